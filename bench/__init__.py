@@ -1,10 +1,10 @@
-"""One module per group of figures, each beside its baseline in the same run."""
+"""One module per group of figures, each measured with its baseline in the same run."""
 
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 
-from foreword.figure import Figure
-from foreword.simulate import benchmark
+from foreword.promptcache import simulation
+from foreword.promptcache.simulation import BenchmarkFigure
 
 MODULES = (
     "warm", "cold", "start", "memory", "signal", "arithmetic", "living", "cache_local", "events", "gateway",
@@ -12,7 +12,7 @@ MODULES = (
 )  # fmt: skip
 
 
-def find_benches() -> Mapping[str, Callable[[], Iterable[str | Figure]]]:
-    """Find all benchmarks; each is imported only once it runs."""
+def find_benches() -> Mapping[str, Callable[[], Iterable[str | BenchmarkFigure]]]:
+    """List all benchmarks; each is imported only when it runs."""
     others = {name: lambda name=name: import_module(f"bench.{name}").run() for name in MODULES}
-    return {**others, "cache": benchmark.run}
+    return {**others, "cache": simulation.run_cache_benchmark}

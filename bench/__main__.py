@@ -1,8 +1,8 @@
-"""Every figure of the documentation: the same as `foreword bench`."""
+"""Prints every figure of the documentation, like `foreword bench`."""
 
 import sys
 
-from foreword.cli import main
+from foreword.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main(["bench", *sys.argv[1:]]))

@@ -1,4 +1,4 @@
-"""The documents' own arithmetic: what a cached base saves (OSA), and how large a prompt is (Moltis)."""
+"""Calculations from the documents: the savings of a cached base (OSA), and prompt sizes (Moltis)."""
 
 import json
 import tempfile
@@ -10,15 +10,15 @@ from pathlib import Path
 import foreword
 from bench.figure import Figure
 from bench.sample import EXAMPLE
-from foreword.prices import find_prices
 from foreword.testing import NOON, make_workspace, write_files
+from foreword.tokens.prices import find_prices
 from foreword.turn import Git, Host, Message, Sandbox, Tool, Toolset, Turn
-from foreword.words import Mode, Trust
+from foreword.types import Mode, Trust
 
 TURNS, ITERATIONS = 8, 3
-CACHED = "anthropic:claude-opus-5"  # its cache begins at 512 tokens, so that the base alone is marked
+CACHED = "anthropic:claude-opus-5"  # its cache minimum is 512 tokens, so the base alone has a breakpoint
 COUNTED = "openai:gpt-5.5"  # its counts are exact
-WRITE, READ = 1.0, 0.1  # the prices of OSA's document, as shares of the price of input
+WRITE, READ = 1.0, 0.1  # the prices in OSA's document, relative to input
 
 ALICE = 'owner: alice\nagents: {reid: {model: "%s", blueprint: %s}}\nusers: {alice: {trust: full}}\n'
 IDENTITY = "---\nname: Reid\nemoji: 🗝️\ncreature: house spirit\nvibe: calm, dry, dependable\n---\n"
@@ -34,7 +34,7 @@ TOOLS = {
 }
 SERVERS = ("github", "calendar", "drive", "mail", "notes", "tickets")
 VERBS = ("list", "get", "search", "create", "update")
-# The files of a project, each made of one of the example's.
+# The files of a project, each made from one of the example's.
 PROJECT = {
     "CLAUDE.md": "rules/privacy.md",
     "app/CLAUDE.md": "rules/writing.md",
@@ -43,7 +43,7 @@ PROJECT = {
 
 
 def run() -> Iterator[Figure]:
-    """Reproduce both, each beside what its document says."""
+    """Reproduce both calculations, each with the figures of its document."""
     saving = measure_saving()
     written = "the document: 800–1,200 tokens"
     yield Figure(name="OSA, SYSTEM.md as written", value=saving.document_tokens, unit="tok", baseline=written)
@@ -61,7 +61,7 @@ def run() -> Iterator[Figure]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """What the base costs over a conversation, in tokens at the price of plain input, and what that saves."""
+    """The cost of the base over a conversation, in input tokens, and the saving."""
 
     write: float
     read: float
@@ -77,7 +77,7 @@ class Saving:
     """The document alone, without tools and rules, in tokens of o200k."""
     calls: int
     bases: int
-    """How many different bases there were; one, or the cache is worth nothing."""
+    """The number of different bases; the cache only helps if it is one."""
     base_tokens: int
     plain: int
     document: Price
@@ -85,7 +85,7 @@ class Saving:
 
 
 def measure_saving() -> Saving:
-    """Send a conversation of 8 turns with 3 calls each, and keep the books of a cache that knows what it has seen."""
+    """Send a conversation of 8 turns with 3 calls each, and account for an ideal cache."""
     with tempfile.TemporaryDirectory() as name:
         files = {
             "foreword.yaml": ALICE % (CACHED, "osa"),
@@ -111,7 +111,7 @@ def measure_saving() -> Saving:
 
 
 def converse() -> Iterator[Turn]:
-    """Make the calls of a conversation; with each the clock, the repository and the history move on."""
+    """Make the calls of a conversation; the clock, the repository and the history change with each."""
     turn = Turn(user="alice", situation="dm", project="/work", tools=make_tools(TOOLS), host=Host(os="linux"))
     history: list[Message] = []
     for call in range(TURNS * ITERATIONS):
@@ -130,7 +130,7 @@ def converse() -> Iterator[Turn]:
 
 
 def send(assembly: foreword.Assembly) -> tuple[str, int]:
-    """Return what stands before the first cache mark of a request, tool schemas included, and the base's tokens."""
+    """Return the request up to the first cache breakpoint, including tool schemas, and the base's tokens."""
     request = assembly.envelope("anthropic").request
     base = request["system"][0]
     assert "cache_control" in base, "the base is not marked for the cache"
@@ -139,7 +139,7 @@ def send(assembly: foreword.Assembly) -> tuple[str, int]:
 
 
 def bill(sent: Sequence[tuple[str, int]], plain: int, write: float, read: float) -> Price:
-    """Bill every base that was not seen before as a write, and the others as reads."""
+    """Bill each new base as a write and each repeated one as a read."""
     seen: set[str] = set()
     units = 0.0
     for base, tokens in sent:
@@ -150,13 +150,13 @@ def bill(sent: Sequence[tuple[str, int]], plain: int, write: float, read: float)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What Moltis' document says of a configuration: from so many characters and tokens to so many."""
+    """The range of characters and tokens that Moltis' document gives for a configuration."""
 
     characters: tuple[int, int]
     tokens: tuple[int, int]
 
     def describe(self) -> str:
-        """Say it as the document does."""
+        """Format the range as the document does."""
         characters, tokens = (
             f"{low:,}–{high:,}" if low < high else f"{low:,}" for low, high in (self.characters, self.tokens)
         )
@@ -165,7 +165,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """One configuration, measured."""
+    """One measured configuration."""
 
     name: str
     characters: int
@@ -174,7 +174,7 @@ class Size:
 
 
 def measure_sizes() -> list[Size]:
-    """Build the five configurations of Moltis' table, and a sixth that it leaves out."""
+    """Build the five configurations of Moltis' table, and a sixth that is not in it."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         bare = make_workspace(folder / "bare", {"foreword.yaml": ALICE % (COUNTED, "moltis")})
@@ -208,12 +208,12 @@ def weigh(name: str, workspace: foreword.Workspace, turn: Turn, expected: Expect
 
 
 def make_expected(characters: int, tokens: int, most: int = 0, most_tokens: int = 0) -> Expected:
-    """Make what the document says of a figure, or of a range."""
+    """Make the expectation from a figure or a range of the document."""
     return Expected(characters=(characters, most or characters), tokens=(tokens, most_tokens or tokens))
 
 
 def write_own(folder: Path) -> Mapping[str, str]:
-    """Write the workspace of the three larger configurations; the walk up from a project ends above it."""
+    """Write the workspace of the three larger configurations; the upward search from a project ends above it."""
     models = '\nmodels: {"acme:plain": {window: 128000, native_tools: false}}\nprompt: {project_stop: "%s"}\n'
     return {
         "foreword.yaml": ALICE % (COUNTED, "moltis") + models % folder,
@@ -234,7 +234,7 @@ def read_example(path: str) -> str:
 
 
 def describe_place() -> Mapping[str, object]:
-    """Describe the host and the sandbox of Moltis' own example."""
+    """Return the host and the sandbox of Moltis' example."""
     return {
         "host": Host(host="moltis-devbox", os="macos", arch="aarch64", shell="zsh", sudo_non_interactive=True),
         "sandbox": Sandbox(

@@ -1,14 +1,14 @@
-"""The living session on the embedded engine: what it evaluates of each turn, and when the first word comes.
+"""The living session on the embedded engine: the tokens it evaluates per turn, and the time to the first word.
 
-The session is the one of `foreword bench cache`, in small, so that a model with 8,192 tokens can play it: 12 turns
-instead of 60, a twelfth of the prompt, 8 tool calls, and all of the 8 edits. It is played by our ledger and, turn by
-turn beside it on the same engine, with everything in one system string that ends with a clock.
+The session is a small version of the one in `foreword bench cache`, so that a model with 8,192 tokens can play it: 12
+turns instead of 60, a twelfth of the prompt, 8 tool calls, and all 8 edits. It is played with our ledger and, turn by
+turn on the same engine, with everything in one system string that ends with a clock.
 
-What is new in a call is what any design that only appends has to have evaluated: the newest message, with its tail and
-its updates, and what the template puts around it, from the last word of the answer before; counted by the engine's own
-template and tokenizer. Not counted as new, though it cannot be helped, are the last token of an answer that was cut
-off, which the engine has said and not yet evaluated, and an answer whose text has other tokens than it was said with.
-A rebase has no allowance: whatever it evaluates again shows in the figure.
+The new tokens of a call are those that any append-only design must evaluate: the newest message with its tail and its
+updates, and the template text around it, starting after the previous answer. The engine's own template and tokenizer
+count them. Two unavoidable kinds are not counted as new: the last token of a truncated answer, which the engine has
+generated but not evaluated, and an answer whose text tokenizes differently from how it was generated. A rebase has no
+allowance: the figure includes everything it evaluates again.
 """
 
 import asyncio
@@ -20,16 +20,14 @@ from dataclasses import dataclass
 
 from bench.figure import Figure
 from bench.on_engine import Done, by_turn, divide, play_all
-from foreword.ledger import Standing
-from foreword.runtime.choosing import EMBEDDED
-from foreword.simulate import Scenario, read_scenario
-from foreword.simulate.design import OneString, set_stage
-from foreword.simulate.ours import Kept, make_service
-from foreword.simulate.session import play
-from foreword.tokens import find
+from foreword.agent.providers.model_discovery import EMBEDDED_MODEL
+from foreword.promptcache.designs import LedgerDesign, OneStringDesign, list_calls, make_simulated_model, make_stage
+from foreword.promptcache.ledger import PrefixDecision
+from foreword.promptcache.scenario import Scenario, read_scenario
+from foreword.tokens.models import find_model
 
-LONGEST = 12  # tokens of an answer
-MOST = 1.05  # times what is new
+LONGEST = 12  # maximum tokens of an answer
+MOST = 1.05  # maximum ratio of evaluated to new tokens
 SMALL = """
 name: living session in small
 seed: 8
@@ -64,16 +62,16 @@ edits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """A session that was played in both designs."""
+    """A session played in both designs."""
 
     ours: tuple[Done, ...]
     string: tuple[Done, ...]
-    standings: tuple[Standing, ...]
-    """What our ledger decided, turn by turn."""
+    standings: tuple[PrefixDecision, ...]
+    """The ledger's decisions, per turn."""
 
 
 def run() -> Iterator[Figure]:
-    """Play the session, and compare what was evaluated with what was new."""
+    """Play the session, and compare evaluated with new tokens."""
     played = asyncio.run(play_both(read_scenario(SMALL, "small.yaml")))
     ours, string = (list(later(side)) for side in (played.ours, played.string))
     yield Figure(
@@ -107,10 +105,10 @@ def run() -> Iterator[Figure]:
 
 
 async def play_both(scenario: Scenario) -> Played:
-    """Play a session by our ledger, and beside it with everything in one string."""
-    stage = set_stage(scenario)
-    kept = Kept(stage, make_service(find(EMBEDDED, {}), None))
-    done = await play_all(play(scenario), {"ours": kept, "string": OneString(stage)}, os.environ, LONGEST)
+    """Play a session with our ledger, and with everything in one string."""
+    stage = make_stage(scenario)
+    kept = LedgerDesign(stage, make_simulated_model(find_model(EMBEDDED_MODEL, {}), None))
+    done = await play_all(list_calls(scenario), {"ours": kept, "string": OneStringDesign(stage)}, os.environ, LONGEST)
     return Played(ours=done["ours"], string=done["string"], standings=tuple(kept.standings))
 
 
@@ -120,7 +118,7 @@ def later(done: Sequence[Done]) -> Iterator[Done]:
 
 
 def draw(played: Played) -> str:
-    """Draw a session turn by turn: what was new, evaluated and read, and when the first word came."""
+    """Format a session turn by turn: new, evaluated and read tokens, and the time to the first word."""
     lines = [f"{'':34}{'ours':38}one string with a clock"]
     lines.append(f"{'turn':6}{'calls':7}{'ledger':21}" + f"{'new':>6}{'evaluated':>11}{'read':>7}{'first':>8}    " * 2)
     for ours, string, standing in zip(by_turn(played.ours), by_turn(played.string), played.standings, strict=True):
@@ -130,7 +128,7 @@ def draw(played: Played) -> str:
 
 
 def draw_side(turn: Sequence[Done]) -> str:
-    """Draw one turn of one design."""
+    """Format one turn of one design."""
     new, evaluated, read = (sum(getattr(one, name) for one in turn) for name in ("new", "evaluated", "read"))
     return f"{new:>6,}{evaluated:>11,}{read:>7,}{turn[0].first:>6.2f} s    "
 

@@ -16,7 +16,7 @@ WORDS = "the household agreed on Tuesday to paint the hall in a quiet green and 
 
 
 def run() -> Iterator[Figure]:
-    """Measure the first build of all, and the first build of a second process."""
+    """Measure the very first build, and the first build of a second process."""
     with tempfile.TemporaryDirectory() as name:
         folder = make_large(Path(name))
         reading = time_reading(folder)
@@ -27,7 +27,7 @@ def run() -> Iterator[Figure]:
 
 
 def make_large(folder: Path) -> Path:
-    """Write the sample workspace and as many memories as it takes to reach 1,000 files and 10 MB."""
+    """Write the sample workspace with additional memories, up to 1,000 files and 10 MB."""
     make_sample(folder)
     have = sum(1 for path in folder.rglob("*") if path.is_file())
     size = BYTES // (FILES - have)
@@ -40,7 +40,7 @@ def make_large(folder: Path) -> Path:
 
 
 def time_build(folder: Path) -> float:
-    """Open the workspace as a new process would, tokenizer apart, and build its owner's prompt."""
+    """Open the workspace like a new process, except for the tokenizer, and build its owner's prompt."""
     begin = time.perf_counter()
     with foreword.open(str(folder)) as workspace:
         workspace.assemble(foreword.Turn(user="alice", situation="dm", model="openai:gpt-5.5"))

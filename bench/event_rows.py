@@ -1,27 +1,27 @@
-"""A month of a busy gateway, as rows of the event log: 500 people, sessions of 40 turns, 12 events a turn."""
+"""A month of a busy gateway as rows of the event log: 500 people, sessions of 40 turns, 12 events per turn."""
 
 import random
 import sqlite3
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from foreword.events.event import Context, Event, EventType, Level, Place, Usage
-from foreword.events.row import COLUMNS, INSERT, Row, make_row
-from foreword.events.tally import FIGURES, KEY, write_totals
-from foreword.store.open import open_events
-from foreword.words import Trust
+from foreword.events.event import Context, Event, EventType, Level, TracePosition, Usage
+from foreword.events.record import EVENT_COLUMNS, INSERT_EVENT, EventRow, make_row
+from foreword.events.totals import FIGURES, TOTALS_KEY, write_totals
+from foreword.storage.database import open_events
+from foreword.types import Trust
 
 END = datetime(2026, 11, 16, 23, 59, 59, tzinfo=UTC)
 DAYS = 30
 USERS = 500
-TURNS = 40  # of a session
-AT_ONCE = 64  # sessions that are going on at the same time
+TURNS = 40  # per session
+AT_ONCE = 64  # concurrent sessions
 BATCH = 20_000
 CHANNELS = ("telegram", "web", "signal", "terminal")
 MODELS = ("anthropic:claude-sonnet-5", "openai:gpt-5", "local:small")
 SECTIONS = ("core", "identity", "soul", "agents", "tools", "menu", "time", "history")
-TABLES = {"events": COLUMNS, "totals_quarter": (*KEY, *FIGURES), "totals_day": (*KEY, *FIGURES)}
-# What another day has of its own.
+TABLES = {"events": EVENT_COLUMNS, "totals_quarter": (*TOTALS_KEY, *FIGURES), "totals_day": (*TOTALS_KEY, *FIGURES)}
+# The columns that differ between days.
 CHANGED = {
     "timestamp": ":date || substr(timestamp, 11)",
     "session_id": ":mark || substr(session_id, 9)",
@@ -37,7 +37,7 @@ STEPS = (
 
 
 class Gateway:
-    """Makes the events of turns, those of several sessions mixed, in the order of time."""
+    """Generates the events of turns from interleaved sessions, in time order."""
 
     def __init__(self, seed: int = 5) -> None:
         self.dice = random.Random(seed)
@@ -57,7 +57,7 @@ class Gateway:
         )
 
     def make_turn(self, time: datetime) -> Iterator[Event]:
-        """Make one turn of some session; one call in fifty fails."""
+        """Make one turn of a random session; one call in fifty fails."""
         dice = self.dice
         slot = dice.randrange(AT_ONCE)
         if dice.random() < 1 / TURNS:
@@ -65,7 +65,7 @@ class Gateway:
         context, trace = self.sessions[slot], f"{dice.getrandbits(128):032x}"
         root = f"{dice.getrandbits(64):016x}"
         for number, kind in enumerate(STEPS):
-            place = Place(trace=trace, span=f"{dice.getrandbits(64):016x}", parent=root)
+            place = TracePosition(trace=trace, span=f"{dice.getrandbits(64):016x}", parent=root)
             moment = time + timedelta(milliseconds=150 * number)
             if kind is E.API_CALL:
                 yield self.make_call(moment, context, place)
@@ -73,8 +73,8 @@ class Gateway:
                 facts = {"name": "bash", "status": "ok", "length": dice.randrange(5_000)}
                 yield Event(type=kind, time=moment, context=context, place=place, duration_ms=80, facts=facts)
 
-    def make_call(self, time: datetime, context: Context, place: Place) -> Event:
-        """Make one call of a model."""
+    def make_call(self, time: datetime, context: Context, place: TracePosition) -> Event:
+        """Make one model call."""
         dice = self.dice
         model = dice.choice(MODELS)
         if dice.random() < 0.02:
@@ -100,7 +100,7 @@ class Gateway:
         )
 
     def make_events(self, count: int, days: float = DAYS) -> Iterator[Event]:
-        """Make events over so many days up to the end."""
+        """Make events over a number of days up to the end."""
         turns = -(-count // len(STEPS))
         step = timedelta(days=days) / turns
         begin = END - timedelta(days=days)
@@ -109,10 +109,10 @@ class Gateway:
 
 
 def fill(folder: str, count: int) -> sqlite3.Connection:
-    """Fill a log with rows and the sums that the log's own writer keeps; returns it open.
+    """Fill a log with rows and totals as the log's writer would; return the open database.
 
-    The last day is made event by event; the others have the same turns in sessions and traces of their own. The
-    indexes are taken away while the rows are written and made again after.
+    The last day is made event by event; the other days copy its turns with different sessions and traces. The indexes
+    are dropped while the rows are written and rebuilt afterwards.
     """
     connection = open_events(folder).connection
     for order in ("synchronous=OFF", "cache_size=-2000000", "wal_autocheckpoint=200000", "temp_store=MEMORY"):
@@ -122,7 +122,7 @@ def fill(folder: str, count: int) -> sqlite3.Connection:
     for name in kept:
         connection.execute(f"DROP INDEX {name}")
     rows = [make_row(event) for event in Gateway().make_events(count // DAYS, 1)]
-    rows = [Row((str(END.date()) + row.values[0][10:], *row.values[1:]), row.sections) for row in rows]
+    rows = [EventRow((str(END.date()) + row.values[0][10:], *row.values[1:]), row.sections) for row in rows]
     for start in range(0, len(rows), BATCH):
         put(connection, rows[start : start + BATCH])
     for table in TABLES:
@@ -137,7 +137,7 @@ def fill(folder: str, count: int) -> sqlite3.Connection:
 
 
 def copy(connection: sqlite3.Connection, date: str, number: int) -> None:
-    """Copy the day that was made to another date, rows and sums, with sessions and traces of its own."""
+    """Copy the generated day to another date, rows and totals, with different sessions and traces."""
     mark = f"{random.Random(number).getrandbits(32):08x}"
     connection.execute("BEGIN IMMEDIATE")
     for table, columns in TABLES.items():
@@ -148,9 +148,9 @@ def copy(connection: sqlite3.Connection, date: str, number: int) -> None:
     connection.execute("COMMIT")
 
 
-def put(connection: sqlite3.Connection, rows: list[Row]) -> None:
-    """Write a batch as the log does."""
+def put(connection: sqlite3.Connection, rows: list[EventRow]) -> None:
+    """Write a batch like the log does."""
     connection.execute("BEGIN IMMEDIATE")
-    connection.executemany(INSERT, [row.values for row in rows])
+    connection.executemany(INSERT_EVENT, [row.values for row in rows])
     write_totals(connection, rows)
     connection.execute("COMMIT")

@@ -1,6 +1,6 @@
-"""The event log: rows per second beside a raw executemany, what an event adds to a turn, and every question's time.
+"""The event log: rows per second compared with a raw executemany, cost per turn, and the time of every query.
 
-`python -m bench events` asks a million rows; `python -m bench.events 10000000` asks as many as it is told.
+`python -m bench events` queries a million rows; `python -m bench.events 10000000` queries that many.
 """
 
 import os
@@ -15,16 +15,14 @@ from functools import partial
 
 from bench.event_rows import CHANNELS, END, USERS, Gateway, fill
 from bench.figure import Figure, Times, clock
-from foreword.events.event import Event, Level, Reader
-from foreword.events.filter import read_filter
-from foreword.events.log import Bounds, EventLog
-from foreword.events.question import find_events, find_trace
-from foreword.events.row import INSERT, make_row
+from foreword.events.event import Event, Grouping, Level, Reader
+from foreword.events.log import MAX_BATCH_ROWS, EventLog, LogLimits
+from foreword.events.query import find_events, find_turn_events, parse_filter
+from foreword.events.record import INSERT_EVENT, make_row
 from foreword.events.status import find_status
-from foreword.events.tally import By
-from foreword.events.totals import sum_by
-from foreword.store.open import FILE, open_events
-from foreword.words import Trust
+from foreword.events.totals import sum_usage_by
+from foreword.storage.database import EVENTS_FILE, open_events
+from foreword.types import Trust
 
 ROWS = 1_000_000
 WRITTEN = 200_000
@@ -41,7 +39,7 @@ def run(rows: int = ROWS) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         begin = time.perf_counter()
         connection = fill(folder, rows)
-        size = os.path.getsize(os.path.join(folder, FILE)) / 1e6
+        size = os.path.getsize(os.path.join(folder, EVENTS_FILE)) / 1e6
         yield Figure(name=f"events: {rows:,} rows are", value=size, unit="MB")
         print(f"({rows:,} rows made in {time.perf_counter() - begin:.0f} s)", file=sys.stderr)
         yield from measure_questions(connection)
@@ -49,7 +47,7 @@ def run(rows: int = ROWS) -> Iterator[Figure]:
 
 
 def measure_writing() -> Iterator[Figure]:
-    """Measure sustained writing, beside raw rows into the same table and indexes in transactions of the same size."""
+    """Measure sustained writing, compared with raw rows in the same table, indexes and transaction size."""
     events = list(Gateway().make_events(WRITTEN, MINUTE))
     raw = max(write_raw(events) for _ in range(2))
     ours = max(write_ours(events) for _ in range(2))
@@ -62,14 +60,14 @@ def measure_writing() -> Iterator[Figure]:
 
 
 def write_raw(events: Sequence[Event]) -> float:
-    """Write rows that are ready; return how many a second."""
+    """Write prepared rows; return rows per second."""
     rows = [make_row(event).values for event in events]
     with tempfile.TemporaryDirectory() as folder:
         connection = open_events(folder).connection
         begin = time.perf_counter()
-        for start in range(0, len(rows), Bounds().batch):
+        for start in range(0, len(rows), MAX_BATCH_ROWS):
             connection.execute("BEGIN IMMEDIATE")
-            connection.executemany(INSERT, rows[start : start + Bounds().batch])
+            connection.executemany(INSERT_EVENT, rows[start : start + MAX_BATCH_ROWS])
             connection.execute("COMMIT")
         seconds = time.perf_counter() - begin
         connection.close()
@@ -77,9 +75,9 @@ def write_raw(events: Sequence[Event]) -> float:
 
 
 def write_ours(events: Sequence[Event]) -> float:
-    """Record events until all are in the database; return how many a second. Errors are acknowledged one by one."""
+    """Record events until all are in the database; return events per second. Errors are acknowledged one by one."""
     plain = [event for event in events if event.level is Level.INFO]
-    with tempfile.TemporaryDirectory() as folder, EventLog(folder, bounds=Bounds(rows=10 * WRITTEN)) as log:
+    with tempfile.TemporaryDirectory() as folder, EventLog(folder, bounds=LogLimits(rows=10 * WRITTEN)) as log:
         begin = time.perf_counter()
         for event in plain:
             log.record(event)
@@ -89,7 +87,7 @@ def write_ours(events: Sequence[Event]) -> float:
 
 
 def measure_turn() -> Iterator[Figure]:
-    """Measure what recording one event adds to a turn, at the pace of turns."""
+    """Measure the time that recording one event adds to a turn, at the pace of turns."""
     events = [event for event in Gateway().make_events(12_000) if event.level is Level.INFO]
     with tempfile.TemporaryDirectory() as folder, EventLog(folder) as log:
 
@@ -107,7 +105,7 @@ def measure_turn() -> Iterator[Figure]:
 
 
 def clock_paced(call: Callable[[int], object], count: int) -> Times:
-    """Time single calls, with a pause after each dozen as a turn has."""
+    """Time single calls, with a pause after each dozen like a turn."""
 
     def pause(number: int) -> None:
         if number % 12 == 0:
@@ -124,7 +122,7 @@ def clock_paced(call: Callable[[int], object], count: int) -> Times:
 
 
 def measure_questions(connection: sqlite3.Connection) -> Iterator[Figure]:
-    """Measure each documented question, by the owner and by people who see their own rows only."""
+    """Measure each documented query, for the owner and for people who see only their own rows."""
     for name, ask in list_questions(connection).items():
         busy: list[float] = []
 
@@ -139,7 +137,7 @@ def measure_questions(connection: sqlite3.Connection) -> Iterator[Figure]:
 
 
 def list_questions(connection: sqlite3.Connection) -> dict[str, Callable[[int], object]]:
-    """List the questions of the documents, each for another session, person or turn every time."""
+    """List the documented queries, each with a different session, person or turn every time."""
     dice = random.Random(7)
     last = connection.execute("SELECT max(id) FROM events").fetchone()[0]
     picked = [
@@ -149,22 +147,22 @@ def list_questions(connection: sqlite3.Connection) -> dict[str, Callable[[int], 
 
     def logs(number: int, reader: Reader = OWNER, **asked: str) -> object:
         given = {key: value.format(session=picked[number][0], user=find_user(number)) for key, value in asked.items()}
-        return find_events(connection, reader, read_filter(given, reader, END))
+        return find_events(connection, reader, parse_filter(given, reader, END))
 
     def own(number: int, **asked: str) -> object:
         return logs(number, find_reader(number), **asked)
 
-    def total(number: int, by: By, days: float, *, mine: bool = False) -> object:
+    def total(number: int, by: Grouping, days: float, *, mine: bool = False) -> object:
         reader = find_reader(number) if mine else OWNER
         since = (END - timedelta(days=days, minutes=number)) if days else today(number)
-        return sum_by(connection, reader, by, since)
+        return sum_usage_by(connection, reader, by, since)
 
     questions: dict[str, Callable[[int], object]] = {
         "all events of a session": partial(logs, session_id="{session}"),
         "errors of an hour": partial(logs, level="error", since="1h"),
         "errors of a night": partial(logs, level="error", since="12h"),
         "the last 5 API errors": lambda _: find_events(
-            connection, OWNER, read_filter({"event_type": "api_error", "limit": 5}, OWNER, END)
+            connection, OWNER, parse_filter({"event_type": "api_error", "limit": 5}, OWNER, END)
         ),
         "a person's events today": partial(logs, user="{user}", since="today"),
         "a channel's events yesterday": lambda number: logs(
@@ -173,12 +171,12 @@ def list_questions(connection: sqlite3.Connection) -> dict[str, Callable[[int], 
         "the newest events": logs,
         "one's own errors": partial(own, level="error"),
         "one's own calls of an hour": partial(own, event_type="api_call", since="1h"),
-        "a turn's tree": lambda number: find_trace(connection, OWNER, picked[number][1]),
-        "a turn's tree by twelve digits": lambda number: find_trace(connection, OWNER, picked[number][1][:12]),
+        "a turn's tree": lambda number: find_turn_events(connection, OWNER, picked[number][1]),
+        "a turn's tree by twelve digits": lambda number: find_turn_events(connection, OWNER, picked[number][1][:12]),
         "the status": lambda number: find_status(connection, OWNER, END - timedelta(minutes=number)),
         "one's own status": lambda number: find_status(connection, find_reader(number), END),
     }
-    for by in By:
+    for by in Grouping:
         questions[f"sum by {by} of today"] = partial(total, by=by, days=0)
         questions[f"sum by {by} of twelve hours"] = partial(total, by=by, days=0.5)
         questions[f"sum by {by} of a month"] = partial(total, by=by, days=30)
@@ -187,22 +185,22 @@ def list_questions(connection: sqlite3.Connection) -> dict[str, Callable[[int], 
 
 
 def today(number: int):
-    """Find the beginning of a day, in whole hours before the end as zones have them."""
+    """Return the beginning of a day, in whole hours before the end, like time zones."""
     return END.replace(minute=0, second=0) - timedelta(hours=number % 24)
 
 
 def find_user(number: int) -> str:
-    """Choose a person, busy ones among them."""
+    """Choose a person; some are busy."""
     return f"user{number * 7 % USERS}"
 
 
 def find_reader(number: int) -> Reader:
-    """Choose somebody who sees their own rows."""
+    """Choose a reader who sees only their own rows."""
     return Reader(user=find_user(number), clearance=Trust.INNER, timezone="America/Los_Angeles")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run with so many rows."""
+    """Run with the given number of rows."""
     for figure in run(int(arguments[0].replace("_", "")) if arguments else ROWS):
         aim = f"aim ≤ {figure.aim:g} {figure.unit}: {figure.verdict}" if figure.aim is not None else ""
         print(f"{figure.name:52} {figure.value:>12,.2f} {figure.unit:3} {aim} {figure.baseline}".rstrip(), flush=True)

@@ -1,25 +1,25 @@
-"""Figures, and the times of single calls."""
+"""Figures, and timing of single calls."""
 
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from foreword.figure import Figure
+from foreword.promptcache.simulation import BenchmarkFigure as Figure
 
 __all__ = ["Figure", "Times", "clock"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """Times of single calls, in microseconds."""
+    """Percentiles of single calls, in microseconds."""
 
     p50: float
     p99: float
 
 
 def clock(call: Callable[[int], object], count: int) -> Times:
-    """Time single calls, each with a number of its own."""
+    """Time single calls, each with a different number."""
     times = []
     for number in range(count):
         begin = time.perf_counter_ns()

@@ -1,7 +1,7 @@
-"""The first answer: of 20 questions about the sample's files, in how many what a new person sees has the answer.
+"""The first answer: how many of 20 questions about the sample's files are answered by the output a new user sees.
 
-What is seen is the quotes and the words of the embedded model. The baseline is the same model with the minimal prompt
-and no recall, which was its prompt before.
+The output is the quotes and the text of the embedded model. The baseline is the same model with the minimal prompt
+and no recall, which was its earlier prompt.
 """
 
 import asyncio
@@ -14,17 +14,17 @@ from dataclasses import dataclass
 import foreword
 from bench.figure import Figure
 from bench.sample import EXAMPLE
+from foreword.agent.agent_events import PassagesRecalled, TextDelta, TurnCallbacks
+from foreword.agent.loop import AgentLoop, TurnInput
+from foreword.agent.providers.embedded_weights import find_weights_file, make_engine_settings
+from foreword.agent.providers.model_clients import ModelClients
+from foreword.agent.providers.model_discovery import EMBEDDED_MODEL
 from foreword.events.event import EventType
-from foreword.events.reader import find_context
-from foreword.events.trace import Trace
-from foreword.local.setup import locate, prepare
-from foreword.runtime.choosing import EMBEDDED
-from foreword.runtime.ears import Ears, Recalled, Words
-from foreword.runtime.loop import Loop, Work
-from foreword.runtime.models import Models
-from foreword.testing import Heard, Listeners
-from foreword.tokens import find
-from foreword.words import Mode
+from foreword.events.query import find_context
+from foreword.events.tracer import Tracer
+from foreword.testing import EventStream, FakeRecorder
+from foreword.tokens.models import find_model
+from foreword.types import Mode
 
 QUESTIONS = (
     ("When is Carol's birthday?", "14 March"),
@@ -52,15 +52,15 @@ QUESTIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What a person sees of one turn."""
+    """The visible output of one turn."""
 
     quotes: str
     words: str
 
 
 def run() -> Iterator[Figure]:
-    """Ask every question in a session of its own, with the prompt made for the model and with the one before."""
-    locate(prepare(find(EMBEDDED, {}), os.environ))  # the download is no part of any turn
+    """Ask every question in a new session, with the model's prompt and with the earlier one."""
+    find_weights_file(make_engine_settings(find_model(EMBEDDED_MODEL, {}), os.environ))  # download before timing
     with tempfile.TemporaryDirectory() as name:
         shutil.copytree(EXAMPLE, name, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".foreword"))
         now, before = asyncio.run(ask_all(name))
@@ -80,15 +80,15 @@ def run() -> Iterator[Figure]:
 
 
 def count_answered(texts: Iterator[str]) -> int:
-    """Count the texts that have the answer to their question."""
+    """Count the texts that contain the answer to their question."""
     return sum(answer in text for text, (_, answer) in zip(texts, QUESTIONS, strict=True))
 
 
 async def ask_all(folder: str) -> tuple[list[Shown], list[Shown]]:
-    """Ask every question twice, with both prompts."""
+    """Ask every question with both prompts."""
     workspace = foreword.open(folder)
-    models = Models({}, os.environ)
-    loop = Loop(workspace, models, Listeners(recorder=Heard()))
+    models = ModelClients({}, os.environ)
+    loop = AgentLoop(workspace, models, EventStream(recorder=FakeRecorder()))
     try:
         now = [await ask(loop, workspace, question, None) for question, _ in QUESTIONS]
         before = [await ask(loop, workspace, question, Mode.MINIMAL) for question, _ in QUESTIONS]
@@ -98,15 +98,15 @@ async def ask_all(folder: str) -> tuple[list[Shown], list[Shown]]:
     return now, before
 
 
-async def ask(loop: Loop, workspace: foreword.Workspace, question: str, mode: Mode | None) -> Shown:
-    """Ask one question as the owner, in a session of its own."""
+async def ask(loop: AgentLoop, workspace: foreword.Workspace, question: str, mode: Mode | None) -> Shown:
+    """Ask one question as the owner, in a new session."""
     quotes: list[str] = []
     words: list[str] = []
 
     async def hear(delta: object) -> None:
-        if isinstance(delta, Recalled):
+        if isinstance(delta, PassagesRecalled):
             quotes.extend(passage.text for passage in delta.passages)
-        if isinstance(delta, Words):
+        if isinstance(delta, TextDelta):
             words.append(delta.text)
 
     turn = foreword.Turn(
@@ -115,11 +115,11 @@ async def ask(loop: Loop, workspace: foreword.Workspace, question: str, mode: Mo
         situation="dm",
         session=f"{question} {mode}",
         message=question,
-        model=EMBEDDED,
+        model=EMBEDDED_MODEL,
         mode=mode,
     )
     assembly = workspace.assemble(turn)
-    trace = Trace(Heard(), find_context(assembly))
+    trace = Tracer(FakeRecorder(), find_context(assembly))
     with trace.step(EventType.MESSAGE_RECEIVED) as received:
-        await loop.run(Work(assembly=assembly), received, Ears(delta=hear))
+        await loop.run(TurnInput(assembly=assembly), received, TurnCallbacks(delta=hear))
     return Shown(quotes="\n".join(quotes), words="".join(words))

@@ -1,7 +1,7 @@
-"""The gateway: what a turn costs beyond its model, durability included, beside a bare pydantic-ai loop in the same run.
+"""The gateway: the overhead of a turn, durability included, compared with a bare pydantic-ai loop in the same run.
 
-The provider is the stand-in in a process of its own, which answers at once. The bare loop has the same prompt, the same
-tools and the same history, and keeps nothing; overhead is what the gateway takes longer than it.
+The provider is the fake provider in a separate process; it answers at once. The bare loop has the same prompt, tools
+and history, and stores nothing; the overhead is the difference in time.
 """
 
 import asyncio
@@ -25,21 +25,21 @@ from pydantic_ai.toolsets import ExternalToolset
 
 from bench.figure import Figure, Times
 from bench.sample import make_sample
-from foreword.gateway.gateway import Gateway
-from foreword.gateway.message import Incoming, Reply, State
-from foreword.gateway.opening import open_gateway
-from foreword.testing import Says, listen
+from foreword.gateway.messages import RoutedMessage, TurnReply, TurnState
+from foreword.gateway.service import Gateway
+from foreword.gateway.startup import open_gateway
+from foreword.testing import ScriptedReply, run_fake_provider
 from foreword.turn import Turn
 from foreword.workspace import Workspace, open_workspace
 
 MODEL = "anthropic:claude-sonnet-5"
 TURNS = 300
-LENGTH = 10  # turns of one session
+LENGTH = 10  # turns per session
 AT_ONCE = 500
 
 
 def run() -> Iterator[Figure]:
-    """Measure turns one by one, then many sessions at once."""
+    """Measure single turns, then many sessions at once."""
     with tempfile.TemporaryDirectory() as folder, run_provider() as url:
         make_sample(Path(folder))
         environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": url}
@@ -49,7 +49,7 @@ def run() -> Iterator[Figure]:
 
 @contextmanager
 def run_provider() -> Iterator[str]:
-    """Run the stand-in in a process of its own."""
+    """Run the fake provider in a separate process."""
     context = multiprocessing.get_context("spawn")
     mine, theirs = context.Pipe()
     provider = context.Process(target=provide, args=(theirs,))
@@ -62,21 +62,21 @@ def run_provider() -> Iterator[str]:
 
 
 def provide(pipe: Connection) -> None:
-    """Answer every request at once, until told to end."""
-    with listen() as stand_in:
-        stand_in.choose = lambda _: Says(text="It is done, and the notes are where you left them.")
+    """Answer every request at once, until a message on the pipe."""
+    with run_fake_provider() as stand_in:
+        stand_in.choose = lambda _: ScriptedReply(text="It is done, and the notes are where you left them.")
         pipe.send(stand_in.url)
         pipe.recv()
 
 
 async def measure(workspace: Workspace, environ: dict[str, str]) -> list[Figure]:
-    """Measure one after the other, so that both see the same machine."""
+    """Measure both alternately, so that both see the same machine."""
     async with open_gateway(workspace, environ) as gateway:
         bare = Bare(workspace, environ)
         await talk(gateway, 0)
         await bare.talk(0)
         ours, theirs = [], []
-        for number in range(TURNS):  # in turn: a slow moment of the machine falls on both
+        for number in range(TURNS):  # alternate, so that a slow moment affects both
             ours.append(await clock(gateway_turn(gateway), number))
             theirs.append(await clock(bare.talk, number))
         await bare.close()
@@ -85,25 +85,25 @@ async def measure(workspace: Workspace, environ: dict[str, str]) -> list[Figure]
 
 
 def gateway_turn(gateway: Gateway) -> Callable[[int], Awaitable[object]]:
-    """Make what runs one turn, ten to a session."""
+    """Return a function that runs one turn, ten per session."""
 
-    async def one(number: int) -> Reply:
+    async def one(number: int) -> TurnReply:
         return await talk(gateway, number // LENGTH)
 
     return one
 
 
-async def talk(gateway: Gateway, person: int) -> Reply:
+async def talk(gateway: Gateway, person: int) -> TurnReply:
     """Send a message and wait for its answer."""
-    accepted = await gateway.accept(Incoming(text="What is on this week?", user="alice", channel=f"line-{person}"))
+    accepted = await gateway.accept(RoutedMessage(text="What is on this week?", user="alice", channel=f"line-{person}"))
     reply = await gateway.wait(accepted.turn)
-    if reply.state is not State.ANSWERED:
+    if reply.state is not TurnState.ANSWERED:
         raise SystemExit(f"a turn was {reply.state}: {reply.text}")
     return reply
 
 
 class Bare:
-    """The same turns by pydantic-ai alone."""
+    """The same turns with pydantic-ai alone."""
 
     def __init__(
         self, workspace: Workspace, environ: dict[str, str], past: Sequence[ModelMessage] | None = None
@@ -142,12 +142,12 @@ async def clock(call: Callable[[int], Awaitable[object]], number: int) -> float:
 
 
 def summarise(times: list[float]) -> Times:
-    """Sum up single times."""
+    """Summarize single times."""
     return Times(p50=statistics.median(times), p99=statistics.quantiles(times, n=100)[98])
 
 
 def compare(ours: Times, theirs: Times) -> list[Figure]:
-    """Say what the gateway adds."""
+    """Return the figures of the gateway's overhead."""
     bare = f"a bare pydantic-ai loop: p50 {theirs.p50:.1f} ms, p99 {theirs.p99:.1f} ms"
     beside = f"{bare}; with the gateway {ours.p50:.1f} and {ours.p99:.1f}"
     return [
@@ -157,12 +157,12 @@ def compare(ours: Times, theirs: Times) -> list[Figure]:
 
 
 async def crowd(gateway: Gateway) -> list[Figure]:
-    """Run many sessions at once, and weigh them when they are idle."""
+    """Run many sessions at once, and measure their memory when idle."""
     before = weigh()
     begin = time.perf_counter()
     replies = await asyncio.gather(*(talk(gateway, 1_000 + person) for person in range(AT_ONCE)))
     seconds = time.perf_counter() - begin
-    failed = sum(reply.state is not State.ANSWERED for reply in replies)
+    failed = sum(reply.state is not TurnState.ANSWERED for reply in replies)
     del replies
     return [
         Figure(name=f"{AT_ONCE} sessions at once, errors", value=failed, unit="", aim=0),
@@ -172,6 +172,6 @@ async def crowd(gateway: Gateway) -> list[Figure]:
 
 
 def weigh() -> float:
-    """Weigh this process as it is now, in kilobytes."""
+    """Return the current memory of this process in kilobytes."""
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1_024

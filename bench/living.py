@@ -1,9 +1,9 @@
-"""The living session through the running gateway: what left it as HTTP, beside the same session in the simulator.
+"""The living session through the running gateway: its HTTP requests, compared with the simulator.
 
-A blueprint has the scenario's sections as files; edits are edits of these files. The provider is the stand-in, which
-keeps its cache by the rules, at the time of a clock that this bench moves. The simulator plays the same scenario by
-itself, with as many tools as the gateway sent. The system part has to be the same, byte for byte and call by call; what
-is read and what it costs may differ by the few tokens in which a written-out tool call differs from a scripted one.
+A blueprint has the scenario's sections as files; edits change these files. The provider is the fake provider, which
+applies the cache rules at the time of a clock that this benchmark moves. The simulator plays the same scenario with as
+many tools as the gateway sent. The system parts must be equal, byte for byte and call by call. Tokens read and costs
+may differ by the few tokens in which a real tool call differs from a scripted one.
 """
 
 import asyncio
@@ -18,27 +18,22 @@ from pathlib import Path
 from typing import Any
 
 from bench.figure import Figure
+from foreword.agent.tool_calls import AdditionalTools
 from foreword.assembly import Assembly
-from foreword.caching import Block, list_blocks
-from foreword.caching.cache import Counted
-from foreword.frozen import frozen
-from foreword.gateway.message import Incoming, State
-from foreword.gateway.opening import Options, open_gateway
-from foreword.ledger.calibration import Calibration
-from foreword.ledger.state import find_part
-from foreword.runtime.toolbox import Further
-from foreword.simulate import find_living, set_side_by_side
-from foreword.simulate.captured import Recorded
-from foreword.simulate.recorded import replay
-from foreword.simulate.run import bill
-from foreword.simulate.scenario import LOOP, Equipped, Scenario
-from foreword.simulate.session import Call, play
-from foreword.simulate.side import OURS, Comparison
-from foreword.testing import Called, MovedClock, Says, StandIn, listen
-from foreword.tokens import Counter, Meter, find
-from foreword.tools import Answer
-from foreword.turn import Tool, Toolset
-from foreword.words import Pace, Trust
+from foreword.gateway.messages import RoutedMessage, TurnState
+from foreword.gateway.startup import GatewayOptions, open_gateway
+from foreword.promptcache.calibration import Calibration
+from foreword.promptcache.designs import SessionCall, list_calls
+from foreword.promptcache.ledger import find_part
+from foreword.promptcache.recordings import CapturedRequest, count_recording
+from foreword.promptcache.rules import CacheBlock, CacheUsage, list_blocks
+from foreword.promptcache.scenario import CALL_INTERVAL_S, Scenario, ScriptedTools, load_shipped_scenario
+from foreword.promptcache.simulation import OURS, DesignComparison, compare_designs, compute_cost
+from foreword.testing import FakeProvider, ManualClock, ScriptedCall, ScriptedReply, run_fake_provider
+from foreword.tokens.count import Counter, Meter
+from foreword.tokens.models import find_model
+from foreword.turn import Tool, ToolAnswer, Toolset
+from foreword.types import Pace, Trust, frozen
 from foreword.workspace import open_workspace
 
 MODELS = ("anthropic:claude-sonnet-5", "openai:gpt-5.4", "openai:gpt-5.6")
@@ -74,26 +69,26 @@ users: {alice: {trust: full, timezone: UTC}}
 
 @frozen
 class Played:
-    """A session as it left the gateway."""
+    """The requests of a session, as the gateway sent them."""
 
     shape: str
     requests: tuple[Mapping[str, Any], ...]
-    counted: tuple[Counted, ...]
-    """What the provider reported of each, by the tokens that it counts."""
-    replayed: tuple[Counted, ...]
-    """What its rules say of each, by the tokens that we count."""
-    predicted: tuple[Counted, ...]
-    """What the ledger had said before, in tokens as it thought that they are billed."""
+    counted: tuple[CacheUsage, ...]
+    """The reported usage of each call, by the provider's count."""
+    replayed: tuple[CacheUsage, ...]
+    """The usage of each call by the cache rules and our count."""
+    predicted: tuple[CacheUsage, ...]
+    """The ledger's prediction for each call, in calibrated tokens."""
     factors: tuple[float, ...]
-    """By what it had corrected our counts for that."""
+    """The calibration factor of each prediction."""
     ledger: tuple[Mapping[str, Any], ...]
-    """What it did about changes."""
+    """The ledger's decisions."""
 
 
 def run() -> Iterator[Figure]:
-    """Play the living session in both, at providers whose caches differ most."""
+    """Play the living session in both, at the providers whose caches differ most."""
     for model in MODELS:
-        yield from compare(find_living(), model)
+        yield from compare(load_shipped_scenario(), model)
 
 
 def compare(scenario: Scenario, model: str) -> Iterator[Figure]:
@@ -101,8 +96,8 @@ def compare(scenario: Scenario, model: str) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         played = play_through(folder, scenario, model)
     simulated = simulate(scenario, model, played)
-    ours, theirs = bill(played.replayed, simulated.service), simulated.results[OURS]
-    share = bill(played.counted, simulated.service).share
+    ours, theirs = compute_cost(played.replayed, simulated.service), simulated.results[OURS]
+    share = compute_cost(played.counted, simulated.service).share
     yield Figure(
         name=f"{model}, not read",
         value=100 - ours.share * 100,
@@ -121,14 +116,14 @@ def compare(scenario: Scenario, model: str) -> Iterator[Figure]:
 
 
 def play_through(folder: str, scenario: Scenario, model: str) -> Played:
-    """Play a scenario through a gateway, whose provider is the stand-in."""
-    calls = play(scenario)
-    clock = MovedClock(calls[0].at)
+    """Play a scenario through a gateway with the fake provider."""
+    calls = list_calls(scenario)
+    clock = ManualClock(calls[0].at)
     write_house(Path(folder), calls[0], model)
-    with listen(clock=clock) as stand_in, open_workspace(folder, clock) as workspace:
+    with run_fake_provider(clock=clock) as stand_in, open_workspace(folder, clock) as workspace:
         environ = {name: value for prefix in ("ANTHROPIC", "OPENAI") for name, value in address(prefix, stand_in)}
         player = Player(clock, stand_in, calls, Path(folder))
-        options = Options(clock=clock, further=(Further(tools=Toolset([FETCH]), runs=player),))
+        options = GatewayOptions(clock=clock, further=(AdditionalTools(tools=Toolset([FETCH]), runs=player),))
 
         async def main() -> None:
             async with open_gateway(workspace, environ, options) as gateway:
@@ -136,32 +131,32 @@ def play_through(folder: str, scenario: Scenario, model: str) -> Played:
                     if call.first:
                         player.prepare(call)
                         workspace.refresh(now=True)
-                        accepted = await gateway.accept(Incoming(text=call.said[-1].text, user="alice"))
+                        accepted = await gateway.accept(RoutedMessage(text=call.said[-1].text, user="alice"))
                         reply = await gateway.wait(accepted.turn)
-                        if reply.state is not State.ANSWERED:
+                        if reply.state is not TurnState.ANSWERED:
                             raise SystemExit(f"a turn was {reply.state}: {reply.text}")
 
         asyncio.run(main())
         return read_played(Path(folder), stand_in, calls, model)
 
 
-def address(prefix: str, stand_in: StandIn) -> list[tuple[str, str]]:
-    """Name the address of the stand-in as a provider's own variables do."""
+def address(prefix: str, stand_in: FakeProvider) -> list[tuple[str, str]]:
+    """Yield the environment variables that point a provider to the fake."""
     url = stand_in.url if prefix == "ANTHROPIC" else f"{stand_in.url}/v1"
     return [(f"{prefix}_API_KEY", "k"), (f"{prefix}_BASE_URL", url)]
 
 
 class Player:
-    """Moves the clock, edits the files, has the provider say what the script says, and fetches what it calls for."""
+    """Moves the clock, edits the files, scripts the provider's answers, and returns the tool results."""
 
-    def __init__(self, clock: MovedClock, stand_in: StandIn, calls: Sequence[Call], folder: Path) -> None:
+    def __init__(self, clock: ManualClock, stand_in: FakeProvider, calls: Sequence[SessionCall], folder: Path) -> None:
         self._clock = clock
         self._stand_in = stand_in
         self._calls = calls
         self._folder = folder
         self._results: list[str] = []
 
-    def prepare(self, call: Call) -> None:
+    def prepare(self, call: SessionCall) -> None:
         """Prepare the turn that begins with a call."""
         self._move(call.at)
         write_sections(self._folder, call)
@@ -172,25 +167,25 @@ class Player:
         lines, asked = [], []
         for one in said:
             if one.kind == "call":
-                asked.append(Called(name=FETCH.name, arguments={"words": one.text}))
+                asked.append(ScriptedCall(name=FETCH.name, arguments={"words": one.text}))
             elif one.kind == "result" and asked:
-                lines.append(Says(text="", calls=tuple(asked)))
+                lines.append(ScriptedReply(text="", calls=tuple(asked)))
                 asked = []
         answer = [one.text for one in said if one.kind == "answer"]
-        self._stand_in.follow(*lines, Says(text=answer[0] if answer else "So be it."))
+        self._stand_in.follow(*lines, ScriptedReply(text=answer[0] if answer else "So be it."))
 
     def _move(self, to: datetime) -> None:
         self._clock.move(max(0.0, (to - self._clock()).total_seconds()))
 
-    async def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Answer:  # noqa: ARG002
-        """Fetch what the script has, a few seconds later."""
-        self._move(self._clock() + timedelta(seconds=LOOP))
+    async def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:  # noqa: ARG002
+        """Return the scripted result, a few seconds later."""
+        self._move(self._clock() + timedelta(seconds=CALL_INTERVAL_S))
         text = self._results.pop(0)
-        return Answer(text=text, tokens=assembly.terms.meter.count(text))
+        return ToolAnswer(text=text, tokens=assembly.terms.meter.count(text))
 
 
-def write_house(folder: Path, call: Call, model: str) -> None:
-    """Write the configuration, the blueprint and the sections as they are at first."""
+def write_house(folder: Path, call: SessionCall, model: str) -> None:
+    """Write the configuration, the blueprint and the initial sections."""
     slots = "".join(
         f"  - {{id: {one.part.id}, source: file, file: {one.part.id}.md, title: {one.part.title or one.part.id},"
         f" pace: {one.part.pace}, governs: {str(one.part.governs).lower()}, trust: public, tier: low}}\n"
@@ -202,51 +197,51 @@ def write_house(folder: Path, call: Call, model: str) -> None:
     write_sections(folder, call)
 
 
-def write_sections(folder: Path, call: Call) -> None:
-    """Write the sections as they are true before a call."""
+def write_sections(folder: Path, call: SessionCall) -> None:
+    """Write the sections of a call."""
     for one in call.sections:
         file = folder / f"{one.part.id}.md"
         if not file.exists() or file.read_text(encoding="utf-8") != one.text:
             file.write_text(one.text, encoding="utf-8")
 
 
-def read_played(folder: Path, stand_in: StandIn, calls: Sequence[Call], model: str) -> Played:
-    """Read what was captured, and what was told of it."""
+def read_played(folder: Path, stand_in: FakeProvider, calls: Sequence[SessionCall], model: str) -> Played:
+    """Read the captured requests and the events about them."""
     with closing(sqlite3.connect(folder / ".foreword" / "events.sqlite")) as log:
         asked = "SELECT event_type, metadata FROM events WHERE event_type IN ('api_call', 'prompt_built') ORDER BY id"
         told = [(kind, json.loads(facts)) for kind, facts in log.execute(asked)]
     captured = [
-        Recorded(at=call.at, model=model, shape=request.shape, request=request.body)
+        CapturedRequest(at=call.at, model=model, shape=request.shape, request=request.body)
         for call, request in zip(calls, stand_in.requests, strict=True)
     ]
     return Played(
         shape=captured[0].shape,
-        replayed=tuple(replay(captured)),
+        replayed=tuple(count_recording(captured)),
         requests=tuple(request.body for request in stand_in.requests),
         counted=tuple(request.counted for request in stand_in.requests),
-        predicted=tuple(Counted(**facts["cache"]["predicted"]) for kind, facts in told if kind == "api_call"),
+        predicted=tuple(CacheUsage(**facts["cache"]["predicted"]) for kind, facts in told if kind == "api_call"),
         factors=tuple(facts["cache"]["factor"] for kind, facts in told if kind == "api_call"),
         ledger=tuple(facts["ledger"] for kind, facts in told if "ledger" in facts),
     )
 
 
-def correct(played: Played, model: str) -> list[Counted]:
-    """Correct what the rules say of each call as the ledger did."""
+def correct(played: Played, model: str) -> list[CacheUsage]:
+    """Correct the computed usage of each call like the ledger did."""
     learned = (Calibration(model=model, calls=1, ratio=factor) for factor in played.factors)
-    return [known.correct_all(counted) for known, counted in zip(learned, played.replayed, strict=True)]
+    return [known.correct_usage(counted) for known, counted in zip(learned, played.replayed, strict=True)]
 
 
-def simulate(scenario: Scenario, model: str, played: Played) -> Comparison:
-    """Play the same scenario in the simulator, with tools that weigh what the gateway sent."""
+def simulate(scenario: Scenario, model: str, played: Played) -> DesignComparison:
+    """Play the same scenario in the simulator, with tools as large as the gateway's."""
     tools = played.requests[0].get("tools", ())
-    facts = find(model, {})
+    facts = find_model(model, {})
     weight = sum(Meter(facts, Counter(facts.tokenizer)).count(json.dumps(tool)) for tool in tools)
-    equipped = Equipped(count=len(tools), tokens=round(weight / max(1, len(tools))))
-    return set_side_by_side(replace(scenario, tools=equipped), model, {}, oracle=False)
+    equipped = ScriptedTools(count=len(tools), tokens=round(weight / max(1, len(tools))))
+    return compare_designs(replace(scenario, tools=equipped), model, {}, oracle=False)
 
 
-def compare_systems(played: Played, simulated: Comparison) -> list[bool]:
-    """Say of each call whether the gateway sent the system part that the simulator has."""
+def compare_systems(played: Played, simulated: DesignComparison) -> list[bool]:
+    """Compare the system part of each call with the simulator's."""
     theirs = [one.blocks for one in simulated.asked[OURS]]
     return [
         read_system(list_blocks(played.shape, request)) == read_system(other)
@@ -254,6 +249,6 @@ def compare_systems(played: Played, simulated: Comparison) -> list[bool]:
     ]
 
 
-def read_system(blocks: Sequence[Block]) -> str:
-    """Read the system part of a request."""
+def read_system(blocks: Sequence[CacheBlock]) -> str:
+    """Return the system part of a request."""
     return "".join(block.text for block in blocks if find_part(block.name) == "system")

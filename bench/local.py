@@ -1,4 +1,4 @@
-"""The embedded model: until the first word of a session's turns, with what it said before in its slot and without."""
+"""The embedded model: the time to the first word of a turn, with and without the history in its slot."""
 
 import asyncio
 import os
@@ -11,25 +11,24 @@ from pathlib import Path
 import foreword
 from bench.figure import Figure
 from bench.sample import make_sample
+from foreword.agent.agent_events import TextDelta, TurnCallbacks
+from foreword.agent.conversation import Messages, convert_to_texts, make_segments
+from foreword.agent.loop import AgentLoop, TurnInput, TurnLimits
+from foreword.agent.providers.embedded_weights import find_weights_file, make_engine_settings
+from foreword.agent.providers.model_clients import ModelClients
+from foreword.agent.providers.model_discovery import EMBEDDED_MODEL
 from foreword.events.event import EventType, Usage
-from foreword.events.reader import find_context
-from foreword.events.trace import Trace
-from foreword.local.setup import locate, prepare
-from foreword.runtime.choosing import EMBEDDED
-from foreword.runtime.ears import Ears, Words
-from foreword.runtime.history import Messages, recount
-from foreword.runtime.loop import Bounds, Loop, Work
-from foreword.runtime.models import Models
-from foreword.runtime.stretch import stretch
-from foreword.testing import Heard, Listeners
-from foreword.tokens import find
+from foreword.events.query import find_context
+from foreword.events.tracer import Tracer
+from foreword.testing import EventStream, FakeRecorder
+from foreword.tokens.models import find_model
 
-LONGEST = 64  # tokens of an answer
+LONGEST = 64  # maximum tokens of an answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spoken:
-    """One turn: when its first word came, when its last, and what it used."""
+    """One turn: the times of its first and last word, and its usage."""
 
     first: float
     last: float
@@ -38,8 +37,8 @@ class Spoken:
 
 
 def run() -> Iterator[Figure]:
-    """Measure two turns of a session, and the second one again in a session that has said nothing yet."""
-    locate(prepare(find(EMBEDDED, {}), os.environ))  # what is fetched once is no part of any turn
+    """Measure two turns of a session, and the second one again in a new session."""
+    find_weights_file(make_engine_settings(find_model(EMBEDDED_MODEL, {}), os.environ))  # download before timing
     with tempfile.TemporaryDirectory() as name:
         start, one, two, cold = asyncio.run(talk(str(make_sample(Path(name)))))
     read, tokens = two.usage.cache_read, two.usage.tokens_in
@@ -56,12 +55,12 @@ def run() -> Iterator[Figure]:
 
 
 async def talk(folder: str) -> tuple[float, Spoken, Spoken, Spoken]:
-    """Have the conversation."""
+    """Run the conversation."""
     workspace = foreword.open(folder)
-    models = Models({}, os.environ)
-    loop = Loop(workspace, models, Listeners(recorder=Heard()), bounds=Bounds(max_tokens=LONGEST))
+    models = ModelClients({}, os.environ)
+    loop = AgentLoop(workspace, models, EventStream(recorder=FakeRecorder()), bounds=TurnLimits(max_tokens=LONGEST))
     begin = time.perf_counter()
-    await models.start(EMBEDDED)
+    await models.start(EMBEDDED_MODEL)
     start = time.perf_counter() - begin
     one = await say(loop, workspace, "a", "What should I cook tonight? I have eggs and leeks.", ())
     two = await say(loop, workspace, "a", "And for two children?", one.messages)
@@ -70,20 +69,27 @@ async def talk(folder: str) -> tuple[float, Spoken, Spoken, Spoken]:
     return start, one, two, cold
 
 
-async def say(loop: Loop, workspace: foreword.Workspace, session: str, message: str, history: Messages) -> Spoken:
-    """Run one turn with a clock beside it."""
+async def say(loop: AgentLoop, workspace: foreword.Workspace, session: str, message: str, history: Messages) -> Spoken:
+    """Run and time one turn."""
     begin, firsts = time.perf_counter(), []
 
     async def hear(delta: object) -> None:
-        if isinstance(delta, Words):
+        if isinstance(delta, TextDelta):
             firsts.append(time.perf_counter() - begin)
 
     turn = foreword.Turn(
-        user="alice", situation="dm", session=session, message=message, model=EMBEDDED, history=recount(history)
+        user="alice",
+        situation="dm",
+        session=session,
+        message=message,
+        model=EMBEDDED_MODEL,
+        history=convert_to_texts(history),
     )
     assembly = workspace.assemble(turn)
-    trace = Trace(Heard(), find_context(assembly))
+    trace = Tracer(FakeRecorder(), find_context(assembly))
     with trace.step(EventType.MESSAGE_RECEIVED) as received:
-        outcome = await loop.run(Work(assembly=assembly, history=stretch(history)), received, Ears(delta=hear))
+        outcome = await loop.run(
+            TurnInput(assembly=assembly, history=make_segments(history)), received, TurnCallbacks(delta=hear)
+        )
     last = time.perf_counter() - begin
     return Spoken(first=firsts[0], last=last, usage=outcome.usage, messages=(*history, *outcome.messages))

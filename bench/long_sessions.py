@@ -1,8 +1,8 @@
-"""Long sessions: what a turn costs of our own processor as its past grows, beside a bare pydantic-ai loop.
+"""Long sessions: the CPU time of a turn as its history grows, compared with a bare pydantic-ai loop.
 
-The provider is the stand-in in a process of its own, so nothing of it counts. The bare loop has the same prompt, the
-same tools and the same past in memory, and keeps nothing. A turn of the past has a call of a tool, its result and an
-answer, two kilobytes in all.
+The provider is the fake provider in a separate process, so its time does not count. The bare loop has the same
+prompt, tools and history in memory, and stores nothing. A turn of the history has a tool call, its result and an
+answer, two kilobytes in total.
 """
 
 import asyncio
@@ -20,21 +20,20 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, Text
 from bench.figure import Figure
 from bench.gateway import MODEL, Bare, run_provider, talk
 from bench.sample import make_sample
-from foreword.frozen import frozen
-from foreword.gateway.admission import admit
-from foreword.gateway.lane import find_lane
-from foreword.gateway.message import Incoming
-from foreword.gateway.opening import open_gateway
-from foreword.gateway.past import Kind, Piece, add_piece
-from foreword.gateway.preparing import weigh
-from foreword.runtime.history import dump, say
-from foreword.store.state import open_state
+from foreword.agent.conversation import dump_messages, make_user_message
+from foreword.gateway.history import HistoryKind, HistoryPiece, append_piece
+from foreword.gateway.messages import RoutedMessage
+from foreword.gateway.session_lookup import find_or_create_session, resolve_session_key
+from foreword.gateway.startup import open_gateway
+from foreword.gateway.turn_inputs import count_tokens
+from foreword.storage.database import open_state
+from foreword.types import frozen
 from foreword.workspace import Workspace, open_workspace
 
 LENGTHS = (10, 100, 300, 1_000)
-WARM = 3  # turns that are not measured: the first has everything to read
+WARM = 3  # warm-up turns: the first reads everything
 TURNS = 12
-BEAT = 0.001  # seconds between two looks at whether the loop still answers
+BEAT = 0.001  # seconds between two checks of the event loop
 SEED = 7
 WORDS = """
 the notes of that week say where each box went and who has the key to the shed behind the old house while nobody asked
@@ -54,7 +53,7 @@ def run() -> Iterator[Figure]:
 
 
 def make_past(turns: int) -> Sequence[Sequence[ModelMessage]]:
-    """Make up so many turns of about two kilobytes, always the same ones."""
+    """Generate turns of about two kilobytes, the same in every run."""
     chance = random.Random(SEED)
 
     def write(words: int) -> str:
@@ -63,7 +62,7 @@ def make_past(turns: int) -> Sequence[Sequence[ModelMessage]]:
     def make_turn(number: int) -> Sequence[ModelMessage]:
         name, call = "memory_search", f"toolu_{number:06}"
         return (
-            say(f"<now>\n{write(12)}\n</now>", write(40)),
+            make_user_message(f"<now>\n{write(12)}\n</now>", write(40)),
             ModelResponse(parts=[TextPart(content=write(10)), ToolCallPart(name, {"query": write(4)}, call)]),
             ModelRequest(parts=[ToolReturnPart(tool_name=name, content=write(160), tool_call_id=call)]),
             ModelResponse(parts=[TextPart(content=write(120))]),
@@ -73,27 +72,33 @@ def make_past(turns: int) -> Sequence[Sequence[ModelMessage]]:
 
 
 def keep(workspace: Workspace, pasts: Mapping[int, Sequence[Sequence[ModelMessage]]]) -> None:
-    """Keep each past as that of a session, as if it had been said."""
+    """Store each history as that of a session."""
     meter = workspace.ground.measure(MODEL)
     with closing(open_state(workspace.state).connection) as state:
         state.execute("BEGIN")
         for length, past in pasts.items():
-            incoming = Incoming(text="Hello", user="alice", channel=name(length))
-            session = admit(state, incoming, find_lane(incoming, workspace.config).lane, datetime.now(UTC)).session
+            incoming = RoutedMessage(text="Hello", user="alice", channel=name(length))
+            session = find_or_create_session(
+                state, incoming, resolve_session_key(incoming, workspace.config).lane, datetime.now(UTC)
+            ).session
             for messages in past:
-                tokens = weigh(meter, tuple(messages))
-                add_piece(state, session.id, Piece(kind=Kind.TURN, messages=dump(messages), tokens=tokens))
+                tokens = count_tokens(meter, tuple(messages))
+                append_piece(
+                    state,
+                    session.id,
+                    HistoryPiece(kind=HistoryKind.TURN, messages=dump_messages(messages), tokens=tokens),
+                )
         state.execute("COMMIT")
 
 
 def name(length: int) -> str:
-    """Name the channel whose session has so many turns, as `talk` does."""
+    """Return the channel of the session with this many turns, as `talk` names it."""
     return f"line-{length}"
 
 
 @frozen
 class Spent:
-    """What turns took, in milliseconds: of this process's processor in the mean, and the usual longest stall."""
+    """The time of turns in milliseconds: mean CPU time of this process, and median longest stall."""
 
     cpu: float
     stall: float
@@ -119,7 +124,7 @@ async def measure(
 
 
 async def spend(call: Callable[[int], Awaitable[object]]) -> Spent:
-    """Measure some turns, one after the other; stalls apart, since whoever looks for them uses the processor, too."""
+    """Measure turns one after the other; stalls separately, because detecting them uses CPU time."""
     for number in range(WARM):
         await call(1 + number)
     before = time.process_time()
@@ -130,7 +135,7 @@ async def spend(call: Callable[[int], Awaitable[object]]) -> Spent:
 
 
 async def watch(turn: Awaitable[object]) -> float:
-    """Run a turn, and find the longest time in which the loop did nothing else, in milliseconds."""
+    """Run a turn and return the longest stall of the event loop in milliseconds."""
     longest = 0.0
 
     async def beat() -> None:

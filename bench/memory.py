@@ -1,4 +1,4 @@
-"""Memory: what one open workspace holds."""
+"""Memory: the memory use of an open workspace."""
 
 import tempfile
 import tracemalloc
@@ -13,7 +13,7 @@ WORKSPACES = 5
 
 
 def run() -> Iterator[Figure]:
-    """Measure the memory of open workspaces after a build each, the shared vocabulary apart."""
+    """Measure the memory of open workspaces after one build each, without the shared vocabulary."""
     with tempfile.TemporaryDirectory() as name:
         folders = [make_sample(Path(name) / str(n)) for n in range(WORKSPACES + 1)]
         size = sum(path.stat().st_size for path in folders[0].rglob("*") if path.is_file())

@@ -24,15 +24,15 @@ from unittest.mock import patch
 import foreword
 from bench.memory_weights import Case, find_weights
 from bench.memory_weights import measure as weigh_cases
+from foreword.engine.sources.sections import Passage
+from foreword.engine.trust import Audience
 from foreword.memory import memory as memory_module
 from foreword.memory import rank
 from foreword.memory.chunk import split
-from foreword.memory.memory import Hit, Memory
 from foreword.memory.sqlite_index import SqliteIndex
-from foreword.sources.passage import Passage
+from foreword.memory.stores import Hit, Memory
 from foreword.testing import write_files
-from foreword.trust import Audience
-from foreword.words import Trust
+from foreword.types import Trust
 
 DEPTHS = (5, 10, 20)
 CATEGORIES = {1: "several turns", 2: "time", 3: "inference", 4: "one turn", 5: "adversarial"}
@@ -103,7 +103,7 @@ def open_memory(talk: Talk) -> Iterator[Memory]:
 
 @contextmanager
 def open_ours(talk: Talk) -> Iterator[Search]:
-    """Search the memory as anybody would."""
+    """Search the workspace memory through its public interface."""
     with open_memory(talk) as memory:
         yield lambda question: name_turns(
             talk, memory.search(question, Audience(clearance=Trust.FULL), limit=max(DEPTHS))
@@ -111,7 +111,7 @@ def open_ours(talk: Talk) -> Iterator[Search]:
 
 
 def name_turns(talk: Talk, found: Iterable[Hit | Passage]) -> list[str]:
-    """Name the turns that were found."""
+    """Return the turns of the results."""
     return [talk.places.get((one.path, one.first), "") for one in found]
 
 
@@ -162,7 +162,7 @@ def show(name: str, scores: Sequence[Score]) -> None:
 
 
 def run(worlds: Mapping[str, Sequence[Talk]]) -> None:
-    """Print each world beside its baseline, then the worlds together."""
+    """Print each world with its baseline, then all worlds together."""
     ours: dict[str, list[Score]] = {}
     plain: dict[str, list[Score]] = {}
     for world, talks in worlds.items():
@@ -193,7 +193,7 @@ def mean(scores: Sequence[Score]) -> list[float]:
 
 
 def read_cases(talk: Talk) -> Iterator[Case]:
-    """Ask every question of a dialogue, and look at the finalists of the ranking."""
+    """Ask every question of a dialogue, and return the finalists of the ranking."""
     index = SqliteIndex()
     with index.writing():
         for path, body in talk.files.items():
@@ -214,7 +214,7 @@ Cases = Mapping[str, Sequence[Sequence[Case]]]
 
 
 def show_held_out(cases: Cases) -> None:
-    """Print what weights reach that were not found on what they are measured on."""
+    """Print the recall of weights that were fitted on other data."""
     every = find_weights([join(talks) for talks in cases.values()])
     print(f"\nweights found on the other dialogues, and on the other worlds\n{'':36}   R@5   R@10   R@20")
     for world, talks in cases.items():
@@ -231,7 +231,7 @@ def show_held_out(cases: Cases) -> None:
 
 
 def show_parts(cases: Cases) -> None:
-    """Print what R@10 loses in each world without each part of the ranking."""
+    """Print the loss of R@10 in each world without each part of the ranking."""
     print(f"\nR@10 lost without each part\n{'':12}" + "".join(f"{world:>16}" for world in cases))
     for part in rank.Parts._fields:
         weights = rank.TALK._replace(**{part: 0.0})
@@ -250,7 +250,7 @@ def join(talks: Iterable[Sequence[Case]]) -> list[Case]:
 
 
 def measure_turns(talks: Sequence[Talk]) -> str:
-    """Say what a turn recalls by itself for a dialogue's own questions, and for those of the next dialogue."""
+    """Print what a turn recalls for a dialogue's own questions, and for those of the next dialogue."""
     found, right, shares, silent, padding = 0, 0, list[float](), list[bool](), list[int]()
     for talk, other in zip(talks, (*talks[1:], talks[0]), strict=True):
         with open_memory(talk) as memory:
@@ -272,7 +272,7 @@ def measure_turns(talks: Sequence[Talk]) -> str:
 
 
 def measure_cut(talks: Sequence[Talk]) -> str:
-    """Say what leaving weak results out keeps out of ten results, and what it loses."""
+    """Print how many of ten results the limits for weak results remove, and the recall they lose."""
     lines = [f"{'ten results':24}  results  irrelevant   R@10   about another dialogue"]
     shipped = (memory_module.MIN_SHARE, memory_module.MIN_OF_BEST)
     for name, (share, of_best) in (("every result", (-1.0, -math.inf)), ("without the weak ones", shipped)):

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 import foreword
+from foreword.engine.trust import Audience
 from foreword.testing import write_files
-from foreword.trust import Audience
-from foreword.words import Trust
+from foreword.types import Trust
 
 DOCUMENTS, CHUNKS, WORDS = 2_000, 50, 25
 VOCABULARY = 30_000
-QUERIES, PLAIN = 500, 100  # ours, and those that are asked of the baseline too
+QUERIES, PLAIN = 500, 100  # for ours, and for the baseline
 STORE = "social"
 SYLLABLES = ("ba", "co", "di", "fe", "gu", "la", "mo", "ni", "pe", "ru", "sa", "to", "vi", "wo", "ze", "kha", "stri")
 NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hana")
@@ -26,7 +26,7 @@ CONFIG = "owner: alice\nusers: {alice: {trust: full}}\n"
 
 
 class Speech:
-    """Words of which few are common and most are rare, the same in every run."""
+    """Random words with few common and many rare ones, the same in every run."""
 
     def __init__(self) -> None:
         self._random = random.Random(1)
@@ -52,7 +52,7 @@ class Speech:
         return "\n\n".join([day, *turns]) + "\n"
 
     def ask(self) -> str:
-        """Ask about somebody: words of a question, and four to eight of the text's."""
+        """Write a question about a person: question words, and four to eight words of the text."""
         return f"What did {self._random.choice(NAMES)} {self.say(self._random.randint(4, 8))}?"
 
 
@@ -87,7 +87,7 @@ def measure(workspace: foreword.Workspace, query: str) -> float:
 
 
 def measure_plain(path: str, queries: Sequence[str]) -> list[float]:
-    """Return the milliseconds of each query of the very same table by BM25 alone, no text read."""
+    """Return the milliseconds of each query on the same table by BM25 alone, without reading texts."""
     base = sqlite3.connect(path)
     table = f"words_{STORE.encode().hex()}"
     times = []
@@ -108,7 +108,7 @@ def show(name: str, times: Sequence[float]) -> None:
 def change(workspace: foreword.Workspace, folder: str, speech: Speech, number: int) -> float:
     """Change one file by hand and return the milliseconds of the search that sees it."""
     write_files(folder, {f"memory/{STORE}/{number:05}.md": f"{speech.write()}\n\nxylophone{number}\n"})
-    time.sleep(0.6)  # so that the next search looks at the disk
+    time.sleep(0.6)  # so that the next search checks the disk
     begin = time.perf_counter()
     (hit,) = workspace.memory.search(f"xylophone{number}", Audience(clearance=Trust.FULL), limit=1)
     if f"xylophone{number}" not in hit.text:

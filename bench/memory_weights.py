@@ -50,7 +50,7 @@ def find_weights(worlds: Sequence[Sequence[Case]], start: Sequence[float] | None
 
 
 def add_case(case: Case, weights: Sequence[float], slope: Vector, bend: list[Vector], share: float) -> None:
-    """Add what one question says about where better weights are."""
+    """Add the gradient and curvature of one question."""
     scores = [weigh(parts, weights) for parts in case.parts]
     top = max(scores)
     chances = [math.exp(score - top) for score in scores]

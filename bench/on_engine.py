@@ -1,8 +1,7 @@
-"""A scripted session on the embedded engine: each design's requests go the way of the runtime's, answers are real.
+"""A scripted session on the embedded engine: requests pass through the runtime, and answers are real.
 
-What a call is sent is written by a design of the simulator, with what the engine itself has answered before in the
-place of the script's answers. Tools stand as text before the system part, and their results go back as messages, as
-for every model without tools of its own.
+A design of the simulator writes the request of each call, with the engine's earlier answers instead of the script's.
+Tools are text before the system part, and their results are messages, as for every model without native tools.
 """
 
 import json
@@ -16,30 +15,28 @@ from pydantic_ai.messages import ModelResponse, TextPart
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 
-from foreword.caching import Block
-from foreword.local.engine import Engine, Running
-from foreword.local.setup import locate, prepare
-from foreword.runtime.calling import read_piece
-from foreword.runtime.choosing import EMBEDDED
-from foreword.runtime.history import Messages, list_said, read_text, say
-from foreword.runtime.models import Models, Opened
-from foreword.runtime.own import Sending
-from foreword.runtime.wire import sending
-from foreword.simulate.design import Design
-from foreword.simulate.session import Call
-from foreword.tokens import find
-from foreword.wire import Envelope
+from foreword.agent.conversation import Messages, list_user_messages, make_user_message, read_text
+from foreword.agent.model_call import read_delta_text
+from foreword.agent.providers.embedded_engine import EmbeddedEngine, RunningEngine
+from foreword.agent.providers.embedded_weights import find_weights_file, make_engine_settings
+from foreword.agent.providers.model_clients import ModelClients, OpenModel
+from foreword.agent.providers.model_discovery import EMBEDDED_MODEL
+from foreword.agent.providers.transport import OutgoingPrompt, use_prompt
+from foreword.envelope import Envelope
+from foreword.promptcache.designs import Design, SessionCall
+from foreword.promptcache.rules import CacheBlock
+from foreword.tokens.models import find_model
 
-ANSWERS = ("answer", "call")  # what the engine says itself
+ANSWERS = ("answer", "call")  # items that the engine generates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """One call that was made: what it had to evaluate at least, what it did, and when its first word came."""
+    """One call: the tokens it had to evaluate, those it did evaluate, and the time to its first word."""
 
     turn: int
     new: int
-    """Tokens of the newest message with its tail and its updates, and of what the template puts around it."""
+    """Tokens of the newest message with its tail and its updates, and of the template text around it."""
     tokens: int
     read: int
     first: float
@@ -47,19 +44,19 @@ class Done:
 
     @property
     def evaluated(self) -> int:
-        """Tokens that were evaluated, as the engine reports it."""
+        """Tokens evaluated, as reported by the engine."""
         return self.tokens - self.read
 
 
 async def play_all(
-    calls: Sequence[Call], designs: Mapping[str, Design], environ: Mapping[str, str], longest: int
+    calls: Sequence[SessionCall], designs: Mapping[str, Design], environ: Mapping[str, str], longest: int
 ) -> dict[str, tuple[Done, ...]]:
-    """Play a session in several designs, call by call one after the other, each in a slot of its own."""
-    locate(prepare(find(EMBEDDED, {}), environ))  # what is fetched once is no part of any turn
-    models = Models({}, environ)
+    """Play a session in several designs, alternating call by call, each in its own slot."""
+    find_weights_file(make_engine_settings(find_model(EMBEDDED_MODEL, {}), environ))  # download before timing
+    models = ModelClients({}, environ)
     try:
-        opened = await models.start(EMBEDDED)
-        engine = models._engines[EMBEDDED]  # noqa: SLF001 - asked for its own template and tokenizer
+        opened = await models.start(EMBEDDED_MODEL)
+        engine = models._engines[EMBEDDED_MODEL]  # noqa: SLF001 - asked for its own template and tokenizer
         players = [Player(name, design, opened, engine, longest) for name, design in designs.items()]
         for call in calls:
             for player in players:
@@ -70,12 +67,12 @@ async def play_all(
 
 
 def divide(done: Sequence[Done]) -> float:
-    """What was evaluated as a multiple of what was new."""
+    """Return evaluated tokens as a multiple of new ones."""
     return sum(one.evaluated for one in done) / sum(one.new for one in done)
 
 
 def by_turn(done: Sequence[Done]) -> list[list[Done]]:
-    """List calls turn by turn."""
+    """Group calls by turn."""
     turns = sorted({one.turn for one in done})
     return [[one for one in done if one.turn == turn] for turn in turns]
 
@@ -83,7 +80,7 @@ def by_turn(done: Sequence[Done]) -> list[list[Done]]:
 class Player:
     """Plays the calls of one session in one design."""
 
-    def __init__(self, name: str, design: Design, opened: Opened, engine: Engine, longest: int) -> None:
+    def __init__(self, name: str, design: Design, opened: OpenModel, engine: EmbeddedEngine, longest: int) -> None:
         self.name = name
         self.done: list[Done] = []
         self._design = design
@@ -92,8 +89,8 @@ class Player:
         self._longest = longest
         self._answers: dict[int, str] = {}
 
-    async def play(self, call: Call) -> Done:
-        """Make one call, and keep what was answered."""
+    async def play(self, call: SessionCall) -> Done:
+        """Make one call and store its answer."""
         said = tuple(replace(one, text=self._answers[one.message]) if one.kind in ANSWERS else one for one in call.said)
         messages = list(group(self._design.write(replace(call, said=said))))
         response, first = await self._ask(messages)
@@ -105,30 +102,30 @@ class Player:
         return done
 
     async def _ask(self, messages: Sequence[tuple[str, tuple[str, ...]]]) -> tuple[ModelResponse, float]:
-        """Ask as the runtime does, and note when the first word comes."""
+        """Send a request like the runtime, and record the time of the first word."""
         system, *conversation = messages
         history: Messages = tuple(
-            say(*texts) if role == "user" else ModelResponse(parts=[TextPart(content="".join(texts))])
+            make_user_message(*texts) if role == "user" else ModelResponse(parts=[TextPart(content="".join(texts))])
             for role, texts in conversation
         )
         request = {"model": self.name, "messages": [{"role": "system", "content": "".join(system[1])}]}
-        what = Sending(
+        what = OutgoingPrompt(
             envelope=Envelope(shape=self._opened.shape, model=self.name, request=request),
-            said=list_said(history),
+            said=list_user_messages(history),
             max_tokens=self._longest,
             cache_key=self.name,
         )
         settings, first, begin = ModelSettings(max_tokens=self._longest), 0.0, time.perf_counter()
-        with sending(what):
+        with use_prompt(what):
             async with self._opened.model.request_stream(list(history), settings, ModelRequestParameters()) as stream:
                 async for event in stream:
-                    if read_piece(event) and not first:
+                    if read_delta_text(event) and not first:
                         first = time.perf_counter() - begin
                 return stream.get(), first or time.perf_counter() - begin
 
 
-def group(blocks: Sequence[Block]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Group blocks to messages: tools and system are the first, everything else has the number of its message."""
+def group(blocks: Sequence[CacheBlock]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Group blocks into messages: tools and system come first, other blocks have their message number."""
     for place, run in groupby(blocks, key=lambda block: block.name if block.name[:1].isdigit() else "system"):
         yield (
             place.rpartition(" ")[2],
@@ -136,8 +133,8 @@ def group(blocks: Sequence[Block]) -> Iterator[tuple[str, tuple[str, ...]]]:
         )
 
 
-def count_newest(running: Running, messages: Sequence[tuple[str, tuple[str, ...]]]) -> int:
-    """Count what stands behind the last answer, by the engine's own template and tokenizer."""
+def count_newest(running: RunningEngine, messages: Sequence[tuple[str, tuple[str, ...]]]) -> int:
+    """Count the tokens after the last answer, with the engine's own template and tokenizer."""
     body = [
         {
             "role": role,
@@ -146,16 +143,16 @@ def count_newest(running: Running, messages: Sequence[tuple[str, tuple[str, ...]
         for role, texts in messages
     ]
     whole = ask(running, "/apply-template", {"messages": body})["prompt"]
-    # Ending with an answer, it ends with the very words of it, so that they could be gone on with.
+    # A prompt that ends with an answer ends with its exact text, so that it could be continued.
     known = ask(running, "/apply-template", {"messages": body[:-1]})["prompt"] if len(body) > 2 else ""
     if not whole.startswith(known):
-        raise ValueError("the template rewrites what was said before")
+        raise ValueError("the template rewrites earlier messages")
     told = ask(running, "/tokenize", {"content": whole[len(known) :], "parse_special": True})
     return len(told["tokens"])
 
 
-def ask(running: Running, path: str, body: object) -> dict[str, str]:
-    """Ask the engine for something beside its answers."""
+def ask(running: RunningEngine, path: str, body: object) -> dict[str, str]:
+    """Send a request to another endpoint of the engine."""
     headers = {"Authorization": f"Bearer {running.key}", "Content-Type": "application/json"}
     with urlopen(Request(running.url + path, json.dumps(body).encode(), headers)) as answer:
         found: dict[str, str] = json.load(answer)

@@ -1,12 +1,13 @@
-"""The workspace that the benchmarks run on: the example, grown to 20 skills, 25 tools and 100 memories."""
+"""The workspace of the benchmarks: the example, extended to 20 skills, 25 tools and 100 memories."""
 
 import os
 import shutil
 from pathlib import Path
 
-from foreword import Tool, Toolset, Trust
+from foreword.agent.tools.reading_tools import READING_TOOLS
 from foreword.testing import write_files
-from foreword.tools import READING
+from foreword.turn import Tool, Toolset
+from foreword.types import Trust
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "assistant"
 KINDS = ("files", "shell", "web", "messages", "schedule", "tasks", "memory", "introspection")
@@ -27,8 +28,8 @@ def make_sample(folder: Path) -> Path:
 
 
 def make_tools() -> Toolset:
-    """Make 25 tools with schemas of a usual size, the two reading tools among them."""
-    return Toolset([*READING.tools, *(make_tool(n) for n in range(23))])
+    """Make 25 tools with schemas of typical size, including the two reading tools."""
+    return Toolset([*READING_TOOLS.tools, *(make_tool(n) for n in range(23))])
 
 
 def make_tool(n: int) -> Tool:

@@ -1,11 +1,10 @@
-"""Signals: classifying usual messages, each of about a hundred characters."""  # noqa: A005 - it is bench.signal
+"""Signals: classification of typical messages of about a hundred characters."""  # noqa: A005 - it is bench.signal
 
 import re
 from collections.abc import Iterator, Mapping
 
 from bench.figure import Figure, clock
-from foreword.signal import classify
-from foreword.signal.rules import GENRES, MODES, SMALL_TALK, TYPES, URGENCY
+from foreword.engine.signal import GENRES, MODES, SMALL_TALK, TYPES, URGENCY, classify
 
 COUNT = 20_000
 MESSAGES = (
@@ -21,7 +20,7 @@ MESSAGES = (
 
 
 def run() -> Iterator[Figure]:
-    """Measure classify beside a search for one word after the other."""
+    """Measure `classify`, compared with one search per word."""
     clock(lambda number: classify(MESSAGES[number % len(MESSAGES)]), 1_000)
     times = clock(lambda number: classify(MESSAGES[number % len(MESSAGES)]), COUNT)
     naive = clock(lambda number: classify_naively(MESSAGES[number % len(MESSAGES)]), COUNT // 10)
@@ -31,7 +30,7 @@ def run() -> Iterator[Figure]:
 
 
 def classify_naively(message: str) -> tuple[object, ...]:
-    """Classify by the same rules as one would write them down."""
+    """Classify by the same rules in the obvious way."""
     weight = 0.5 + min(len(message.strip()) / 500, 0.2)
     weight += 0.15 if "?" in message else 0
     weight += 0.2 if has_word(message, URGENCY) else 0
@@ -50,7 +49,7 @@ def has_word(message: str, line: str) -> bool:
 
 
 def find_word(word: str, text: str) -> object:
-    """Find one word of the rules in a text."""
+    """Whether a text contains one word of the rules."""
     if word in "?!":
         return word in text if word == "?" else text.strip().endswith("!")
     return re.search(r"\b" + word.replace("*", r"\b").replace(" ", r"\s+").replace("'", "['’]"), text)

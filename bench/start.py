@@ -1,4 +1,4 @@
-"""Starting: the command from the shell, and the import."""
+"""Startup: the command from the shell, and the import."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ RUNS = 15
 
 
 def run() -> Iterator[Figure]:
-    """Measure `foreword build` and `import foreword` beside a Python that does nothing."""
+    """Measure `foreword build` and `import foreword`, compared with a Python that does nothing."""
     with tempfile.TemporaryDirectory() as name:
         folder = str(make_sample(Path(name)))
         command = [sys.executable, "-m", "foreword", "-w", folder, "build"]
@@ -36,7 +36,7 @@ def run() -> Iterator[Figure]:
 
 def time_command(command: Sequence[str], runs: int = RUNS) -> float:
     """Return the median of several runs of a command, in milliseconds."""
-    # An installed package has its bytecode, whatever this shell says about writing it.
+    # Installed packages have their bytecode, whatever this shell sets about writing it.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     times = []
     for _ in range(runs):

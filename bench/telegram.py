@@ -1,7 +1,7 @@
-"""Telegram: how long an answer takes and how many there are in a second, beside a bare aiogram echo in the same run.
+"""Telegram: latency and throughput of answers, compared with a bare aiogram echo in the same run.
 
-The Bot API and the provider are stand-ins in processes of their own, which answer at once and set no limit. The echo
-keeps nothing and asks no model; ours routes, keeps, assembles, asks, keeps again and delivers.
+The Bot API and the provider are fakes in separate processes, which answer at once without limits. The echo stores
+nothing and calls no model; ours routes, stores, assembles, calls the model, stores again and delivers.
 """
 
 import asyncio
@@ -23,20 +23,19 @@ from aiogram.types import Message
 from bench.figure import Figure, Times
 from bench.gateway import run_provider
 from bench.sample import make_sample
-from foreword.config.telegram import TelegramBot
-from foreword.gateway.channels.telegram.channel import Circumstances, open_telegram
-from foreword.gateway.channels.telegram.manners import Manners
-from foreword.gateway.channels.telegram.pacing import Pace
-from foreword.gateway.opening import Options, open_gateway
-from foreword.testing import StandInBot, listen_telegram
+from foreword.config.schema import TelegramBotSettings
+from foreword.gateway.channels.telegram.bot_client import RateLimits, TelegramSettings
+from foreword.gateway.channels.telegram.telegram_channel import TelegramOptions, open_telegram
+from foreword.gateway.startup import GatewayOptions, open_gateway
+from foreword.testing import FakeBot, run_fake_telegram
 from foreword.workspace import Workspace, open_workspace
 
-SINGLE = 200  # messages one after the other
-CROWD = 500  # messages at once
+SINGLE = 200  # sequential messages
+CROWD = 500  # concurrent messages
 PEOPLE = 100
-LONGEST = 120.0  # seconds after which an answer is not waited for
+LONGEST = 120.0  # timeout of an answer in seconds
 REPLY = "It is done, and the notes are where you left them."
-FREE = Pace(overall=(1_000_000, 1.0), private=(1_000_000, 1.0), group=(1_000_000, 1.0))
+FREE = RateLimits(overall=(1_000_000, 1.0), private=(1_000_000, 1.0), group=(1_000_000, 1.0))
 
 
 def run() -> Iterator[Figure]:
@@ -52,14 +51,14 @@ def run() -> Iterator[Figure]:
 
 
 def welcome_strangers(folder: Path) -> None:
-    """Answer people whom nobody knows as often as they write."""
+    """Remove the limits for unknown people."""
     config = folder / "foreword.yaml"
     config.write_text(f"{config.read_text()}\nstrangers: {{turns: 1000000, all_turns: 1000000}}\n")
 
 
 @contextmanager
 def run_api() -> Iterator[tuple[str, Connection]]:
-    """Run the stand-in of the Bot API in a process of its own."""
+    """Run the fake Bot API in a separate process."""
     context = multiprocessing.get_context("spawn")
     mine, theirs = context.Pipe()
     api = context.Process(target=play, args=(theirs,))
@@ -72,15 +71,15 @@ def run_api() -> Iterator[tuple[str, Connection]]:
 
 
 def play(pipe: Connection) -> None:
-    """Play people who write: for each number that comes, so many at once; say how long each waited for its answer."""
-    with listen_telegram() as bot:
+    """Simulate users: for each number received, send that many messages at once and return the waiting times."""
+    with run_fake_telegram() as bot:
         pipe.send(bot.url)
         while count := pipe.recv():
             pipe.send(write(bot, count))
 
 
-def write(bot: StandInBot, count: int) -> list[float]:
-    """Write as many people at once, and time their answers in milliseconds."""
+def write(bot: FakeBot, count: int) -> list[float]:
+    """Send messages from that many people at once, and return the times of their answers in milliseconds."""
     before, begin = len(bot.sent), time.monotonic()
     for number in range(count):
         bot.say("What is on this week?", user=1001 + number % PEOPLE)
@@ -91,8 +90,8 @@ def write(bot: StandInBot, count: int) -> list[float]:
 
 @asynccontextmanager
 async def echoing(url: str) -> AsyncIterator[None]:
-    """Run a bare bot that answers everything with the same words."""
-    bot = Bot(StandInBot().token, AiohttpSession(api=TelegramAPIServer.from_base(url)))
+    """Run a bare bot that answers everything with the same text."""
+    bot = Bot(FakeBot().token, AiohttpSession(api=TelegramAPIServer.from_base(url)))
     dispatcher = Dispatcher()
 
     async def echo(message: Message) -> None:
@@ -110,14 +109,16 @@ async def echoing(url: str) -> AsyncIterator[None]:
 @asynccontextmanager
 async def answering(workspace: Workspace, environ: dict[str, str], url: str) -> AsyncIterator[None]:
     """Run a gateway with a bot."""
-    around = Circumstances(manners=Manners(pace=FREE), moves=os.path.join(workspace.files.root, "telegram.json"))
-    opens = {"telegram": lambda _: open_telegram(StandInBot().token, TelegramBot(api=url), around)}
-    async with open_gateway(workspace, environ, Options(opens=opens)):
+    around = TelegramOptions(
+        manners=TelegramSettings(pace=FREE), moves=os.path.join(workspace.files.root, "telegram.json")
+    )
+    opens = {"telegram": lambda _: open_telegram(FakeBot().token, TelegramBotSettings(api=url), around)}
+    async with open_gateway(workspace, environ, GatewayOptions(opens=opens)):
         yield
 
 
 async def measure(running: "asynccontextmanager[None]", pipe: Connection) -> tuple[Times, float, int]:  # type: ignore[type-arg]
-    """Measure messages one by one, then a crowd: times, answers in a second, and how many came."""
+    """Measure single messages, then a crowd: times, answers per second, and missing answers."""
 
     async def ask(count: int) -> list[float]:
         pipe.send(count)
@@ -134,7 +135,7 @@ async def measure(running: "asynccontextmanager[None]", pipe: Connection) -> tup
 
 
 def compare(ours: tuple[Times, float, int], theirs: tuple[Times, float, int]) -> Iterator[Figure]:
-    """Say what ours takes beside the echo."""
+    """Return our figures with the echo as baseline."""
     bare = f"a bare aiogram echo: p50 {theirs[0].p50:.1f} ms, p99 {theirs[0].p99:.1f} ms"
     yield Figure(name="Telegram: message to answer, p50", value=ours[0].p50, unit="ms", baseline=bare)
     yield Figure(name="Telegram: message to answer, p99", value=ours[0].p99, unit="ms")

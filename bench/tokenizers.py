@@ -1,4 +1,4 @@
-"""Tokenizers: compares ours with the others that are installed, each in a fresh process.
+"""Tokenizers: compares ours with other installed ones, each in a fresh process.
 
 The others are not dependencies. Install one to measure it: `pip install bpe-openai`.
 """
@@ -30,14 +30,14 @@ WORDS = [
 
 
 def open_splintr() -> Encode:
-    """Open ours."""
+    """Load ours."""
     from splintr import Tokenizer
 
     return Tokenizer.from_pretrained("o200k_base").encode_ordinary
 
 
 def open_bpe_openai() -> Encode:
-    """Open bpe-openai by its binding, without the wrapper that looks for special tokens."""
+    """Load bpe-openai by its binding, without the wrapper that searches for special tokens."""
     from bpe_openai._bindings import tokenizer_for_encoding
 
     encode: Encode = tokenizer_for_encoding("o200k_base").encode
@@ -45,7 +45,7 @@ def open_bpe_openai() -> Encode:
 
 
 def open_rs_bpe() -> Encode:
-    """Open rs-bpe, which has wheels for Python 3.11 to 3.13."""
+    """Load rs-bpe, which has wheels for Python 3.11 to 3.13."""
     from rs_bpe.bpe import openai
 
     encode: Encode = openai.o200k_base().encode
@@ -84,7 +84,7 @@ FIGURES = {
 
 
 def measure_apart(name: str) -> dict[str, float]:
-    """Measure one tokenizer in a fresh process, which has neither its caches nor those of another."""
+    """Measure one tokenizer in a fresh process without warm caches."""
     command = [sys.executable, "-m", "bench.tokenizers", name]
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
     measured: dict[str, float] = json.loads(done.stdout)
@@ -92,7 +92,7 @@ def measure_apart(name: str) -> dict[str, float]:
 
 
 def measure(name: str) -> dict[str, float | str]:
-    """Measure one tokenizer, in milliseconds of the processor and in MB."""
+    """Measure one tokenizer, in milliseconds of CPU time and in MB."""
     module, opener = OPENERS[name]
     begin = time.process_time()
     encode = opener()
@@ -118,14 +118,14 @@ def measure(name: str) -> dict[str, float | str]:
 
 
 def clock_once(call: Callable[[str], object], text: str) -> float:
-    """Time one call, in milliseconds of the processor."""
+    """Time one call, in milliseconds of CPU time."""
     begin = time.process_time()
     call(text)
     return (time.process_time() - begin) * 1_000
 
 
 def make_texts() -> list[str]:
-    """Make texts of several kinds; the same ones in every run."""
+    """Generate texts of several kinds, the same in every run."""
     chance = random.Random(16)
     mixed = ["".join(chance.choices(WORDS, k=chance.randint(0, 60))) for _ in range(TEXTS // 2)]
     ranges = ((0, 0x7F), (0, 0x7FF), (0, 0xD7FF), (0xE000, 0x10FFFF))

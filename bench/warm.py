@@ -18,7 +18,7 @@ EDITS = 50
 
 
 def run() -> Iterator[Figure]:
-    """Measure warm builds beside a Jinja2 render of the same text and, if installed, nanobot's builder."""
+    """Measure warm builds, compared with a Jinja2 render of the same text and, if installed, nanobot's builder."""
     with tempfile.TemporaryDirectory() as name:
         folder = make_sample(Path(name))
         workspace = foreword.open(str(folder))
@@ -51,7 +51,7 @@ def run() -> Iterator[Figure]:
 
 
 def time_edit(workspace: Workspace, folder: Path, build) -> Figure:
-    """Measure the first build after an edit of AGENTS.md, the look at the disk included."""
+    """Measure the first build after an edit of AGENTS.md, including the check of the disk."""
     file = folder / "AGENTS.md"
     text = file.read_text(encoding="utf-8")
 

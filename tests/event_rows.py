@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from foreword.events.event import CATEGORIES, Context, Event, EventType, Reader
-from foreword.events.log import Bounds, EventLog
-from foreword.events.moment import stamp
-from foreword.words import Trust
+from foreword.events.log import EventLog, LogLimits
+from foreword.events.period import format_timestamp
+from foreword.types import Trust
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 ALICE = Reader(user="alice", clearance=Trust.FULL)
@@ -19,7 +19,7 @@ def put(connection: sqlite3.Connection, time: datetime = NOON, **columns: Any) -
     """Write one row and return its id; what is not given is an unremarkable event of alice's."""
     kind = columns.get("event_type", "api_call")
     row = {
-        "timestamp": stamp(time),
+        "timestamp": format_timestamp(time),
         "level": "info",
         "category": CATEGORIES[EventType(kind)],
         "event_type": kind,
@@ -43,7 +43,7 @@ def make_event(kind: EventType = EventType.API_CALL, minutes: float = 0, **said:
 
 def tell(folder: str, *events: Event) -> None:
     """Write events as a gateway does, with their sums."""
-    log = EventLog(folder, bounds=Bounds(closing=60.0))
+    log = EventLog(folder, bounds=LogLimits(closing=60.0))
     for event in events:
         log.record(event)
     log.close()

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from foreword import BudgetError, InputError, build_agent_prompt
+from foreword.dialects.spec010 import build_agent_prompt
+from foreword.errors import BudgetError, InputError
 from foreword.testing import NOON
 
 IDENTITY = "## Identity\nYou are Ada — a helper of many talents.\nDry and warm."
@@ -232,7 +233,7 @@ def test_now_by_itself() -> None:
 
 def test_time_without_a_zone() -> None:
     """A moment without a zone is refused, since nobody knows when it is."""
-    with pytest.raises(InputError, match="now needs a zone"):
+    with pytest.raises(InputError, match="now needs a time zone"):
         build(datetime(2026, 1, 1))  # noqa: DTZ001 - that is the point
 
 
@@ -297,7 +298,7 @@ def test_no_tools(names: list[str] | None) -> None:
 @pytest.mark.parametrize("name", ["", "a b", "a\n## Soul", "x" * 129, "é"])
 def test_bad_tool(name: str) -> None:
     """What is no name for a tool is refused, before it stands in a prompt."""
-    with pytest.raises(InputError, match="is no name for a tool"):
+    with pytest.raises(InputError, match="is not a valid tool name"):
         build(tool_names=["good", name])
 
 
@@ -345,9 +346,9 @@ def test_lost_section() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("identity", "Ada", "identity is a mapping with name, vibe and description, not 'Ada'"),
-        ("identity", ["Ada"], "identity is a mapping"),
-        ("tool_names", "read_memory", "tool_names is a list of names, not 'read_memory'"),
+        ("identity", "Ada", "identity must be a mapping with name, vibe and description, not 'Ada'"),
+        ("identity", ["Ada"], "identity must be a mapping"),
+        ("tool_names", "read_memory", "tool_names must be a list of names, not 'read_memory'"),
     ],
 )
 def test_other_kinds(name: str, value: object, words: str) -> None:

@@ -5,7 +5,7 @@ import os
 import pytest
 from docs.generate import FOLDER, render
 
-from foreword.cli.parser import make_parsers
+from foreword.cli.main import make_parsers
 
 
 @pytest.mark.parametrize("name", sorted(render()))

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from foreword.facts import find_git, find_host, find_zone
+from foreword.host import find_git, find_host, find_host_zone
 from foreword.turn import Git
 
 
@@ -101,12 +101,12 @@ def test_programs_of_the_repository_are_not_run(repository):
 
 def test_zone(tmp_path):
     """The zone is the one that TZ names, else that of the machine, else UTC."""
-    assert find_zone({"TZ": ":Europe/Paris"}, "") == "Europe/Paris"
+    assert find_host_zone({"TZ": ":Europe/Paris"}, "") == "Europe/Paris"
     (tmp_path / "zoneinfo" / "Asia").mkdir(parents=True)
     (tmp_path / "zoneinfo" / "Asia" / "Tokyo").write_text("")
     (tmp_path / "localtime").symlink_to(tmp_path / "zoneinfo" / "Asia" / "Tokyo")
-    assert find_zone({"TZ": "Mars/Olympus"}, str(tmp_path / "localtime")) == "Asia/Tokyo"
-    assert find_zone({}, str(tmp_path / "nothing")) == "UTC"
+    assert find_host_zone({"TZ": "Mars/Olympus"}, str(tmp_path / "localtime")) == "Asia/Tokyo"
+    assert find_host_zone({}, str(tmp_path / "nothing")) == "UTC"
 
 
 def test_signatures_are_not_checked(repository):

@@ -6,7 +6,7 @@ from dataclasses import FrozenInstanceError, field, fields, replace
 
 import pytest
 
-from foreword.frozen import frozen
+from foreword.types import frozen
 
 
 @frozen(eq=True)

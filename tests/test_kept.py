@@ -4,13 +4,12 @@ import os
 
 import pytest
 
-from foreword import Turn
 from foreword.config.schema import Identity
-from foreword.shipped import list_blueprints
-from foreword.store.agents import set_character
-from foreword.store.instructions import replace_instructions
-from foreword.store.state import open_state
+from foreword.resources import list_blueprints
+from foreword.storage.agents import replace_instructions, set_character
+from foreword.storage.database import open_state
 from foreword.testing import make_workspace
+from foreword.turn import Turn
 
 CONFIG = """\
 owner: alice

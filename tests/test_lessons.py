@@ -10,11 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from foreword import Assembly, BudgetError, Git, InputError, Mode, Step, Task, Tool, Toolset, Trust, Turn
-from foreword.shipped import read_blueprint
-from foreword.sources.builtin import read_builtin
+from foreword.agent.tools.reading_tools import READING_TOOLS
+from foreword.assembly import Assembly
+from foreword.engine.sources.documents import read_builtin
+from foreword.errors import BudgetError, InputError
+from foreword.resources import read_blueprint
 from foreword.testing import NOON, make_workspace, write_files
-from foreword.tools import READING
+from foreword.turn import Git, Step, Task, Tool, Toolset, Turn
+from foreword.types import Mode, Trust
 
 CONFIG = "owner: alice\nusers: {alice: {trust: full}, carol: {trust: inner}, bob: {trust: familiar}}\n"
 MODEL = "openai:gpt-5"
@@ -99,7 +102,7 @@ def test_edits_apply_at_once(tmp_path: Path) -> None:
     assembly = ws.assemble(DM)
     assert "Be exact." in assembly.prompt.text
     assert assembly.standing.base.blocks == ()
-    assert "nothing is frozen" in assembly.standing.reason
+    assert "no prefix yet" in assembly.standing.reason
 
 
 # Section 2: budgets
@@ -124,7 +127,7 @@ def test_every_loss_is_reported(tmp_path: Path) -> None:
     assert all(row.reason and str(row.verdict) in ("shortened", "indexed", "dropped") for row in lost)
 
 
-@pytest.mark.parametrize("tools", [Toolset(), READING], ids=["bare", "tools"])
+@pytest.mark.parametrize("tools", [Toolset(), READING_TOOLS], ids=["bare", "tools"])
 def test_the_model_is_told(tmp_path: Path, tools: Toolset) -> None:
     """Lesson: silent eviction. The model, too, is told what is not in its prompt, by its name and its weight."""
     files = {f"rules/{name}.md": LINE * 200 for name in "abcdefghi"}
@@ -154,7 +157,7 @@ def test_plan_mode_survives(tmp_path: Path) -> None:
 
 def test_arithmetic(tmp_path: Path) -> None:
     """Lesson: a prompt that does not fit fails with the arithmetic, naming the slots."""
-    sums = r"does not fit: tool schemas \d+ \+ core \d+ \+ naming what is left out .*\d+ = \d+ tokens, and the system"
+    sums = r"does not fit: tool schemas \d+ \+ core \d+ \+ naming omitted sections .*\d+ = \d+ tokens, and the system"
     with pytest.raises(BudgetError, match=sums):
         build(tmp_path, {"blueprints/small.yaml": shrink("default", system=300)}, replace(DM, blueprint="small"))
 
@@ -262,7 +265,7 @@ def test_defaults_survive_a_refresh(tmp_path: Path) -> None:
 )
 def test_contained(tmp_path: Path, config: str) -> None:
     """Lesson: one path was not contained. Every path of the configuration is."""
-    from foreword import ConfigError
+    from foreword.errors import ConfigError
 
     (tmp_path / "secret.md").write_text("SECRET")
     with pytest.raises(ConfigError, match=r"foreword.yaml:3"):
@@ -290,11 +293,11 @@ def test_linked_overlay_is_contained(tmp_path: Path) -> None:
 def test_menu_and_search_belong_together(tmp_path: Path) -> None:
     """Lesson: on-demand memory alone failed. The menu stands in the prompt and names the search tool if any."""
     search = Tool(name="memory_search", trust=Trust.FAMILIAR, kind="memory")
-    with_search = build(tmp_path, MEMORIES, replace(DM, tools=Toolset([search, *READING.tools]))).prompt.text
+    with_search = build(tmp_path, MEMORIES, replace(DM, tools=Toolset([search, *READING_TOOLS.tools]))).prompt.text
     assert (
         "Use memory_search to find specific facts,\nor memory_get(path, from, lines) to load sections." in with_search
     )
-    assert "memory_search" not in build(tmp_path, MEMORIES, replace(DM, tools=READING)).prompt.text
+    assert "memory_search" not in build(tmp_path, MEMORIES, replace(DM, tools=READING_TOOLS)).prompt.text
 
 
 def test_guidance_per_class(tmp_path: Path) -> None:
@@ -433,7 +436,7 @@ def test_coop_menu_line(tmp_path: Path) -> None:
 def test_coop_menu_frame(tmp_path: Path) -> None:
     """Coop: the menu's heading names the trust, and its closing lines the remaining budget and both tools."""
     search = Tool(name="memory_search", trust=Trust.FAMILIAR, kind="memory")
-    text = build(tmp_path, MEMORIES, replace(COOP, tools=Toolset([search, *READING.tools]))).prompt.text
+    text = build(tmp_path, MEMORIES, replace(COOP, tools=Toolset([search, *READING_TOOLS.tools]))).prompt.text
     assert "\n## Available Memory (trust: full)\n- private/a.md (" in text
     assert re.search(
         r"\n\nRemaining budget: ~\d+k tokens. Use memory_search to find specific facts,\n"

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from foreword.config.schema import ModelOverride
-from foreword.money import show_usd
-from foreword.prices import Prices, Request, choose_tier, estimate, find_prices, measure_prefix
+from foreword.promptcache.price import estimate, measure_prefix
 from foreword.testing import make_workspace
+from foreword.tokens.prices import PricedRequest, Prices, choose_tier, find_prices, format_usd
 from foreword.turn import Turn
 
 LONG = {"AGENTS.md": "Answer first, then say why.\n" * 400}
@@ -74,7 +74,7 @@ def test_tiers():
 def test_large_requests_cost_more():
     """The data's own tiers are followed."""
     now = datetime(2026, 11, 15, tzinfo=UTC)
-    small, large = (find_prices("claude-sonnet-4-5", {}, Request(tokens=n, now=now)) for n in (1_000, 300_000))
+    small, large = (find_prices("claude-sonnet-4-5", {}, PricedRequest(tokens=n, now=now)) for n in (1_000, 300_000))
     assert large.input > small.input
 
 
@@ -123,4 +123,4 @@ def test_implicit_caches(assembled):
 )
 def test_show(amount, shown):
     """A small amount is not shown as nothing."""
-    assert show_usd(amount) == shown
+    assert format_usd(amount) == shown

@@ -8,7 +8,9 @@ from types import MappingProxyType
 import pytest
 
 import foreword
-from foreword import Delivery, Extension, InputError, Mode, Step, Task, Tool, Toolset, Turn, UnknownName
+from foreword.errors import InputError, UnknownName
+from foreword.turn import Extension, Step, Task, Tool, Toolset, Turn
+from foreword.types import Delivery, Mode
 
 NAMES = [
     *("Assembly", "BudgetError", "Bulletin", "Client", "Communication", "ConfigError", "Delivery", "Extension"),
@@ -109,7 +111,7 @@ def test_errors() -> None:
 
     mendable = {"WorkspaceError", "ConfigError", "UnknownName", "Forbidden", "PathRefused", "UnusableRules"}
     raised = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
-    assert raised == {"ForewordError", "InputError", "BudgetError", *mendable}
+    assert raised == {"ForewordError", "InputError", "BudgetError", "ToolError", *mendable}
     assert all(issubclass(getattr(errors, name), errors.InputError) for name in mendable)
     assert not issubclass(errors.BudgetError, errors.InputError)
 
@@ -131,16 +133,23 @@ def test_turn_refuses_unknown_words(field: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
-        *((name, value, "names and texts are texts") for name in ("agent", "user", "channel") for value in (None, 3)),
-        *((name, b"x", "names and texts are texts") for name in ("room", "situation", "session", "message", "project")),
-        *((name, ["x"], "names and texts are texts") for name in ("instructions", "blueprint", "model")),
-        ("now", datetime(2026, 11, 15), "now needs a zone"),  # noqa: DTZ001 - the claim is about such a time
-        ("now", "2026-11-15", "now is a datetime, not '2026-11-15'"),
-        ("now", 1_700_000_000, "now is a datetime"),
-        ("tools", [], "tools is a Toolset"),
-        ("tools", [Tool(name="x")], "tools is a Toolset"),
-        ("signal", "EXECUTE", "signal is a Signal"),
-        ("state", {}, "state is a State"),
+        *(
+            (name, value, "names and texts must be strings")
+            for name in ("agent", "user", "channel")
+            for value in (None, 3)
+        ),
+        *(
+            (name, b"x", "names and texts must be strings")
+            for name in ("room", "situation", "session", "message", "project")
+        ),
+        *((name, ["x"], "names and texts must be strings") for name in ("instructions", "blueprint", "model")),
+        ("now", datetime(2026, 11, 15), "now needs a time zone"),  # noqa: DTZ001 - the claim is about such a time
+        ("now", "2026-11-15", "now must be a datetime, not '2026-11-15'"),
+        ("now", 1_700_000_000, "now must be a datetime"),
+        ("tools", [], "tools must be a Toolset"),
+        ("tools", [Tool(name="x")], "tools must be a Toolset"),
+        ("signal", "EXECUTE", "signal must be a Signal"),
+        ("state", {}, "state must be a State"),
         ("extensions", (Extension(name="x"), Extension(name="x")), "two extensions have the same name"),
     ],
 )
@@ -164,7 +173,7 @@ def test_tool_name(name: str) -> None:
 @pytest.mark.parametrize("name", ["", "a b", "a:b", "a/b", "é", "a\n", "A" * 129])
 def test_bad_tool_name(name: str) -> None:
     """Another name is refused before a provider would refuse the request."""
-    with pytest.raises(InputError, match="is no name for a tool"):
+    with pytest.raises(InputError, match="is not a valid tool name"):
         Tool(name=name)
 
 
@@ -184,10 +193,10 @@ def test_step_and_task() -> None:
     with pytest.raises(UnknownName, match="unknown status of a step 'bogus'"):
         Step(text="Dig.", status="bogus")
     for step in ({"text": None}, {"text": "Dig.", "status": 3}):
-        with pytest.raises(InputError, match="a step's text and status are texts"):
+        with pytest.raises(InputError, match="a step's text and status must be strings"):
             Step(**step)
     for task in ({"id": 7}, {"title": None}, {"description": 1}, {"status": None}):
-        with pytest.raises(InputError, match="a task's id and texts are texts"):
+        with pytest.raises(InputError, match="a task's id and texts must be strings"):
             Task(**{"id": "7", "title": "Dig", **task})
-    with pytest.raises(InputError, match=r"each of a task's steps is a Step, not 'Dig"):
+    with pytest.raises(InputError, match=r"each of a task's steps must be a Step, not 'Dig"):
         Task(id="7", title="Dig", steps=("Dig.",))

@@ -11,14 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from foreword.blueprint import Blueprint, Slot, load
-from foreword.blueprint.condition import CONDITIONS
-from foreword.blueprint.hook import GROUP
-from foreword.blueprint.slot import Budget
-from foreword.shipped import list_blueprints, list_prompts, read_blueprint
-from foreword.sources import SOURCES
-from foreword.sources.facts import ABOUT, MOMENT, PLACE
-from foreword.testing import listen, write_files
+from foreword.engine.blueprint import CONDITIONS, Blueprint, Budget, Slot, load_blueprint
+from foreword.engine.selection import HOOK_ENTRY_POINTS
+from foreword.engine.sources.sections import SOURCES
+from foreword.engine.sources.turn_facts import SESSION_FACTS, STATIC_FACTS, TURN_FACTS
+from foreword.resources import list_blueprints, list_prompts, read_blueprint
+from foreword.testing import run_fake_provider, write_files
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -45,10 +43,10 @@ def lay_out(page: Path, folder: Path) -> str:
 
 def install(project: dict, folder: Path) -> None:
     """Leave what pip would leave of a package that lies in this folder."""
-    hooks = "\n".join(f"{name} = {place}" for name, place in project["entry-points"][GROUP].items())
+    hooks = "\n".join(f"{name} = {place}" for name, place in project["entry-points"][HOOK_ENTRY_POINTS].items())
     metadata = f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
     home = f"{project['name']}-{project['version']}.dist-info"
-    write_files(folder, {f"{home}/METADATA": metadata, f"{home}/entry_points.txt": f"[{GROUP}]\n{hooks}\n"})
+    write_files(folder, {f"{home}/METADATA": metadata, f"{home}/entry_points.txt": f"[{HOOK_ENTRY_POINTS}]\n{hooks}\n"})
 
 
 @pytest.mark.parametrize(
@@ -71,7 +69,7 @@ def test_commands(tmp_path: Path) -> None:
     script = "\n".join(line for line in "\n".join(blocks).splitlines() if not line.startswith("export PATH"))
     environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "ANTHROPIC_API_KEY": "none"}
     command = ["/bin/sh", "-e", "-c", script]
-    with listen() as provider:
+    with run_fake_provider() as provider:
         environment["ANTHROPIC_BASE_URL"] = provider.url
         run = subprocess.run(
             command, cwd=tmp_path, env=environment, input="", capture_output=True, text=True, check=False
@@ -88,7 +86,7 @@ def test_commands(tmp_path: Path) -> None:
         [field.name for kind in (Blueprint, Budget, Slot) for field in fields(kind)],
         [*CONDITIONS, "tool:NAME", "kind:NAME"],
         [f"{{{name}}}" for source in SOURCES.values() for name in source.fields],
-        [f"{{{name}}}" for name in (*ABOUT, *PLACE, *MOMENT)],
+        [f"{{{name}}}" for name in (*STATIC_FACTS, *SESSION_FACTS, *TURN_FACTS)],
         list_blueprints(),
     ],
     ids=["sources", "keys", "conditions", "fields", "facts", "blueprints"],
@@ -102,7 +100,7 @@ def test_reference_is_whole(names: list[str]) -> None:
 @pytest.mark.parametrize("name", DIALECTS)
 def test_dialect_has_a_page(name: str) -> None:
     """The page of a dialect has a row for every slot, in order, with its heading, its least trust and its source."""
-    blueprint = load(read_blueprint(name) or "", f"{name}.yaml", SOURCES)
+    blueprint = load_blueprint(read_blueprint(name) or "", f"{name}.yaml", SOURCES)
     page = (ROOT / "docs" / "dialects" / f"{name}.md").read_text(encoding="utf-8")
     text = page.partition("\n## What it shows")[2].partition("\n## ")[0]
     rows = [

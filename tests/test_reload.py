@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from foreword import Trust, Turn, Workspace
-from foreword.shipped import read_blueprint
+from foreword.engine.trust import Audience
+from foreword.resources import read_blueprint
 from foreword.testing import make_workspace, write_files
-from foreword.trust import Audience
+from foreword.turn import Turn
+from foreword.types import Trust
+from foreword.workspace import Workspace
 from waiting import wait
 
 GOOD = "owner: alice\nusers: {alice: {trust: full}, bob: {trust: familiar}}\n"

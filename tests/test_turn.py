@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from foreword import InputError, Tool, Toolset, Trust, Turn
+from foreword.errors import InputError
 from foreword.testing import make_workspace
+from foreword.turn import Tool, Toolset, Turn
+from foreword.types import Trust
 
 B, A, C = Tool(name="b", trust=Trust.PUBLIC), Tool(name="a", trust=Trust.INNER), Tool(name="c")
 

@@ -12,12 +12,16 @@ from pathlib import Path
 import pytest
 
 import foreword
-from foreword import Mode, Pace, Turn, UnknownName, Workspace, WorkspaceError
-from foreword.shipped import read_blueprint
-from foreword.sources import SOURCES, Section
-from foreword.sources.files import RACY
+from foreword.agent.tools.reading_tools import READING_TOOLS
+from foreword.agent.tools.registry import BUILT_IN
+from foreword.engine.sources.files import RACY_WINDOW_NS
+from foreword.engine.sources.sections import SOURCES, Section
+from foreword.errors import UnknownName, WorkspaceError
+from foreword.resources import read_blueprint
 from foreword.testing import NOON, make_workspace, write_files
-from foreword.tools import BUILT_IN, READING
+from foreword.turn import Turn
+from foreword.types import Mode, Pace
+from foreword.workspace import Workspace
 
 TURN = Turn(user="alice", situation="dm", model="openai:gpt-5", message="Hi")
 HEAD = b"owner: a\nusers: {a: {}}\n"
@@ -51,13 +55,13 @@ def test_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(WorkspaceError, match=r"file is a file; name the folder that has a foreword.yaml"):
         foreword.open(str(tmp_path / "file"))
-    with pytest.raises(WorkspaceError, match=r"is no folder; make a workspace with: foreword init .*/gone"):
+    with pytest.raises(WorkspaceError, match=r"is not a folder; create a workspace with: foreword init .*/gone"):
         foreword.open(str(tmp_path / "gone"))
 
 
 def test_no_configuration(tmp_path: Path) -> None:
     """A folder without a configuration is no workspace."""
-    with pytest.raises(WorkspaceError, match=r"there is no foreword.yaml in .*; make one with: foreword init /.+"):
+    with pytest.raises(WorkspaceError, match=r"there is no foreword.yaml in .*; create one with: foreword init /.+"):
         foreword.open(str(tmp_path))
 
 
@@ -82,7 +86,7 @@ def test_no_configuration(tmp_path: Path) -> None:
         (HEAD + b"models: {x: {input_usd: -1}}\n", "yaml:3: models.x.input_usd must not be below 0"),
         (
             HEAD + b"models:\n  x: {cache: antropic}\n",
-            "yaml:4: models.x.cache is 'antropic', which is not a cache that is known; did you mean .anthropic.",
+            "yaml:4: models.x.cache is 'antropic', which is not a known cache; did you mean .anthropic.",
         ),
     ],
 )
@@ -172,7 +176,7 @@ def test_nothing_twice(tmp_path: Path, asked: list[str]) -> None:
 def test_equal_tools(tmp_path: Path) -> None:
     """A caller who makes a new set of the same tools for every turn gets the very same blocks."""
     ws = make_workspace(tmp_path, FILES)
-    tools = [*READING.tools, foreword.Tool(name="lamp", trust=foreword.Trust.PUBLIC)]
+    tools = [*READING_TOOLS.tools, foreword.Tool(name="lamp", trust=foreword.Trust.PUBLIC)]
 
     def build() -> foreword.Assembly:
         return ws.assemble(replace(TURN, tools=foreword.Toolset(tools)))
@@ -188,7 +192,7 @@ def test_many_rules(tmp_path: Path) -> None:
     rule = "".join(f"{number}. Ask before you buy anything, and keep the receipt.\n" for number in range(1, 26))
     files = {f"rules/{number:03}.md": rule for number in range(300)}
     ws = make_workspace(tmp_path, {**files, ".foreword/schema.json": "{}\n"})
-    time.sleep(2 * RACY / 1e9)  # so that no file counts as just written, and none is read again
+    time.sleep(2 * RACY_WINDOW_NS / 1e9)  # so that no file counts as just written, and none is read again
     first = ws.assemble(TURN)
     assert 300 <= first.terms.meter.count(rule) <= 360
     tier = int(first.plan.blueprint.budget.tiers["medium"] * first.fit.limit)
@@ -202,7 +206,7 @@ def test_many_rules(tmp_path: Path) -> None:
 def test_own_state_is_no_edit(tmp_path: Path) -> None:
     """The counts that the first build of a workspace writes are no edit, and nothing is fitted again for them."""
     ws = make_workspace(tmp_path, {f"rules/{number}.md": f"{number} Be kind. " * 60 for number in range(40)})
-    time.sleep(2 * RACY / 1e9)
+    time.sleep(2 * RACY_WINDOW_NS / 1e9)
     first = ws.assemble(TURN)
     assert (tmp_path / ".foreword").exists()
     ws.refresh(now=True)
@@ -303,7 +307,7 @@ def test_misfitting_source(tmp_path: Path, make: Callable, kind: str, pace: str)
         ws = make_workspace(tmp_path, {**FILES, "blueprints/mine.yaml": text})
         assembly = ws.assemble(replace(TURN, blueprint="mine"))
         row = next(row for row in assembly.rows() if row.id == "odd")
-        reason = f"source 'odd' must give sections of whole characters, not {kind}"
+        reason = f"source 'odd' must return sections with valid Unicode, not {kind}"
         assert (str(row.verdict), row.reason) == ("dropped", reason)
         assert "Be kind." in assembly.prompt.text
     finally:

@@ -1,21 +1,20 @@
-"""Foreword decides what an agent is told before it speaks."""
+"""Foreword assembles the prompts of AI agents."""
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from foreword.assembly import Assembly as Assembly
-    from foreword.blueprint.hook import FileEntry as FileEntry
+    from foreword.dialects.spec010 import build_agent_prompt as build_agent_prompt
+    from foreword.engine.selection import FileEntry as FileEntry
+    from foreword.engine.signal import classify as classify
+    from foreword.engine.signal import is_noise as is_noise
+    from foreword.engine.sources.sections import source as source
     from foreword.errors import BudgetError as BudgetError
     from foreword.errors import ConfigError as ConfigError
     from foreword.errors import ForewordError as ForewordError
     from foreword.errors import InputError as InputError
     from foreword.errors import UnknownName as UnknownName
     from foreword.errors import WorkspaceError as WorkspaceError
-    from foreword.signal import Signal as Signal
-    from foreword.signal import classify as classify
-    from foreword.signal import is_noise as is_noise
-    from foreword.sources.registry import source as source
-    from foreword.spec010 import build_agent_prompt as build_agent_prompt
     from foreword.turn import Bulletin as Bulletin
     from foreword.turn import Client as Client
     from foreword.turn import Communication as Communication
@@ -24,16 +23,17 @@ if TYPE_CHECKING:
     from foreword.turn import Host as Host
     from foreword.turn import Message as Message
     from foreword.turn import Sandbox as Sandbox
+    from foreword.turn import Signal as Signal
     from foreword.turn import State as State
     from foreword.turn import Step as Step
     from foreword.turn import Task as Task
     from foreword.turn import Tool as Tool
     from foreword.turn import Toolset as Toolset
     from foreword.turn import Turn as Turn
-    from foreword.words import Delivery as Delivery
-    from foreword.words import Mode as Mode
-    from foreword.words import Pace as Pace
-    from foreword.words import Trust as Trust
+    from foreword.types import Delivery as Delivery
+    from foreword.types import Mode as Mode
+    from foreword.types import Pace as Pace
+    from foreword.types import Trust as Trust
     from foreword.workspace import Workspace as Workspace
     from foreword.workspace import open_workspace
 
@@ -43,11 +43,11 @@ __version__ = "0.1.0"
 
 _PLACES = {
     "assembly": ("Assembly",),
-    "blueprint.hook": ("FileEntry",),
+    "dialects.spec010": ("build_agent_prompt",),
+    "engine.selection": ("FileEntry",),
+    "engine.signal": ("classify", "is_noise"),
+    "engine.sources.sections": ("source",),
     "errors": ("BudgetError", "ConfigError", "ForewordError", "InputError", "UnknownName", "WorkspaceError"),
-    "sources.registry": ("source",),
-    "spec010": ("build_agent_prompt",),
-    "signal": ("Signal", "classify", "is_noise"),
     "turn": (
         "Bulletin",
         "Client",
@@ -57,6 +57,7 @@ _PLACES = {
         "Host",
         "Message",
         "Sandbox",
+        "Signal",
         "State",
         "Step",
         "Task",
@@ -64,7 +65,7 @@ _PLACES = {
         "Toolset",
         "Turn",
     ),
-    "words": ("Delivery", "Mode", "Pace", "Trust"),
+    "types": ("Delivery", "Mode", "Pace", "Trust"),
     "workspace": ("Workspace", "open"),
 }
 _HOMES = {name: module for module, names in _PLACES.items() for name in names}
@@ -73,7 +74,7 @@ __all__ = sorted(_HOMES.keys() - {"open"})  # noqa: PLE0605 - the names are list
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used, so that importing the package costs nothing."""
+    """Import a public name on first use, so that importing the package is fast."""
     from importlib import import_module
 
     if name not in _HOMES:
@@ -84,5 +85,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """List the public names, also those that nobody has used yet."""
+    """List the public names, including those not imported yet."""
     return [*_HOMES, "__version__"]

@@ -2,6 +2,6 @@
 
 import sys
 
-from foreword.cli import main
+from foreword.cli.main import main
 
 sys.exit(main())

@@ -1,37 +1,39 @@
-"""The flow of Foreword: from a turn to an assembled prompt, one line per stage."""
+"""Assemble the prompt of a turn: one line per stage."""
 
 from collections.abc import Mapping
 
 from foreword.assembly import Assembly
-from foreword.blueprint import Blueprint, Plan, select
-from foreword.budget import fit
-from foreword.budget.verdict import Terms
-from foreword.ledger import NOTHING_FROZEN, Draft, Ledger
-from foreword.render import Layout, render
-from foreword.sources import read
-from foreword.sources.document import make_unicode
-from foreword.sources.ground import Ground
-from foreword.sources.toolkit import Toolkit, choose_tools
-from foreword.tokens import Meter
-from foreword.trust import Clearance, resolve
+from foreword.engine.blueprint import Blueprint, Plan
+from foreword.engine.budget import fit_budget
+from foreword.engine.context import AssemblyContext
+from foreword.engine.cuts import FitInputs
+from foreword.engine.render import Layout, render_prompt
+from foreword.engine.selection import select_slots
+from foreword.engine.sources.documents import replace_surrogates
+from foreword.engine.sources.fill import fill_runs
+from foreword.engine.sources.toolkit import Toolkit, choose_tools
+from foreword.engine.trust import Clearance, resolve_trust
+from foreword.promptcache.changes import PromptDraft
+from foreword.promptcache.decision import NO_LEDGER, Ledger
+from foreword.tokens.count import Meter
 from foreword.turn import Message, Turn
-from foreword.words import Policy
+from foreword.types import EditPolicy
 
 
-def assemble(turn: Turn, ground: Ground, blueprint: Blueprint, ledger: Ledger = NOTHING_FROZEN) -> Assembly:
-    """Assemble the prompt of a turn; nothing outside the returned value is changed."""
-    clearance = decide(turn, ground)
-    plan = choose(turn, clearance, ground, blueprint)
-    layout = lay_out(turn, plan, ground)
-    toolkit = equip(turn, plan, layout, ground)
-    terms = agree(plan, layout, toolkit, ground)
-    message = make_unicode(turn.message)  # a block of its own on the wire: nothing in it needs escaping
-    conversation = weigh(message, turn.history, terms.meter)
-    filled = read(plan, turn, ground, conversation, toolkit)
-    fitted = fit(filled, terms, conversation)
-    prompt = render(fitted, layout, ground.scratch)
+def assemble(turn: Turn, ground: AssemblyContext, blueprint: Blueprint, ledger: Ledger = NO_LEDGER) -> Assembly:
+    """Assemble the prompt of a turn. The function changes nothing outside the returned value."""
+    clearance = resolve_clearance(turn, ground)
+    plan = make_plan(turn, clearance, ground, blueprint)
+    layout = make_layout(turn, plan, ground)
+    toolkit = choose_toolkit(turn, plan, layout, ground)
+    terms = get_fit_inputs(plan, layout, toolkit, ground)
+    message = replace_surrogates(turn.message)  # sent as a separate block, so it needs no escaping
+    conversation = count_conversation(message, turn.history, terms.meter)
+    filled = fill_runs(plan, turn, ground, conversation, toolkit)
+    fitted = fit_budget(filled, terms, conversation)
+    prompt = render_prompt(fitted, layout, ground.scratch)
     standing = ledger.compare(
-        Draft(
+        PromptDraft(
             prompt=prompt,
             fit=fitted,
             layout=layout,
@@ -54,48 +56,48 @@ def assemble(turn: Turn, ground: Ground, blueprint: Blueprint, ledger: Ledger = 
     )
 
 
-def decide(turn: Turn, ground: Ground) -> Clearance:
-    """Resolve the clearance, once per person, situation, room and ceiling."""
+def resolve_clearance(turn: Turn, ground: AssemblyContext) -> Clearance:
+    """Resolve the clearance; cached per user, situation, room and ceiling."""
     key = ("clearance", turn.user, turn.situation, turn.room, turn.ceiling)
-    return ground.memo.recall(key, lambda: resolve(turn, ground.config))
+    return ground.memo.recall(key, lambda: resolve_trust(turn, ground.config))
 
 
-def choose(turn: Turn, clearance: Clearance, ground: Ground, blueprint: Blueprint) -> Plan:
-    """Select the slots, once per clearance and place."""
+def make_plan(turn: Turn, clearance: Clearance, ground: AssemblyContext, blueprint: Blueprint) -> Plan:
+    """Select the slots; cached per clearance, user and place."""
     key = (blueprint, clearance, turn.agent, turn.user, turn.channel, turn.room, turn.situation, turn.mode, turn.host)
-    return ground.memo.recall(key, lambda: select(turn, clearance, ground.config, blueprint, ground.hooks))
+    return ground.memo.recall(key, lambda: select_slots(turn, clearance, ground.config, blueprint, ground.hooks))
 
 
-def lay_out(turn: Turn, plan: Plan, ground: Ground) -> Layout:
-    """Make the layout, once per blueprint and model."""
+def make_layout(turn: Turn, plan: Plan, ground: AssemblyContext) -> Layout:
+    """Build the layout; cached per blueprint and model."""
     meter = ground.measure(turn.model)
-    return ground.memo.recall((plan.blueprint, meter), lambda: Layout(plan.blueprint, meter, list_titles(ground)))
+    return ground.memo.recall((plan.blueprint, meter), lambda: Layout(plan.blueprint, meter, list_file_titles(ground)))
 
 
-def list_titles(ground: Ground) -> list[str]:
-    """List the titles that listed files have."""
+def list_file_titles(ground: AssemblyContext) -> list[str]:
+    """List the titles of the files that the configuration lists."""
     return [entry.path for entry in ground.config.prompt.files]
 
 
-def list_policies(ground: Ground) -> Mapping[str, Policy]:
-    """List what the owner has decided about edits, by file, once per configuration."""
+def list_policies(ground: AssemblyContext) -> Mapping[str, EditPolicy]:
+    """Map each listed file to its edit policy; cached per configuration."""
     return ground.memo.recall("policies", lambda: {entry.path: entry.edits for entry in ground.config.prompt.files})
 
 
-def equip(turn: Turn, plan: Plan, layout: Layout, ground: Ground) -> Toolkit:
-    """Choose the tools, once per plan, model and toolset."""
+def choose_toolkit(turn: Turn, plan: Plan, layout: Layout, ground: AssemblyContext) -> Toolkit:
+    """Choose the tools; cached per plan, model and toolset."""
     key = (plan, layout.meter, turn.tools)
     return ground.memo.recall(key, lambda: choose_tools(turn.tools, plan, layout.meter))
 
 
-def agree(plan: Plan, layout: Layout, toolkit: Toolkit, ground: Ground) -> Terms:
-    """Settle the terms of the fit, once per layout, mode and tools."""
-    return ground.memo.recall((layout, plan.mode, toolkit), lambda: make_terms(plan, layout, toolkit, ground))
+def get_fit_inputs(plan: Plan, layout: Layout, toolkit: Toolkit, ground: AssemblyContext) -> FitInputs:
+    """Return the inputs of the fit; cached per layout, mode and tools."""
+    return ground.memo.recall((layout, plan.mode, toolkit), lambda: make_fit_inputs(plan, layout, toolkit, ground))
 
 
-def make_terms(plan: Plan, layout: Layout, toolkit: Toolkit, ground: Ground) -> Terms:
-    """Settle the terms."""
-    return Terms(
+def make_fit_inputs(plan: Plan, layout: Layout, toolkit: Toolkit, ground: AssemblyContext) -> FitInputs:
+    """Build the inputs of the fit."""
+    return FitInputs(
         blueprint=plan.blueprint,
         mode=plan.mode,
         meter=layout.meter,
@@ -107,6 +109,6 @@ def make_terms(plan: Plan, layout: Layout, toolkit: Toolkit, ground: Ground) -> 
     )
 
 
-def weigh(message: str, history: tuple[Message, ...], meter: Meter) -> int:
-    """Count the message as it is sent, and everything that was said before it."""
+def count_conversation(message: str, history: tuple[Message, ...], meter: Meter) -> int:
+    """Count the tokens of the message as sent, and of the history."""
     return meter.count(message) + sum([meter.count(said.text) for said in history])

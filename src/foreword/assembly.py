@@ -1,30 +1,95 @@
-"""The assembly: everything one turn was made of; explain, diff and the tests are views of it."""
+"""The assembly: the result of a turn with all its inputs; `explain`, `diff` and the tests read it.
+
+The report of a turn: one row per slot.
+"""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
-from foreword.blueprint import Plan
-from foreword.budget import Fit, Fitted, FittedRun
-from foreword.budget.verdict import Terms
+from foreword.engine.blueprint import Plan
+from foreword.engine.budget import Fit, FittedRun
+from foreword.engine.cuts import FitInputs, Fitted
+from foreword.engine.render import UPDATES_TITLE, Prompt, Span
+from foreword.engine.sources.sections import Missing, Passage, Section
+from foreword.engine.sources.texts import FALLBACK_NOTE
+from foreword.engine.trust import Audience, Clearance, find_audience
+from foreword.envelope import (
+    SHAPE_OF_PROVIDER,
+    Envelope,
+    EnvelopeContent,
+    build_envelope,
+    choose_block_ttls,
+    count_cached_blocks,
+)
 from foreword.errors import InputError
-from foreword.frozen import frozen
-from foreword.ledger import Deed, Standing
-from foreword.render import Prompt, Span
-from foreword.render.layout import UPDATES
-from foreword.report import Row, draw_table, show_row
-from foreword.sources import Missing
-from foreword.sources.passage import Passage
-from foreword.trust import Audience, Clearance, find_audience
+from foreword.promptcache.ledger import Action, PrefixDecision
 from foreword.turn import NO_TOOLS, Turn
-from foreword.wire import Envelope, count_cached, mark, shape
-from foreword.wire.envelope import PROVIDERS, Letter
-from foreword.words import Mode, Pace, Placement, Trust, Verdict
+from foreword.types import Mode, Pace, Placement, Trust, Verdict, frozen
 
-SCHEMA = "foreword/1"
-TOLD = "updates"  # the span of what is said about the prompt with a message
+TABLE_HEAD = ("slot", "pace", "needs", "tokens", "verdict", "why")
+
+
+@frozen(eq=True)
+class ReportRow:
+    """One slot or section in the report."""
+
+    id: str
+    title: str
+    pace: Pace
+    placement: Placement
+    trust: Trust
+    verdict: Verdict
+    reason: str
+    tokens: int = 0
+    wanted: int = 0
+    source: str = ""
+    sha256: str | None = None
+    span: tuple[int, int] | None = None
+    cached: bool = False
+
+
+def write_row(row: ReportRow) -> dict[str, Any]:
+    """Write a row in the format of the JSON schema."""
+    return {
+        "id": row.id,
+        "title": row.title,
+        "pace": str(row.pace),
+        "placement": str(row.placement),
+        "trust": str(row.trust),
+        "verdict": str(row.verdict),
+        "reason": row.reason,
+        "tokens": row.tokens,
+        "wanted_tokens": row.wanted,
+        "source": row.source,
+        "sha256": row.sha256,
+        "span": list(row.span) if row.span else None,
+    }
+
+
+def write_table(head: str, rows: Sequence[ReportRow], foot: str) -> str:
+    """Format rows as an aligned plain-text table."""
+    cells = [
+        TABLE_HEAD,
+        *((row.id, str(row.pace), str(row.trust), show_tokens(row), str(row.verdict), row.reason) for row in rows),
+    ]
+    widths = [max(len(line[at]) for line in cells) for at in range(len(TABLE_HEAD) - 1)]
+    lines = []
+    for slot, pace, needs, tokens, verdict, why in cells:
+        start = f" {slot:{widths[0]}}  {pace:{widths[1]}}  {needs:{widths[2]}}  {tokens:>{widths[3]}}"
+        lines.append(f"{start}  {verdict:{widths[4]}}  {why}".rstrip())
+    return "\n".join([head, "", *lines, "", f" {foot}"])
+
+
+def show_tokens(row: ReportRow) -> str:
+    """Return the tokens of a row, or a dash if it is not in the prompt."""
+    return f"{row.tokens:,}" if row.span else "–"
+
+
+ASSEMBLY_SCHEMA = "foreword/1"
+UPDATES_ID = "updates"  # the span of the message about changes of the prompt
 
 
 @frozen
@@ -33,56 +98,56 @@ class Assembly:
 
     turn: Turn
     plan: Plan
-    terms: Terms
+    terms: FitInputs
     message: str
-    """The person's words as they are sent."""
+    """The user's message as sent."""
     conversation: int
-    """What the message and the history weigh."""
+    """The tokens of the message and the history."""
     fit: Fit
     prompt: Prompt
-    standing: Standing
+    standing: PrefixDecision
 
     @property
     def clearance(self) -> Clearance:
-        """The level this turn was assembled at, and why."""
+        """The clearance of this turn, with its reason."""
         return self.plan.clearance
 
     @property
     def audience(self) -> Audience:
-        """Who reads the reply: the clearance, and the person where nobody else does."""
+        """The readers of the reply: the clearance, and the user if there is only one reader."""
         return find_audience(self.turn, self.plan.clearance.level)
 
     @property
     def system_tokens(self) -> int:
-        """What the cached part uses of the system budget, tool schemas included."""
+        """The tokens of the system budget that the cached part uses, tool schemas included."""
         return self.fit.tool_tokens + sum(block.tokens for block in self.prompt.blocks if block.pace is not Pace.TURN)
 
     @property
     def used(self) -> int:
-        """What the prompt uses of the window: text and tool schemas."""
+        """The tokens of the window that the prompt uses: text and tool schemas."""
         return self.prompt.tokens + self.fit.tool_tokens
 
     @property
     def remaining(self) -> int:
-        """What is left of the window after the prompt, the conversation and the reserve."""
+        """The tokens of the window left after the prompt, the conversation and the reserve."""
         window = self.terms.meter.facts.window
-        return window - self.plan.blueprint.budget.keep_back(window) - self.used - self.conversation
+        return window - self.plan.blueprint.budget.get_answer_reserve(window) - self.used - self.conversation
 
     @property
     def passages(self) -> tuple[Passage, ...]:
-        """The passages of memory and files that the model was given for the message, now or earlier in the session."""
+        """The passages of memory and files that the model got for the message, now or earlier in the session."""
         items = (one.item if isinstance(one, Fitted) else one for run in self.fit.runs for one in run.items)
         return tuple(passage for item in items for passage in item.passages)
 
     @property
     def marks(self) -> tuple[str | None, ...]:
-        """The cache mark of each block."""
-        return mark(self.prompt.blocks, self.terms.meter.facts, self.fit.tool_tokens)
+        """The TTL of each block's cache breakpoint, or None."""
+        return choose_block_ttls(self.prompt.blocks, self.terms.meter.facts, self.fit.tool_tokens)
 
     def envelope(self, name: str = "") -> Envelope:
-        """Return the request for this turn, in the shape of its model's provider unless another is named."""
+        """Return the request of this turn, in the shape of its model's provider unless another is named."""
         facts = self.terms.meter.facts
-        letter = Letter(
+        letter = EnvelopeContent(
             prompt=self.prompt,
             marks=self.marks,
             model=facts.name.partition(":")[2] or facts.name,
@@ -91,35 +156,35 @@ class Assembly:
             tools=self.terms.tools if facts.native_tools else NO_TOOLS,
             inserted=self.standing.inserted,
         )
-        return shape(letter, name or PROVIDERS.get(facts.provider, "openai"))
+        return build_envelope(letter, name or SHAPE_OF_PROVIDER.get(facts.provider, "openai"))
 
-    def rows(self, reader: Trust | None = None) -> Iterator[Row]:
-        """Tell a reader what became of every slot; what they are not cleared for is not mentioned."""
+    def rows(self, reader: Trust | None = None) -> Iterator[ReportRow]:
+        """Yield one row per slot for a reader; slots above the reader's clearance are omitted."""
         level = self.admit(reader)
         spans = {span.id: span for span in self.prompt.spans}
-        cached, changed = self.count_cached(), dict(tell_changed(self.standing))
+        cached, changed = self.count_cached(), dict(list_change_reasons(self.standing))
         for run in self.fit.runs:
-            for row in tell_run(run, spans, cached, level):
+            for row in list_run_rows(run, spans, cached, level):
                 yield replace(row, reason=changed[row.id]) if row.id in changed else row
-        yield from tell_left_out(self.terms, level)
-        if told := spans.get(TOLD):
-            yield tell_updates(told, self.clearance.level)
+        yield from list_omitted_tools(self.terms, level)
+        if told := spans.get(UPDATES_ID):
+            yield make_updates_row(told, self.clearance.level)
 
     def count_cached(self) -> int:
-        """Count the characters that a provider can read from its cache on the next turn."""
-        count = count_cached(self.prompt.blocks, self.terms.meter.facts, self.fit.tool_tokens)
+        """Count the characters that a provider can read from its cache in the next turn."""
+        count = count_cached_blocks(self.prompt.blocks, self.terms.meter.facts, self.fit.tool_tokens)
         return sum(len(block.text) for block in self.prompt.blocks[:count])
 
     def admit(self, reader: Trust | None) -> Trust:
-        """Return the level of a reader, or refuse one who is below the turn itself."""
+        """Return the level of a reader; refuse one below the clearance of the turn."""
         level = self.clearance.level if reader is None else reader
         if level < self.clearance.level:
             raise InputError(f"this turn was assembled at {self.clearance.level}; a {level} reader may not see it")
         return level
 
     def count_losses(self) -> dict[str, Any]:
-        """Count the sections that were shortened and dropped, and name them; nothing where none was."""
-        sections = [(item_id(one), one.verdict) for run in self.fit.runs for one in run.items]
+        """Count and name the shortened and dropped sections; empty if there are none."""
+        sections = [(get_item_id(one), one.verdict) for run in self.fit.runs for one in run.items]
         tools = [(f"tool:{name}", Verdict.DROPPED) for name in self.terms.toolkit.left_out_names]
         lost = [one for one in (*sections, *tools) if one[1] in (Verdict.SHORTENED, Verdict.DROPPED)]
         counts = Counter(str(verdict) for _, verdict in lost)
@@ -128,11 +193,11 @@ class Assembly:
     def explain(self, reader: Trust | None = None) -> str:
         """Explain the turn as a plain table."""
         head = f"clearance: {self.clearance.level}, because {self.clearance.reason}"
-        return draw_table(head, list(self.rows(reader)), self.summary)
+        return write_table(head, list(self.rows(reader)), self.summary)
 
     @property
     def summary(self) -> str:
-        """What the prompt uses, of what, and how it is cached, in one line."""
+        """Token use, window and cached blocks in one line."""
         facts = self.terms.meter.facts
         marked = sum(ttl is not None for ttl in self.marks)
         blocks = f" in {marked} cached block{'' if marked == 1 else 's'}" if marked else ""
@@ -149,14 +214,14 @@ class Assembly:
 
     def to_dict(self, reader: Trust | None = None) -> dict[str, Any]:
         """Return the whole assembly as JSON-ready values, in a stable schema."""
-        sections = [show_row(row) for row in self.rows(reader)]
-        return {**self.tell_facts(), "sections": sections, "blocks": self.tell_blocks()}
+        sections = [write_row(row) for row in self.rows(reader)]
+        return {**self.to_summary_dict(), "sections": sections, "blocks": self.list_block_dicts()}
 
-    def tell_facts(self) -> dict[str, Any]:
-        """Tell all of it but its parts: what the prompt was made for and by, and what it weighs."""
+    def to_summary_dict(self) -> dict[str, Any]:
+        """Return the assembly without its sections and blocks: the inputs, the text and the token counts."""
         facts = self.terms.meter.facts
         return {
-            "schema": SCHEMA,
+            "schema": ASSEMBLY_SCHEMA,
             "blueprint": self.plan.blueprint.name,
             "model": facts.name,
             "clearance": {
@@ -173,14 +238,14 @@ class Assembly:
             "budget": {
                 "window": facts.window,
                 "system": self.fit.limit,
-                "reserve": self.plan.blueprint.budget.keep_back(facts.window),
+                "reserve": self.plan.blueprint.budget.get_answer_reserve(facts.window),
                 "used": self.used,
                 "remaining": self.remaining,
             },
         }
 
-    def tell_blocks(self) -> list[dict[str, Any]]:
-        """Tell of each block what it is and how it is cached."""
+    def list_block_dicts(self) -> list[dict[str, Any]]:
+        """Describe each block and its cache breakpoint."""
         return [
             {
                 "pace": str(block.pace),
@@ -193,26 +258,26 @@ class Assembly:
         ]
 
 
-def tell_run(run: FittedRun, spans: Mapping[str, Span], cached: int, level: Trust) -> Iterator[Row]:
-    """Tell a reader of this level what became of the slots of a run."""
+def list_run_rows(run: FittedRun, spans: Mapping[str, Span], cached: int, level: Trust) -> Iterator[ReportRow]:
+    """Yield the rows of a run for a reader of this level."""
     for one in run.items:
         if isinstance(one, Missing):
             if one.trust <= level:
-                yield tell_missing(one)
+                yield make_missing_row(one)
         elif one.item.trust <= level and (one.item.text or one.item.opens or one.item.id in spans):
-            yield tell_section(one, spans.get(one.item.id), run, cached)
+            yield make_section_row(one, spans.get(one.item.id), run, cached)
 
 
-def item_id(item: Fitted | Missing) -> str:
+def get_item_id(item: Fitted | Missing) -> str:
     """Return the id of an item of a fitted run."""
     return item.id if isinstance(item, Missing) else item.item.id
 
 
-def tell_left_out(terms: Terms, level: Trust) -> Iterator[Row]:
-    """Tell a reader of this level which tools the turn is not offered because their schemas do not fit."""
+def list_omitted_tools(terms: FitInputs, level: Trust) -> Iterator[ReportRow]:
+    """Yield a row for each tool that is not offered because its schema does not fit."""
     for one in terms.toolkit.left_out:
         if one.tool.trust <= level:
-            yield Row(
+            yield ReportRow(
                 id=f"tool:{one.tool.name}",
                 title=one.tool.name,
                 pace=Pace.STATIC,
@@ -224,34 +289,34 @@ def tell_left_out(terms: Terms, level: Trust) -> Iterator[Row]:
             )
 
 
-def tell_changed(standing: Standing) -> Iterator[tuple[str, str]]:
-    """Tell of each section that stands as it was sent why that is not what it says by now."""
+def list_change_reasons(standing: PrefixDecision) -> Iterator[tuple[str, str]]:
+    """Yield the reason of each section that still has its sent text although its source has changed."""
     for update in standing.updates:
-        yield update.id, "as it was sent; what changed since stands in an update"
+        yield update.id, "as sent earlier; an update carries the change"
     for one in standing.decisions:
-        if one.deed is Deed.HOLD:
-            yield one.section, f"as it was sent; what changed since {one.reason}"
+        if one.deed is Action.HOLD:
+            yield one.section, f"as sent earlier; the change {one.reason}"
 
 
-def tell_updates(span: Span, level: Trust) -> Row:
-    """Tell of what is said about the prompt with this message."""
-    return Row(
-        id=TOLD,
-        title=UPDATES,
+def make_updates_row(span: Span, level: Trust) -> ReportRow:
+    """Build the row of the message about changes of the prompt."""
+    return ReportRow(
+        id=UPDATES_ID,
+        title=UPDATES_TITLE,
         pace=Pace.TURN,
         placement=Placement.TAIL,
         trust=level,
         verdict=Verdict.KEPT,
-        reason="what changed since it was sent",
+        reason="changes since it was sent",
         tokens=span.tokens,
         wanted=span.tokens,
         span=(span.start, span.end),
     )
 
 
-def tell_missing(missing: Missing) -> Row:
-    """Tell a reader of a slot that has no text."""
-    return Row(
+def make_missing_row(missing: Missing) -> ReportRow:
+    """Build the row of a slot without a text."""
+    return ReportRow(
         id=missing.id,
         title=missing.slot.title,
         pace=missing.slot.pace,
@@ -263,15 +328,15 @@ def tell_missing(missing: Missing) -> Row:
 
 
 def is_built_in(fitted: Fitted) -> bool:
-    """Whether a text of ours stands where a file could."""
+    """Return whether a built-in text is used where a file could be."""
     section = fitted.item
     return fitted.verdict is Verdict.KEPT and bool(section.entry.paths) and section.origin.startswith("built-in")
 
 
-def tell_section(fitted: Fitted, span: Span | None, run: FittedRun, cached: int) -> Row:
-    """Tell a reader what became of a section, and whether it stands among the characters that are cached."""
+def make_section_row(fitted: Fitted, span: Span | None, run: FittedRun, cached: int) -> ReportRow:
+    """Build the row of a section; it is cached if its span ends within the cached characters."""
     section = fitted.item
-    return Row(
+    return ReportRow(
         id=section.id,
         title=section.title or section.slot.title,
         pace=run.pace,
@@ -286,3 +351,22 @@ def tell_section(fitted: Fitted, span: Span | None, run: FittedRun, cached: int)
         span=(span.start, span.end) if span else None,
         cached=span is not None and span.end <= cached,
     )
+
+
+def list_unusable_files(assembly: Assembly) -> Iterator[str]:
+    """Yield the unusable files that the turn may see, with their problems."""
+    for one in list_sections(assembly):
+        if one.note and (one.lost or one.broken or one.note.endswith(FALLBACK_NOTE)):
+            yield f"{one.origin}: {one.note}" if one.note.startswith("its ") else one.note
+
+
+def list_file_hints(assembly: Assembly) -> list[str]:
+    """Return the hints of the prompt's files to the owner, each once."""
+    hinted = [one.slot.hint for one in list_sections(assembly) if one.slot.hint in one.note]
+    return [*dict.fromkeys(filter(None, hinted))] if assembly.clearance.level is Trust.FULL else []
+
+
+def list_sections(assembly: Assembly) -> Iterator[Section]:
+    """Yield the sections of the turn, dropped ones included."""
+    items = (getattr(one, "item", one) for run in assembly.fit.runs for one in run.items)
+    return (item for item in items if isinstance(item, Section))

@@ -1,68 +1,79 @@
-"""Secrets: what keys, tokens and passwords look like, so that they are found in files and kept out of the log."""
+"""Detect keys, tokens and passwords in text, for lint and for redaction in the log.
+
+Lower-case a text for matching without changing character positions.
+"""
 
 import re
 from collections.abc import Iterator
 
-from foreword.fold import fold
-from foreword.frozen import frozen
+from foreword.types import frozen
 
-SHOWN = 4  # characters of a key that may be told; they name its kind and nothing else
+
+def lower_in_place(text: str) -> str:
+    """Return a text in lower case with every character at its original position."""
+    lower = text.lower()
+    if len(lower) == len(text):
+        return lower
+    return "".join(low if len(low := sign.lower()) == 1 else sign for sign in text)
+
+
+MAX_SHOWN_CHARS = 4  # the maximum characters of a key that may be shown; they only identify its kind
 
 
 @frozen(eq=True)
-class Shape:
-    """What one kind of secret looks like; texts without one of its words, in lower case, hold none."""
+class SecretPattern:
+    """The pattern of one kind of secret; a text without one of its words, in lower case, has no match."""
 
     what: str
     words: tuple[str, ...]
     pattern: re.Pattern[str]
     variety: int = 8
-    """A secret has at least so many different characters; fewer make an example."""
+    """The minimum number of different characters; a text with fewer is an example."""
     digits: bool = True
-    """Whether it has at least one digit, as keys that are made by machines do."""
+    """Whether it needs a digit, as generated keys have."""
 
 
-def key(what: str, pattern: str, *words: str) -> Shape:
-    """Make the shape of a key that is known by how it begins."""
-    return Shape(what=what, words=words, pattern=re.compile(pattern))
+def make_key_pattern(what: str, pattern: str, *words: str) -> SecretPattern:
+    """Build the shape of a key with a known prefix."""
+    return SecretPattern(what=what, words=words, pattern=re.compile(pattern))
 
 
 _KEYS = (
-    key("an Anthropic key", r"sk-ant-[\w-]{16,200}", "sk-ant-"),
-    key("an OpenAI key", r"sk-[\w-]{20,200}", "sk-"),
-    key("a payment key", r"[sr]k_(?:live|test)_\w{16,200}", "k_live_", "k_test_"),
-    key("a GitHub token", r"gh[pousr]_[A-Za-z0-9]{20,200}", "ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
-    key("a GitHub token", r"github_pat_\w{20,200}", "github_pat_"),
-    key("a GitLab token", r"glpat-[\w-]{16,200}", "glpat-"),
-    key("a Slack token", r"xox[abeoprs]-[\w-]{10,200}", "xox"),
-    key("an AWS key", r"A[KS]IA[A-Z0-9]{16}(?!\w)", "akia", "asia"),
-    key("a Google key", r"AIza[\w-]{30,100}", "aiza"),
-    key("a Hugging Face token", r"hf_[A-Za-z0-9]{20,200}", "hf_"),
-    key("an npm token", r"npm_[A-Za-z0-9]{30,100}", "npm_"),
-    key("a Foreword token", r"fwd_[\w-]{43}(?![\w-])", "fwd_"),
-    key("a Telegram bot token", r"\d{8,10}:A[\w-]{33,35}(?![\w-])", ":a"),
-    key("a signed token", r"eyJ[\w-]{10,400}\.[\w-]{10,4000}\.[\w-]{6,1000}", "eyj"),
+    make_key_pattern("an Anthropic key", r"sk-ant-[\w-]{16,200}", "sk-ant-"),
+    make_key_pattern("an OpenAI key", r"sk-[\w-]{20,200}", "sk-"),
+    make_key_pattern("a payment key", r"[sr]k_(?:live|test)_\w{16,200}", "k_live_", "k_test_"),
+    make_key_pattern("a GitHub token", r"gh[pousr]_[A-Za-z0-9]{20,200}", "ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
+    make_key_pattern("a GitHub token", r"github_pat_\w{20,200}", "github_pat_"),
+    make_key_pattern("a GitLab token", r"glpat-[\w-]{16,200}", "glpat-"),
+    make_key_pattern("a Slack token", r"xox[abeoprs]-[\w-]{10,200}", "xox"),
+    make_key_pattern("an AWS key", r"A[KS]IA[A-Z0-9]{16}(?!\w)", "akia", "asia"),
+    make_key_pattern("a Google key", r"AIza[\w-]{30,100}", "aiza"),
+    make_key_pattern("a Hugging Face token", r"hf_[A-Za-z0-9]{20,200}", "hf_"),
+    make_key_pattern("an npm token", r"npm_[A-Za-z0-9]{30,100}", "npm_"),
+    make_key_pattern("a Foreword token", r"fwd_[\w-]{43}(?![\w-])", "fwd_"),
+    make_key_pattern("a Telegram bot token", r"\d{8,10}:A[\w-]{33,35}(?![\w-])", ":a"),
+    make_key_pattern("a signed token", r"eyJ[\w-]{10,400}\.[\w-]{10,4000}\.[\w-]{6,1000}", "eyj"),
 )
-# Known by what stands before them, in lower case; the first group is the secret.
+# Secrets that are recognised by the text before them, in lower case; the first group is the secret.
 _VALUES = (
-    Shape(
+    SecretPattern(
         what="a private key",
         words=("private key-----",),
         pattern=re.compile(r"(-----begin (?:[a-z0-9]{1,12} ){0,3}private key-----)"),
         digits=False,
     ),
-    Shape(what="a bearer token", words=("bearer",), pattern=re.compile(r"bearer\s{1,4}([\w.~+/=-]{20,4000})")),
-    Shape(
+    SecretPattern(what="a bearer token", words=("bearer",), pattern=re.compile(r"bearer\s{1,4}([\w.~+/=-]{20,4000})")),
+    SecretPattern(
         what="an address with a password",
         words=("://",),
         pattern=re.compile(r"://[^\s:/@<>\"'`]{0,80}:([^\s:/@]{3,200})@[\w\[]"),
         variety=3,
         digits=False,
     ),
-    Shape(
+    SecretPattern(
         what="a password or key in plain text",
         words=("password", "passwd", "passphrase", "pwd", "key", "client", "token"),
-        # One word up to the end of its line or quotes; a sentence after the colon is talk about passwords.
+        # One word up to the end of its line or quotes; a sentence after the colon only mentions passwords.
         pattern=re.compile(
             r"(?m)(?:pass(?:word|wd|phrase)|pwd|(?:api|secret)[_ -]?key|client[_ -]?secret|(?:access|auth)[_ -]?token)"
             r"[\"'`* \t]{0,6}[:=][\"'`* \t]{0,6}"
@@ -72,38 +83,38 @@ _VALUES = (
         digits=False,
     ),
 )
-# What a log must not tell though it may be none: a wrong guess costs a word there, and a right one a password.
+# Possible secrets for redaction in a log: a false positive costs a word there, a false negative a password.
 _LABEL = r"(?:pass(?:word|wd|phrase)|pwd|secret|token|credentials?|(?:api|access|secret|private|auth)[_ -]?key)"
 _SUSPECTS = (
-    Shape(
+    SecretPattern(
         what="a Telegram bot token",
         words=("bot",),
         pattern=re.compile(r"bot(\d{6,12}:[\w-]{20,100})"),
     ),
-    Shape(
+    SecretPattern(
         what="a credential",
         words=("authorization",),
         pattern=re.compile(r"authorization[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?:[a-z]{3,12}\s{1,4})?([^\s\"',;]{6,4000})"),
     ),
-    Shape(what="a bearer token", words=("bearer",), pattern=re.compile(r"bearer\s{1,4}([\w.~+/=-]{8,4000})")),
-    Shape(
+    SecretPattern(what="a bearer token", words=("bearer",), pattern=re.compile(r"bearer\s{1,4}([\w.~+/=-]{8,4000})")),
+    SecretPattern(
         what="an address with a password",
         words=("://",),
         pattern=re.compile(r"://[^\s:/@<>\"'`]{0,80}:([^\s/@]{1,200})@"),
     ),
-    Shape(
+    SecretPattern(
         what="a password or key in plain text",
         words=("pass", "pwd", "key", "secret", "token", "credential"),
-        # After an equals sign, or as an option of a command: up to the end of the word, or of its quotes.
+        # After an equals sign, or as an option of a command: up to the end of the word or its quotes.
         pattern=re.compile(
             rf"(?:{_LABEL}[\"'`]?\s{{0,4}}=\s{{0,4}}|--?(?:[a-z]{{1,20}}[_-]){{0,3}}{_LABEL}\s{{1,4}}(?=[^\s-]))"
             r"[\"'`]?((?<=\")[^\"\n]{1,400}|(?<=')[^'\n]{1,400}|[^\s\"'`&;,|<>)}\]]{1,4000})"
         ),
     ),
-    Shape(
+    SecretPattern(
         what="a password or key in plain text",
         words=("pass", "pwd", "key", "secret", "token", "credential"),
-        # After a colon: in quotes, or one word with a digit; other words are talk about passwords.
+        # After a colon: in quotes, or one word with a digit; other words only mention passwords.
         pattern=re.compile(
             rf"{_LABEL}[\"'`]?\s{{0,4}}:\s{{0,4}}[\"'`]?"
             r"((?<=\")[^\"\n]{1,400}|(?<=')[^'\n]{1,400}|(?=[^\s\d]{0,80}\d)[^\s\"'`&;,|<>)}\]]{4,4000})"
@@ -122,64 +133,64 @@ _PLACEHOLDER = re.compile(
 
 @frozen(eq=True)
 class Secret:
-    """A secret in a text: where it stands, and what it is in words that may be told."""
+    """A secret in a text: its position, and a description that may be shown."""
 
     start: int
-    """Where it begins, or what announces it."""
+    """The start of the secret or of the text that announces it."""
     first: int
     """The first character of the secret itself."""
     last: int
-    """The character after it."""
+    """The position after its last character."""
     what: str
 
 
 def find_secrets(text: str) -> Iterator[Secret]:
-    """Find every secret of a text, those with a shape of their own first."""
-    lower = fold(text)
+    """Find every secret of a text, first those with a known prefix."""
+    lower = lower_in_place(text)
     for word in _WORDS:
         if word in lower:
             break
-    else:  # almost every text, so it must be quick
+    else:  # almost every text ends here, so this must be fast
         return
     yield from find_keys(text, lower)
-    yield from find_values(text, lower)
+    yield from find_announced_values(text, lower)
 
 
-def suspect_secrets(text: str) -> Iterator[Secret]:
-    """Find every secret of a text and whatever may be one, placeholders among them, for those who must tell none."""
-    lower = fold(text)
+def find_possible_secrets(text: str) -> Iterator[Secret]:
+    """Find every secret and possible secret of a text, placeholders included, for redaction."""
+    lower = lower_in_place(text)
     for word in _SUSPICIOUS:
         if word in lower:
             break
     else:
         return
     yield from find_keys(text, lower)
-    yield from find_values(text, lower)
+    yield from find_announced_values(text, lower)
     for shape in _SUSPECTS:
         for match in shape.pattern.finditer(lower) if any(word in lower for word in shape.words) else ():
             yield Secret(start=match.start(), first=match.start(1), last=match.end(1), what=shape.what)
 
 
 def find_keys(text: str, lower: str) -> Iterator[Secret]:
-    """Find keys by their shape, each with as much of it as may be told."""
+    """Find keys by their prefix; the description shows a few characters."""
     for shape in _KEYS:
         for match in shape.pattern.finditer(text) if any(word in lower for word in shape.words) else ():
             before = text[match.start() - 1 : match.start()]
-            if is_real(shape, match.group()) and not before.isalnum() and before not in ("_", "-"):
-                what = f"{shape.what} ({match.group()[:SHOWN]}…)"
+            if is_plausible(shape, match.group()) and not before.isalnum() and before not in ("_", "-"):
+                what = f"{shape.what} ({match.group()[:MAX_SHOWN_CHARS]}…)"
                 yield Secret(start=match.start(), first=match.start(), last=match.end(), what=what)
 
 
-def find_values(text: str, lower: str) -> Iterator[Secret]:
-    """Find secrets by what announces them; nothing of these may be told."""
+def find_announced_values(text: str, lower: str) -> Iterator[Secret]:
+    """Find secrets by the text before them; the description shows no character of these."""
     for shape in _VALUES:
         for match in shape.pattern.finditer(lower) if any(word in lower for word in shape.words) else ():
-            if is_real(shape, text[match.start(1) : match.end(1)]):
+            if is_plausible(shape, text[match.start(1) : match.end(1)]):
                 yield Secret(start=match.start(), first=match.start(1), last=match.end(1), what=shape.what)
 
 
-def is_real(shape: Shape, secret: str) -> bool:
-    """Whether a secret could be one: neither a placeholder nor too plain."""
+def is_plausible(shape: SecretPattern, secret: str) -> bool:
+    """Return whether a match is plausible: neither a placeholder nor too uniform."""
     if _PLACEHOLDER.search(secret) or len(set(secret)) < shape.variety:
         return False
     return not shape.digits or any(sign.isdigit() for sign in secret)

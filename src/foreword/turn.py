@@ -1,4 +1,8 @@
-"""The turn: one request to the agent, with everything about it already resolved."""
+"""The turn: one request to the agent, with all its inputs resolved.
+
+The answer of a tool. The dimensions of a message, S = (mode, genre, type, format, weight), and their values. Names of
+users, agents, rooms and files: letters of every script, safe as folder names.
+"""
 
 import json
 import re
@@ -6,22 +10,136 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from datetime import datetime
 from typing import Any, Literal
+from unicodedata import category, normalize
+from unicodedata import name as describe
 
 from foreword.errors import InputError, UnknownName
-from foreword.frozen import frozen
-from foreword.names import normalize_name
-from foreword.signal import Signal
-from foreword.words import Delivery, Mode, Trust, Word
+from foreword.types import Delivery, Mode, TextEnum, Trust, frozen
 
-NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
-NAMED = ("agent", "user", "channel", "room", "situation")
-STATUSES = ("active", "open", "done")
+@frozen(eq=True)
+class ToolAnswer:
+    """The text for the model, its tokens, and the facts for the event log."""
+
+    text: str
+    tokens: int
+    store: str = ""
+    """The store that was read or written; empty if it was every visible store."""
+    count: int = 0
+    """Number of passages or entries."""
+
+
+class SignalMode(TextEnum):
+    """The kind of work that a message asks for."""
+
+    BUILD = "build"
+    EXECUTE = "execute"
+    ANALYZE = "analyze"
+    MAINTAIN = "maintain"
+    ASSIST = "assist"
+
+
+class Genre(TextEnum):
+    """The intent of a message: an order, a promise, a decision, a feeling, or information."""
+
+    DIRECT = "direct"
+    COMMIT = "commit"
+    DECIDE = "decide"
+    EXPRESS = "express"
+    INFORM = "inform"
+
+
+class SignalType(TextEnum):
+    """The subject of a message; a signal calls it `type`."""
+
+    QUESTION = "question"
+    ISSUE = "issue"
+    SCHEDULING = "scheduling"
+    SUMMARY = "summary"
+    GENERAL = "general"
+
+
+class SignalFormat(TextEnum):
+    """The form of a message, which follows from its channel."""
+
+    COMMAND = "command"
+    MESSAGE = "message"
+    NOTIFICATION = "notification"
+    DOCUMENT = "document"
+
+
+DIMENSIONS = (SignalMode, Genre, SignalType, SignalFormat)
+
+
+@frozen(eq=True)
+class Signal:
+    """One message in five dimensions; the weight is the attention it needs, from 0 to 1."""
+
+    mode: SignalMode
+    genre: Genre
+    type: SignalType
+    format: SignalFormat
+    weight: float
+
+    def __post_init__(self) -> None:
+        words = (self.mode, self.genre, self.type, self.format)
+        if (*map(type, words),) != DIMENSIONS:
+            raise InputError(f"a signal needs a SignalMode, a Genre, a Kind and a Format, in this order, not {words}")
+        if not 0 <= self.weight <= 1:
+            raise InputError(f"the weight of a signal must be from 0 to 1, not {self.weight!r}")
+
+
+MAX_NAME_BYTES = 200  # file systems allow 255 for one name
+NAME_SIGNS = "._-"
+# Invisible letters and marks, which Unicode categories do not distinguish from visible ones.
+INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0")
+VARIATIONS = (("\ufe00", "\ufe0f"), ("\U000e0100", "\U000e01ef"))
+# Scripts with many identical letter shapes: a name that mixes two of them can pass for another name.
+SIMILAR_SCRIPTS = frozenset({"LATIN", "CYRILLIC", "GREEK"})
+
+
+def normalize_name(name: str) -> str:
+    """Return the NFC form of a name: Unicode has several spellings of letters such as é."""
+    return name if name.isascii() else normalize("NFC", name)
+
+
+def check_name(name: str, signs: str = NAME_SIGNS) -> str:
+    """Return the problem with a normalised name, or an empty string."""
+    allowed = name[:1].isalnum() and all(is_letter(sign) or sign in signs for sign in name)
+    if not allowed or ".." in name:
+        return f"is not a usable name; use letters, digits and {signs}, a letter or digit first, and no '..'"
+    if len(name.encode()) > MAX_NAME_BYTES:
+        return f"is not a usable name; it has {len(name.encode())} bytes, and the maximum is {MAX_NAME_BYTES}"
+    if len(scripts := find_scripts(name)) > 1:
+        return f"is not a usable name; it mixes {' and '.join(scripts)} letters, which look alike"
+    return ""
+
+
+def is_letter(sign: str) -> bool:
+    """Return whether a character is a visible letter, a mark on one, or a digit."""
+    if sign in INVISIBLE or any(low <= sign <= high for low, high in VARIATIONS):
+        return False
+    kind = category(sign)
+    return kind[0] == "L" or kind in ("Mn", "Mc", "Nd")
+
+
+def find_scripts(name: str) -> list[str]:
+    """Return the scripts of a name, among those whose letters look alike."""
+    if name.isascii():
+        return []
+    words = {describe(sign, "").partition(" ")[0] for sign in name if sign.isalpha()}
+    return sorted(word.capitalize() for word in words & SIMILAR_SCRIPTS)
+
+
+TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+
+NAME_FIELDS = ("agent", "user", "channel", "room", "situation")
+STEP_STATUSES = ("active", "open", "done")
 
 
 @frozen
 class Tool:
-    """A tool the agent may call; without a trust of its own it is for `full` only."""
+    """A tool the agent may call; it needs `full` trust unless it sets its own."""
 
     name: str
     description: str = ""
@@ -29,17 +147,17 @@ class Tool:
     trust: Trust = Trust.FULL
     kind: str = ""
     changes: bool = False
-    """Whether it changes the world; then a call begins at most once."""
+    """Whether it has side effects; such a call is started at most once."""
     confirm: bool = True
-    """Whether each call needs a person's yes, where it changes something; a call without one is held."""
+    """Whether a call with side effects needs a confirmation; without one the call is held."""
     seconds: float | None = None
-    """How long it may take, where that is not the usual time."""
+    """Its timeout, if not the default."""
     shown_in: tuple[str, ...] = ()
-    """The sources or form fields that show its effect; a turn whose prompt has none of them is not offered the tool."""
+    """The sources or form fields that show its effect; a turn without any of them does not offer the tool."""
 
     def __post_init__(self) -> None:
-        if not NAME.fullmatch(self.name):
-            raise InputError(f"{self.name!r} is no name for a tool; use letters, digits, _ . and -, 128 at most")
+        if not TOOL_NAME.fullmatch(self.name):
+            raise InputError(f"{self.name!r} is not a valid tool name; use letters, digits, _ . and -, at most 128")
         if not isinstance(self.parameters, Mapping):
             raise InputError(f"the parameters of tool {self.name!r} are not a JSON object")
         try:
@@ -49,13 +167,13 @@ class Tool:
 
     @property
     def schema(self) -> str:
-        """The tool as the canonical JSON that its price is counted on."""
+        """The canonical JSON of the tool; its tokens are counted on this."""
         shape = {"name": self.name, "description": self.description, "parameters": self.parameters}
         return json.dumps(shape, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
 class Toolset:
-    """Tools in a stable order, by name; equal if they hold the very same tools in the same order."""
+    """Tools in a stable order, by name; two toolsets are equal if they hold the same tools in the same order."""
 
     __slots__ = ("_allowed", "_hash", "_schemas", "names", "tools")
 
@@ -64,7 +182,7 @@ class Toolset:
 
     @classmethod
     def in_order(cls, tools: Iterable[Tool]) -> "Toolset":
-        """Make a toolset that keeps the order it was given, for a caller whose order is stable already."""
+        """Build a toolset in the given order, for a caller whose order is already stable."""
         made = cls()
         made._hold(tuple(tools))
         return made
@@ -80,14 +198,14 @@ class Toolset:
             raise InputError(f"two tools have the same name: {', '.join(twice)}")
 
     def allowed(self, clearance: Trust) -> "Toolset":
-        """Return the tools that this clearance may know of, always the same object for the same level."""
+        """Return the tools that this clearance may use, always the same object for the same level."""
         if clearance not in self._allowed:
             self._allowed[clearance] = Toolset.in_order(tool for tool in self.tools if tool.trust <= clearance)
         return self._allowed[clearance]
 
     @property
     def schemas(self) -> tuple[str, ...]:
-        """The schema of each tool, written once: a toolset outlives many turns."""
+        """The schema of each tool; cached, because a toolset outlives many turns."""
         if self._schemas is None:
             self._schemas = tuple(tool.schema for tool in self.tools)
         return self._schemas
@@ -110,7 +228,7 @@ NO_TOOLS = Toolset()
 
 @frozen(eq=True)
 class Extension:
-    """A server of tools, with its own words on how to use them; without a trust of its own it is for `full` only."""
+    """A tool server with instructions for its tools; it needs `full` trust unless it sets its own."""
 
     name: str
     instructions: str = ""
@@ -119,7 +237,7 @@ class Extension:
 
 @frozen(eq=True)
 class Message:
-    """One message of the conversation so far, as it was sent."""
+    """One message of the conversation so far, as sent."""
 
     role: Literal["user", "assistant"]
     text: str
@@ -133,9 +251,9 @@ class Step:
     status: Literal["active", "open", "done"] = "open"
 
     def __post_init__(self) -> None:
-        check_texts((self.text, self.status), "a step's text and status")
-        if self.status not in STATUSES:
-            raise UnknownName("status of a step", self.status, STATUSES)
+        check_strings((self.text, self.status), "a step's text and status")
+        if self.status not in STEP_STATUSES:
+            raise UnknownName("status of a step", self.status, STEP_STATUSES)
 
 
 @frozen(eq=True)
@@ -149,14 +267,14 @@ class Task:
     steps: tuple[Step, ...] = ()
 
     def __post_init__(self) -> None:
-        check_texts((self.id, self.title, self.description, self.status), "a task's id and texts")
+        check_strings((self.id, self.title, self.description, self.status), "a task's id and texts")
         for step in self.steps:
-            check_kind("each of a task's steps", step, Step)
+            check_type("each of a task's steps", step, Step)
 
 
 @frozen(eq=True)
 class Communication:
-    """How the speaking person writes, as far as their own messages show."""
+    """The user's writing style, derived from their messages."""
 
     formality: str = ""
     length: str = ""
@@ -165,7 +283,7 @@ class Communication:
 
 @frozen(eq=True)
 class Bulletin:
-    """A digest of memory, and the clearance it was made at."""
+    """A digest of memory, and the clearance it was written for."""
 
     text: str
     trust: Trust = Trust.FULL
@@ -173,7 +291,7 @@ class Bulletin:
 
 @frozen(eq=True)
 class State:
-    """What goes on around a session while it runs."""
+    """The current state around a session: workflow, tasks, writing style and bulletins."""
 
     workflow: str = ""
     tasks: tuple[Task, ...] = ()
@@ -183,7 +301,7 @@ class State:
 
 @frozen(eq=True)
 class Host:
-    """Facts about the machine, gathered by the caller; empty ones are left out."""
+    """Facts about the machine, gathered by the caller; empty values are left out."""
 
     host: str = ""
     os: str = ""
@@ -194,7 +312,7 @@ class Host:
 
 @frozen(eq=True)
 class Sandbox:
-    """How commands are confined, as far as the caller knows; empty facts are left out."""
+    """How commands are confined, as far as the caller knows; empty values are left out."""
 
     enabled: bool
     mode: str = ""
@@ -211,13 +329,13 @@ class Git:
 
     branch: str
     changed: int | None = 0
-    """How many files; None where nobody knows."""
+    """The number of changed files; None if unknown."""
     commit: str = ""
 
 
 @frozen(eq=True)
 class Client:
-    """What the person's own device says about them."""
+    """Facts that the user's device reports."""
 
     zone: str = ""
     language: str = ""
@@ -226,7 +344,7 @@ class Client:
 
 @frozen(eq=True)
 class Turn:
-    """Who, where, what and when; a bare `Turn()` is a stranger's and sees what is public."""
+    """The user, the place, the message and the time. A bare `Turn()` is a stranger's and sees only public content."""
 
     agent: str = ""
     user: str = ""
@@ -234,15 +352,15 @@ class Turn:
     room: str = ""
     situation: str = ""
     ceiling: Trust | None = None
-    """A bound of its own, such as that of the schedule it runs for; it can only lower."""
+    """An upper bound of the clearance, such as a schedule's; it can only lower the clearance."""
     session: str = ""
     message: str = ""
     history: tuple[Message, ...] = ()
     project: str = ""
     project_root: str = ""
-    """The folder at which the way up from the project ends, where that is before the configured stop."""
+    """The folder at which the walk up from the project ends, if that is below the configured stop."""
     cwd: str = ""
-    """The working directory of the person at a terminal."""
+    """The working directory of a terminal user."""
     directories: tuple[str, ...] = ()
     instructions: str = ""
     task: Task | None = None
@@ -263,45 +381,47 @@ class Turn:
 
     def __post_init__(self) -> None:
         names = (self.agent, self.user, self.channel, self.room, self.situation, self.session, self.message)
-        check_texts((*names, self.project, self.project_root, self.cwd, self.instructions, self.blueprint, self.model))
-        for name, value in zip(NAMED, names, strict=False):
+        check_strings(
+            (*names, self.project, self.project_root, self.cwd, self.instructions, self.blueprint, self.model)
+        )
+        for name, value in zip(NAME_FIELDS, names, strict=False):
             if not value.isascii():
                 object.__setattr__(self, name, normalize_name(value))
         if type(self.mode) is not Mode:
-            object.__setattr__(self, "mode", choose(Mode, "mode", self.mode))
+            object.__setattr__(self, "mode", parse_word(Mode, "mode", self.mode))
         if self.background is not None:
-            object.__setattr__(self, "background", choose(Delivery, "background", self.background))
+            object.__setattr__(self, "background", parse_word(Delivery, "background", self.background))
         if type(self.tools) is not Toolset:
-            check_kind("tools", self.tools, Toolset)
+            check_type("tools", self.tools, Toolset)
         if self.ceiling is not None:
-            check_kind("ceiling", self.ceiling, Trust)
-        check_kind("signal", self.signal, Signal)
-        check_kind("state", self.state, State)
+            check_type("ceiling", self.ceiling, Trust)
+        check_type("signal", self.signal, Signal)
+        check_type("state", self.state, State)
         if type(self.now) is not datetime:
-            check_kind("now", self.now, datetime)
+            check_type("now", self.now, datetime)
         if self.extensions and len({one.name for one in self.extensions}) != len(self.extensions):
             raise InputError("two extensions have the same name")
         if self.now is not None and self.now.tzinfo is None:
-            raise InputError(f"now needs a zone, and {self.now!r} has none; use datetime.now(UTC)")
+            raise InputError(f"now needs a time zone, and {self.now!r} has none; use datetime.now(UTC)")
 
 
-def check_texts(values: tuple[object, ...], what: str = "a turn's names and texts") -> None:
-    """Refuse a name or a text that is none."""
+def check_strings(values: tuple[object, ...], what: str = "a turn's names and texts") -> None:
+    """Raise InputError if a name or a text is not a string."""
     if set(map(type, values)) == {str}:
         return
     for value in values:
         if not isinstance(value, str):
-            raise InputError(f"{what} are texts, not {value!r}; leave out what there is not")
+            raise InputError(f"{what} must be strings, not {value!r}; leave out what does not apply")
 
 
-def check_kind(name: str, value: object, kind: type) -> None:
-    """Refuse a field of a turn that is of another kind."""
+def check_type(name: str, value: object, kind: type) -> None:
+    """Raise InputError if a field has the wrong type."""
     if value is not None and not isinstance(value, kind):
-        raise InputError(f"{name} is a {kind.__name__}, not {value!r}")
+        raise InputError(f"{name} must be a {kind.__name__}, not {value!r}")
 
 
-def choose(kind: type[Word], name: str, value: object) -> Word | None:
-    """Take a word, or its written form; refuse what is neither."""
+def parse_word(kind: type[TextEnum], name: str, value: object) -> TextEnum | None:
+    """Return a word of a vocabulary, given the word or its text; raise UnknownName otherwise."""
     if value is None or isinstance(value, kind):
         return value
     for word in kind:

@@ -1,7 +1,11 @@
-"""A workspace: a folder with a configuration and files, ready to assemble turns."""
+"""A workspace: a folder with a configuration and files, which assembles turns.
+
+Debounced reads: a half-written configuration may be valid, so an edit counts only after a pause.
+"""
 
 import os
 import shlex
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -9,62 +13,109 @@ from datetime import UTC, datetime
 from threading import Lock, RLock
 from typing import Any, Self
 
-from foreword.assemble import assemble, decide
-from foreword.assembly import Assembly
-from foreword.blueprint import Blueprint
-from foreword.blueprint import load as load_blueprint
-from foreword.blueprint.installed import find_hooks
-from foreword.config import Config, load
-from foreword.errors import ConfigError, Fault, ForewordError, InputError, UnknownName, WorkspaceError
-from foreword.facts import find_zone
-from foreword.ledger import NOTHING_FROZEN, Ledger
-from foreword.memo import Memo
-from foreword.memory import Memory
-from foreword.names import judge_name
-from foreword.shipped import list_blueprints, read_blueprint
-from foreword.sources import SOURCES, Files
-from foreword.sources.document import Document, Trouble
-from foreword.sources.ground import Ground
-from foreword.sources.passage import Passage
-from foreword.sources.settled import Settled
-from foreword.sources.supposed import suppose
-from foreword.sources.wording import judge_wording
-from foreword.store.long_term_memory import upgrade_notes
-from foreword.store.reader import StateReader
-from foreword.tokens import Counter, Meter, ModelFacts, find
-from foreword.tokens.caches import list_rules
-from foreword.tokens.shelf import CountShelf
-from foreword.tools import (
-    BUILT_IN,
-    DUTIES,
-    FILES,
-    INSTRUCTING,
-    INTROSPECTION,
-    REMEMBERING,
-    SKILLS,
-    TASKS,
-    WORKFLOWS,
-    Answer,
-    DutyKeeping,
-    Instructing,
-    Reading,
-    Remembering,
-    TaskKeeping,
-    WorkflowKeeping,
-    call,
+from foreword.agent.tools.file_tools import FILE_TOOLS
+from foreword.agent.tools.log_tools import LOG_TOOLS, is_log_tool, rename_log_tools
+from foreword.agent.tools.memory_tools import MEMORY_TOOLS, MemoryTools
+from foreword.agent.tools.reading_tools import SKILL_TOOLS, TextExcerpt, call_reading_tool, read_skill
+from foreword.agent.tools.registry import BUILT_IN
+from foreword.agent.tools.state_tools import (
+    INSTRUCTIONS_TOOLS,
+    INSTRUCTIONS_TRUST,
+    RESPONSIBILITY_TOOLS,
+    TASK_TOOLS,
+    WORKFLOW_TOOLS,
+    InstructionsTools,
+    ResponsibilityTools,
+    TaskTools,
+    WorkflowTools,
 )
-from foreword.tools.instructing import INSTRUCTED
-from foreword.tools.introspection import is_log_tool, name_log_tools
-from foreword.tools.skills import read_skill
-from foreword.trust import Audience, has_company
-from foreword.turn import NO_TOOLS, Toolset, Turn
-from foreword.words import Mode, Vocabulary
+from foreword.assemble import assemble, resolve_clearance
+from foreword.assembly import Assembly
+from foreword.config.load import load_config
+from foreword.config.schema import Config
+from foreword.engine.blueprint import Blueprint, load_blueprint
+from foreword.engine.context import AssemblyContext, ResultCache
+from foreword.engine.selection import load_hooks
+from foreword.engine.sources.documents import Document, FileProblem
+from foreword.engine.sources.files import Files, replace_files
+from foreword.engine.sources.fill import check_slot_texts
+from foreword.engine.sources.sections import SOURCES, Passage
+from foreword.engine.trust import Audience, has_other_readers
+from foreword.errors import ConfigError, ConfigFault, ForewordError, InputError, UnknownName, WorkspaceError
+from foreword.host import find_host_zone
+from foreword.memory.stores import Memory
+from foreword.promptcache.decision import NO_LEDGER, Ledger
+from foreword.resources import list_blueprints, read_blueprint
+from foreword.storage.legacy_import import import_state_notes
+from foreword.storage.state_reader import StateReader
+from foreword.tokens.count import Counter, Meter, SqliteCountStore
+from foreword.tokens.models import ModelFacts, find_model, list_cache_rules
+from foreword.turn import NO_TOOLS, ToolAnswer, Toolset, Turn, check_name
+from foreword.types import Mode, Vocabulary
 
-CONFIG = "foreword.yaml"
-STATE = ".foreword"
-SMALL_WINDOW = 16_000  # tokens; below this a full prompt leaves no room to work
-TINY_WINDOW = 8_000  # tokens; below this the schemas of tools leave no room either
-FRESH_COUNTS = 32  # new token counts that are worth a write
+DEBOUNCE_S = 0.2  # seconds without a change before an edit counts
+
+FileText = str | FileProblem | None
+
+
+class DebouncedFiles:
+    """Reads files of a workspace, and returns the previous text while a file is still being written."""
+
+    def __init__(self, files: Files, clock: Callable[[], float] = time.monotonic) -> None:
+        self._files = files
+        self._clock = clock
+        self._lock = Lock()
+        self._kept: dict[str, FileText] = {}
+        self._changing: dict[str, tuple[FileText, float]] = {}
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a changed file is still waiting for its pause."""
+        return bool(self._changing)
+
+    def look(self, *, now: bool = False) -> None:
+        """Reread every file that was read before."""
+        for path in [*self._kept]:
+            self.read(path, now=now)
+
+    def read(self, path: str, *, now: bool = False) -> FileText:
+        """Return the text at a path, None if there is no file, or the problem; `now` skips the pause."""
+        with self._lock:  # around the read as well: an older read must not overwrite a newer one
+            found = self._files.read_text(path)
+            if not now and path in self._kept and found != self._kept[path] and not self._rests(path, found):
+                return self._kept[path]
+            self._changing.pop(path, None)
+            self._kept[path] = found
+            return found
+
+    def _rests(self, path: str, found: FileText) -> bool:
+        """Return whether an edit has paused long enough, by the file's timestamps or by observation."""
+        clock = self._clock()
+        seen, since = self._changing.setdefault(path, (found, clock))
+        if seen == found and (clock - since >= DEBOUNCE_S or self._is_old(path)):
+            self._files.refresh(now=True)  # the text may be as old as the last sweep, and incomplete
+            seen = self._files.read_text(path)
+            if seen == found:
+                return True
+            found = seen
+        if self._changing[path][0] != found:
+            self._changing[path] = (found, clock)
+        return False
+
+    def _is_old(self, path: str) -> bool:
+        """Return whether a file was last changed before the pause; a deleted file has no timestamps."""
+        try:
+            facts = os.stat(os.path.join(self._files.root, path))
+        except OSError:
+            return False
+        return time.time() - max(facts.st_mtime, facts.st_ctime) >= DEBOUNCE_S
+
+
+CONFIG_FILE = "foreword.yaml"
+STATE_FOLDER = ".foreword"
+SMALL_WINDOW_TOKENS = 16_000  # tokens; below this a full prompt leaves too little room
+TINY_WINDOW_TOKENS = 8_000  # tokens; below this tool schemas leave too little room as well
+MIN_COUNTS_TO_SAVE = 32  # the number of new token counts that triggers a write
 
 
 def open_workspace(
@@ -72,48 +123,48 @@ def open_workspace(
 ) -> "Workspace":
     """Open the workspace in a folder; its configuration is read and checked at once.
 
-    Long-term memory of a SPEC-010 database that became the state is imported once: this writes entries to `users/`.
-    `zone` is the server's time zone, where the configuration names none; if left out, the machine's.
+    If its state was converted from a SPEC-010 database, long-term memory is imported once: this writes entries to
+    `users/`. `zone` is the server's time zone if the configuration sets none; the default is the machine's.
     """
     if os.path.isfile(path):
-        raise WorkspaceError(f"{path} is a file; name the folder that has a {CONFIG}")
+        raise WorkspaceError(f"{path} is a file; name the folder that has a {CONFIG_FILE}")
     if not os.path.isdir(path):
-        raise WorkspaceError(f"{path} is no folder; make a workspace with: foreword init {shlex.quote(path)}")
-    workspace = Workspace(path, clock, zone or find_zone())
-    workspace.notices = upgrade_notes(workspace.state, workspace.files.root, workspace.config, clock())
+        raise WorkspaceError(f"{path} is not a folder; create a workspace with: foreword init {shlex.quote(path)}")
+    workspace = Workspace(path, clock, zone or find_host_zone())
+    workspace.notices = import_state_notes(workspace.state, workspace.files.root, workspace.config, clock())
     return workspace
 
 
 class Workspace:
-    """Assembles turns over one folder; edits are seen within a second, and a broken one changes nothing."""
+    """Assembles turns over one folder; edits take effect within a second, and a broken edit changes nothing."""
 
     def __init__(self, path: str, clock: Callable[[], datetime], zone: str = "UTC") -> None:
         self.files = Files(path)
         self.faults: dict[str, InputError] = {}
-        """What is wrong with edits that are not in force, by their files; what was there before is used instead."""
+        """The problems of edits that are not in effect, by file; the previous version is used instead."""
         self.notices: list[str] = []
-        """What was upgraded when the workspace was opened, for the owner."""
+        """Upgrades done when the workspace was opened, for the owner."""
         self._clock, self._zone = clock, zone
-        self._settled = Settled(self.files)
+        self._settled = DebouncedFiles(self.files)
         self._reloading, self._making = RLock(), Lock()
-        self.state = os.path.join(self.files.root, STATE)
-        self._shelf = CountShelf(self.state)
+        self.state = os.path.join(self.files.root, STATE_FOLDER)
+        self._shelf = SqliteCountStore(self.state)
         self.kept = StateReader(self.state)
-        """What the state has of agents, people and models."""
+        """The stored state of agents, users and models."""
         self._windows: dict[str, int] = {}
         self._counters: dict[Vocabulary, Counter] = {}
-        self._blueprints: dict[str, tuple[str | Trouble | None, Blueprint]] = {}
+        self._blueprints: dict[str, tuple[str | FileProblem | None, Blueprint]] = {}
         self._memory: tuple[Config, Memory] | None = None
         self._generation = self.files.generation
         self._runs = (
-            (REMEMBERING, self._remember),
-            (SKILLS, self._open_skill),
-            (FILES, self._file),
-            (INTROSPECTION, self._inquire),
-            (INSTRUCTING, self._instruct),
-            (TASKS, self._keep_tasks),
-            (WORKFLOWS, self._keep_workflow),
-            (DUTIES, self._keep_duties),
+            (MEMORY_TOOLS, self._remember),
+            (SKILL_TOOLS, self._open_skill),
+            (FILE_TOOLS, self._file),
+            (LOG_TOOLS, self._inquire),
+            (INSTRUCTIONS_TOOLS, self._instruct),
+            (TASK_TOOLS, self._keep_tasks),
+            (WORKFLOW_TOOLS, self._keep_workflow),
+            (RESPONSIBILITY_TOOLS, self._keep_duties),
         )
         self._names = self.blueprint_names()
         self._text = self._read_config()
@@ -121,40 +172,40 @@ class Workspace:
 
     @property
     def config(self) -> Config:
-        """The configuration in force."""
+        """The configuration in effect."""
         return self.ground.config
 
     @property
     def fault(self) -> InputError | None:
-        """What is wrong with an edit that is not in force, that of the configuration first."""
+        """The problem with an edit that is not in effect, the configuration's first."""
         found = [*self.faults.items()]
-        return next((error for path, error in found if path == CONFIG), found[0][1] if found else None)
+        return next((error for path, error in found if path == CONFIG_FILE), found[0][1] if found else None)
 
-    def assemble(self, turn: Turn, ledger: Ledger = NOTHING_FROZEN) -> Assembly:
-        """Assemble the prompt of a turn from what is on the disk now."""
+    def assemble(self, turn: Turn, ledger: Ledger = NO_LEDGER) -> Assembly:
+        """Assemble the prompt of a turn from the current files."""
         self.refresh()
         ground = self.ground
         complete = self.complete(turn, ground)
         name = complete.blueprint or ground.config.agents[complete.agent].blueprint
         assembly = assemble(complete, ground, self.blueprint(name), ledger)
         for counter in self._counters.values():
-            if counter.fresh >= FRESH_COUNTS:
+            if counter.fresh >= MIN_COUNTS_TO_SAVE:
                 counter.save()
         return assembly
 
     def preview(self) -> Iterator[Assembly]:
-        """Assemble the owner's prompt of each agent: its files and all overlays are read, and broken ones are found."""
+        """Assemble the owner's prompt of each agent, to read its files and all overlays and find broken ones."""
         for situation in self.config.situations.values():
             if situation.prompt_overlay:
                 self.files.read(situation.prompt_overlay)
         for name in self.config.agents:
-            with suppress(ForewordError):  # a turn of this agent says what is wrong with its prompt
+            with suppress(ForewordError):  # a turn of this agent reports the problem
                 yield self.assemble(Turn(agent=name, user=self.config.owner, situation="dm"))
 
     def suppose(self, texts: Mapping[str, str | None]) -> Callable[[Turn, Ledger], Assembly]:
-        """Assemble turns as if files had other texts, or were not there; nothing is written or remembered of it."""
-        files, now = suppose(self.files.root, texts), self.ground
-        ground = replace(now, files=files, memories=None, memo=Memo(), scratch=Memo(), lock=Lock())
+        """Return a function that assembles turns as if files had other texts or did not exist; nothing is stored."""
+        files, now = replace_files(self.files.root, texts), self.ground
+        ground = replace(now, files=files, memories=None, memo=ResultCache(), scratch=ResultCache(), lock=Lock())
 
         def assemble_so(turn: Turn, ledger: Ledger) -> Assembly:
             complete = self.complete(turn, ground)
@@ -163,48 +214,48 @@ class Workspace:
 
         return assemble_so
 
-    def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
-        """Run one of the built-in tools that a prompt names, at the clearance of its turn."""
+    def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> TextExcerpt | ToolAnswer:
+        """Run one of the built-in tools that a prompt offers, at the clearance of its turn."""
         if is_log_tool(assembly.terms.tools, name):
             return self._inquire(assembly, name, arguments)
         run = next((run for tools, run in self._runs if name in tools), self._read)
         return run(assembly, name, arguments)
 
-    def _read(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
-        return call(assembly, self.ground, name, arguments)
+    def _read(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> TextExcerpt | ToolAnswer:
+        return call_reading_tool(assembly, self.ground, name, arguments)
 
-    def _remember(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
+    def _remember(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> TextExcerpt | ToolAnswer:
         kept = self.find_instructions(assembly.turn)
-        return Remembering(assembly, self.ground, self.memory, kept).call(name, arguments)
+        return MemoryTools(assembly, self.ground, self.memory, kept).call(name, arguments)
 
-    def _open_skill(self, assembly: Assembly, _: str, arguments: Mapping[str, Any]) -> Reading | Answer:
+    def _open_skill(self, assembly: Assembly, _: str, arguments: Mapping[str, Any]) -> TextExcerpt | ToolAnswer:
         return read_skill(assembly, self.ground, arguments)
 
-    def _file(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
-        from foreword.tools.filing import Filing
+    def _file(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> TextExcerpt | ToolAnswer:
+        from foreword.agent.tools.file_tools import FileTools
 
-        return Filing(assembly, self.ground).call(name, arguments)
+        return FileTools(assembly, self.ground).call(name, arguments)
 
-    def _inquire(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
-        from foreword.tools.inquiry import Inquiry
+    def _inquire(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> TextExcerpt | ToolAnswer:
+        from foreword.agent.tools.log_tools import LogTools
 
-        return Inquiry(assembly, self.ground, self.memory, self.state).call(name, arguments)
+        return LogTools(assembly, self.ground, self.memory, self.state).call(name, arguments)
 
-    def _instruct(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
-        return Instructing(assembly, self.state).call(name, arguments)
+    def _instruct(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> TextExcerpt | ToolAnswer:
+        return InstructionsTools(assembly, self.state).call(name, arguments)
 
-    def _keep_tasks(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
-        return TaskKeeping(assembly, self.state).call(name, arguments)
+    def _keep_tasks(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> TextExcerpt | ToolAnswer:
+        return TaskTools(assembly, self.state).call(name, arguments)
 
-    def _keep_workflow(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
-        return WorkflowKeeping(assembly, self.state).call(name, arguments)
+    def _keep_workflow(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> TextExcerpt | ToolAnswer:
+        return WorkflowTools(assembly, self.state).call(name, arguments)
 
-    def _keep_duties(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
-        return DutyKeeping(assembly, self.ground, self.state).call(name, arguments)
+    def _keep_duties(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> TextExcerpt | ToolAnswer:
+        return ResponsibilityTools(assembly, self.ground, self.state).call(name, arguments)
 
     @property
     def memory(self) -> Memory:
-        """The memory of the workspace, under the configuration in force; who has an earlier one can go on with it."""
+        """The memory of the workspace under the current configuration; earlier memory objects stay usable."""
         with self._making:
             config, kept = self.config, self._memory
             if kept is None:
@@ -214,8 +265,8 @@ class Workspace:
             self._memory = kept
             return kept[1]
 
-    def complete(self, turn: Turn, ground: Ground) -> Turn:
-        """Fill in what the caller left open: agent, model, instructions, the built-in tools, and the time."""
+    def complete(self, turn: Turn, ground: AssemblyContext) -> Turn:
+        """Fill in the open fields of a turn: agent, model, instructions, built-in tools and time."""
         agents = ground.config.agents
         agent = turn.agent or next(iter(agents))
         if agent not in agents:
@@ -226,7 +277,7 @@ class Workspace:
         facts = ground.measure(model).facts
         mode = turn.mode or choose_mode(facts)
         blueprint = self.blueprint(turn.blueprint or agents[agent].blueprint)
-        tools = name_log_tools(find_tools(turn.tools, mode, facts), blueprint.log_tools)
+        tools = rename_log_tools(find_tools(turn.tools, mode, facts), blueprint.log_tools)
         if named and turn.now and tools is turn.tools and instructions == turn.instructions:
             return turn
         return replace(
@@ -241,25 +292,25 @@ class Workspace:
         )
 
     def find_instructions(self, turn: Turn) -> str | None:
-        """Find the standing instructions that the store has for the person of a complete turn, where nobody else reads.
+        """Return the stored instructions of the user of a complete turn, if no one else reads the reply.
 
-        None says that there are none that its clearance may know of.
+        None means that there are none that the clearance may see.
         """
-        if not turn.user or has_company(turn):
+        if not turn.user or has_other_readers(turn):
             return None
-        return self.kept.find_instructions(turn.user, turn.agent, decide(turn, self.ground).level)
+        return self.kept.find_instructions(turn.user, turn.agent, resolve_clearance(turn, self.ground).level)
 
-    def _recall_instructions(self, turn: Turn, agent: str, ground: Ground) -> str:
-        """Recall a person's instructions, unless the clearance is too low for them: then they are not even opened."""
-        clearance = decide(turn, ground).level
-        if not turn.user or has_company(turn) or clearance < INSTRUCTED:
+    def _recall_instructions(self, turn: Turn, agent: str, ground: AssemblyContext) -> str:
+        """Read a user's instructions; they are not opened if the clearance is too low."""
+        clearance = resolve_clearance(turn, ground).level
+        if not turn.user or has_other_readers(turn) or clearance < INSTRUCTIONS_TRUST:
             return ""
         return self.kept.find_instructions(turn.user, agent, clearance) or ""
 
     def blueprint(self, name: str) -> Blueprint:
-        """Return a blueprint: the workspace's own of this name, else the shipped one; a broken edit changes nothing."""
+        """Return a blueprint: the workspace's, or else the shipped one; a broken edit changes nothing."""
         path = f"blueprints/{name}.yaml"
-        own = self._settled.read(path) if not judge_name(name) else None
+        own = self._settled.read(path) if not check_name(name) else None
         known = self._blueprints.get(name)
         if known and known[0] == own:
             self.faults.pop(path, None)
@@ -275,16 +326,16 @@ class Workspace:
         self.faults.pop(path, None)
         return made
 
-    def _make_blueprint(self, name: str, own: str | Trouble | None) -> Blueprint:
-        if isinstance(own, Trouble):
+    def _make_blueprint(self, name: str, own: str | FileProblem | None) -> Blueprint:
+        if isinstance(own, FileProblem):
             raise WorkspaceError(f"blueprints/{name}.yaml {own.reason}")
         text = read_blueprint(name) if own is None else own
         if text is None:
             raise UnknownName("blueprint", name, self.blueprint_names())
-        return load_blueprint(text, f"blueprints/{name}.yaml", SOURCES, judge_wording)
+        return load_blueprint(text, f"blueprints/{name}.yaml", SOURCES, check_slot_texts)
 
     def blueprint_names(self) -> tuple[str, ...]:
-        """Name the blueprints that this workspace can use."""
+        """List the blueprints that this workspace can use."""
         folder = os.path.join(self.files.root, "blueprints")
         own = os.listdir(folder) if os.path.isdir(folder) else []
         return tuple(
@@ -292,9 +343,9 @@ class Workspace:
         )
 
     def refresh(self, *, now: bool = False) -> None:
-        """See what changed on the disk; a configuration or a blueprint that became wrong leaves the old one in force.
+        """Apply changes on the disk; a broken configuration or blueprint leaves the previous one in effect.
 
-        An edit of either counts once its file was left alone for 200 ms, unless asked to see it now.
+        An edit of either counts after its file was unchanged for 200 ms, or at once with `now`.
         """
         generation = self.files.refresh(now=now)
         if generation == self._generation and not (now or self._settled.is_waiting or self._has_other_names()):
@@ -309,21 +360,21 @@ class Workspace:
                 if text != self._text:
                     self.ground = self._lay_ground(self._load(text), text)
                     self._text = text
-                self.faults.pop(CONFIG, None)
+                self.faults.pop(CONFIG_FILE, None)
             except InputError as error:
-                self.faults[CONFIG] = error
+                self.faults[CONFIG_FILE] = error
 
     def _has_other_names(self) -> bool:
-        """Whether blueprints came or went, one of which a faulty configuration may have been waiting for."""
-        return CONFIG in self.faults and self.blueprint_names() != self._names
+        """Return whether blueprints were added or removed; a faulty configuration may have needed one."""
+        return CONFIG_FILE in self.faults and self.blueprint_names() != self._names
 
-    def forget_counted(self) -> None:
-        """Remember no text that was counted: somebody was forgotten, and it may have been theirs."""
+    def clear_token_counts(self) -> None:
+        """Clear the cached token counts: they may include texts of a user who was erased."""
         for counter in [*self._counters.values()]:
             counter.forget()
 
     def close(self) -> None:
-        """Put the token counts that are new where the next process finds them."""
+        """Save new token counts for the next process, and close memory and state."""
         for counter in self._counters.values():
             counter.save()
         if self._memory:
@@ -337,67 +388,69 @@ class Workspace:
         self.close()
 
     def _load(self, text: str) -> Config:
-        config = load(text, blueprints=self.blueprint_names(), list_caches=list_rules)
+        config = load_config(text, blueprints=self.blueprint_names(), list_caches=list_cache_rules)
         return replace(config, host=replace(config.host, timezone=config.host.timezone or self._zone))
 
-    def _lay_ground(self, config: Config, text: str) -> Ground:
+    def _lay_ground(self, config: Config, text: str) -> AssemblyContext:
         meters: dict[str, Meter] = {}
         self.files.templates = frozenset(file.path for file in config.prompt.files if file.template)
 
         def measure(model: str) -> Meter:
             meter = meters.get(model)
             if meter is None:
-                facts = find(model, config.models, self._windows.get(model))
+                facts = find_model(model, config.models, self._windows.get(model))
                 meter = meters[model] = Meter(facts, self._count_with(facts.tokenizer))
             return meter
 
-        return Ground(
+        return AssemblyContext(
             config=config,
             files=self.files,
             measure=measure,
-            hooks=find_hooks(config.prompt.hooks, text, CONFIG),
+            hooks=load_hooks(config.prompt.hooks, text, CONFIG_FILE),
             characters=self.kept.find_character,
             archives=self.kept.find_archived,
             memories=self,
         )
 
-    def learn_window(self, model: str, window: int) -> None:
-        """Take the window that a server on this machine says it serves a model with; the configuration wins over it."""
+    def set_served_window(self, model: str, window: int) -> None:
+        """Set the window that a local server reports for a model; the configuration takes precedence."""
         with self._reloading:
             if self._windows.get(model) != window:
                 self._windows[model] = window
                 self.ground = self._lay_ground(self.config, self._text)
 
     def recall(self, message: str, audience: Audience, documents: Sequence[Document] = ()) -> Sequence[Passage]:
-        """Find the few passages of memory, and of further documents, that a message is about."""
+        """Find the few passages of memory and of additional documents that match a message."""
         return self.memory.recall(message, audience, documents)
 
     def _count_with(self, vocabulary: Vocabulary) -> Counter:
         return self._counters.setdefault(vocabulary, Counter(vocabulary, self._shelf))
 
     def _read_config(self) -> str:
-        text = self._settled.read(CONFIG)
+        text = self._settled.read(CONFIG_FILE)
         if text is None:
             root = self.files.root
-            raise WorkspaceError(f"there is no {CONFIG} in {root}; make one with: foreword init {shlex.quote(root)}")
-        if isinstance(text, Trouble):
-            raise ConfigError([Fault(file=CONFIG, line=None, message=text.reason)])
+            raise WorkspaceError(
+                f"there is no {CONFIG_FILE} in {root}; create one with: foreword init {shlex.quote(root)}"
+            )
+        if isinstance(text, FileProblem):
+            raise ConfigError([ConfigFault(file=CONFIG_FILE, line=None, message=text.reason)])
         return text
 
 
 def choose_mode(facts: ModelFacts) -> Mode:
-    """Choose the prompt mode of a model: the one it is known to need, else the largest that its window allows."""
+    """Choose the prompt mode of a model: the one it is known to need, or the largest that its window allows."""
     if facts.mode:
         return facts.mode
-    if facts.window < TINY_WINDOW:
+    if facts.window < TINY_WINDOW_TOKENS:
         return Mode.BRIEF
-    return Mode.MINIMAL if facts.window < SMALL_WINDOW else Mode.FULL
+    return Mode.MINIMAL if facts.window < SMALL_WINDOW_TOKENS else Mode.FULL
 
 
 def find_tools(named: Toolset | None, mode: Mode, facts: ModelFacts) -> Toolset:
-    """Find the tools of a turn: those it names, else the built-in ones.
+    """Return the tools of a turn: those it names, or the built-in ones.
 
-    A model that cannot use tools gets none in any mode, and a title or a summary is made without any.
+    A model without tool support gets none in any mode; neither does a title or a summary.
     """
     if mode in (Mode.NONE, Mode.BRIEF) or not facts.tools:
         return NO_TOOLS

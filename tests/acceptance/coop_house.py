@@ -12,7 +12,7 @@ for place in (TESTS, TESTS / "promises", TESTS / "gateway", TESTS / "gateway" / 
 from clockwork import open_clockwork  # noqa: E402 - found only with the paths above
 from recorded_house import read_events, run_house, say  # noqa: E402
 
-from foreword.testing import Called, Says  # noqa: E402
+from foreword.testing import ScriptedCall, ScriptedReply  # noqa: E402
 from waiting import until  # noqa: E402
 
 __all__ = ["CONFIG", "call", "configure", "open_clockwork", "read_events", "read_results", "run_house", "say", "until"]
@@ -44,9 +44,9 @@ def configure(more: str = "") -> str:
     return CONFIG.replace("blueprint: coop", f"blueprint: coop, mcp: {json.dumps(mcp)}") + more
 
 
-def call(name: str, /, **arguments: object) -> Says:
+def call(name: str, /, **arguments: object) -> ScriptedReply:
     """Make an answer of the model that calls one tool."""
-    return Says(calls=(Called(name=name, arguments=arguments),))
+    return ScriptedReply(calls=(ScriptedCall(name=name, arguments=arguments),))
 
 
 def read_results(body: dict) -> list[str]:

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from foreword import Assembly, Extension, InputError, Turn
-from foreword.cli import main
-from foreword.store.open import open_events
+from foreword.assembly import Assembly
+from foreword.cli.main import main
+from foreword.errors import InputError
+from foreword.storage.database import open_events
 from foreword.testing import NOON, make_workspace
+from foreword.turn import Extension, Turn
 
 PEOPLE = (
     "owner: alice\nusers: {alice: {trust: full}, ian: {trust: inner}, bob: {trust: familiar}, eve: {trust: public}}\n"

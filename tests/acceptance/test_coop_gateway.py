@@ -15,9 +15,9 @@ import pytest
 from coop_house import CONFIG, call, configure, open_clockwork, read_events, read_results, run_house, say, until
 
 from event_rows import make_event, tell
-from foreword.cli import main
+from foreword.cli.main import main
 from foreword.events.event import EventType, Level
-from foreword.testing import NOON, MovedClock, Says, listen
+from foreword.testing import NOON, ManualClock, ScriptedReply, run_fake_provider
 
 FILES = {
     "AGENTS.md": "Answer in one line.\n",
@@ -49,7 +49,7 @@ SCRIPT = (
     call("box_burn"),
     call("read_skill", name="knit"),
     call("coop_cost"),
-    Says(text="Done."),
+    ScriptedReply(text="Done."),
 )
 
 
@@ -61,7 +61,7 @@ def past(tmp_path_factory):
     async def talk(house):
         reply = await say(house, "Do it all.", channel="signal")
         house.listeners.log.flush()
-        house.provider.follow(call("coop_trace", turn=reply.turn), Says(text="It burnt."))
+        house.provider.follow(call("coop_trace", turn=reply.turn), ScriptedReply(text="It burnt."))
         await say(house, "What went wrong?", channel="signal")
         return house.provider.requests
 
@@ -154,7 +154,12 @@ def test_calls_of_coop_logs(tmp_path, arguments, found):
         return read_results(house.provider.body)
 
     (text,) = run_house(
-        tmp_path, ask, call("coop_logs", **arguments), Says(text="That."), config=config, clock=MovedClock(NOON)
+        tmp_path,
+        ask,
+        call("coop_logs", **arguments),
+        ScriptedReply(text="That."),
+        config=config,
+        clock=ManualClock(NOON),
     )
     assert sorted(re.findall(r"\] (\w+)", text)) == sorted(found)
 
@@ -166,7 +171,9 @@ def test_what_is_sent(tmp_path, capsys):
         reply = await say(house, "Hello", channel="web")
         return reply.turn, house.provider.body
 
-    turn, body = run_house(tmp_path, talk, Says(text="Hi."), config=CONFIG, files=FILES, clock=MovedClock(NOON))
+    turn, body = run_house(
+        tmp_path, talk, ScriptedReply(text="Hi."), config=CONFIG, files=FILES, clock=ManualClock(NOON)
+    )
     system = "".join(block["text"] for block in body["system"])
     command = ["build", "--channel", "web", "--model", "anthropic:claude-sonnet-5", "--now", NOON.isoformat()]
     assert main(["-w", str(tmp_path), *command]) == 0
@@ -182,7 +189,7 @@ def test_blocks(tmp_path):
         await say(house, "Hello", channel="web")
         return house.provider.body["system"]
 
-    blocks = run_house(tmp_path, talk, Says(text="Hi."), config=CONFIG, files=FILES)
+    blocks = run_house(tmp_path, talk, ScriptedReply(text="Hi."), config=CONFIG, files=FILES)
     assert [block.get("cache_control", {}).get("type") for block in blocks] == ["ephemeral", "ephemeral", None]
     heads = [re.findall(r"^## (.+)$", block["text"], re.MULTILINE) for block in blocks]
     assert heads[0] == ["SOUL.md", "AGENTS.md"]
@@ -192,7 +199,7 @@ def test_blocks(tmp_path):
 
 def test_the_prefix_is_read_from_the_cache(tmp_path):
     """A minute later the date has changed, and tools, identity, user and workspace are read from the cache."""
-    clock = MovedClock(NOON)
+    clock = ManualClock(NOON)
 
     async def talk(house):
         for _ in range(2):
@@ -200,7 +207,7 @@ def test_the_prefix_is_read_from_the_cache(tmp_path):
             clock.move(60)
         return house.provider.requests
 
-    first, second = run_house(tmp_path, talk, *[Says(text="Hi.")] * 2, config=CONFIG, files=FILES, clock=clock)
+    first, second = run_house(tmp_path, talk, *[ScriptedReply(text="Hi.")] * 2, config=CONFIG, files=FILES, clock=clock)
     assert first.body["system"][-1] != second.body["system"][-1]
     assert first.counted.read == 0
     assert second.counted.read > 0.9 * second.counted.total
@@ -216,7 +223,7 @@ def test_an_edit_reaches_the_next_message(tmp_path):
         await say(house, "And now?")
         return ["Caslon" in str(request.body) for request in house.provider.requests]
 
-    assert run_house(tmp_path, talk, *[Says(text="Hi.")] * 2, config=CONFIG, files=FILES) == [False, True]
+    assert run_house(tmp_path, talk, *[ScriptedReply(text="Hi.")] * 2, config=CONFIG, files=FILES) == [False, True]
 
 
 def test_a_subagent(tmp_path):
@@ -226,7 +233,7 @@ def test_a_subagent(tmp_path):
         await say(house, "How many bees?", channel="web")
         return "".join(block["text"] for block in house.provider.requests[1].body["system"])
 
-    script = (call("delegate", task="Count the bees."), Says(text="Forty."), Says(text="Forty."))
+    script = (call("delegate", task="Count the bees."), ScriptedReply(text="Forty."), ScriptedReply(text="Forty."))
     helper = run_house(tmp_path, talk, *script, config=CONFIG, files=FILES)
     assert re.findall(r"^## (.+)$", helper, re.MULTILINE) == ["AGENTS.md", "TOOLS.md", "Channel", "Runtime"]
 
@@ -240,7 +247,7 @@ def test_the_overlay_of_a_scheduled_run(tmp_path):
             assert len(await house.at(8)) == 1
             await say(house.gateway, "Hello")
 
-    with listen(*[Says(text="Fine.")] * 2) as provider:
+    with run_fake_provider(*[ScriptedReply(text="Fine.")] * 2) as provider:
         asyncio.run(run(provider))
         seen = ["Say nothing unless it matters." in str(request.body["system"]) for request in provider.requests]
     assert seen == [True, False]
@@ -254,9 +261,9 @@ def test_two_providers_in_one_process(tmp_path):
         texts = [(await say(house, "Hello", agent=agent)).text for agent in ("reid", "ada")]
         return texts, [request.path for request in house.provider.requests], other.requests[0].path
 
-    with listen(Says(text="I am Ada.")) as other:
+    with run_fake_provider(ScriptedReply(text="I am Ada.")) as other:
         config += f'providers: {{acme: {{base_url: "{other.url}/v1"}}}}\n'
-        answered = run_house(tmp_path, talk, Says(text="I am Reid."), config=config)
+        answered = run_house(tmp_path, talk, ScriptedReply(text="I am Reid."), config=config)
     assert answered == (["I am Reid.", "I am Ada."], [ANTHROPIC], OPENAI)
 
 
@@ -265,16 +272,18 @@ def test_retention(tmp_path, capsys, more, days):
     """Events older than 30 days, or as many as are configured, are deleted by themselves; younger ones are found."""
 
     def talk(age, conversation, *script):
-        clock = MovedClock(NOON - timedelta(days=age))
+        clock = ManualClock(NOON - timedelta(days=age))
         return run_house(tmp_path, conversation, *script, config=CONFIG + more, clock=clock)
 
-    old, young = (talk(age, lambda house: say(house, "Hi"), Says(text="Hi.")).turn for age in (days + 2, days - 1))
+    old, young = (
+        talk(age, lambda house: say(house, "Hi"), ScriptedReply(text="Hi.")).turn for age in (days + 2, days - 1)
+    )
 
     async def wait(house):
         await say(house, "Hi")
         await until(lambda: not read_events(tmp_path, trace_id=old))
 
-    talk(0, wait, Says(text="Hi."))
+    talk(0, wait, ScriptedReply(text="Hi."))
     assert len(read_events(tmp_path, trace_id=young)) > 5
     assert main(["-w", str(tmp_path), "trace", young]) == 0
     assert "message_received" in capsys.readouterr().out
@@ -289,12 +298,12 @@ def watch(name, args):
         seen.add(args[1][:2] if name == "socket.connect" else args[:2])
 sys.addaudithook(watch)
 from coop_house import CONFIG, run_house, say
-from foreword.testing import Says
+from foreword.testing import ScriptedReply
 async def talk(house):
     await say(house, "Hello")
     await asyncio.sleep(0.5)
     return house.provider.url
-url = run_house(sys.argv[1], talk, Says(text="Hi."), config=CONFIG)
+url = run_house(sys.argv[1], talk, ScriptedReply(text="Hi."), config=CONFIG)
 print(url, *(f"http://{host}:{port}" for host, port in seen))
 """
 

@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 from served import serve_workspace
 
-from foreword import Host, Sandbox, Tool, Toolset, Trust, Turn, moltis
-from foreword.cli import main
-from foreword.testing import NOON, Called, Says, listen, make_workspace
-from foreword.tools import BUILT_IN, SKILLS
+from foreword.agent.tools.reading_tools import SKILL_TOOLS
+from foreword.agent.tools.registry import BUILT_IN
+from foreword.cli.main import main
+from foreword.dialects import moltis
+from foreword.testing import NOON, ScriptedCall, ScriptedReply, make_workspace, run_fake_provider
+from foreword.turn import Host, Sandbox, Tool, Toolset, Turn
+from foreword.types import Trust
 
 MODEL = "anthropic:claude-sonnet-5"
 CONFIG = """\
@@ -24,7 +27,7 @@ models: {{"{model}": {{{facts}}}}}
 """
 SHELL = Tool(name="exec", description="Run a command.", trust=Trust.INNER, kind="shell")
 SEARCH = Tool(name="memory_search", description="Search.", trust=Trust.FAMILIAR, kind="memory")
-SEARCHED = Called(name="memory_search", arguments={"query": "plum"})
+SEARCHED = ScriptedCall(name="memory_search", arguments={"query": "plum"})
 FILES = {
     "IDENTITY.md": "---\nname: Wren\n---\n",
     "SOUL.md": "Dry and exact.\n",
@@ -125,7 +128,7 @@ def test_skills_end_at_their_limit(tmp_path: Path) -> None:
 def test_skills_are_read(tmp_path: Path) -> None:
     """The path in the list is redeemed by read_skill, which the list names."""
     with make_workspace(tmp_path, describe(tmp_path)) as workspace:
-        tools = Toolset([*BUILT_IN.tools, *SKILLS.tools])
+        tools = Toolset([*BUILT_IN.tools, *SKILL_TOOLS.tools])
         assembly = workspace.assemble(Turn(user="alice", situation="dm", tools=tools))
         (path,) = re.findall(r'<skill .*path="([^"]+)">', assembly.prompt.text)
         assert 'read_skill("PATH")' in assembly.prompt.text
@@ -172,7 +175,7 @@ def chat(folder: Path, monkeypatch: pytest.MonkeyPatch, *words: str):
     """Say one thing with `foreword chat`, and return the request that it led to."""
     make_workspace(folder, describe(folder)).close()
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
-    with listen() as provider:
+    with run_fake_provider() as provider:
         monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", provider.url)
         assert main(["-w", str(folder), "chat", *words]) == 0
@@ -233,7 +236,7 @@ def test_tools_in_the_text(tmp_path: Path, window: int) -> None:
     """A small window keeps the call format, and each call in the text gets its own result or error."""
     calls = fence("memory_get", path="private/garden.md") + "```tool_call\nmemory_get(plum)\n```\n"
     calls += fence("levitate") + fence("memory_get", path=7)
-    script = (Says(text=calls), Says(text="In 2019."))
+    script = (ScriptedReply(text=calls), ScriptedReply(text="In 2019."))
     files = describe(tmp_path, f"window: {window}, native_tools: false", "openai:gpt-5")
     with serve_workspace(tmp_path, *script, files=files) as served, served.ask_as("alice") as alice:
         assert alice.post("/api/turns", json={"text": "When was it planted?"}).json()["reply"] == "In 2019."
@@ -288,7 +291,7 @@ def test_guidelines_with_tools() -> None:
 
 def test_silent_after_a_tool(tmp_path: Path) -> None:
     """An empty answer after a tool is an empty, silent reply over HTTP, and the next message is answered."""
-    script = (Says(calls=(SEARCHED,)), Says(text=""), Says(text="Here."))
+    script = (ScriptedReply(calls=(SEARCHED,)), ScriptedReply(text=""), ScriptedReply(text="Here."))
     with serve_workspace(tmp_path, *script, files=describe(tmp_path)) as served, served.ask_as("alice") as alice:
         reply = alice.post("/api/turns", json={"text": "Look it up."}).json()
         assert (reply["state"], reply["reply"], reply["silent"]) == ("answered", "", True)
@@ -298,5 +301,8 @@ def test_silent_after_a_tool(tmp_path: Path) -> None:
 
 def test_empty_without_a_tool(tmp_path: Path) -> None:
     """An empty answer without a tool is an error, not silence."""
-    with serve_workspace(tmp_path, Says(), files=describe(tmp_path)) as served, served.ask_as("alice") as alice:
+    with (
+        serve_workspace(tmp_path, ScriptedReply(), files=describe(tmp_path)) as served,
+        served.ask_as("alice") as alice,
+    ):
         assert alice.post("/api/turns", json={"text": "Hello."}).status_code == 502

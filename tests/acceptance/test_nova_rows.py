@@ -5,10 +5,10 @@ import json
 import pytest
 from served import serve_workspace
 
-from foreword import Step, Task, Turn
-from foreword.nova import build_system_prompt
-from foreword.testing import NOON, Called, Says, make_workspace
-from foreword.words import Pace
+from foreword.dialects.nova import build_system_prompt
+from foreword.testing import NOON, ScriptedCall, ScriptedReply, make_workspace
+from foreword.turn import Step, Task, Turn
+from foreword.types import Pace
 
 CONFIG = """\
 owner: alice
@@ -28,7 +28,7 @@ FOCUS = "You are working on task #7. Focus on this task and on nothing else."
 
 def call(name, **arguments):
     """Make a reply that calls a tool."""
-    return Says(calls=(Called(name=name, arguments=arguments),))
+    return ScriptedReply(calls=(ScriptedCall(name=name, arguments=arguments),))
 
 
 def read_system(body):
@@ -39,13 +39,13 @@ def read_system(body):
 def test_responsibility_over_http(tmp_path):
     """A responsibility that the agent adds or removes over HTTP waits for a yes, and then is in force."""
     script = (
-        *(call("responsibility_add", title="Tolls", content="Collect tolls."), Says(text="It waits.")),
-        *(Says(text="Added."), Says(text="Yes.")),
+        *(call("responsibility_add", title="Tolls", content="Collect tolls."), ScriptedReply(text="It waits.")),
+        *(ScriptedReply(text="Added."), ScriptedReply(text="Yes.")),
         *(
             call("responsibility_remove", title="Tolls"),
-            Says(text="It waits."),
-            Says(text="Removed."),
-            Says(text="Yes."),
+            ScriptedReply(text="It waits."),
+            ScriptedReply(text="Removed."),
+            ScriptedReply(text="Yes."),
         ),
     )
     with serve_workspace(tmp_path, *script, files=FILES) as served, served.ask_as() as client:
@@ -81,8 +81,8 @@ def test_task_over_http(tmp_path):
     task = {"id": "7", "title": "Ferry", "status": "active", "description": description.strip()}
     task["steps"] = [{"text": "Find a berth", "status": "done"}, {"text": "Tell the crew", "status": "active"}]
     script = (
-        *(call("task_write", tasks=[task]), Says(text="Noted."), Says(text="Going on.")),
-        *(call("task_write", tasks=[]), Says(text="Done."), Says(text="Yes.")),
+        *(call("task_write", tasks=[task]), ScriptedReply(text="Noted."), ScriptedReply(text="Going on.")),
+        *(call("task_write", tasks=[]), ScriptedReply(text="Done."), ScriptedReply(text="Yes.")),
     )
     facts = [f"Fact {number}: the berth is narrow." for number in range(40)]
     files = {**FILES, "memories.json": json.dumps(facts)}

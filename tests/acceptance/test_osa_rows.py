@@ -9,10 +9,12 @@ from dataclasses import replace
 import pytest
 from served import QUICK, serve_workspace
 
-from foreword import BudgetError, Bulletin, Message, State, Tool, Toolset, Trust, Turn
-from foreword.cli import main
-from foreword.facts import find_host
-from foreword.testing import NOON, Called, Says, listen, make_workspace
+from foreword.cli.main import main
+from foreword.errors import BudgetError
+from foreword.host import find_host
+from foreword.testing import NOON, ScriptedCall, ScriptedReply, make_workspace, run_fake_provider
+from foreword.turn import Bulletin, Message, State, Tool, Toolset, Turn
+from foreword.types import Trust
 from waiting import wait
 
 CONFIG = """\
@@ -52,7 +54,7 @@ def files(place):
 
 def call(name, **arguments):
     """Make a reply that calls a tool."""
-    return Says(calls=(Called(name=name, arguments=arguments),))
+    return ScriptedReply(calls=(ScriptedCall(name=name, arguments=arguments),))
 
 
 def read_blocks(request):
@@ -69,7 +71,7 @@ def find_signal(request):
 
 def test_every_block_over_http(tmp_path, place, files):
     """A gateway fills the blocks of OSA, and sends one and the same document in every call."""
-    script = (call("task_write", tasks=TASKS), call("workflow_write", text="Stage 2."), Says(text="Noted."))
+    script = (call("task_write", tasks=TASKS), call("workflow_write", text="Stage 2."), ScriptedReply(text="Noted."))
     options = replace(QUICK, bulletin=0.02)
     with serve_workspace(tmp_path / "ws", *script, files=files, options=options) as served, served.ask_as() as client:
 
@@ -133,7 +135,7 @@ def test_plan_mode_over_http(tmp_path, files):
     script = (
         call("memory_search", query="keys"),
         call("update_instructions", instructions="Be brief."),
-        Says(text="Goal: brevity."),
+        ScriptedReply(text="Goal: brevity."),
     )
     with serve_workspace(tmp_path / "ws", *script, files=files) as served, served.ask_as() as client:
         reply = client.post("/api/turns", json={"text": "Be brief from now on.", "plan": True}).json()["reply"]
@@ -312,7 +314,7 @@ def test_legacy_hint_at_the_start(tmp_path, command):
     config = CONFIG.replace("DIRECTORY", "")
     make_workspace(tmp_path, {"foreword.yaml": config, "SOUL.md": "Old.\n", "IDENTITY.md": "Old.\n"})
     rest = ["serve", "--port", "0"] if command == "serve" else ["chat", "Hello."]
-    with listen() as provider:
+    with run_fake_provider() as provider:
         environ = {**os.environ, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": provider.url}
         environ |= {"PYTHONPATH": os.pathsep.join(sys.path)}
         words = [sys.executable, "-m", "foreword", "-w", str(tmp_path), *rest]

@@ -11,10 +11,11 @@ import pytest
 from served import QUICK, serve_workspace
 
 import foreword
-from foreword import Client, Turn, build_agent_prompt
-from foreword.cli import main
-from foreword.store.state import STATE_FILE, open_state
-from foreword.testing import NOON, Called, FrozenClock, MovedClock, Says, make_workspace, write_files
+from foreword.cli.main import main
+from foreword.dialects.spec010 import build_agent_prompt
+from foreword.storage.database import STATE_FILE, open_state
+from foreword.testing import NOON, FrozenClock, ManualClock, ScriptedCall, ScriptedReply, make_workspace, write_files
+from foreword.turn import Client, Turn
 
 CONFIG = """\
 owner: alice
@@ -152,7 +153,7 @@ def find_system(request) -> str:
 
 def test_sent_prompt_is_the_functions(tmp_path: Path) -> None:
     """The gateway sends what build_agent_prompt gives; the next turn has the new soul, instructions and time."""
-    clock = MovedClock(NOON)
+    clock = ManualClock(NOON)
     with serve_workspace(tmp_path, files=FILES, options=replace(QUICK, clock=clock)) as served:
         with served.ask_as("bob") as bob, served.ask_as("alice") as alice:
             alice.put("/api/agents/reid/soul", json={"soul": "From the store."})
@@ -189,9 +190,16 @@ def test_tools_of_the_document(tmp_path: Path) -> None:
 
 def test_memory_is_read_by_the_tool(tmp_path: Path) -> None:
     """A saved memory is in no later prompt; read_memory returns it to its person alone."""
-    save = Called(name="save_memory", arguments={"text": "Rye bread is best."})
-    read = Says(calls=(Called(name="read_memory", arguments={}),))
-    script = (Says(calls=(save,)), Says(text="Noted."), read, Says(text="You like rye."), read, Says(text="Nothing."))
+    save = ScriptedCall(name="save_memory", arguments={"text": "Rye bread is best."})
+    read = ScriptedReply(calls=(ScriptedCall(name="read_memory", arguments={}),))
+    script = (
+        ScriptedReply(calls=(save,)),
+        ScriptedReply(text="Noted."),
+        read,
+        ScriptedReply(text="You like rye."),
+        read,
+        ScriptedReply(text="Nothing."),
+    )
     with serve_workspace(tmp_path, *script, files=FILES) as served:
         with served.ask_as("bob") as bob, served.ask_as("alice") as alice:
             bob.post("/api/turns", json={"text": "Remember what I like."})

@@ -3,8 +3,8 @@
 from bench.event_rows import DAYS, fill
 from bench.events import OWNER, list_questions
 
-from foreword.events.tally import By
-from foreword.events.totals import sum_by
+from foreword.events.event import Grouping
+from foreword.events.totals import sum_usage_by
 
 
 def test_rows_and_sums(tmp_path):
@@ -16,8 +16,16 @@ def test_rows_and_sums(tmp_path):
     calls, tokens = connection.execute(
         "SELECT count(*), sum(tokens_in) FROM events WHERE event_type = 'api_call'"
     ).fetchone()
-    for by in (By.ALL, By.DAY, By.SESSION, By.USER, By.AGENT, By.CHANNEL, By.MODEL):
-        totals = sum_by(connection, OWNER, by)
+    for by in (
+        Grouping.ALL,
+        Grouping.DAY,
+        Grouping.SESSION,
+        Grouping.USER,
+        Grouping.AGENT,
+        Grouping.CHANNEL,
+        Grouping.MODEL,
+    ):
+        totals = sum_usage_by(connection, OWNER, by)
         assert sum(total.calls for total in totals) == calls
         assert sum(total.tokens_in for total in totals) == tokens
     for ask in list_questions(connection).values():

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from foreword import Assembly, Sandbox, Tool, Toolset, Trust, Turn, Workspace
-from foreword.blueprint.condition import CONDITIONS, find_pace
-from foreword.report import Row
-from foreword.sources.condition import UNMET
+from foreword.assembly import Assembly, ReportRow
+from foreword.engine.blueprint import CONDITIONS, find_condition_pace
+from foreword.engine.sources.fill import UNMET_REASONS
 from foreword.testing import make_workspace
-from foreword.words import Pace
+from foreword.turn import Sandbox, Tool, Toolset, Turn
+from foreword.types import Pace, Trust
+from foreword.workspace import Workspace
 
 CONFIG = """\
 owner: alice
@@ -43,7 +44,7 @@ def open_with(folder: Path, *conditions: str, source: str = "source: text, text:
 
 def tell(assembly: Assembly) -> tuple[str, str]:
     """Tell the verdict and the reason of the only slot."""
-    row: Row
+    row: ReportRow
     (row,) = assembly.rows()
     return str(row.verdict), row.reason
 
@@ -64,7 +65,7 @@ def test_holds(tmp_path: Path, condition: str) -> None:
 
 def test_every_condition_has_reasons() -> None:
     """Every condition has a sentence for when it is not met, and one for when its opposite is not."""
-    assert UNMET.keys() == {f"{sign}{name}" for name in CONDITIONS for sign in ("", "not ")}
+    assert UNMET_REASONS.keys() == {f"{sign}{name}" for name in CONDITIONS for sign in ("", "not ")}
 
 
 def test_all_of_them(tmp_path: Path) -> None:
@@ -118,7 +119,7 @@ def test_not_read(tmp_path: Path) -> None:
 )
 def test_pace(condition: str, pace: Pace) -> None:
     """A condition is known as soon as what it asks for is; its opposite no later."""
-    assert find_pace(condition) is pace
+    assert find_condition_pace(condition) is pace
 
 
 @pytest.mark.parametrize(
@@ -126,4 +127,4 @@ def test_pace(condition: str, pace: Pace) -> None:
 )
 def test_unknown(condition: str) -> None:
     """Whatever is no condition has no pace."""
-    assert find_pace(condition) is None
+    assert find_condition_pace(condition) is None

@@ -5,13 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from foreword import Trust, Turn, Workspace
-from foreword.blueprint import load
-from foreword.blueprint.guard import FileGuard
-from foreword.config import load as load_config
-from foreword.shipped import read_blueprint
-from foreword.sources import SOURCES
+from foreword.config.load import load_config
+from foreword.engine.blueprint import load_blueprint
+from foreword.engine.file_access import FileGuard
+from foreword.engine.sources.sections import SOURCES
+from foreword.resources import read_blueprint
 from foreword.testing import make_workspace
+from foreword.turn import Turn
+from foreword.types import Trust
+from foreword.workspace import Workspace
 
 CONFIG = "owner: alice\nusers: {alice: {trust: full}, bob: {trust: familiar}}\n"
 ALICE = Turn(user="alice", situation="dm", model="openai:gpt-5")
@@ -125,5 +127,5 @@ def test_link_to_somebodys_own_file(tmp_path: Path, target: str) -> None:
 )
 def test_least(path: str, least: Trust) -> None:
     """A folder opens what its source would list and nothing else; a group's and a person's own files are for full."""
-    blueprint = load(read_blueprint("default") or "", "x.yaml", SOURCES)
-    assert FileGuard(blueprint, load_config(f"{PERSONAL}agents: {{a: {{}}}}\n")).find_least(path) == least
+    blueprint = load_blueprint(read_blueprint("default") or "", "x.yaml", SOURCES)
+    assert FileGuard(blueprint, load_config(f"{PERSONAL}agents: {{a: {{}}}}\n")).find_required_trust(path) == least

@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from foreword import ConfigError, InputError, Mode, Trust, Turn, Workspace
-from foreword.blueprint import Plan, Planned, load, select
-from foreword.blueprint.hook import FileEntry, Hook, Occasion
-from foreword.config import load as load_config
-from foreword.shipped import read_blueprint
-from foreword.sources import SOURCES
+from foreword.config.load import load_config
+from foreword.engine.blueprint import Plan, PlannedSlot, load_blueprint
+from foreword.engine.selection import FileEntry, Hook, HookContext, select_slots
+from foreword.engine.sources.sections import SOURCES
+from foreword.engine.trust import resolve_trust
+from foreword.errors import ConfigError, InputError
+from foreword.resources import read_blueprint
 from foreword.testing import make_workspace, write_files
-from foreword.trust import resolve
-from foreword.words import Pace, Verdict
+from foreword.turn import Turn
+from foreword.types import Mode, Pace, Trust, Verdict
+from foreword.workspace import Workspace
 
 PEOPLE = "owner: alice\nusers: {alice: {trust: full}, carol: {trust: inner}, bob: {trust: familiar}}\n"
 LISTING = """\
@@ -38,8 +40,8 @@ def plan(
     """Plan a turn under hooks that change the list of files in these ways."""
     turn = Turn(**{"agent": "reid", "user": user, "situation": "dm", **facts})
     hooks = {f"h{number}": wrap(change) for number, change in enumerate(changes)}
-    blueprint = load(read_blueprint(base) or base, "x.yaml", SOURCES)
-    return select(turn, resolve(turn, config), config, blueprint, hooks)
+    blueprint = load_blueprint(read_blueprint(base) or base, "x.yaml", SOURCES)
+    return select_slots(turn, resolve_trust(turn, config), config, blueprint, hooks)
 
 
 def wrap(change: Change) -> Hook:
@@ -47,7 +49,7 @@ def wrap(change: Change) -> Hook:
     return lambda files, _: change(list(files))
 
 
-def list_entries(made: Plan) -> dict[str, Planned]:
+def list_entries(made: Plan) -> dict[str, PlannedSlot]:
     """List the entries of a plan by name, of which no two are the same."""
     entries = [entry for run in made.runs for entry in run.entries]
     assert len({entry.id for entry in entries}) == len(entries)
@@ -76,15 +78,15 @@ def add(*paths: str) -> Change:
 
 def test_what_it_sees() -> None:
     """A hook sees the files that the turn may have, each with its slot, and what the list depends on; no other."""
-    seen: list[tuple[Sequence[FileEntry], Occasion]] = []
+    seen: list[tuple[Sequence[FileEntry], HookContext]] = []
 
-    def look(files: Sequence[FileEntry], occasion: Occasion) -> Sequence[FileEntry]:
+    def look(files: Sequence[FileEntry], occasion: HookContext) -> Sequence[FileEntry]:
         seen.append((files, occasion))
         return files
 
     turn = Turn(agent="reid", user="bob", situation="dm", channel="web", mode=Mode.FULL)
-    blueprint = load(read_blueprint("default") or "", "x.yaml", SOURCES)
-    select(turn, resolve(turn, CONFIG), CONFIG, blueprint, {"look": look})
+    blueprint = load_blueprint(read_blueprint("default") or "", "x.yaml", SOURCES)
+    select_slots(turn, resolve_trust(turn, CONFIG), CONFIG, blueprint, {"look": look})
     ((files, occasion),) = seen
     assert {one.slot: one.path for one in files} == {
         "identity": "IDENTITY.md",
@@ -95,7 +97,7 @@ def test_what_it_sees() -> None:
         "channel": "channels/web.md",
         "files:HOUSE.md": "HOUSE.md",
     }
-    assert occasion == Occasion(
+    assert occasion == HookContext(
         agent="reid",
         user="bob",
         channel="web",
@@ -122,7 +124,7 @@ def test_same_list(user: str, base: str, config: object) -> None:
 def test_removed() -> None:
     """What a hook leaves out keeps its row, says whose doing it was, and has nothing that could be read."""
     entry = list_entries(plan(drop("soul", "files:HOUSE.md")))["soul"]
-    assert (entry.verdict, entry.reason) == (Verdict.ABSENT, "hook 'h0' leaves it out")
+    assert (entry.verdict, entry.reason) == (Verdict.ABSENT, "hook 'h0' removes it")
     assert (entry.paths, entry.text) == ((), "")
     assert list_entries(plan(lambda _: []))["files:HOUSE.md"].verdict is Verdict.ABSENT
 
@@ -137,7 +139,7 @@ def test_swapped() -> None:
 def test_swapped_listed_file() -> None:
     """A listed file that comes from elsewhere stands under its own name, in the place of the other."""
     made = plan(swap("files:CALENDAR.md", "rules/a.md"))
-    assert list_entries(made)["files:CALENDAR.md"].reason == "hook 'h0' leaves it out"
+    assert list_entries(made)["files:CALENDAR.md"].reason == "hook 'h0' removes it"
     listed = [name for name in list_texts(made) if name.startswith("files:")]
     assert listed == ["files:rules/a.md", "files:HOUSE.md", "files:HIDDEN.md", "files:WISHES.md"]
 
@@ -163,7 +165,7 @@ def test_added_without_a_slot() -> None:
     """A blueprint that has no slot for further files takes none, and that is a warning."""
     made = plan(add("X.md"), base="moltis")
     assert [*list_entries(made)] == [*list_entries(plan(base="moltis"))]
-    assert made.warnings == ("hook 'h0' adds X.md, and the blueprint has no slot for further files",)
+    assert made.warnings == ("hook 'h0' adds X.md, but the blueprint has no slot for additional files",)
 
 
 def test_added_twice() -> None:
@@ -260,7 +262,7 @@ def test_peoples_own_files(path: str, user: str) -> None:
     """A file below users/ is refused, to the owner too, however it is written: it belongs to a slot of its person."""
     for change, name in ((add(path), "files:"), (swap("soul", path), "soul")):
         found = [one for one in list_entries(plan(change, user=user)).values() if one.id.startswith(name)]
-        refused = [one for one in found if one.reason == "a person's own file has its own slot"]
+        refused = [one for one in found if one.reason == "a personal file is read only through its own slot"]
         assert [(one.verdict, one.paths) for one in refused] == [(Verdict.WITHHELD, ())]
 
 
@@ -303,8 +305,8 @@ def fail_late(files: list[FileEntry]) -> Iterator[FileEntry]:
         (fail_late, "KeyError: 'x'"),
         (lambda _: None, "TypeError: "),
         (lambda _: 3, "TypeError: "),
-        (lambda _: "SOUL.md", "TypeError: it must give FileEntry values, not 'S'"),
-        (lambda files: [one.path for one in files], "TypeError: it must give FileEntry values, not "),
+        (lambda _: "SOUL.md", "TypeError: it must return FileEntry values, not 'S'"),
+        (lambda files: [one.path for one in files], "TypeError: it must return FileEntry values, not "),
         (lambda files: [*files, None], "not None"),
         (lambda files: [*files, FileEntry(path=3)], "not FileEntry(path=3, slot='')"),
         (lambda files: [*files, FileEntry(path=None)], "not FileEntry(path=None, slot='')"),
@@ -320,7 +322,7 @@ def fail_late(files: list[FileEntry]) -> Iterator[FileEntry]:
         (swap("soul", ".foreword/x"), "ValueError: a path must not be the configuration or a hidden file"),
         (
             lambda files: [*files, FileEntry(path="X.md", slot="soul")],
-            "ValueError: it gives several files for slot 'so",
+            "ValueError: it returns several files for slot 'so",
         ),
     ],
 )
@@ -328,13 +330,13 @@ def test_failure_changes_nothing(change: Change, words: str) -> None:
     """A hook that raises or answers rubbish changes nothing, is a warning, and does not stop the next one."""
     made = plan(change, drop("agents"))
     (warning,) = made.warnings
-    assert warning.startswith("hook 'h0' failed, so the files stay as they were: ")
+    assert warning.startswith("hook 'h0' failed, so the list of files is unchanged: ")
     assert words in warning
     assert list_texts(made) == [name for name in list_texts(plan()) if name != "agents"]
 
 
 MODULE = """\
-from foreword.blueprint.hook import FileEntry
+from foreword.engine.selection import FileEntry
 number = 3
 def swap(files, occasion):
     return [FileEntry(path="NIGHT.md", slot=one.slot) if one.slot == "soul" else one for one in files]
@@ -414,7 +416,7 @@ def test_failure_in_a_turn(tmp_path: Path) -> None:
     """A hook that fails costs the turn nothing but a warning."""
     assembly = open_with(tmp_path, "fail", "night").assemble(TURN)
     assert "Be quiet." in assembly.prompt.text
-    assert assembly.plan.warnings == ("hook 'fail' failed, so the files stay as they were: OSError: no line",)
+    assert assembly.plan.warnings == ("hook 'fail' failed, so the list of files is unchanged: OSError: no line",)
 
 
 @pytest.mark.usefixtures("installed")
@@ -441,7 +443,7 @@ def test_no_hooks_at_all(tmp_path: Path) -> None:
         ("gone", "hook 'gone' cannot be loaded from house_hooks:gone: AttributeError: "),
         ("missing", "hook 'missing' cannot be loaded from house_hooks_missing:x: ModuleNotFoundError: "),
         ("broken", "hook 'broken' cannot be loaded from house_hooks_broken:x: ValueError: half a module"),
-        ("number", "hook 'number' is house_hooks:number, which is no function"),
+        ("number", "hook 'number' is house_hooks:number, which is not a function"),
     ],
 )
 def test_unusable_hook(tmp_path: Path, name: str, words: str) -> None:
@@ -487,4 +489,4 @@ def test_file_of_no_slot(path: str) -> None:
 def test_slot_that_is_no_file() -> None:
     """A file for a slot that is read from no file is ignored with a warning."""
     made = plan(lambda files: [*files, FileEntry(path="x.md", slot="rules")])
-    assert made.warnings == ("hook 'h0' gives a file for rules, which is read from no file",)
+    assert made.warnings == ("hook 'h0' returns a file for rules, which is not read from a file",)

@@ -2,13 +2,22 @@
 
 import pytest
 
-from foreword.blueprint import Blueprint, load
-from foreword.blueprint.slot import Budget, Cut, Fitting, Listing, Rendering, Room, Voice
+from foreword.engine.blueprint import (
+    Blueprint,
+    Budget,
+    CutStyle,
+    MenuListing,
+    Rendering,
+    SharingOrder,
+    TurnRoomKind,
+    Voice,
+    load_blueprint,
+)
+from foreword.engine.sources.fill import check_slot_texts
+from foreword.engine.sources.sections import SOURCES
 from foreword.errors import ConfigError
-from foreword.shipped import list_blueprints, read_blueprint
-from foreword.sources import SOURCES
-from foreword.sources.wording import judge_wording
-from foreword.words import Mode, Pace, Placement, Trust
+from foreword.resources import list_blueprints, read_blueprint
+from foreword.types import Mode, Pace, Placement, Trust
 
 HEAD = 'name: mine\nmarker: "[cut {call}]"\nmarker_without_call: "[cut]"\n'
 SLOT = "slots: [{id: soul, source: file, pace: static}]\n"
@@ -16,7 +25,7 @@ SLOT = "slots: [{id: soul, source: file, pace: static}]\n"
 
 def read(text: str) -> Blueprint:
     """Load a blueprint."""
-    return load(text, "blueprints/mine.yaml", SOURCES)
+    return load_blueprint(text, "blueprints/mine.yaml", SOURCES)
 
 
 def list_faults(text: str) -> list[str]:
@@ -32,10 +41,10 @@ def test_smallest() -> None:
     slot = blueprint.slots[0]
     assert (blueprint.rendering, blueprint.strict, blueprint.budget) == (Rendering.MARKDOWN, False, Budget())
     assert (slot.trust, slot.modes, slot.placement) == (Trust.FULL, (Mode.FULL,), Placement.SYSTEM)
-    assert (slot.cut, slot.listed, slot.voice, slot.required) == (Cut.HEAD, Listing.NEVER, Voice.OWNER, False)
+    assert (slot.cut, slot.listed, slot.voice, slot.required) == (CutStyle.HEAD, MenuListing.NEVER, Voice.OWNER, False)
     assert (slot.form, slot.when, slot.variable, slot.group, slot.item) == ("", (), "", "", "")
     assert (slot.limit, slot.limit_all, blueprint.separator, blueprint.notice) == (0, 0, "\n\n", "")
-    assert (blueprint.budget.fitting, blueprint.budget.turn_room) == (Fitting.FAIR, Room.FIXED)
+    assert (blueprint.budget.fitting, blueprint.budget.turn_room) == (SharingOrder.FAIR, TurnRoomKind.FIXED)
 
 
 @pytest.mark.parametrize("name", list_blueprints())
@@ -47,7 +56,7 @@ def test_shipped(name: str) -> None:
 @pytest.mark.parametrize(
     ("slots", "fault"),
     [
-        ("{id: a, source: file, pace: static}, {id: a, source: file, pace: static}", "slot 'a' stands twice"),
+        ("{id: a, source: file, pace: static}, {id: a, source: file, pace: static}", "slot 'a' is defined twice"),
         ("{id: a, source: fil, pace: static}", "slot 'a' has the unknown source 'fil'; did you mean 'file'?"),
         (
             "{id: a, source: moment, form: '{time}', pace: static}",
@@ -64,19 +73,28 @@ def test_shipped(name: str) -> None:
             for name in ("about", "place", "moment", "identity", "profile")
         ),
         ("{id: a, source: file, pace: static, tier: hihg}", "unknown tier 'hihg'"),
-        ("{id: a, source: file, pace: session, placement: tail}", "travels in the tail, which holds turn slots only"),
+        ("{id: a, source: file, pace: session, placement: tail}", "is in the tail, which holds only turn slots"),
         (
             "{id: a, source: file, pace: static, file: 'x/{user}.md'}",
-            "slot 'a' is static, but depends on who is speaking",
+            "slot 'a' is static, but depends on the user or the situation",
         ),
-        ("{id: a, source: folder, pace: static, folder: 'g/{group}'}", "is static, but depends on who is speaking"),
-        ("{id: a, source: text, pace: static, text: '{family}'}", "is static, but depends on who is speaking"),
-        ("{id: a, source: file, pace: static, per_user: true}", "is static, but depends on who is speaking"),
-        ("{id: a, source: file, pace: static, situations: [dm]}", "is static, but depends on who is speaking"),
-        ("{id: a, source: file, pace: static, file: ../x.md}", "names '../x.md', which is not below the workspace"),
-        ("{id: a, source: file, pace: static, file: a/../../x}", "which is not below the workspace"),
-        ("{id: a, source: folder, pace: static, folder: /etc}", "names '/etc', which is not below the workspace"),
-        ("{id: a, source: file, pace: static, file: ~/x.md}", "names '~/x.md', which is not below the workspace"),
+        (
+            "{id: a, source: folder, pace: static, folder: 'g/{group}'}",
+            "is static, but depends on the user or the situation",
+        ),
+        (
+            "{id: a, source: text, pace: static, text: '{family}'}",
+            "is static, but depends on the user or the situation",
+        ),
+        ("{id: a, source: file, pace: static, per_user: true}", "is static, but depends on the user or the situation"),
+        (
+            "{id: a, source: file, pace: static, situations: [dm]}",
+            "is static, but depends on the user or the situation",
+        ),
+        ("{id: a, source: file, pace: static, file: ../x.md}", "names '../x.md', which is outside the workspace"),
+        ("{id: a, source: file, pace: static, file: a/../../x}", "which is outside the workspace"),
+        ("{id: a, source: folder, pace: static, folder: /etc}", "names '/etc', which is outside the workspace"),
+        ("{id: a, source: file, pace: static, file: ~/x.md}", "names '~/x.md', which is outside the workspace"),
         ("{id: a, source: file, pace: static, floor: -1}", "slot 'a' has a negative floor"),
         ("{id: a, source: file, pace: static, limit: -1}", "slot 'a' has a negative floor, room or limit"),
         ("{id: a, source: file, pace: static, limit_all: -1}", "slot 'a' has a negative floor, room or limit"),
@@ -87,7 +105,7 @@ def test_shipped(name: str) -> None:
         ),
         (
             "{id: a, source: file, pace: static, when: [rain]}",
-            "; there is tools, native_tools, shell, identity, sandbox, plan, tool:NAME, kind:NAME, each with `not`",
+            "; known: tools, native_tools, shell, identity, sandbox, plan, tool:NAME, kind:NAME, each also with `not`",
         ),
         (
             "{id: a, source: file, pace: static, when: [sandbox]}",
@@ -99,13 +117,16 @@ def test_shipped(name: str) -> None:
         ),
         ("{id: a, source: file, pace: static, when: tools}", "slots[0].when must be a list"),
         *(
-            (f"{{id: a, source: file, pace: static, variable: '{name}'}}", "slot 'a' needs a plain variable")
+            (f"{{id: a, source: file, pace: static, variable: '{name}'}}", "slot 'a' needs a variable of letters")
             for name in ("a b", "1a", "a-b", "{{a}}")
         ),
-        ("{id: a, source: file, pace: static, placement: nested}", "needs a plain variable for templates to name it"),
+        (
+            "{id: a, source: file, pace: static, placement: nested}",
+            "needs a variable of letters, digits and _ by which",
+        ),
         (
             "{id: a, source: file, pace: turn, variable: A}",
-            "slot 'a' changes with the turn, and would move everything behind it in a template; give it no variable",
+            "slot 'a' changes with the turn and would change everything after it in a template; remove its variable",
         ),
         ("{id: a, source: file, pace: turn, placement: nested, variable: A}", "slot 'a' changes with the turn"),
         ("{id: a, source: file, pace: static, placement: nestde}", "must be one of system, tail, nested"),
@@ -132,7 +153,7 @@ def test_all_at_once() -> None:
     assert [fault.removeprefix("blueprints/mine.yaml:").partition(": ")[0] for fault in faults] == [
         *("8", "10", "11", "11", "11")
     ]
-    assert any("tier 'low' takes a share from 0 to 1, not 1.5" in fault for fault in faults)
+    assert any("tier 'low' needs a share from 0 to 1, not 1.5" in fault for fault in faults)
 
 
 @pytest.mark.parametrize("key", ["tiers", "turn_tiers"])
@@ -140,7 +161,7 @@ def test_all_at_once() -> None:
 def test_shares(key: str, share: str) -> None:
     """A tier takes a share from nothing to everything, in a turn too; forty per cent is 0.4."""
     (fault,) = list_faults(f"{HEAD}budget:\n  {key}:\n    low: {share}\n{SLOT}")
-    assert fault == f"blueprints/mine.yaml:6: tier 'low' takes a share from 0 to 1, not {float(share)}"
+    assert fault == f"blueprints/mine.yaml:6: tier 'low' needs a share from 0 to 1, not {float(share)}"
     assert read(f"{HEAD}budget: {{{key}: {{low: 0.4, none: 0, all: 1}}}}\n{SLOT}")
 
 
@@ -161,7 +182,7 @@ def test_tiers_of_a_turn() -> None:
 def test_negative_budget(key: str) -> None:
     """A budget of less than nothing is refused."""
     (fault,) = list_faults(f"{HEAD}budget: {{{key}: -1}}\n{SLOT}")
-    assert fault == "blueprints/mine.yaml:4: a budget has no negative numbers"
+    assert fault == "blueprints/mine.yaml:4: the numbers of a budget must not be negative"
 
 
 @pytest.mark.parametrize("key", ["marker", "marker_without_call", "stub", "stub_without_call"])
@@ -173,7 +194,7 @@ def test_marker_fields(marker: str, key: str) -> None:
     (fault,) = list_faults(f"name: mine\n{head}{SLOT}")
     line = [*markers].index(key) + 2
     assert fault.startswith(f"blueprints/mine.yaml:{line}: {key} has an unknown field: ")
-    assert fault.endswith("; there is kept, total, first, last, lines, call")
+    assert fault.endswith("; known fields: kept, total, first, last, lines, call")
 
 
 @pytest.mark.parametrize("field", ["limit", "size", "name", "call", "kept", "total", "first", "last", "lines"])
@@ -190,7 +211,7 @@ def test_notice_fault() -> None:
     (fault,) = list_faults(f"{HEAD}notice: '[{{characters}}]'\n{SLOT}")
     assert fault == (
         "blueprints/mine.yaml:4: notice has an unknown field: 'characters'; "
-        "there is kept, total, first, last, lines, call, limit, size, name"
+        "known fields: kept, total, first, last, lines, call, limit, size, name"
     )
 
 
@@ -204,7 +225,7 @@ def test_strict_has_stubs(missing: str) -> None:
     assert read(f"{strict}{''.join(STUBS.values())}{SLOT}").strict
     rest = "".join(text for name, text in STUBS.items() if name != missing)
     assert list_faults(f"{strict}{rest}{SLOT}") == [
-        "blueprints/mine.yaml:1: a strict blueprint tells the model what was left out; write stub and stub_without_call"
+        "blueprints/mine.yaml:1: a strict blueprint must name what it left out; set stub and stub_without_call"
     ]
 
 
@@ -222,7 +243,11 @@ def test_every_key() -> None:
         " placement: nested, group: Files, item: File, limit: 20, limit_all: 30, hint: Move it.}]\n"
     )
     slot = blueprint.slots[0]
-    assert (blueprint.separator, blueprint.budget.turn_room, blueprint.budget.window) == ("\n---\n", Room.REST, 9_000)
+    assert (blueprint.separator, blueprint.budget.turn_room, blueprint.budget.window) == (
+        "\n---\n",
+        TurnRoomKind.REST,
+        9_000,
+    )
     assert (slot.form, slot.when, slot.variable) == ("Say {text}.", ("tools", "not kind:shell"), "A")
     assert (slot.placement, slot.group, slot.item) == (Placement.NESTED, "Files", "File")
     assert (slot.limit, slot.limit_all, slot.hint) == (20, 30, "Move it.")
@@ -232,9 +257,9 @@ def test_every_key() -> None:
 def test_window(window: int, used: int, kept_back: int) -> None:
     """A budget may use less of a window than there is, never more, and of a small one the answer has a quarter."""
     budget = Budget(window=window, system=1_000_000, window_share=1.0)
-    assert (budget.bound(200_000), budget.limit(200_000), budget.keep_back(200_000)) == (used, used, kept_back)
-    assert (budget.bound(8_000), budget.limit(8_000), budget.keep_back(8_000)) == (8_000, 8_000, 2_000)
-    assert [budget.keep_back(size) for size in (16_383, 16_384, 16_385)] == [4_095, 4_096, 4_096]
+    assert (budget.bound(200_000), budget.limit(200_000), budget.get_answer_reserve(200_000)) == (used, used, kept_back)
+    assert (budget.bound(8_000), budget.limit(8_000), budget.get_answer_reserve(8_000)) == (8_000, 8_000, 2_000)
+    assert [budget.get_answer_reserve(size) for size in (16_383, 16_384, 16_385)] == [4_095, 4_096, 4_096]
 
 
 def test_limit() -> None:
@@ -263,8 +288,8 @@ slots:
         ("source: about, form: 'At {time}'", "has the unknown field {time} in its form"),
         ("source: about, form: forms/nosuch", "names the form 'forms/nosuch', which does not exist"),
         ("source: text, text: plann", "names the built-in text 'plann', which does not exist; did you mean 'plan'?"),
-        ("source: file, file: 'x/{famly}.md'", "has the unknown name {famly}; did you mean 'family'?"),
-        ("source: file, file: X.md, form: 'no place'", "has a form without {text}, where its text would stand"),
+        ("source: file, file: 'x/{famly}.md'", "has the unknown placeholder {famly}; did you mean 'family'?"),
+        ("source: file, file: X.md, form: 'no place'", "has a form without {text}, so its own text has no place"),
     ],
 )
 def test_wording(slot: str, fault: str) -> None:
@@ -273,5 +298,5 @@ def test_wording(slot: str, fault: str) -> None:
     Seen to fail while such a slot was absent, or printed the name of its form.
     """
     with pytest.raises(ConfigError) as caught:
-        load(WRITTEN.format(slot=slot), "x.yaml", SOURCES, judge_wording)
+        load_blueprint(WRITTEN.format(slot=slot), "x.yaml", SOURCES, check_slot_texts)
     assert [(one.line, fault in one.message) for one in caught.value.faults] == [(5, True)]

@@ -2,16 +2,16 @@
 
 import pytest
 
-from foreword import Mode, Trust, Turn
-from foreword.blueprint import Plan, Planned, load, select
-from foreword.blueprint.select import expand, is_plain
-from foreword.config import load as load_config
-from foreword.shipped import read_blueprint
-from foreword.sources import SOURCES
-from foreword.trust import resolve
-from foreword.words import Pace, Placement, Verdict
+from foreword.config.load import load_config
+from foreword.engine.blueprint import Plan, PlannedSlot, load_blueprint
+from foreword.engine.selection import expand_path, is_path_component, select_slots
+from foreword.engine.sources.sections import SOURCES
+from foreword.engine.trust import resolve_trust
+from foreword.resources import read_blueprint
+from foreword.turn import Turn
+from foreword.types import Mode, Pace, Placement, Trust, Verdict
 
-DEFAULT = load(read_blueprint("default") or "", "default.yaml", SOURCES)
+DEFAULT = load_blueprint(read_blueprint("default") or "", "default.yaml", SOURCES)
 CONFIG = load_config("""\
 owner: alice
 agents: {reid: {}}
@@ -29,10 +29,10 @@ prompt:
 def plan(**facts: object) -> Plan:
     """Plan a turn of the owner in private."""
     turn = Turn(**{"agent": "reid", "user": "alice", "situation": "dm", **facts})
-    return select(turn, resolve(turn, CONFIG), CONFIG, DEFAULT)
+    return select_slots(turn, resolve_trust(turn, CONFIG), CONFIG, DEFAULT)
 
 
-def find(name: str, **facts: object) -> Planned:
+def find(name: str, **facts: object) -> PlannedSlot:
     """Find the entry of a slot."""
     return next(entry for run in plan(**facts).runs for entry in run.entries if entry.id == name)
 
@@ -61,10 +61,10 @@ def test_room_has_no_own_slots() -> None:
     for room in ("chat", "attic", ""):
         entry = find("instructions", room=room, situation="group")
         assert entry.verdict is Verdict.ABSENT
-        assert "everyone in a room" in entry.reason
+        assert "others read the reply" in entry.reason
     entry = find("instructions", room="study", situation="dm")
     assert entry.verdict is Verdict.ABSENT
-    assert "everyone in a room" in entry.reason
+    assert "others read the reply" in entry.reason
 
 
 def test_listed_trust() -> None:
@@ -110,7 +110,7 @@ def test_group_folder() -> None:
 @pytest.mark.parametrize("room", ["../private", "a/b", ".hidden", "a\\b", "a\0b", ".."])
 def test_names_cannot_climb(room: str) -> None:
     """A name that is more than one part of a path gives no path at all."""
-    assert not is_plain(room)
+    assert not is_path_component(room)
     assert find("group", room=room, situation="group").folder == ""
 
 
@@ -122,8 +122,8 @@ def test_channel_cannot_climb(channel: str) -> None:
 
 def test_expand() -> None:
     """A name is filled in, and an empty one gives no path."""
-    assert expand("channels/{family}.md", {"family": "x"}) == "channels/x.md"
-    assert expand("channels/{family}.md", {"family": ""}) == ""
+    assert expand_path("channels/{family}.md", {"family": "x"}) == "channels/x.md"
+    assert expand_path("channels/{family}.md", {"family": ""}) == ""
 
 
 def test_expand_once() -> None:

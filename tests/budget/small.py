@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from foreword import Assembly, Toolset, Turn
-from foreword.blueprint import Planned, Slot
-from foreword.budget.share import Wish
-from foreword.budget.verdict import keep
-from foreword.sources import Section
+from foreword.assembly import Assembly
+from foreword.engine.blueprint import PlannedSlot, Slot
+from foreword.engine.budget import TokenDemand
+from foreword.engine.cuts import keep_section
+from foreword.engine.sources.sections import Section
 from foreword.testing import make_workspace
-from foreword.words import Pace
+from foreword.turn import Toolset, Turn
+from foreword.types import Pace
 
 MODEL = "openai:gpt-5"
 HEAD = """\
@@ -41,12 +42,12 @@ def file_slot(name: str, more: str = "") -> str:
     return f"id: {name}, source: file, file: {name.upper()}.md, pace: static{', ' if more else ''}{more}"
 
 
-def wish(wanted: int, floor: int = 0, stub: int = 0) -> Wish:
+def wish(wanted: int, floor: int = 0, stub: int = 0) -> TokenDemand:
     """Make a wish of so many tokens."""
     slot = Slot(id="x", source="file", pace=Pace.STATIC, floor=floor)
-    entry = Planned(slot=slot, id="x", trust=slot.trust)
+    entry = PlannedSlot(slot=slot, id="x", trust=slot.trust)
     section = Section(entry=entry, text="", origin="")
-    return Wish(whole=keep(section, wanted), stub=stub)
+    return TokenDemand(whole=keep_section(section, wanted), stub=stub)
 
 
 def tell(assembly: Assembly) -> dict[str, str]:

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 from small import HEAD, STRICT, build, file_slot, lines, tell, why
 
-from foreword import BudgetError, Message, Task, Tool, Toolset, Trust, Turn
-from foreword.shipped import read_blueprint
+from foreword.agent.tools.reading_tools import READING_TOOLS
+from foreword.errors import BudgetError
+from foreword.resources import read_blueprint
 from foreword.testing import make_workspace
-from foreword.tools import READING
+from foreword.turn import Message, Task, Tool, Toolset, Turn
+from foreword.types import Trust
 
 MENU = "id: menu, source: menu, pace: session, trust: familiar"
 
@@ -89,7 +91,7 @@ def test_arithmetic_adds_up(tmp_path: Path, head: str, budget: str, slots: list[
     """The numbers of the error add up: every addend is named, and what is missing is their sum less the budget."""
     files = {"A.md": lines(30), "B.md": lines(30), "memory/social/x.md": "X\n"}
     with pytest.raises(BudgetError) as caught:
-        build(tmp_path, budget, slots, files, head=head, tools=READING, task=Task(id="1", title="t" * 1_000))
+        build(tmp_path, budget, slots, files, head=head, tools=READING_TOOLS, task=Task(id="1", title="t" * 1_000))
     parts, total, pool, limit, missing = SUM.search(str(caught.value)).groups()
     assert sum(read_numbers(part)[-1] for part in parts.split(" + ")) == int(total) == int(limit) + int(missing)
     assert [name for name, part in zip(named, parts.split(" + "), strict=True) if not part.startswith(name)] == []
@@ -99,7 +101,7 @@ def test_arithmetic_adds_up(tmp_path: Path, head: str, budget: str, slots: list[
 def test_menu_alone_fails_nothing(tmp_path: Path) -> None:
     """A prompt without required slots never fails: the menu gives way first."""
     slots = [file_slot("a", "listed: overflow"), MENU]
-    assert tell(build(tmp_path, "system: 220, menu_share: 0.2", slots, {"A.md": lines(30)}, tools=READING))
+    assert tell(build(tmp_path, "system: 220, menu_share: 0.2", slots, {"A.md": lines(30)}, tools=READING_TOOLS))
 
 
 def test_static_leaves_room_for_session(tmp_path: Path) -> None:
@@ -142,7 +144,7 @@ SESSIONS = [
 ]
 
 
-@pytest.mark.parametrize("tools", [Toolset(), READING], ids=["bare", "tools"])
+@pytest.mark.parametrize("tools", [Toolset(), READING_TOOLS], ids=["bare", "tools"])
 @pytest.mark.parametrize("system", [700, 900, 1200, 1700, 2500])
 def test_static_follows_no_session(tmp_path: Path, system: int, tools: Toolset) -> None:
     """The static block is the same whatever a session holds: long or short, files, menu and all."""

@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small import HEAD, STRICT, build, file_slot, lines, show, tell, why
 
-from foreword import Assembly, State, Toolset
-from foreword.blueprint import Planned, Slot
-from foreword.budget.limit import find_caps
-from foreword.sources import Section
+from foreword.agent.tools.reading_tools import READING_TOOLS
+from foreword.assembly import Assembly
+from foreword.engine.blueprint import PlannedSlot, Slot
+from foreword.engine.cuts import find_char_limits
+from foreword.engine.sources.sections import Section
 from foreword.testing import make_workspace
-from foreword.tools import READING
-from foreword.words import Pace
+from foreword.turn import State, Toolset
+from foreword.types import Pace
 
 NOTICE = (
     f'{HEAD}notice: "(shown: {{limit}} of {{size}} characters of {{name}}, {{first}}–{{last}} of {{lines}} {{call}})"\n'
@@ -90,7 +91,7 @@ def test_reason(tmp_path: Path) -> None:
     assembly = limit(tmp_path / "a", text, "limit: 100")
     size = len(text.rstrip())
     assert why(assembly, "a") == f"has {size} characters, and 100 are shown; the limit is 100 characters"
-    assembly = limit(tmp_path / "b", text, "limit: 100", tools=READING)
+    assembly = limit(tmp_path / "b", text, "limit: 100", tools=READING_TOOLS)
     assert why(assembly, "a").endswith('; the limit is 100 characters; rest: memory_get("A.md", from=4)')
 
 
@@ -98,7 +99,7 @@ def test_notice(tmp_path: Path) -> None:
     """A notice has its own fields: what is shown, what there is, whose text it is, which lines, and the call."""
     text = lines(40, "x" * 46)
     size = f"{len(text.rstrip()):,}"
-    body = read_body(limit(tmp_path / "a", text, "limit: 1200", head=NOTICE, tools=READING))
+    body = read_body(limit(tmp_path / "a", text, "limit: 1200", head=NOTICE, tools=READING_TOOLS))
     assert body.endswith(f'\n(shown: 1,200 of {size} characters of A.md, 24–40 of 40 memory_get("A.md", from=24))')
     assert read_body(limit(tmp_path / "b", text, "limit: 1200", head=NOTICE)).endswith(", 24–40 of 40 )")
 
@@ -116,7 +117,7 @@ def test_notice_is_for_limits(tmp_path: Path) -> None:
 def test_rest_can_be_read(tmp_path: Path, most: int, cut: str) -> None:
     """The lines before the gap, what the named call answers, and the lines behind it are the whole text."""
     text = lines(20)
-    assembly = limit(tmp_path, text, f"limit: {most}, cut: {cut}", tools=READING)
+    assembly = limit(tmp_path, text, f"limit: {most}, cut: {cut}", tools=READING_TOOLS)
     assert tell(assembly) == {"a": "shortened"}
     first, count = CALL.search(read_body(assembly)).groups()
     asked = {"path": "A.md", "from": int(first), **({"lines": int(count)} if count else {})}
@@ -229,9 +230,9 @@ def test_turn(tmp_path: Path) -> None:
 def test_caps(sizes: list[int], one: int, whole: int, caps: list[int]) -> None:
     """Every text keeps to its own limit, and where they are too much together the first ones give way first."""
     slot = Slot(id="x", source="folder", pace=Pace.STATIC, limit=one, limit_all=whole)
-    entry = Planned(slot=slot, id="x", trust=slot.trust)
+    entry = PlannedSlot(slot=slot, id="x", trust=slot.trust)
     sections = [Section(entry=entry, name=str(at), text="a" * size, origin="") for at, size in enumerate(sizes)]
-    found = find_caps(sections)
+    found = find_char_limits(sections)
     assert [found.get(id(section), len(section.text)) for section in sections] == caps
     assert all(found[id(section)] < len(section.text) for section in sections if id(section) in found)
 
@@ -239,9 +240,9 @@ def test_caps(sizes: list[int], one: int, whole: int, caps: list[int]) -> None:
 def test_slots_are_apart() -> None:
     """The limit of one slot presses on no other slot."""
     kinds = [Slot(id=name, source="folder", pace=Pace.STATIC, limit_all=most) for name, most in (("x", 10), ("y", 100))]
-    entries = [Planned(slot=slot, id=slot.id, trust=slot.trust) for slot in kinds]
+    entries = [PlannedSlot(slot=slot, id=slot.id, trust=slot.trust) for slot in kinds]
     sections = [Section(entry=entry, text="a" * 90, origin="") for entry in entries]
-    assert find_caps(sections) == {id(sections[0]): 10}
+    assert find_char_limits(sections) == {id(sections[0]): 10}
 
 
 FOLDER = "id: r, source: folder, folder: rules, pace: static, limit_all: 150"
@@ -268,7 +269,7 @@ def test_nothing_left(tmp_path: Path, head: str, stands: str) -> None:
 
 def test_nothing_left_can_be_read(tmp_path: Path) -> None:
     """What the limit left out whole can be read whole."""
-    assembly = build(tmp_path, "least: 1", [FOLDER], RULES, tools=READING)
+    assembly = build(tmp_path, "least: 1", [FOLDER], RULES, tools=READING_TOOLS)
     assert 'memory_get("rules/a.md", from=1)]' in (show(assembly, "r:a.md") or "")
     found = make_workspace(tmp_path, {}).call(assembly, "memory_get", {"path": "rules/a.md", "from": 1})
     assert found.text == make_text(100)
@@ -277,7 +278,7 @@ def test_nothing_left_can_be_read(tmp_path: Path) -> None:
 def test_nothing_left_is_listed(tmp_path: Path) -> None:
     """What the limit left out whole is on the menu where its slot may be there."""
     slots = [f"{FOLDER}, listed: overflow", "id: menu, source: menu, pace: session, trust: familiar"]
-    assembly = build(tmp_path, "least: 1", slots, RULES, tools=READING)
+    assembly = build(tmp_path, "least: 1", slots, RULES, tools=READING_TOOLS)
     assert tell(assembly)["r:a.md"] == "indexed"
     assert "- rules/a.md (" in (show(assembly, "menu") or "")
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small import build, file_slot, lines, tell, why, wish
 
-from foreword.budget.share import level, pour
+from foreword.engine.budget import compute_parts, raise_to_level
 
 WISHES = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 200)), min_size=1, max_size=8)
 
@@ -25,14 +25,14 @@ WISHES = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 200)), min_size=
 )
 def test_level(wishes: list[int], room: int, parts: list[int]) -> None:
     """Small wishes are met, and what is left is divided alike among the large ones."""
-    assert level([wish(one) for one in wishes], room) == parts
+    assert compute_parts([wish(one) for one in wishes], room) == parts
 
 
 @given(WISHES, st.integers(0, 3_000))
 def test_water(wishes: list[tuple[int, int]], room: int) -> None:
     """Nobody gets more than they want or than there is, and whoever gets less than another wanted no more or all."""
     made = [wish(wanted, floor) for wanted, floor in wishes]
-    parts = level(made, room)
+    parts = compute_parts(made, room)
     assert sum(parts) <= room
     assert all(part <= one.wanted for one, part in zip(made, parts, strict=True))
     if sum(one.floor for one in made) > room:
@@ -51,12 +51,12 @@ def test_water(wishes: list[tuple[int, int]], room: int) -> None:
 
 def test_floors_first() -> None:
     """A floor is kept before anything is shared."""
-    assert level([wish(500), wish(100, floor=80)], 100) == [20, 80]
+    assert compute_parts([wish(500), wish(100, floor=80)], 100) == [20, 80]
 
 
 def test_floors_beyond_the_room() -> None:
     """Where the floors themselves do not fit, the small ones are still met and the large ones give way."""
-    assert level([wish(11, floor=300), wish(400, floor=300)], 200) == [11, 189]
+    assert compute_parts([wish(11, floor=300), wish(400, floor=300)], 200) == [11, 189]
 
 
 @given(
@@ -65,7 +65,7 @@ def test_floors_beyond_the_room() -> None:
 def test_bases(wishes: list[tuple[int, int, int]], room: int) -> None:
     """Whatever it takes to say that a text was left out, nobody takes, as long as there is room for everybody's."""
     made = [wish(*one) for one in wishes]
-    parts = level(made, room)
+    parts = compute_parts(made, room)
     assert sum(parts) <= room
     if sum(one.base for one in made) <= room:
         assert all(one.base <= part for one, part in zip(made, parts, strict=True))
@@ -82,7 +82,7 @@ def test_bases(wishes: list[tuple[int, int, int]], room: int) -> None:
 )
 def test_base(wishes: list[tuple[int, int, int]], room: int, parts: list[int]) -> None:
     """Nobody is levelled below their base, which is no more than the text; without room for all, nobody has one."""
-    assert level([wish(*one) for one in wishes], room) == parts
+    assert compute_parts([wish(*one) for one in wishes], room) == parts
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_base(wishes: list[tuple[int, int, int]], room: int, parts: list[int]) -
 )
 def test_pour(least: list[int], most: list[int], room: int, parts: list[int]) -> None:
     """Everybody is raised to one level, nobody below their least or above their most."""
-    assert pour(least, most, room) == parts
+    assert raise_to_level(least, most, room) == parts
 
 
 def test_small_soul_survives(tmp_path: Path) -> None:

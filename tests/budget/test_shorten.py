@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small import build, file_slot, lines, tell
 
-from foreword import Assembly
-from foreword.budget.shorten import count_lines, find_boundary
-from foreword.tools import READING
+from foreword.agent.tools.reading_tools import READING_TOOLS
+from foreword.assembly import Assembly
+from foreword.engine.cuts import count_lines, find_boundary
 
 MARKER = re.compile(r"\[cut [^\n]*\]")
 
@@ -54,7 +54,7 @@ def test_both_ends(tmp_path: Path) -> None:
     """With both ends kept, the marker stands between them and its call asks for the lines between alone."""
     slots = ["id: a, source: instructions, pace: session, cut: head_tail"]
     budget = "least: 1, system: 420, menu_share: 0.0"
-    text = build(tmp_path, budget, slots, {}, instructions=lines(60), tools=READING).prompt.text
+    text = build(tmp_path, budget, slots, {}, instructions=lines(60), tools=READING_TOOLS).prompt.text
     head, marker, tail = re.split(r"\n(\[cut .*\])\n", text)
     first = len(head.split("\n")) + 1
     last = 60 - len(tail.rstrip("\n").split("\n"))
@@ -96,7 +96,7 @@ def test_code_is_closed(tmp_path: Path, fence: str) -> None:
 
 def test_calls(tmp_path: Path) -> None:
     """A file is read on with memory_get, anything else with read_section, and without tools there is no call."""
-    with_tools = cut(tmp_path / "a", lines(60), 320, tools=READING).prompt.text
+    with_tools = cut(tmp_path / "a", lines(60), 320, tools=READING_TOOLS).prompt.text
     assert re.search(r'memory_get\("A.md", from=\d+\)\]', with_tools)
     assert "memory_get" not in cut(tmp_path / "b", lines(60), 100).prompt.text
 
@@ -105,5 +105,5 @@ def test_front_matter_is_no_file(tmp_path: Path) -> None:
     """A text that is not the file's own, since fields were put into words, is read on as a section."""
     slots = ["id: a, source: identity, form: forms/identity, file: A.md, pace: static"]
     text = "---\nname: Reid\n---\n" + lines(60)
-    assembly = build(tmp_path, "least: 1, system: 320, menu_share: 0.0", slots, {"A.md": text}, tools=READING)
+    assembly = build(tmp_path, "least: 1, system: 320, menu_share: 0.0", slots, {"A.md": text}, tools=READING_TOOLS)
     assert 'read_section("a", from=' in assembly.prompt.text

@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 from small import HEAD, STRICT, build, file_slot, lines, show, tell
 
-from foreword import Assembly, BudgetError, Task, Toolset
+from foreword.agent.tools.reading_tools import READING_TOOLS
+from foreword.assembly import Assembly
+from foreword.errors import BudgetError
 from foreword.testing import make_workspace
-from foreword.tools import READING
+from foreword.turn import Task, Toolset
 
 ROWS = ["id: a, source: file, file: A.md, title: First, pace: static", file_slot("b"), file_slot("c")]
 FILES = {"A.md": lines(30), "B.md": lines(3), "C.md": lines(30)}
@@ -47,7 +49,7 @@ def test_row(tmp_path: Path) -> None:
 
 def test_call(tmp_path: Path) -> None:
     """Where the turn has a tool for it, the line names the call that gives the whole text."""
-    assembly = build(tmp_path, ROOMY, ROWS, FILES, head=STRICT, tools=READING)
+    assembly = build(tmp_path, ROOMY, ROWS, FILES, head=STRICT, tools=READING_TOOLS)
     assert show(assembly, "c").endswith(': memory_get("C.md", from=1)]\n\n')
     found = make_workspace(tmp_path, {}).call(assembly, "memory_get", {"path": "C.md", "from": 1})
     assert found.text == lines(30).rstrip()
@@ -56,7 +58,7 @@ def test_call(tmp_path: Path) -> None:
 def test_call_of_a_section(tmp_path: Path) -> None:
     """What is no file is read with the other tool."""
     slots = [*ROWS, "id: mine, source: instructions, pace: session, cut: never"]
-    assembly = build(tmp_path, ROOMY, slots, FILES, head=STRICT, tools=READING, instructions=lines(40))
+    assembly = build(tmp_path, ROOMY, slots, FILES, head=STRICT, tools=READING_TOOLS, instructions=lines(40))
     assert show(assembly, "mine").endswith(': read_section("mine", from=1)]\n\n')
     found = make_workspace(tmp_path, {}).call(assembly, "read_section", {"id": "mine"})
     assert found.text == lines(40).rstrip()
@@ -66,7 +68,7 @@ def test_turn(tmp_path: Path) -> None:
     """A slot of the turn leaves its line in the tail."""
     slots = [file_slot("a"), "id: task, source: moment, form: forms/task, pace: turn, placement: tail, cut: never"]
     task = Task(id="1", title="t" * 4_000)
-    assembly = build(tmp_path, "turn: 60", slots, {"A.md": "A\n"}, head=STRICT, tools=READING, task=task)
+    assembly = build(tmp_path, "turn: 60", slots, {"A.md": "A\n"}, head=STRICT, tools=READING_TOOLS, task=task)
     assert tell(assembly) == {"a": "kept", "task": "dropped"}
     assert assembly.prompt.blocks[-1].text.endswith(': read_section("task", from=1)]')
     assert assembly.used - assembly.system_tokens <= 60
@@ -81,7 +83,7 @@ def test_loose(tmp_path: Path) -> None:
 def test_listed_has_none(tmp_path: Path) -> None:
     """What is listed on the menu has its line there and no other."""
     slots = [file_slot("a", "listed: always"), "id: menu, source: menu, pace: session, trust: familiar"]
-    assembly = build(tmp_path, "", slots, {"A.md": lines(30)}, head=STRICT, tools=READING)
+    assembly = build(tmp_path, "", slots, {"A.md": lines(30)}, head=STRICT, tools=READING_TOOLS)
     assert tell(assembly) == {"a": "indexed", "menu": "kept"}
     assert show(assembly, "a") is None
     assert "[gone " not in assembly.prompt.text
@@ -91,7 +93,7 @@ def test_overflow_has_none(tmp_path: Path) -> None:
     """What can be listed keeps no room for a line of its own when the turn has a menu."""
     slots = [file_slot("a", "listed: overflow"), "id: menu, source: menu, pace: session, trust: familiar"]
     budget = "least: 200, system: 400, menu_share: 0.2"
-    listed = build(tmp_path / "menu", budget, slots, {"A.md": lines(30)}, head=STRICT, tools=READING)
+    listed = build(tmp_path / "menu", budget, slots, {"A.md": lines(30)}, head=STRICT, tools=READING_TOOLS)
     assert tell(listed) == {"a": "indexed", "menu": "kept"}
     assert show(listed, "a") is None
     alone = build(tmp_path / "alone", "least: 200, system: 150", slots, {"A.md": lines(30)}, head=STRICT)
@@ -119,7 +121,7 @@ def test_on_demand_without_tools(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("fitting", ["fair", "sequential"])
-@pytest.mark.parametrize("tools", [Toolset(), READING], ids=["bare", "tools"])
+@pytest.mark.parametrize("tools", [Toolset(), READING_TOOLS], ids=["bare", "tools"])
 def test_every_budget(tmp_path: Path, tools: Toolset, fitting: str) -> None:
     """From the least budget on the prompt fits with its lines, and no slot is lost without one."""
     slots = [

@@ -9,13 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small import HEAD, STRICT, lines
 
-from foreword import Assembly, BudgetError, Message, Toolset, Turn, Workspace
-from foreword.budget import Fit, Fitted, fit
-from foreword.budget.fit import FittedRun, TurnRoom, find_room
-from foreword.sources.read import read
+from foreword.agent.tools.reading_tools import READING_TOOLS
+from foreword.assembly import Assembly
+from foreword.engine.budget import Fit, FittedRun, TurnRoom, find_turn_room, fit_budget
+from foreword.engine.cuts import Fitted
+from foreword.engine.sources.fill import fill_runs
+from foreword.errors import BudgetError
 from foreword.testing import make_workspace
-from foreword.tools import READING
-from foreword.words import Pace
+from foreword.turn import Message, Toolset, Turn
+from foreword.types import Pace
+from foreword.workspace import Workspace
 
 CONFIG = """\
 owner: alice
@@ -52,12 +55,12 @@ class House:
     def fit(self, conversation: int, model: str = "large", **facts: object) -> Fit:
         """Fit the same prompt beside a conversation of so many tokens."""
         made = self.assemble(model, **facts)
-        return fit(read(made.plan, made.turn, self.ws.ground, conversation), made.terms, conversation)
+        return fit_budget(fill_runs(made.plan, made.turn, self.ws.ground, conversation), made.terms, conversation)
 
     def find_room(self, conversation: int, model: str = "large", **facts: object) -> TurnRoom:
         """Find the room of the turn's slots beside a conversation of so many tokens."""
         made = self.assemble(model, **facts)
-        return find_room(made.terms, slow(made.fit), conversation)
+        return find_turn_room(made.terms, slow(made.fit), conversation)
 
 
 def slow(made: Fit) -> list[FittedRun]:
@@ -107,7 +110,7 @@ def test_old_formula(tmp_path: Path, model: str, conversation: int, whole: int) 
 @pytest.mark.parametrize("conversation", [0, 1, 500, 5_000])
 def test_new_formula(tmp_path: Path, model: str, conversation: int) -> None:
     """The turn's slots have what window, static base, conversation and reserve leave, to the token."""
-    room = House(tmp_path, [STATIC], {"S.md": lines(30)}).find_room(conversation, model, tools=READING)
+    room = House(tmp_path, [STATIC], {"S.md": lines(30)}).find_room(conversation, model, tools=READING_TOOLS)
     window = {"large": 128_000, "even": 128_000, "small": 20_000, "tiny": 12_000}[model]
     assert room.used > 400
     assert room.left == window - room.used - conversation - min(4_096, window // 4)
@@ -117,8 +120,8 @@ def test_static_base(tmp_path: Path) -> None:
     """The static base is what static and session slots weigh, tool schemas included."""
     slots = [STATIC, "id: t, source: file, file: T.md, pace: session", moving("a", "low")]
     house = House(tmp_path, slots, {"S.md": lines(9), "T.md": lines(7), "A.md": lines(50)})
-    made = house.assemble(tools=READING)
-    assert house.find_room(0, tools=READING).used == made.system_tokens == made.used - items(made.fit)["a"].tokens
+    made = house.assemble(tools=READING_TOOLS)
+    assert house.find_room(0, tools=READING_TOOLS).used == made.system_tokens == made.used - items(made.fit)["a"].tokens
 
 
 def test_floor_is_shared(tmp_path: Path) -> None:

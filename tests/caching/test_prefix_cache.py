@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from foreword.caching.blocks import Block
-from foreword.caching.cache import Counted, PrefixCache
-from foreword.testing import NOON, MovedClock
-from foreword.tokens.caches import find_cache
+from foreword.promptcache.rules import CacheBlock, CacheUsage, PrefixCache
+from foreword.testing import NOON, ManualClock
+from foreword.tokens.models import find_cache
 
 
 def rules(minimum, name="anthropic"):
@@ -17,13 +16,13 @@ def rules(minimum, name="anthropic"):
 
 def make_blocks(text, marks=None):
     """Make blocks of 100 tokens each, one for each letter; some have marks."""
-    return [Block(key=letter, text=letter, ttl=(marks or {}).get(at, "")) for at, letter in enumerate(text)]
+    return [CacheBlock(key=letter, text=letter, ttl=(marks or {}).get(at, "")) for at, letter in enumerate(text)]
 
 
 @pytest.fixture
 def clock():
     """A clock that is moved by hand."""
-    return MovedClock(NOON)
+    return ManualClock(NOON)
 
 
 @pytest.fixture
@@ -35,15 +34,15 @@ def cache(clock):
 def test_marks(cache):
     """What stands before a mark is written once and read afterwards; what follows it is neither."""
     blocks = make_blocks("abc", {1: "5m"})
-    assert cache.use("m", blocks, rules(100)) == Counted(write=200, fresh=100)
-    assert cache.use("m", blocks, rules(100)) == Counted(read=200, fresh=100)
+    assert cache.use("m", blocks, rules(100)) == CacheUsage(write=200, fresh=100)
+    assert cache.use("m", blocks, rules(100)) == CacheUsage(read=200, fresh=100)
 
 
 def test_minimum(cache):
     """Below the minimum nothing is cached, and nothing says so."""
     blocks = make_blocks("abc", {1: "5m"})
     for _ in range(2):
-        assert cache.use("m", blocks, rules(201)) == Counted(fresh=300)
+        assert cache.use("m", blocks, rules(201)) == CacheUsage(fresh=300)
 
 
 @pytest.mark.parametrize(("model", "text"), [("other", "abc"), ("m", "xbc"), ("m", "axc"), ("m", "bac")])
@@ -56,7 +55,7 @@ def test_exact_prefix(cache, model, text):
 def test_the_longest_prefix(cache):
     """After a change between two marks the first one is still read."""
     cache.use("m", make_blocks("abcd", {1: "5m", 3: "5m"}), rules(100))
-    assert cache.use("m", make_blocks("abxd", {1: "5m", 3: "5m"}), rules(100)) == Counted(read=200, write=200)
+    assert cache.use("m", make_blocks("abxd", {1: "5m", 3: "5m"}), rules(100)) == CacheUsage(read=200, write=200)
 
 
 @pytest.mark.parametrize(("added", "read"), [(18, 100), (19, 100), (20, 0), (30, 0)])
@@ -81,14 +80,14 @@ def test_time(cache, clock, ttl, kept, gone):
 
 def test_an_hour_is_told_apart(cache):
     """What is written for an hour is counted by itself, since it costs more."""
-    assert cache.use("m", make_blocks("abc", {1: "1h", 2: "5m"}), rules(100)) == Counted(write=300, hour=200)
+    assert cache.use("m", make_blocks("abc", {1: "1h", 2: "5m"}), rules(100)) == CacheUsage(write=300, hour=200)
 
 
 def test_automatic(cache, clock):
     """Without marks any equal beginning is read from the minimum on, in steps, for its time."""
     cache.use("m", make_blocks("abcdefghijkl"), rules(1_024, "openai"))
-    assert cache.use("m", make_blocks("abcdefghijkX"), rules(1_024, "openai")) == Counted(read=1_024, fresh=176)
-    assert cache.use("m", make_blocks("abcdefghijklm"), rules(1_024, "openai")) == Counted(read=1_152, fresh=148)
+    assert cache.use("m", make_blocks("abcdefghijkX"), rules(1_024, "openai")) == CacheUsage(read=1_024, fresh=176)
+    assert cache.use("m", make_blocks("abcdefghijklm"), rules(1_024, "openai")) == CacheUsage(read=1_152, fresh=148)
     assert cache.use("m", make_blocks("abcdeX"), rules(1_024, "openai")).read == 0
     clock.move(1_800)
     assert cache.use("m", make_blocks("abcdefghijkl"), rules(1_024, "openai")).read == 0
@@ -105,7 +104,7 @@ def test_clear(cache):
 def test_a_mark_does_not_lengthen_a_life(cache, clock):
     """What was written for five minutes is not kept for an hour because a later request asks for that."""
     cache.use("m", make_blocks("ab", {1: "5m"}), rules(100))
-    assert cache.use("m", make_blocks("ab", {1: "1h"}), rules(100)) == Counted(read=200)
+    assert cache.use("m", make_blocks("ab", {1: "1h"}), rules(100)) == CacheUsage(read=200)
     clock.move(300)
     assert cache.use("m", make_blocks("ab", {1: "1h"}), rules(100)).read == 0
 
@@ -113,18 +112,20 @@ def test_a_mark_does_not_lengthen_a_life(cache, clock):
 def test_what_is_added_for_an_hour_keeps_all_before_it(cache, clock):
     """An entry is the whole prefix: a short addition that is written for an hour keeps what stands before it, too."""
     cache.use("m", make_blocks("ab", {1: "5m"}), rules(100))
-    assert cache.use("m", make_blocks("abc", {2: "1h"}), rules(100)) == Counted(read=200, write=100, hour=100)
+    assert cache.use("m", make_blocks("abc", {2: "1h"}), rules(100)) == CacheUsage(read=200, write=100, hour=100)
     clock.move(3_599)
-    assert cache.use("m", make_blocks("abcd", {3: "5m"}), rules(100)) == Counted(read=300, write=100)
+    assert cache.use("m", make_blocks("abcd", {3: "5m"}), rules(100)) == CacheUsage(read=300, write=100)
 
 
 def test_the_newest_message_is_marked_by_the_service(cache):
     """GPT-5.6 writes up to the newest message and the latest three marks, and reads at these places only."""
     marks = rules(100, "openai-marks")
-    assert cache.use("m", make_blocks("abcdef", {0: "30m", 1: "30m", 2: "30m", 3: "30m"}), marks) == Counted(write=600)
-    assert cache.use("m", make_blocks("aX"), marks) == Counted(write=200)
-    assert cache.use("m", make_blocks("abX"), marks) == Counted(read=200, write=100)
-    assert cache.use("m", make_blocks("abcdeX"), marks) == Counted(read=400, write=200)
+    assert cache.use("m", make_blocks("abcdef", {0: "30m", 1: "30m", 2: "30m", 3: "30m"}), marks) == CacheUsage(
+        write=600
+    )
+    assert cache.use("m", make_blocks("aX"), marks) == CacheUsage(write=200)
+    assert cache.use("m", make_blocks("abX"), marks) == CacheUsage(read=200, write=100)
+    assert cache.use("m", make_blocks("abcdeX"), marks) == CacheUsage(read=400, write=200)
 
 
 def test_no_lookback_bound(cache):
@@ -138,7 +139,7 @@ def test_the_equal_beginning_of_a_text_is_read(clock):
     """Where any equal beginning is cached, an edit at the end of a long text leaves its beginning readable."""
     cache = PrefixCache(clock, len)
     text = "".join(f"line {number:03}\n" for number in range(200))
-    cache.use("m", [Block(key=f"system {text}", text=text)], rules(1, "local"))
+    cache.use("m", [CacheBlock(key=f"system {text}", text=text)], rules(1, "local"))
     edited = text.replace("line 150", "line xxx")
-    read = cache.use("m", [Block(key=f"system {edited}", text=edited)], rules(1, "local")).read
+    read = cache.use("m", [CacheBlock(key=f"system {edited}", text=edited)], rules(1, "local")).read
     assert 900 <= read <= edited.index("xxx")

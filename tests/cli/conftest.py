@@ -1,4 +1,4 @@
-"""What the tests of the command line share: a small workspace, and a way to type."""
+"""Shared fixtures of the command line tests: a small workspace, and functions to run commands."""
 
 import json
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from processes import run, sit_at_terminal
 
-from foreword.cli import main
+from foreword.cli.main import main
 from foreword.testing import write_files
 
 CONFIG = """\
@@ -33,7 +33,7 @@ FILES = {
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command answered."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -41,7 +41,7 @@ class Answer:
 
     @property
     def json(self) -> Any:
-        """The answer as JSON."""
+        """The output as JSON."""
         return json.loads(self.out)
 
 
@@ -50,7 +50,7 @@ Say = Callable[..., Answer]
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """Make a workspace and stand in it, with a machine that always has the same name."""
+    """Make a workspace, change into it, and fix the host name."""
     place = tmp_path / "ws"
     write_files(place, FILES)
     monkeypatch.chdir(place)
@@ -61,7 +61,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def say(capsys) -> Say:
-    """Type a command and return its answer."""
+    """Run a command and return its result."""
 
     def type_in(*words: str) -> Answer:
         capsys.readouterr()
@@ -74,7 +74,7 @@ def say(capsys) -> Say:
 
 @pytest.fixture
 def start(tmp_path) -> Say:
-    """Run a command in a process of its own, with a text piped in or typed at a terminal, and return its answer."""
+    """Run a command in a separate process, with piped or typed input, and return its result."""
 
     def type_in(*words: str, piped: bytes = b"", typed: str | None = None) -> Answer:
         with ExitStack() as opened:

@@ -1,4 +1,4 @@
-"""Commands in processes with a stdin of their own, forked from one that has imported all that takes long."""
+"""Commands in separate processes with a given stdin, forked from a process with preloaded imports."""
 
 import multiprocessing
 import os
@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from foreword.cli import main
+from foreword.cli.main import main
 
-PATIENCE = 120.0  # seconds after which a command will not end
+PATIENCE = 120.0  # timeout in seconds
 FORK = multiprocessing.get_context("forkserver")
 FORK.set_forkserver_preload(
     [
-        "foreword.cli.chat.talking",
+        "foreword.cli.chat.repl",
         "pydantic_ai.models.anthropic",
         "pydantic_ai.providers.anthropic",
         "anthropic.types.beta",
@@ -25,7 +25,7 @@ FORK.set_forkserver_preload(
 
 
 def run(words: Sequence[str], folder: Path, stdin: str) -> int:
-    """Run a command in this folder and this environment, from a file or a terminal; what it says goes to files."""
+    """Run a command in this folder and environment, with stdin from a file or a terminal and output to files."""
     said = [str(folder / name) for name in ("out", "err")]
     process = FORK.Process(target=begin, args=(list(words), os.getcwd(), dict(os.environ), [stdin, *said]))
     process.start()
@@ -38,7 +38,7 @@ def run(words: Sequence[str], folder: Path, stdin: str) -> int:
 
 
 def begin(words: list[str], folder: str, environ: dict[str, str], files: list[str]) -> None:
-    """Run a command in a process that was just forked, and end with its code."""
+    """Run a command in a forked process, and exit with its code."""
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environ)
@@ -52,7 +52,7 @@ def begin(words: list[str], folder: str, environ: dict[str, str], files: list[st
 
 @contextmanager
 def sit_at_terminal(typed: str) -> Iterator[str]:
-    """Have a terminal at which somebody has typed something, and hung up where that was nothing; give its name."""
+    """Yield the name of a terminal with typed input, or with end of file if there is none."""
     master, slave = pty.openpty()
     try:
         os.write(master, typed.encode() or b"\x04")

@@ -1,4 +1,4 @@
-"""Claims about `foreword agent`."""
+"""`foreword agent`."""
 
 import sqlite3
 from contextlib import closing
@@ -6,19 +6,19 @@ from contextlib import closing
 import pytest
 
 from foreword.config.schema import Responsibility
-from foreword.store.responsibilities import add_responsibility
-from foreword.store.state import use_state
+from foreword.storage.agents import add_responsibility
+from foreword.storage.database import use_state
 
 
 def test_show_and_set(say, folder):
-    """A soul and an identity are set from files, shown, win over the files, and are taken away by empty ones."""
-    assert "nothing is kept" in say("agent", "show", "reid").out
+    """A soul and an identity are set from files, shown, override the workspace files, and are cleared by empty ones."""
+    assert "none stored" in say("agent", "show", "reid").out
     assert not (folder / ".foreword" / "state.sqlite").exists()
     (folder / "soul.txt").write_text("Be bold. Größe.\n")
     (folder / "who.yaml").write_text("name: Nova\nvibe: dry\n")
     answer = say("agent", "set", "reid", "--soul", "soul.txt", "--identity", "who.yaml")
     assert answer.out == (
-        "reid has this from its next message on:\n"
+        "stored; reid uses it from its next message on:\n"
         "agent: reid\nidentity:\n  name: Nova\n  vibe: dry\nsoul:\nBe bold. Größe.\n"
     )
     told = say("build", "--mode", "full").out
@@ -44,18 +44,18 @@ def test_show_and_set(say, folder):
 
 
 def test_relieve(say, folder):
-    """What an agent has taken on is shown, and the owner takes it away by its exact title."""
+    """An agent's responsibilities are shown, and the owner removes one by its exact title."""
     with use_state(str(folder / ".foreword")) as state:
         add_responsibility(state, "reid", Responsibility(title="Hedge", content="Water it."), "alice")
-    assert say("agent", "show", "reid").out.endswith("taken on while it ran:\n  Hedge: Water it.\n")
+    assert say("agent", "show", "reid").out.endswith("responsibilities it took on:\n  Hedge: Water it.\n")
     assert "### Hedge\nWater it." in say("build", "--mode", "full").out
     wrong = say("agent", "relieve", "reid", "--title", "hedge")
-    assert "nothing with exactly this title; did you mean 'Hedge'?" in wrong.err
+    assert "no responsibility with exactly this title; did you mean 'Hedge'?" in wrong.err
     told = say("agent", "relieve", "reid", "--title", "Hedge").out
-    assert told == "reid is relieved of it from its next message on: Hedge\n"
+    assert told == "reid no longer has this responsibility, from its next message on: Hedge\n"
     assert say("agent", "show", "reid", "--json").json["responsibilities"] == []
-    assert "--title names what to take away" in say("agent", "relieve", "reid").err
-    assert "--title names what to take away" in say("agent", "show", "reid", "--title", "x").err
+    assert "--title and the action `relieve` need each other" in say("agent", "relieve", "reid").err
+    assert "--title and the action `relieve` need each other" in say("agent", "show", "reid", "--title", "x").err
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_relieve(say, folder):
     ],
 )
 def test_forms_of_an_identity(say, folder, name, text, identity):
-    """An identity is given as fields or as a text."""
+    """An identity is given as fields or as text."""
     (folder / name).write_text(text)
     assert say("agent", "set", "reid", "--identity", name, "--json").json["identity"] == identity
 
@@ -79,18 +79,18 @@ def test_forms_of_an_identity(say, folder, name, text, identity):
         (["set"], "needs the name of an agent"),
         (["set", "reid"], "nothing to set"),
         (["set", "ried", "--soul", "SOUL.md"], "did you mean 'reid'"),
-        (["set", "reid", "--soul", "-", "--identity", "-"], "stdin can be read once"),
+        (["set", "reid", "--soul", "-", "--identity", "-"], "cannot both read stdin"),
         (["set", "reid", "--soul", "none.md"], "none.md cannot be read"),
         (["set", "reid", "--identity", "bad.json"], "name"),
-        (["set", "reid", "--identity", "bad.txt"], "begins like JSON and is none"),
-        (["show", "--soul", "SOUL.md"], "are for: foreword agent set"),
+        (["set", "reid", "--identity", "bad.txt"], "is not valid JSON"),
+        (["show", "--soul", "SOUL.md"], "need the action `set`"),
         (["import"], "needs a SQLite database"),
-        (["import", "none.sqlite"], "none.sqlite is no file"),
+        (["import", "none.sqlite"], "none.sqlite is not a file"),
         (["import", "SOUL.md"], "SOUL.md cannot be read as a SQLite database"),
     ],
 )
 def test_bad_input(say, folder, words, said):
-    """What cannot be done is said, with what to do, and exits with 2."""
+    """An impossible action is refused with a remedy and exit code 2."""
     (folder / "bad.json").write_text('{"nmae": "Nova"}')
     (folder / "bad.txt").write_text("{name: Nova}")
     answer = say("agent", *words)
@@ -100,7 +100,7 @@ def test_bad_input(say, folder, words, said):
 
 
 def test_import_of_long_term_memory(say, folder):
-    """Long-term memory becomes entries, what is left out has a line, and once more changes nothing."""
+    """Long-term memory is imported as entries, skipped rows are listed, and a second import changes nothing."""
     with closing(sqlite3.connect(folder / "old.sqlite")) as old:
         old.execute("CREATE TABLE agent_long_term_memory (user_id, agent_name, notes, updated_at)")
         rows = [
@@ -125,7 +125,7 @@ def test_import_of_long_term_memory(say, folder):
 
 
 def test_upgrade_is_reported(say, folder):
-    """A state that was a database of SPEC-010 brings its long-term memory along, and the first command says so."""
+    """The upgrade of a SPEC-010 database imports its long-term memory, and the first command says so."""
     (folder / ".foreword").mkdir()
     with closing(sqlite3.connect(folder / ".foreword" / "state.sqlite")) as old:
         old.execute("CREATE TABLE user_agent_prompt_customizations (user_id, agent_name, content)")
@@ -140,7 +140,7 @@ def test_upgrade_is_reported(say, folder):
 
 
 def test_import_of_rows_that_were_left_out(say, folder):
-    """Rows that the upgrade left out are imported once their person is known, and do not stay in the state."""
+    """Rows that the upgrade skipped are imported after their user is configured, and leave the state."""
     (folder / ".foreword").mkdir()
     path = folder / ".foreword" / "state.sqlite"
     with closing(sqlite3.connect(path)) as old:
@@ -160,7 +160,7 @@ def test_import_of_rows_that_were_left_out(say, folder):
 
 
 def test_import(say, folder):
-    """An old database is imported, and what was taken is counted."""
+    """An old database is imported, and the imported rows are counted."""
     with closing(sqlite3.connect(folder / "old.sqlite")) as old:
         old.execute("CREATE TABLE agent_configurations (agent_name, system_prompt)")
         old.execute("INSERT INTO agent_configurations VALUES ('reid', 'Be bold.')")

@@ -1,4 +1,4 @@
-"""Claims about `foreword bench`: what the package has works everywhere, and everything in a clone."""
+"""`foreword bench`: packaged benchmarks run everywhere, and all benchmarks run in a clone."""
 
 import os
 import subprocess
@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 import foreword
-from foreword.figure import Figure
-from foreword.simulate import benchmark, read_scenario
+from foreword.promptcache import simulation
+from foreword.promptcache.scenario import read_scenario
+from foreword.promptcache.simulation import BenchmarkFigure
 
 PACKAGE = Path(foreword.__file__).parent
 CLONE = (PACKAGE.parent.parent / "bench" / "__init__.py").is_file()
@@ -24,7 +25,7 @@ edits: [{turn: 4, section: soul}]
 
 @pytest.fixture
 def installed(tmp_path):
-    """The package without its repository, as an installer leaves it."""
+    """The package without its repository, as after an install."""
     site = tmp_path / "site"
     site.mkdir()
     (site / "foreword").symlink_to(PACKAGE)
@@ -45,29 +46,32 @@ def test_unknown_in_a_clone(say):
 
 @pytest.mark.skipif(not CLONE, reason="the package is not used from a clone")
 def test_in_a_clone(say):
-    """In a clone every benchmark runs, with its baseline beside it, and as JSON."""
+    """In a clone every benchmark runs, with its baseline, and as JSON."""
     found = say("bench", "signal", "--json").json
     assert {"name", "value", "unit", "aim", "baseline", "verdict"} == set(found[0])
     assert "re.search" in found[0]["baseline"]
 
 
 def test_without_the_repository(installed):
-    """What needs the repository says so, and what the package has."""
+    """A benchmark that needs the repository says so and lists the packaged ones."""
     done = installed("bench", "warm")
     assert done.returncode == 2
-    assert "'warm' is not in the package, which has cache; all others need what only the repository has" in done.stderr
+    assert (
+        "benchmark 'warm' is not in the package, which has only cache; to run the others, clone the repository"
+        in done.stderr
+    )
 
 
 def test_the_benchmark_of_caches():
-    """The benchmark has a table for each provider and a figure for each aim."""
-    table, *figures = benchmark.run(["anthropic:claude-sonnet-5"], read_scenario(SMALL, "small.yaml"))
+    """The cache benchmark has a table for each provider and a figure for each target."""
+    table, *figures = simulation.run_cache_benchmark(["anthropic:claude-sonnet-5"], read_scenario(SMALL, "small.yaml"))
     assert table.splitlines()[2].startswith(" ours ")
     assert [figure.name.partition(", ")[2] for figure in figures] == ["not read", "of the oracle", "of the split"]
     assert all(figure.aim for figure in figures)
 
 
 def test_a_figure():
-    """A figure says whether its aim was met, and what stood beside it."""
-    figure = Figure(name="a thing", value=2.5, unit="ms", aim=2, baseline="another thing: 9 ms")
+    """A figure shows whether its target was met, and the baseline."""
+    figure = BenchmarkFigure(name="a thing", value=2.5, unit="ms", aim=2, baseline="another thing: 9 ms")
     assert " ".join(figure.show().split()) == "a thing 2.50 ms aim ≤ 2 ms: missed beside another thing: 9 ms"
-    assert Figure(name="a count", value=2_000, unit="").show().split() == ["a", "count", "2,000"]
+    assert BenchmarkFigure(name="a count", value=2_000, unit="").show().split() == ["a", "count", "2,000"]

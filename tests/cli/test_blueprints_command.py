@@ -1,4 +1,4 @@
-"""Claims about `foreword blueprints`: the list, and one of them as a table."""
+"""`foreword blueprints`: the list, and one blueprint as a table."""
 
 import pytest
 
@@ -15,7 +15,7 @@ slots:
 
 
 def test_list(say, folder):
-    """The list has the blueprints that ship and those of the workspace, with what they are for."""
+    """The list has the shipped blueprints and those of the workspace, with their purpose."""
     write_files(folder, {"blueprints/mine.yaml": OWN})
     lines = say("blueprints").out.splitlines()
     assert {"coop", "default", "mine"} <= {line.split()[0] for line in lines}
@@ -23,7 +23,7 @@ def test_list(say, folder):
 
 
 def test_without_a_workspace(say, monkeypatch):
-    """Outside a workspace, those that ship are listed and printed."""
+    """Outside a workspace the shipped blueprints are listed and printed."""
     monkeypatch.chdir("/")
     assert {each["name"] for each in say("blueprints", "--json").json} >= {"coop", "default"}
     assert say("blueprints", "default").code == 0
@@ -63,7 +63,7 @@ def test_table_of_a_dialect(say, monkeypatch, name, columns):
         ("moltis", "AGENTS.md · ≤ 32,000 characters"),
         ("moltis", "≤ 8,000 characters together"),
         ("osa", "rules/ · {{ RULES }}"),
-        ("osa", "turn what is left, and 2,000 at least for the whole prompt"),
+        ("osa", "turn the remainder, at least 2,000 for the whole prompt"),
         ("osa", "sequential tiers of a turn: critical 100 %, high 40 %, medium 30 %, low 100 %"),
         ("spec010", "built-in spec010/instructions · per user · ≤ 2,000 characters"),
         ("default", "HEARTBEAT.md · only in system"),
@@ -71,13 +71,13 @@ def test_table_of_a_dialect(say, monkeypatch, name, columns):
     ],
 )
 def test_table_says_when_and_how_much(say, monkeypatch, columns, name, words):
-    """A slot's conditions, its variable and its limits stand in its row, and the rules of a turn in the foot."""
+    """A slot's conditions, variable and limits are in its row, and the rules of a turn in the footer."""
     monkeypatch.setenv("COLUMNS", str(columns))
     assert words in " ".join(say("blueprints", name).out.split())
 
 
 def test_json_uses_words(say):
-    """The JSON has the words that a blueprint file has."""
+    """The JSON uses the same words as a blueprint file."""
     blueprint = say("blueprints", "default", "--json").json
     core = blueprint["slots"][0]
     assert (core["pace"], core["trust"], core["placement"]) == ("static", "public", "system")
@@ -92,7 +92,7 @@ def test_unknown(say):
 
 
 def test_broken_one(say, folder):
-    """A broken blueprint is marked in the list, and its faults are shown when it is asked for."""
+    """A broken blueprint is marked in the list, and its errors are shown on request."""
     write_files(folder, {"blueprints/mine.yaml": OWN.replace("static", "sometimes").replace("source: file,", "")})
     answer = say("blueprints")
     assert answer.code == 0

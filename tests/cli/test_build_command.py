@@ -1,21 +1,21 @@
-"""Claims about `foreword build`: the options of a turn, and the formats it is printed in."""
+"""`foreword build`: the options of a turn and the output formats."""
 
 import json
 
 import pytest
 
-from foreword.cli.turns import parse_time
+from foreword.cli.turn_options import parse_time
 from foreword.testing import write_files
 
 
 @pytest.fixture(autouse=True)
 def key(monkeypatch):
-    """A key, so that the model of the configuration is the one that would answer."""
+    """A key, so that the configured model is used."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "of-the-tests")
 
 
 def test_owner_in_private(say):
-    """Without options the owner speaks in a private chat, and sees what is theirs."""
+    """Without options the turn is the owner's private chat and shows the owner's files."""
     answer = say("build")
     assert (answer.code, answer.err) == (0, "")
     assert "Alice binds books." in answer.out
@@ -40,7 +40,7 @@ def test_unknown_is_public(say, words):
 
 
 def test_a_situation_that_was_probably_meant(say):
-    """The situation that was probably meant is offered."""
+    """A mistyped situation is answered with the nearest one."""
     assert "foreword: warning: did you mean the situation 'group'?\n" in say("build", "--situation", "grup").err
 
 
@@ -53,7 +53,7 @@ def test_unknown_is_refused(say, option, name):
 
 
 def test_unknown_model(say):
-    """A model nobody knows is used with a warning about what is assumed."""
+    """An unknown model is used with a warning about the assumptions."""
     answer = say("build", "--model", "acme:zeta")
     assert answer.code == 0
     assert "acme:zeta" in answer.err
@@ -61,16 +61,16 @@ def test_unknown_model(say):
 
 
 def test_room_has_its_situation(say):
-    """In a room, the room's situation holds unless another one is named."""
+    """A room uses its situation unless another one is named."""
     assert say("build", "--json", "--room", "family").json["clearance"]["level"] == "familiar"
     assert say("build", "--json", "--room", "elsewhere").json["clearance"]["level"] == "familiar"
-    # Naming a private chat does not lift what a room allows.
+    # Naming a private chat does not raise a room's ceiling.
     assert say("build", "--json", "--room", "family", "--situation", "dm").json["clearance"]["level"] == "familiar"
 
 
 @pytest.mark.parametrize("shape", ["anthropic", "openai", "responses", "gemini", "plain"])
 def test_provider_formats(say, shape):
-    """A provider's format is its request as JSON, with the message in it, nothing escaped."""
+    """A provider's format is its JSON request, including the message, without escapes."""
     answer = say("build", "--format", shape, "--message", "Où est le chat ?")
     assert answer.code == 0
     assert "Où est le chat ?" in answer.out
@@ -78,16 +78,16 @@ def test_provider_formats(say, shape):
 
 
 def test_json_is_a_format(say):
-    """`--json` is `--format json`, and cannot go with another one."""
+    """`--json` means `--format json` and cannot be combined with another format."""
     now = ("--now", "2026-11-15T08:30")
     assert say("build", "--json", *now).out == say("build", "--format", "json", *now).out
     answer = say("build", "--json", "--format", "text")
     assert answer.code == 2
-    assert "two things" in answer.err
+    assert "contradict each other" in answer.err
 
 
 def test_now_is_local(say):
-    """A time without a zone is the user's own; one with a zone is shown in theirs."""
+    """A time without a zone is in the user's zone; one with a zone is converted to it."""
     assert "08:30 (Europe/Paris)" in say("build", "--now", "2026-11-15T08:30").out
     assert "09:30 (Europe/Paris)" in say("build", "--now", "2026-11-15T08:30Z").out
     assert "08:30 (UTC)" in say("build", "--user", "bob", "--now", "2026-11-15T08:30").out
@@ -97,14 +97,14 @@ def test_now_is_local(say):
     "text", ["soon", "", "2026-13-01", "25:00", "0001-01-01T00:00+14:00", "9999-12-31T23:59-14:00"]
 )
 def test_now_is_no_time(say, text):
-    """What is no time, or lies at the end of the calendar, is bad input."""
+    """An invalid time, or one at the end of the calendar, is bad input."""
     answer = say("build", f"--now={text}")
     assert answer.code == 2
-    assert "is no time" in answer.err
+    assert "is not a time" in answer.err
 
 
 def test_parse_time_keeps_zone():
-    """A time with a zone keeps it."""
+    """A time with a zone retains it."""
     assert parse_time("2026-11-15T08:30+05:00", None).utcoffset().total_seconds() == 5 * 3600
 
 
@@ -116,7 +116,7 @@ def test_parse_time_keeps_zone():
     ],
 )
 def test_task(say, folder, name, text):
-    """A task comes from JSON or YAML."""
+    """A task is read from JSON or YAML."""
     write_files(folder, {name: text})
     out = say("build", "--task", name).out
     assert "#7" in out
@@ -124,7 +124,7 @@ def test_task(say, folder, name, text):
 
 
 def test_task_faults_have_lines(say, folder):
-    """A YAML task with faults shows all of them, with lines."""
+    """All faults of a YAML task are shown, with lines."""
     write_files(folder, {"t.yaml": "id: 7\ntitel: Roof\nsteps: [{text: x, status: dun}]\n"})
     answer = say("build", "--task", "t.yaml")
     assert answer.code == 2
@@ -151,7 +151,7 @@ bulletins:
 
 @pytest.mark.parametrize(("name", "text"), [("s.json", json.dumps(STATE)), ("s.yaml", STATE_YAML)])
 def test_state(say, folder, name, text):
-    """What goes on around a session comes from JSON or YAML, and each clearance gets the bulletin made for it."""
+    """Session state is read from JSON or YAML, and each clearance gets its bulletin."""
     write_files(folder, {name: text})
     out = say("build", "--state", name).out
     for words in ("Deploying the site", "- #3 Smoke test (open)", "Topics: boats, bread", "For the owner."):
@@ -163,7 +163,7 @@ def test_state(say, folder, name, text):
 
 
 def test_state_faults_have_lines(say, folder):
-    """A YAML state with faults shows all of them, with lines."""
+    """All faults of a YAML state are shown, with lines."""
     text = "workflow: [a]\ntasks: [{id: 3}]\ncommunication: {formalty: casual}\nbulletins: [{text: x, trust: some}]\n"
     write_files(folder, {"s.yml": text})
     answer = say("build", "--state", "s.yml")
@@ -188,7 +188,7 @@ def test_state_faults_have_lines(say, folder):
     ],
 )
 def test_bad_state(say, folder, value, hint):
-    """A state of the wrong shape is refused with what is wrong, and its file."""
+    """An invalid state is refused with the error and its file."""
     write_files(folder, {"s.json": json.dumps(value)})
     answer = say("build", "--state", "s.json")
     assert answer.code == 2
@@ -204,7 +204,7 @@ def test_bad_state(say, folder, value, hint):
     ],
 )
 def test_extensions(say, folder, name, text):
-    """What servers of tools say of themselves comes from JSON or YAML, under their names, at their trust."""
+    """Extensions are read from JSON or YAML and shown by name, at their trust."""
     write_files(folder, {name: text})
     assert "### tides\nAsk for the port." in say("build", "--extensions", name).out
     assert "### tides" in say("build", "--extensions", name, "--user", "bob").out
@@ -212,7 +212,7 @@ def test_extensions(say, folder, name, text):
 
 
 def test_extension_without_trust(say, folder):
-    """An extension without a trust of its own is for full clearance only."""
+    """An extension without a trust level is for full clearance only."""
     write_files(folder, {"e.json": '[{"name": "tides", "instructions": "Ask for the port."}]'})
     assert "Ask for the port." in say("build", "--extensions", "e.json").out
     assert "Ask for the port." not in say("build", "--extensions", "e.json", "--user", "bob").out
@@ -229,7 +229,7 @@ def test_extension_without_trust(say, folder):
     ],
 )
 def test_bad_extensions(say, folder, value, hint):
-    """Extensions of the wrong shape, or two of one name, are refused with what is wrong."""
+    """Invalid or duplicate extensions are refused with the error."""
     write_files(folder, {"e.json": json.dumps(value)})
     answer = say("build", "--extensions", "e.json")
     assert answer.code == 2
@@ -237,7 +237,7 @@ def test_bad_extensions(say, folder, value, hint):
 
 
 def test_tools(say, folder):
-    """Tools from a file stand beside the agent's own; one without a trust is for full clearance only."""
+    """Tools from a file are added to the agent's tools; one without a trust is for full clearance only."""
     tools = [{"name": "lamp", "description": "Switch a lamp", "parameters": {"type": "object"}}]
     write_files(folder, {"tools.json": json.dumps(tools)})
     names = {tool["name"] for tool in say("build", "--format", "anthropic", "--tools", "tools.json").json["tools"]}
@@ -263,7 +263,7 @@ def test_tools(say, folder):
     ],
 )
 def test_bad_tools(say, folder, value, hint):
-    """Tools of the wrong shape are refused with what is wrong."""
+    """Invalid tools are refused with the error."""
     write_files(folder, {"tools.json": json.dumps(value)})
     answer = say("build", "--tools", "tools.json")
     assert answer.code == 2
@@ -284,18 +284,18 @@ def test_history(say, folder):
 @pytest.mark.parametrize(
     ("raw", "hint"),
     [
-        (b"[", "h.json:1: this is not valid JSON"),
+        (b"[", "h.json:1: not valid JSON"),
         (b"[" * 100_000, "nested too deeply"),
-        (b"\xff", "h.json:1: this is not UTF-8"),
+        (b"\xff", "h.json:1: not UTF-8"),
         (b"[\0]", "NUL byte"),
         (b'[{"role": "user", "text": "\\ud800"}]', "surrogate"),
         (b'[{"role": "robot", "text": "x"}]', "[0].role must be one of user, assistant"),
         (b'[{"role": "user"}]', "[0].text is missing"),
-        (b"[" + b"9" * 5000 + b"]", "number that is too long"),
+        (b"[" + b"9" * 5000 + b"]", "number with too many digits"),
     ],
 )
 def test_bad_history(say, folder, raw, hint):
-    """A history that cannot be used is refused with the reason."""
+    """An invalid history is refused with the reason."""
     (folder / "h.json").write_bytes(raw)
     answer = say("build", "--history", "h.json")
     assert answer.code == 2
@@ -304,7 +304,7 @@ def test_bad_history(say, folder, raw, hint):
 
 @pytest.mark.parametrize("option", ["--history", "--tools", "--task", "--instructions", "--state", "--extensions"])
 def test_unreadable_files(say, option):
-    """A file that is missing, or a folder in its place, is bad input."""
+    """A missing file, or a folder in its place, is bad input."""
     for name in ("nowhere.json", "memory"):
         answer = say("build", option, name)
         assert answer.code == 2
@@ -312,17 +312,17 @@ def test_unreadable_files(say, option):
 
 
 def test_instructions(say, folder):
-    """Standing instructions come from a text file."""
+    """Standing instructions are read from a text file."""
     write_files(folder, {"i.txt": "Always rhyme.\n"})
     assert "Always rhyme." in say("build", "--instructions", "i.txt").out
 
 
 def test_project(say, folder):
-    """The project is named by its whole path; one that is no folder is bad input."""
+    """The project is named by its whole path; a path that is not a folder is bad input."""
     assert f"Project: {folder}/memory" in say("build", "--project", "memory").out
     answer = say("build", "--project", "SOUL.md")
     assert answer.code == 2
-    assert "is no folder" in answer.err
+    assert "is not a folder" in answer.err
 
 
 def test_plan_background_mode(say):
@@ -336,13 +336,13 @@ def test_plan_background_mode(say):
 
 
 def test_host_is_told(say):
-    """The facts of this machine reach the prompt at inner clearance, and no lower."""
+    """The facts of this machine are in the prompt at inner clearance, and no lower."""
     assert "Host: host=" in say("build").out
     assert "Host: host=" not in say("build", "--user", "bob").out
 
 
 def test_withheld_is_told_to_the_owner(say):
-    """The one at the shell is the owner, and is told what another person does not get."""
+    """The user of the shell is the owner and sees the slots that are withheld from another user."""
     rows = {row["id"]: row for row in say("build", "--json", "--user", "bob").json["sections"]}
     assert rows["user"]["verdict"] == "withheld"
     assert rows["user"]["sha256"] is None
@@ -350,10 +350,10 @@ def test_withheld_is_told_to_the_owner(say):
 
 @pytest.mark.parametrize(
     ("path", "said"),
-    [("SOUL.md", "save it as UTF-8; the built-in text stands in"), ("IDENTITY.md", "save it as UTF-8")],
+    [("SOUL.md", "save it as UTF-8; the built-in text is used instead"), ("IDENTITY.md", "save it as UTF-8")],
 )
 def test_a_spoiled_text(say, folder, path, said):
-    """That something else stands in for a file that cannot be used is said, also where only the prompt is printed."""
+    """A replacement for an unusable file is reported, even if only the prompt is printed."""
     (folder / path).write_bytes(b"\xff\xfe")
     answer = say("build")
     assert answer.code == 0
@@ -361,9 +361,9 @@ def test_a_spoiled_text(say, folder, path, said):
 
 
 def test_an_unknown_room(say):
-    """A room that is not listed is taken for any group, as it would be on a channel, and that is said."""
+    """An unlisted room is treated as an unknown group, with a warning."""
     answer = say("build", "--room", "famly")
     assert answer.code == 0
-    expected = "room 'famly' is not listed under rooms, and is taken for any group; did you mean 'family'?"
+    expected = "room 'famly' is not listed under `rooms`, so it is treated as an unknown group; did you mean 'family'?"
     assert answer.err == f"foreword: warning: {expected}\n"
     assert say("build", "--room", "family").err == ""

@@ -1,13 +1,13 @@
-"""Claims about `foreword cache simulate`: tables for people, JSON for programs, and what it refuses."""
+"""`foreword cache simulate`: tables, JSON, and refused input."""
 
 import json
 
 import pytest
 
-from foreword.caching.cache import Counted
-from foreword.cli.simulation import name_life
+from foreword.cli.cache_command import name_lifetime
+from foreword.promptcache.rules import CacheUsage
 from foreword.testing import write_files
-from foreword.tokens.caches import find_cache
+from foreword.tokens.models import find_cache
 
 SMALL = """\
 name: small
@@ -30,7 +30,7 @@ def small(folder):
 
 
 def test_a_table_for_each_model(say, small):
-    """Each model has a table with what every design reads and costs, beside the oracle."""
+    """Each model has a table of what every design reads and costs, including the oracle."""
     answer = say("cache", "simulate", small, "--model", SONNET, "--model", GPT)
     assert answer.code == 0
     assert [answer.out.count(f"\n {design} ") for design in DESIGNS] == [2] * 5
@@ -40,11 +40,11 @@ def test_a_table_for_each_model(say, small):
 
 
 def test_json(say, small):
-    """With --json each design has its share, its cost and its multiples."""
+    """With --json each design has its share, cost and multiples."""
     found = say("cache", "simulate", small, "--json").json
     assert (found["scenario"], found["turns"]) == ("small", 6)
     (model,) = found["models"]
-    assert model["model"] == SONNET  # that of the workspace's agent
+    assert model["model"] == SONNET  # the model of the workspace's agent
     assert list(model["designs"]) == DESIGNS
     assert model["designs"]["oracle"]["of_oracle"] == 1.0
     assert model["designs"]["ours"]["read_share"] > model["designs"]["static/dynamic split"]["read_share"]
@@ -52,7 +52,7 @@ def test_json(say, small):
 
 
 def test_every_call(say, small):
-    """With --calls each call stands on a row, with what was decided and the cause of a break."""
+    """With --calls each call is a row, with its decision and the cause of a break."""
     out = " ".join(say("cache", "simulate", small, "--calls").out.split())
     assert "call turn after read written life neither 1 1 0 0 " in out
     assert "append soul:" in out
@@ -64,11 +64,13 @@ def test_every_call(say, small):
 
 
 def test_the_life_of_what_is_written(say, folder):
-    """Each call says for how long is kept what it writes: of two lives each with its tokens, of nothing nothing."""
+    """Each call shows the lifetime of its cache writes, with tokens if there are two lifetimes."""
     facts = find_cache("anthropic", "claude-sonnet-5")
-    shown = [name_life(Counted(read=9, write=write, hour=hour), facts) for write, hour in ((0, 0), (5, 0), (5, 5))]
+    shown = [
+        name_lifetime(CacheUsage(read=9, write=write, hour=hour), facts) for write, hour in ((0, 0), (5, 0), (5, 5))
+    ]
     assert shown == ["–", "5m", "1h"]
-    assert name_life(Counted(write=3_000, hour=2_000), facts) == "1h 2,000 + 5m 1,000"
+    assert name_lifetime(CacheUsage(write=3_000, hour=2_000), facts) == "1h 2,000 + 5m 1,000"
     write_files(folder, {"r.jsonl": "\n".join(map(record, range(4)))})
     lines = say("cache", "simulate", "--recorded", "r.jsonl", "--calls", "--model", SONNET).out.splitlines()
     assert lines[1].split() == ["call", "time", "read", "written", "life", "neither", "USD"]
@@ -76,7 +78,7 @@ def test_the_life_of_what_is_written(say, folder):
 
 
 def test_rules_of_the_workspace(say, small, folder):
-    """What a workspace says about rules and prices holds, and without a workspace the shipped facts do."""
+    """Cache rules and prices of the workspace override the shipped facts."""
     before = say("cache", "simulate", small, "--json").json["models"][0]
     text = (folder / "foreword.yaml").read_text()
     own = f'{text}models:\n  "{SONNET}": {{cache: prefix, cache_minimum: 64, input_usd: 40}}\n'
@@ -87,37 +89,37 @@ def test_rules_of_the_workspace(say, small, folder):
 
 
 def test_without_a_workspace(say, small, folder, tmp_path, monkeypatch):
-    """It works anywhere: the model is then named, or the scenario's own."""
+    """The command works without a workspace if the command line or the scenario names a model."""
     monkeypatch.chdir(tmp_path)
     path = folder / small
-    assert "which model?" in say("cache", "simulate", path).err
+    assert "no model given" in say("cache", "simulate", path).err
     path.write_text(f"model: {GPT}\n{SMALL}")
     assert say("cache", "simulate", path).out.startswith(GPT)
 
 
 @pytest.mark.parametrize("more", [[], ["--recorded", "r.jsonl"]])
 def test_an_unknown_model(say, small, folder, more):
-    """A model without facts is an error that names those with, unless the user says what it has."""
+    """A model without facts is an error that lists the known models, unless the configuration gives its facts."""
     write_files(folder, {"r.jsonl": record(0)})
     line = ["cache", "simulate", *(more or [small]), "--json", "--model"]
     for name, near in (("anthropic:claude-sonet-5", " (did you mean claude-sonnet-5?)"), ("nope", "")):
         answer = say(*line, name)
         assert (answer.code, answer.out) == (2, "")
-        assert f"nothing is known about model {name!r}{near}; what another has" in answer.err
+        assert f"nothing is known about model {name!r}{near}; add its facts under `models`" in answer.err
         assert "claude-sonnet-5, claude-haiku-5-5," in answer.err
         assert "smollm2" in answer.err
     text = (folder / "foreword.yaml").read_text()
     (folder / "foreword.yaml").write_text(f"{text}models:\n  nope: {{cache: prefix, cache_minimum: 64}}\n")
     answer = say(*line, "nope")
     assert answer.code == 0
-    assert "no price of nope is known" in answer.err
+    assert "the price of nope is unknown" in answer.err
 
 
 def test_beyond_the_window(say, folder):
-    """A session that grows beyond its model's window is played, and that is said."""
+    """A session beyond its model's window is simulated, with a warning."""
     write_files(folder, {"long.yaml": SMALL.replace("tokens: 900", "tokens: 9000")})
     answer = say("cache", "simulate", "long.yaml", "--model", "local:smollm2")
-    assert "local:smollm2 has a window of 8,192 tokens, and the session grows to" in answer.err
+    assert "but the window of local:smollm2 has 8,192" in answer.err
     assert " tokens " in answer.out
 
 
@@ -141,8 +143,8 @@ edits:
 """
 EXPECTED = """\
 bad.yaml:2: turn is not a known key; did you mean 'turns'?
-bad.yaml:4: seconds must have the least before the most: [3, 9], not [9, 3]
-bad.yaml:6: sections[0].pace must be static or session; what changes with every turn is `tail`
+bad.yaml:4: seconds must list the minimum first: [3, 9], not [9, 3]
+bad.yaml:6: sections[0].pace must be static or session; use `tail` for text that changes every turn
 bad.yaml:7: sections[1].tokens must be between 1 and 200,000, not 0
 bad.yaml:7: sections[1].id repeats 'a' from line 6
 bad.yaml:8: pauses[0].turn must be a turn between 1 and 5, not 9
@@ -151,13 +153,13 @@ bad.yaml:11: work[1].turn is turn 2, as on line 10; name a turn once
 bad.yaml:12: folded[0] must be a turn between 2 and 5, not 1
 bad.yaml:14: edits[0].policy must be one of now, append, cold, next-session, auto, not the text 'later'
 bad.yaml:14: edits[0].turn must be a turn between 2 and 5, not 1
-bad.yaml:14: edits[0].section is 'b', which is no section; there is a, a
-bad.yaml:16: edits[2].section is edited before this turn already, on line 15; join the two edits
+bad.yaml:14: edits[0].section is 'b', which is not a section; there is a, a
+bad.yaml:16: edits[2].section repeats the edit before this turn on line 15; merge the two edits
 """
 
 
 def test_faults_of_a_scenario_all_at_once(say, folder):
-    """Every fault of a scenario is named with its line, its key and what is allowed."""
+    """Every fault of a scenario is reported with its line, its key and the allowed values."""
     write_files(folder, {"bad.yaml": FAULTS})
     answer = say("cache", "simulate", "bad.yaml")
     assert answer.code == 2
@@ -173,17 +175,20 @@ def test_faults_of_a_scenario_all_at_once(say, folder):
         ("name: x\nsections: []\n", "s.yaml:2: sections must list at least one section"),
         (
             "name: x\nseconds: [9]\nsections: [{id: a}]\n",
-            "s.yaml:2: seconds must be two numbers: the least and the most",
+            "s.yaml:2: seconds must be two numbers: the minimum and the maximum",
         ),
-        ("name: x\nturns: 900\nsections: [{id: a, tokens: 90000}]\n", "about 178,146,000 tokens, and at most"),
+        (
+            "name: x\nturns: 900\nsections: [{id: a, tokens: 90000}]\n",
+            "about 178,146,000 tokens in total; the maximum is 30,000,000",
+        ),
         (
             "name: x\nturns: 999\nwork: [{turn: 2, calls: 190}]\nsections: [{id: a}]\n",
-            "has 1,189 calls of the model, and at most 1,000 are played",
+            "has 1,189 model calls; the maximum is 1,000",
         ),
     ],
 )
 def test_what_cannot_be_played(say, folder, text, reason):
-    """A scenario that is empty, broken or too large is refused with what to do."""
+    """An empty, broken or too large scenario is refused with a remedy."""
     write_files(folder, {"s.yaml": text})
     answer = say("cache", "simulate", "s.yaml")
     assert answer.code == 2
@@ -194,24 +199,24 @@ def test_what_cannot_be_played(say, folder, text, reason):
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["cache", "--calls"], "--calls belongs to foreword cache simulate"),
-        (["cache", "simulate", "--session", "x"], "--session belongs to foreword cache without"),
+        (["cache", "--calls"], "--calls is an option of foreword cache simulate"),
+        (["cache", "simulate", "--session", "x"], "--session is an option of foreword cache without"),
         (["cache", "simulat"], "did you mean 'simulate'?"),
         (["cache", "simulate", "none.yaml"], "none.yaml cannot be read: No such file or directory"),
-        (["cache", "simulate", "small.yaml", "--model", ""], "--model needs a name"),
-        (["cache", "simulate", "small.yaml", "--recorded", "r.jsonl"], "name a scenario or --recorded, not both"),
+        (["cache", "simulate", "small.yaml", "--model", ""], "--model is empty"),
+        (["cache", "simulate", "small.yaml", "--recorded", "r.jsonl"], "give a scenario or --recorded, not both"),
         (["cache", "simulate", "--recorded", "none.jsonl"], "none.jsonl cannot be read"),
     ],
 )
 def test_what_is_refused(say, words, reason):
-    """What cannot be meant is refused."""
+    """Contradictory options are refused."""
     answer = say(*words)
     assert answer.code == 2
     assert reason in answer.err
 
 
 def record(turn):
-    """Write down a request of a talk."""
+    """Return a recorded request of a conversation."""
     texts = [f"Message {at}." for at in range(2 * turn + 1)]
     messages = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(texts)]
     system = {"role": "system", "content": "Be kind.\n" * 600 + ("" if turn < 3 else "Be brief.\n")}
@@ -223,7 +228,7 @@ def record(turn):
 
 
 def test_recorded(say, folder):
-    """Captured requests are played by the rules of their own model, with what was reported beside."""
+    """Recorded requests are simulated with their model's rules, next to the reported values."""
     write_files(folder, {"r.jsonl": "\n".join(map(record, range(4)))})
     answer = say("cache", "simulate", "--recorded", "r.jsonl", "--calls")
     assert answer.out.startswith(f"{GPT}: 4 requests, ")

@@ -1,4 +1,4 @@
-"""Claims about `foreword diff`: what changed, where the cached prefix moved, and what that costs."""
+"""`foreword diff`: changed sections, the first change of the cached prefix, and its cost."""
 
 import json
 
@@ -9,7 +9,7 @@ from foreword.testing import write_files
 
 @pytest.fixture(autouse=True)
 def key(monkeypatch):
-    """A key, so that the model of the configuration is the one that would answer."""
+    """A key, so that the configured model is used."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "of-the-tests")
 
 
@@ -18,7 +18,7 @@ NOW = ("--now", "2026-11-15T08:30")
 
 @pytest.fixture
 def record(say, folder):
-    """Record an assembly under a name, after some files were changed."""
+    """Record an assembly under a name, after changing some files."""
 
     def make(name, files=None, *words):
         write_files(folder, files or {})
@@ -42,7 +42,7 @@ def compare(say, before="a.json", after="b.json"):
 
 
 def test_same(say, record):
-    """Two equal assemblies differ in nothing, and the prefix held."""
+    """Two equal assemblies have no difference, and the prefix is unchanged."""
     record("a.json")
     answer = say("diff", "a.json", "a.json")
     assert answer.code == 0
@@ -51,7 +51,7 @@ def test_same(say, record):
 
 
 def test_tail_moves_nothing(say, record):
-    """Another time and another message change a section and leave the cached prefix alone."""
+    """Another time and another message change a section but not the cached prefix."""
     record("a.json")
     record("b.json", None, "--now", "2026-11-16T09:00")
     result = compare(say)
@@ -60,7 +60,7 @@ def test_tail_moves_nothing(say, record):
 
 
 def test_first_mover(say, record):
-    """Of several changes, the one that stands first in the text moved the prefix, at the byte where it differs."""
+    """Of several changes the first in the text moves the prefix, at the byte where it differs."""
     record("a.json", {"SOUL.md": "You are calm, é.\n", "USER.md": "Old.\n"})
     record("b.json", {"SOUL.md": "You are calm, è.\n", "USER.md": "New.\n"})
     result = compare(say)
@@ -75,7 +75,7 @@ def test_first_mover(say, record):
 
 
 def test_static_block_is_read_when_the_session_moves(say, record):
-    """When only the session block moved, only its tokens are billed anew."""
+    """If only the session block changes, only its tokens are billed again."""
     record("a.json", {"USER.md": "Old.\n"})
     record("b.json", {"USER.md": "New.\n"})
     move = compare(say)["move"]
@@ -86,7 +86,7 @@ def test_static_block_is_read_when_the_session_moves(say, record):
 
 @pytest.mark.parametrize("description", ["Switch a lamp", "Switch a lamp of the house on or off. " * 400])
 def test_long_tools_are_read_when_the_text_moves(say, record, folder, description):
-    """Tools that are the same are read where they are long enough to be cached alone, and else billed with the text."""
+    """Unchanged tools are read from the cache if they are long enough to be cached alone, else billed again."""
     write_files(folder, {"tools.json": json.dumps([{"name": "lamp", "description": description}])})
     tools = ("--tools", "tools.json", "--model", "anthropic:claude-opus-4-5")  # its minimum is 4,096
     record("a.json", {"SOUL.md": "One.\n", "AGENTS.md": "Answer first.\n" * 2000}, *tools)
@@ -99,7 +99,7 @@ def test_long_tools_are_read_when_the_text_moves(say, record, folder, descriptio
 
 
 def test_any_prefix_elsewhere(say, record):
-    """Where a provider caches any equal prefix, only what stands behind the change is billed anew."""
+    """If a provider caches any equal prefix, only the text after the change is billed again."""
     model = ("--model", "openai:gpt-5.4")
     record("a.json", {"AGENTS.md": "Answer first.\n" * 400 + "Old.\n"}, *model)
     record("b.json", {"AGENTS.md": "Answer first.\n" * 400 + "New.\n"}, *model)
@@ -112,18 +112,18 @@ def test_any_prefix_elsewhere(say, record):
 
 @pytest.mark.parametrize(("files", "what", "cause"), [({"TOOLS.md": "Notes.\n"}, "added", "tools")])
 def test_added_and_removed(say, record, files, what, cause):
-    """A new section moved the prefix where it stands; so does one that is gone."""
+    """An added or removed section moves the prefix at its position."""
     record("a.json")
     record("b.json", files)
     assert (compare(say)["move"]["section"], compare(say)["move"]["what"]) == (cause, what)
-    # The section that is called tools is not the tools.
-    assert f"moved first in {cause} ({what})" in say("diff", "a.json", "b.json").out
+    # The section named tools is not the tool schemas.
+    assert f"changed first in {cause} ({what})" in say("diff", "a.json", "b.json").out
     back = compare(say, "b.json", "a.json")["move"]
     assert (back["section"], back["what"]) == (cause, "removed")
 
 
 def test_tools_stand_first(say, record, folder):
-    """Other tools leave nothing of the prefix, since they stand before it."""
+    """Changed tools invalidate the whole prefix, because they come first."""
     record("a.json")
     write_files(folder, {"tools.json": '[{"name": "lamp", "description": "Switch a lamp"}]'})
     record("b.json", None, "--tools", "tools.json")
@@ -133,7 +133,7 @@ def test_tools_stand_first(say, record, folder):
 
 
 def test_another_model(say, record):
-    """Another model has another cache."""
+    """Another model has a separate cache."""
     record("a.json")
     record("b.json", None, "--model", "anthropic:claude-opus-5")
     assert compare(say)["move"]["cause"] == "model"
@@ -148,7 +148,7 @@ def test_too_short_to_be_cached(say, record):
 
 
 def test_unknown_price(say, record):
-    """Where no price is known, tokens are counted and no price is said."""
+    """Without a known price, tokens are counted and no price is shown."""
     record("a.json", {"SOUL.md": "One.\n"}, "--model", "acme:zeta")
     record("b.json", {"SOUL.md": "Two.\n"}, "--model", "acme:zeta")
     assert compare(say)["move"]["write_usd"] is None
@@ -156,24 +156,24 @@ def test_unknown_price(say, record):
 
 
 def test_words(say, record):
-    """People read the sections that differ, the first mover and the price."""
+    """The text output shows the changed sections, the first change and the price."""
     record("a.json", {"SOUL.md": "One.\n"})
     record("b.json", {"SOUL.md": "Two, three.\n"})
     out = say("diff", "a.json", "b.json").out
     assert " soul" in out
-    assert "the cached prefix moved first in soul (changed), at byte " in out
-    assert "must be billed anew: $" in out
+    assert "the cached prefix changed first in soul (changed), at byte " in out
+    assert "must be billed again: $" in out
 
 
 def test_outside_a_workspace(say, record, folder, monkeypatch):
-    """Two files can be compared anywhere."""
+    """Two files can be compared outside a workspace."""
     record("a.json")
     monkeypatch.chdir("/")
     assert say("diff", folder / "a.json", folder / "a.json").code == 0
 
 
 def test_stdin(start, record, folder):
-    """One of the two can come from stdin, and only one."""
+    """Only one of the two can come from stdin."""
     record("a.json")
     whole = (folder / "a.json").read_bytes()
     assert start("diff", "a.json", "-", piped=whole).code == 0
@@ -184,20 +184,20 @@ def test_stdin(start, record, folder):
     ("change", "hint"),
     [
         (lambda _: "[", "not valid JSON"),
-        (lambda _: [], "it has no schema"),
-        (lambda _: {}, "it has no schema"),
-        (lambda value: {**value, "schema": "foreword/9"}, "'foreword/9', and only 'foreword/1'"),
-        (lambda value: {**value, "text": "other"}, "its blocks are not its text"),
-        (lambda value: {**value, "blocks": 3}, "'blocks' is int and should be list"),
+        (lambda _: [], "it has no `schema`"),
+        (lambda _: {}, "it has no `schema`"),
+        (lambda value: {**value, "schema": "foreword/9"}, "'foreword/9', expected 'foreword/1'"),
+        (lambda value: {**value, "text": "other"}, "its blocks differ from its text"),
+        (lambda value: {**value, "blocks": 3}, "'blocks' is int, expected list"),
         (lambda value: {**value, "sections": [{"id": "x"}]}, "'span' is missing"),
-        (lambda value: {**value, "sections": [{"id": "x", "span": [0, 10**9]}]}, "outside its text"),
-        (lambda value: {**value, "sections": [{"id": "x", "span": [1]}]}, "no whole assembly"),
-        (lambda value: {**value, "sections": [None]}, "no whole assembly"),
+        (lambda value: {**value, "sections": [{"id": "x", "span": [0, 10**9]}]}, "outside the text"),
+        (lambda value: {**value, "sections": [{"id": "x", "span": [1]}]}, "not a complete assembly"),
+        (lambda value: {**value, "sections": [None]}, "not a complete assembly"),
         (lambda value: {key: item for key, item in value.items() if key != "budget"}, "'budget' is missing"),
     ],
 )
 def test_invalid_files(say, record, folder, change, hint):
-    """A file that is no assembly is bad input, with the reason."""
+    """A file that is not an assembly is bad input, with the reason."""
     record("a.json")
     broken = change(json.loads((folder / "a.json").read_text()))
     (folder / "b.json").write_text(broken if isinstance(broken, str) else json.dumps(broken))
@@ -208,7 +208,7 @@ def test_invalid_files(say, record, folder, change, hint):
 
 
 def test_other_tools_of_the_same_weight(say, record, folder):
-    """Tools that changed and weigh the same are other tools."""
+    """Changed tools with the same token count count as changed."""
     for name, what in (("a.json", "on"), ("b.json", "in")):
         write_files(folder, {"tools.json": json.dumps([{"name": "lamp", "description": f"Switch it {what}"}])})
         record(name, None, "--tools", "tools.json")
@@ -220,7 +220,7 @@ def test_other_tools_of_the_same_weight(say, record, folder):
 
 
 def test_other_tools_of_a_short_prompt(say, record, folder):
-    """That tools changed is said also where nothing was cached."""
+    """Changed tools are reported even if nothing was cached."""
     model = ("--model", "anthropic:claude-haiku-4-5")
     record("a.json", {"AGENTS.md": "Short.\n"}, *model)
     write_files(folder, {"tools.json": '[{"name": "lamp", "description": "Switch a lamp"}]'})
@@ -229,7 +229,7 @@ def test_other_tools_of_a_short_prompt(say, record, folder):
 
 
 def test_other_tools_for_another_model(say, record, folder):
-    """That tools changed is said also where the model did."""
+    """Changed tools are reported even if the model changed."""
     record("a.json")
     write_files(folder, {"tools.json": '[{"name": "lamp", "description": "Switch a lamp"}]'})
     record("b.json", None, "--model", "anthropic:claude-opus-5", "--tools", "tools.json")

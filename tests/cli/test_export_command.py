@@ -1,4 +1,4 @@
-"""Claims about `foreword export`."""
+"""`foreword export`."""
 
 import json
 import os
@@ -13,12 +13,12 @@ import pytest
 
 from event_rows import make_event, tell
 
-RUN = [sys.executable, "-c", "import sys; from foreword.cli import main; sys.exit(main())"]
+RUN = [sys.executable, "-c", "import sys; from foreword.cli.main import main; sys.exit(main())"]
 
 
 @pytest.fixture(autouse=True)
 def told(folder):
-    """An event a day over forty days, of two people."""
+    """An event a day over forty days, of two users."""
     now = datetime.now(UTC)
     people = ("alice", "bob")
     events = [
@@ -29,19 +29,19 @@ def told(folder):
 
 
 def days(text: str) -> list[int]:
-    """The days that exported lines are about."""
+    """Return the days of exported lines."""
     return [json.loads(line)["metadata"]["day"] for line in text.splitlines()]
 
 
 def test_to_the_output(say):
-    """Without a file the lines go to the output, in the order in which they were written."""
+    """Without a file the lines go to stdout, in the order of writing."""
     answer = say("export")
     assert (answer.code, answer.err) == (0, "")
     assert days(answer.out) == list(reversed(range(40)))
 
 
 def test_only_one_file(say, folder):
-    """A hyphen is the output and nothing else: no word behind it is taken for the file, nor is an empty name."""
+    """A hyphen means stdout only: a further argument is not taken for the file, nor is an empty name."""
     assert say("export", "-").out == say("export").out
     for words in (("-", "foo"), ("foo", "-"), ("-", "--since", "1d", "foo"), ("",)):
         answer = say("export", *words)
@@ -51,14 +51,14 @@ def test_only_one_file(say, folder):
 
 
 def test_a_line_is_what_logs_shows(say):
-    """A line has the columns that `logs --json` has."""
+    """A line has the columns of `logs --json`."""
     (line,) = say("export", "--since", "1h").out.splitlines()
     (shown,) = say("logs", "--since", "1h", "--json").json
     assert json.loads(line) == shown
 
 
 def test_to_a_file(say, folder):
-    """A file is made with what was asked for; nothing is left beside it."""
+    """The file contains the requested rows, and no temporary file remains."""
     answer = say("export", "events.jsonl", "--since", "3d")
     assert answer.out == "exported: 3 events\n"
     assert days((folder / "events.jsonl").read_text()) == [2, 1, 0]
@@ -67,17 +67,17 @@ def test_to_a_file(say, folder):
 
 @pytest.mark.parametrize("more", [(), ("--prune", "--until", "30d")])
 def test_nothing_is_written_over(say, folder, more):
-    """A file that exists is refused and stays as it is, and nothing is deleted."""
+    """An existing file is refused and unchanged, and nothing is deleted."""
     (folder / "events.jsonl").write_text("mine\n")
     answer = say("export", "events.jsonl", *more)
     assert (answer.code, answer.out) == (2, "")
-    assert "exists already" in answer.err
+    assert "already exists" in answer.err
     assert (folder / "events.jsonl").read_text() == "mine\n"
     assert len(say("logs", "--json").json) == 40
 
 
 def test_a_file_beside_it(say, folder):
-    """What lies beside the new file under a similar name stays as it is."""
+    """Files with a similar name next to the new one are unchanged."""
     (folder / "events.jsonl.part").write_text("mine\n")
     assert say("export", "events.jsonl").code == 0
     assert say("export", "old.jsonl", "--until", "30d", "--prune").code == 0
@@ -86,7 +86,7 @@ def test_a_file_beside_it(say, folder):
 
 
 def test_the_output_is_gone(folder):
-    """Where nobody reads the output any more, the command ends as others do, and blames no log."""
+    """If the reader of stdout closes it, the command ends like others and does not blame the log."""
     tell(str(folder / ".foreword"), *(make_event(facts={"text": "x" * 900}) for _ in range(300)))
     with subprocess.Popen([*RUN, "export"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.read(1)
@@ -97,7 +97,7 @@ def test_the_output_is_gone(folder):
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
 def test_a_full_disk():
-    """Where the output cannot be written, that is said, and not that the log cannot be read."""
+    """If stdout cannot be written, the error names stdout, not the log."""
     with open("/dev/full", "w") as full:
         done = subprocess.run([*RUN, "export"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 2
@@ -106,14 +106,14 @@ def test_a_full_disk():
 
 
 def test_a_missing_folder(say):
-    """A folder that is not there is named, and the log is not blamed."""
+    """A missing folder is named, and the log is not blamed."""
     answer = say("export", "nowhere/x.jsonl")
     assert (answer.code, answer.err) == (2, "foreword: nowhere/x.jsonl: No such file or directory\n")
 
 
 @pytest.mark.parametrize("more", [(), ("--prune", "--until", "today")])
 def test_a_broken_page(say, folder, more):
-    """A log that is broken in its midst says how far it could be read, and no file stays, neither half nor empty."""
+    """For a log with a broken page the error says how far it was read, and no partial or empty file remains."""
     tell(str(folder / ".foreword"), *(make_event(facts={"mark": f"m{n}", "x": "x" * 300}) for n in range(9_000)))
     log = folder / ".foreword" / "events.sqlite"
     with closing(sqlite3.connect(log)) as connection:
@@ -125,14 +125,14 @@ def test_a_broken_page(say, folder, more):
     log.write_bytes(content)
     answer = say("export", "x.jsonl", *more)
     assert (answer.code, answer.out) == (2, "")
-    assert re.search(r"could be read for [4-6],\d{3} events and no further", answer.err)
+    assert re.search(r"could be read for only [4-6],\d{3} events", answer.err)
     assert not [*folder.glob("x.jsonl*")]
     lines = say("export").out.splitlines()
     assert 4_000 <= len(lines) < 7_000
 
 
 def test_a_damaged_log(say, folder):
-    """Of a log that had to be put aside nothing is exported, and that is no success."""
+    """Exporting a log that had to be moved aside exports nothing and fails."""
     (folder / ".foreword" / "events.sqlite").write_bytes(b"nonsense" * 4_000)
     answer = say("export", "x.jsonl")
     assert answer.code == 2
@@ -141,13 +141,13 @@ def test_a_damaged_log(say, folder):
 
 
 def test_for_a_reader(say):
-    """Each reader exports what they may see."""
+    """Each reader exports only permitted rows."""
     assert all(day % 2 for day in days(say("export", "--reader", "bob").out))
     assert say("export", "--reader", "mallory").out == ""
 
 
 def test_prune(say, folder):
-    """What is exported is deleted, by whole days, and everything else stays."""
+    """Exported rows are deleted by whole days, and all others stay."""
     answer = say("export", "old.jsonl", "--until", "30d", "--prune", "--json").json
     old = days((folder / "old.jsonl").read_text())
     left = [event["metadata"]["day"] for event in say("logs", "--json").json]
@@ -169,7 +169,7 @@ def test_prune(say, folder):
     ],
 )
 def test_bad_input(say, folder, line):
-    """What could lose something, or makes no sense, is refused, and nothing is written or deleted."""
+    """Invalid or risky options are refused, and nothing is written or deleted."""
     answer = say("export", *line.split())
     assert (answer.code, answer.out) == (2, "")
     assert "Traceback" not in answer.err

@@ -1,4 +1,4 @@
-"""Claims about `foreword forget`, and `foreword export --user`."""
+"""`foreword forget` and `foreword export --user`."""
 
 import json
 import os
@@ -7,15 +7,15 @@ import stat
 import pytest
 
 from event_rows import make_event, tell
-from foreword.store.instructions import replace_instructions
-from foreword.store.state import use_state
+from foreword.storage.agents import replace_instructions
+from foreword.storage.database import use_state
 from foreword.testing import write_files
-from foreword.words import Trust
+from foreword.types import Trust
 
 
 @pytest.fixture(autouse=True)
 def kept(folder):
-    """Something of two people."""
+    """Data of two users."""
     tell(str(folder / ".foreword"), *(make_event(user=user) for user in ("alice", "bob")))
     with use_state(str(folder / ".foreword")) as state:
         for user in ("alice", "bob"):
@@ -24,27 +24,27 @@ def kept(folder):
 
 
 def has(folder, token):
-    """Whether a token lies in a file of the state."""
+    """Return whether a token is in a file of the state."""
     return any(token.encode() in path.read_bytes() for path in (folder / ".foreword").iterdir())
 
 
 def test_forget(say, folder):
-    """A person is forgotten, with a table of what was removed, what stays, and that a second look found nothing."""
+    """A user is erased, with a table of removed and retained data, and a second scan finds nothing."""
     answer = say("forget", "bob", "--yes")
     assert (answer.code, answer.err) == (0, "")
     assert "instructions" in answer.out
     assert "foreword.yaml:6: users.bob names them" in answer.out
-    assert answer.out.endswith("bob is forgotten: a second look found nothing\n")
+    assert answer.out.endswith("bob is forgotten: verification found nothing left\n")
     assert not has(folder, "bobtoken")
     assert has(folder, "alicetoken")
     assert not (folder / "users" / "bob").exists()
 
 
 def test_dry_run(say, folder):
-    """--dry-run says what there is, and removes nothing, whether --yes is said or not."""
+    """--dry-run lists the data and removes nothing, with or without --yes."""
     answer = say("forget", "bob", "--dry-run", "--yes")
     assert answer.code == 0
-    assert answer.out.endswith("of bob would be removed; nothing was\n")
+    assert answer.out.endswith("of bob would be removed\n")
     assert has(folder, "bobtoken")
 
 
@@ -57,17 +57,17 @@ def test_json(say):
 
 
 def test_nobody_is_asked_where_nobody_types(say, folder):
-    """Without --yes and without a terminal nothing is removed, and it is said what to do."""
+    """Without --yes and without a terminal nothing is removed, and the answer gives the remedy."""
     answer = say("forget", "bob")
     assert answer.code == 2
     assert "--dry-run" in answer.err
-    assert "foreword export --user bob, and say --yes" in answer.err
+    assert "foreword export --user bob, or confirm with --yes" in answer.err
     assert has(folder, "bobtoken")
 
 
 @pytest.mark.parametrize(("typed", "gone"), [("bob\n", True), ("yes\n", False), ("\n", False), ("", False)])
 def test_asking(start, folder, typed, gone):
-    """At a terminal only the whole name is a yes."""
+    """In a terminal only the full name confirms."""
     answer = start("forget", "bob", typed=typed)
     assert answer.code == 0
     assert has(folder, "bobtoken") is not gone
@@ -80,21 +80,21 @@ def test_asking(start, folder, typed, gone):
         (("forget",), "the following arguments are required: USER"),
         (("forget", "bobb", "--yes"), "unknown user 'bobb'; did you mean 'bob'?"),
         (("forget", "alice", "--yes"), "alice owns this workspace"),
-        (("forget", " ", "--yes"), "is no name of a person"),
+        (("forget", " ", "--yes"), "is not a valid user name"),
         (("forget", "../bob", "--yes"), "unknown user '../bob'"),
-        (("forget", "bob", "--yes", "--patience", "-1"), "--patience is a number of seconds"),
-        (("forget", "bob", "--yes", "--patience", "nan"), "--patience is a number of seconds"),
+        (("forget", "bob", "--yes", "--patience", "-1"), "--patience must be from 0 to 86,400 seconds"),
+        (("forget", "bob", "--yes", "--patience", "nan"), "--patience must be from 0 to 86,400 seconds"),
         (("forget", "bob", "--everything"), "unknown option --everything"),
         (("export", "--user", "bobb"), "unknown user 'bobb'; did you mean 'bob'?"),
         (("export", "--user", "bob", "--prune"), "takes no --prune"),
         (("export", "--user", "bob", "--since", "1h", "--room", "family"), "takes no --since and no --room"),
         (("export", "--user", "bob", "--trust", "all"), "unknown value 'all' for --trust"),
         (("export", "--trust", "full"), "needs --user"),
-        (("export", "--user", ""), "is no name of a person"),
+        (("export", "--user", ""), "is not a valid user name"),
     ],
 )
 def test_bad_input(say, folder, words, told):
-    """What cannot be meant is refused with 2, and nothing is removed."""
+    """Invalid options are refused with code 2, and nothing is removed."""
     answer = say(*words)
     assert answer.code == 2
     assert told in answer.err
@@ -102,7 +102,7 @@ def test_bad_input(say, folder, words, told):
 
 
 def test_somebody_who_has_left_the_configuration(say, folder):
-    """Who is in the files and not in the configuration any more can be given theirs, and be forgotten."""
+    """The data of a user who is no longer configured can be exported and erased."""
     text = (folder / "foreword.yaml").read_text()
     (folder / "foreword.yaml").write_text(text.replace("  bob: {trust: familiar}\n", ""))
     assert "bobtoken" in say("export", "--user", "bob", "--trust", "full").out
@@ -112,7 +112,7 @@ def test_somebody_who_has_left_the_configuration(say, folder):
 
 
 def test_export(say, folder):
-    """A file appears whole, with a line for each thing; nothing of another is in it."""
+    """The file is written atomically, with one line per item and no data of other users."""
     answer = say("export", "bob.jsonl", "--user", "bob")
     assert os.name != "posix" or stat.S_IMODE(os.stat("bob.jsonl").st_mode) == 0o600
     assert answer.out.startswith("exported: ")
@@ -124,7 +124,7 @@ def test_export(say, folder):
 
 
 def test_what_is_above_is_told_to_the_owner_alone(say, folder):
-    """What was learned above is not in the file; the owner is told on stderr, and may give it all the same."""
+    """Items above the user's clearance are left out; the owner is warned on stderr and can include them."""
     tell(str(folder / ".foreword"), make_event(user="bob", trust=Trust.FULL, session="highsession"))
     answer = say("export", "--user", "bob")
     assert "highsession" not in answer.out
@@ -133,7 +133,7 @@ def test_what_is_above_is_told_to_the_owner_alone(say, folder):
 
 
 def test_a_damaged_state(say, folder):
-    """A state that is damaged is refused in words, and left as it is."""
+    """A damaged state is refused with an error message and left unchanged."""
     place = folder / ".foreword" / "state.sqlite"
     for ending in ("-wal", "-shm"):
         if os.path.exists(f"{place}{ending}"):

@@ -1,35 +1,36 @@
-"""Claims about `foreword init`: a workspace that works at once, and never anything overwritten."""
+"""`foreword init`: a workspace that works at once, without overwriting files."""
 
 import json
 import os
 
 import pytest
 
-from foreword.cli.init import FILES, SCHEMA, find_owner
-from foreword.config import Config, load
-from foreword.config.jsonschema import describe
+from foreword.cli.workspace_commands import SCHEMA_FILE, TEMPLATE_FILES, find_login_name
+from foreword.config.json_schema import make_json_schema
+from foreword.config.load import load_config
+from foreword.config.schema import Config
 from foreword.testing import write_files
 
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch):
-    """Be somebody, somewhere."""
+    """Set the user and the folder."""
     monkeypatch.setenv("USER", "sam")
     monkeypatch.setenv("TZ", "Europe/Paris")
 
 
 def test_new_workspace(say, tmp_path):
-    """Everything is made, and the next steps are named."""
+    """All files are created, and the next steps are named."""
     answer = say("init", tmp_path / "new")
     assert (answer.code, answer.err) == (0, "")
-    assert all(path in answer.out for path in FILES)
+    assert all(path in answer.out for path in TEMPLATE_FILES)
     assert all(f"foreword -w {tmp_path / 'new'} {name} " in answer.out for name in ("explain", "chat", "serve"))
     assert ".foreword/" in (tmp_path / "new" / ".gitignore").read_text().split()
     assert ".env" in (tmp_path / "new" / ".gitignore").read_text().split()
 
 
 def test_works_at_once(say, tmp_path):
-    """A new workspace lints clean, and its turn has no verdict that worries."""
+    """A new workspace has no lint findings, and its turn has no problematic verdict."""
     say("init", tmp_path / "new")
     assert say("-w", tmp_path / "new", "lint", "--json").json["findings"] == []
     explained = say("-w", tmp_path / "new", "explain", "--json", "--model", "anthropic:claude-sonnet-5")
@@ -40,29 +41,29 @@ def test_works_at_once(say, tmp_path):
 
 
 def test_comments_are_not_sent(say, tmp_path):
-    """What the files explain to their reader is not sent to the model."""
+    """Comments in the files are not sent to the model."""
     say("init", tmp_path / "new")
     assert "<!--" not in say("-w", tmp_path / "new", "build").out
 
 
 def test_names(say, tmp_path):
-    """Owner, agent and model are those that were asked for."""
+    """Owner, agent and model are those of the options."""
     say("init", tmp_path / "new", "--owner", "alice", "--agent", "reid", "--model", "openai:gpt-5.4")
-    config = load((tmp_path / "new" / "foreword.yaml").read_text())
+    config = load_config((tmp_path / "new" / "foreword.yaml").read_text())
     assert (config.owner, list(config.agents), config.agents["reid"].model) == ("alice", ["reid"], "openai:gpt-5.4")
     assert config.users["alice"].timezone == "Europe/Paris"
 
 
 @pytest.mark.parametrize("name", ["7", "null", "1e5", "yes", "2026-11-15", "a.b"])
 def test_names_that_yaml_would_mistake(say, tmp_path, name):
-    """A name that YAML would take for something else is still a name."""
+    """A name that YAML would parse as another type is still a name."""
     assert say("init", tmp_path / "new", "--owner", name, "--agent", name).code == 0
-    assert load((tmp_path / "new" / "foreword.yaml").read_text()).owner == name
+    assert load_config((tmp_path / "new" / "foreword.yaml").read_text()).owner == name
 
 
 @pytest.mark.parametrize("name", ["", "a b", "../x", "a..b", "é\u202e", "a: b"])
 def test_bad_names(say, tmp_path, name):
-    """A name that cannot be a folder's is bad input, and nothing is made."""
+    """A name that cannot be a folder name is bad input, and nothing is created."""
     answer = say("init", tmp_path / "new", f"--owner={name}")
     assert answer.code == 2
     assert "not a usable name" in answer.err
@@ -71,7 +72,7 @@ def test_bad_names(say, tmp_path, name):
 
 @pytest.mark.parametrize("model", ["", "nope", "anthropic:", ":claude-sonnet-5"])
 def test_bad_models(say, tmp_path, model):
-    """A model that nobody could be asked for is bad input, and nothing is made."""
+    """An impossible model name is bad input, and nothing is created."""
     answer = say("init", tmp_path / "new", f"--model={model}")
     assert answer.code == 2
     assert "write it as provider:name, such as anthropic:" in answer.err
@@ -79,45 +80,45 @@ def test_bad_models(say, tmp_path, model):
 
 
 def test_schema_for_editors(say, tmp_path):
-    """Editors find the schema of the configuration where its first line says."""
+    """Editors find the configuration schema at the path in its first line."""
     say("init", tmp_path / "new")
     first = (tmp_path / "new" / "foreword.yaml").read_text().splitlines()[0]
     assert first == "# yaml-language-server: $schema=.foreword/schema.json"
-    assert json.loads((tmp_path / "new" / ".foreword" / "schema.json").read_text()) == describe(Config)
+    assert json.loads((tmp_path / "new" / ".foreword" / "schema.json").read_text()) == make_json_schema(Config)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes are those of POSIX")
 def test_state_is_private(say, tmp_path):
-    """The folder of the state is closed to others from the start; the files of the workspace follow the umask."""
+    """The state folder is private from the start; the files of the workspace follow the umask."""
     say("init", tmp_path / "new")
     assert (tmp_path / "new" / ".foreword").stat().st_mode & 0o777 == 0o700
 
 
 def test_nothing_is_overwritten(say, tmp_path):
-    """A file that exists is left as it is and named; the others are made beside it."""
+    """An existing file is left unchanged and named; the others are created."""
     write_files(tmp_path / "new", {"SOUL.md": "mine", ".gitignore": "*.log"})
     answer = say("init", tmp_path / "new")
     assert (answer.code, answer.err) == (0, "")
-    assert "\nleft as they are: SOUL.md, .gitignore\n" in answer.out
+    assert "\nleft unchanged: SOUL.md, .gitignore\n" in answer.out
     assert "  SOUL.md\n" not in answer.out
     assert (tmp_path / "new" / "SOUL.md").read_text() == "mine"
-    assert all((tmp_path / "new" / path).exists() for path in FILES)
+    assert all((tmp_path / "new" / path).exists() for path in TEMPLATE_FILES)
 
 
 def test_kept_in_json(say, tmp_path):
-    """JSON tells what was made from what was kept."""
+    """The JSON separates created files from existing ones."""
     write_files(tmp_path / "new", {"SOUL.md": "mine"})
     made = say("init", tmp_path / "new", "--json").json
     assert made["kept"] == ["SOUL.md"]
-    assert {*made["created"], "SOUL.md"} == {*FILES, SCHEMA}
+    assert {*made["created"], "SOUL.md"} == {*TEMPLATE_FILES, SCHEMA_FILE}
 
 
 def test_workspace_already(say, tmp_path):
-    """Where there is a configuration nothing is made, also if it is a link that leads nowhere."""
+    """If there is a configuration, even a dangling link, nothing is created."""
     write_files(tmp_path / "new", {"foreword.yaml": "mine"})
     answer = say("init", tmp_path / "new")
     assert (answer.code, answer.out) == (2, "")
-    assert "is a workspace already: it has a foreword.yaml; nothing was made" in answer.err
+    assert "is already a workspace (it has a foreword.yaml); nothing was created" in answer.err
     assert os.listdir(tmp_path / "new") == ["foreword.yaml"]
     (tmp_path / "new" / "foreword.yaml").unlink()
     (tmp_path / "new" / "foreword.yaml").symlink_to(tmp_path / "elsewhere")
@@ -126,7 +127,7 @@ def test_workspace_already(say, tmp_path):
 
 
 def test_dangling_link_is_not_followed(say, tmp_path):
-    """A link that leads nowhere counts as existing, and nothing is written through it."""
+    """A dangling link counts as existing, and nothing is written through it."""
     place = tmp_path / "new"
     place.mkdir()
     (place / "SOUL.md").symlink_to(tmp_path / "elsewhere")
@@ -135,14 +136,14 @@ def test_dangling_link_is_not_followed(say, tmp_path):
 
 
 def test_folder_is_a_file(say, tmp_path):
-    """A file in the place of the folder is bad input, wherever on the way it stands."""
+    """A file in place of the folder or of a parent folder is bad input."""
     (tmp_path / "file").write_text("")
-    assert "is no folder" in say("init", tmp_path / "file").err
+    assert "is not a folder" in say("init", tmp_path / "file").err
     assert say("init", tmp_path / "file" / "below").code == 2
 
 
 def test_here(say, tmp_path, monkeypatch):
-    """Without a folder, the workspace is made where one stands, and commands need no -w."""
+    """Without a folder the workspace is created in the current folder, and commands need no -w."""
     place = tmp_path / "here"
     place.mkdir()
     monkeypatch.chdir(place)
@@ -161,5 +162,5 @@ def test_here(say, tmp_path, monkeypatch):
     ],
 )
 def test_owner(environ, owner):
-    """The owner is the name one has on the machine, if it can be used and is not the administrator's."""
-    assert find_owner(environ) == owner
+    """The owner is the system user name, if it is valid and not the administrator's."""
+    assert find_login_name(environ) == owner

@@ -1,10 +1,10 @@
-"""Claims about `foreword instructions`."""
+"""`foreword instructions`."""
 
 import pytest
 
 
 def test_show_set_clear(say, folder):
-    """Instructions are set, shown whole, in the next prompt, and cleared; showing makes no state."""
+    """Instructions are set, shown whole, used in the next prompt, and cleared; showing creates no state."""
     assert say("instructions", "show").out == "(none)\n"
     assert not (folder / ".foreword" / "state.sqlite").exists()
     assert say("instructions", "set", "Answer in", "bullet points.").out == (
@@ -19,7 +19,7 @@ def test_show_set_clear(say, folder):
 
 
 def test_somebody_elses(say):
-    """Each person has instructions of their own, and a room has nobody's."""
+    """Each user has separate instructions, and a room has none."""
     say("instructions", "set", "Be brief.", "--user", "bob")
     assert say("instructions", "show", "--user", "bob", "--json").json == {
         "user": "bob",
@@ -33,7 +33,7 @@ def test_somebody_elses(say):
 
 
 def test_from_a_file_and_stdin(say, start, folder):
-    """The text may stand in a file or on stdin."""
+    """The text may come from a file or from stdin."""
     (folder / "wishes.md").write_text("Größe.\n\nZwei.\n")
     say("instructions", "set", "--file", "wishes.md")
     assert say("instructions", "show").out == "Größe.\n\nZwei.\n"
@@ -43,7 +43,7 @@ def test_from_a_file_and_stdin(say, start, folder):
 
 @pytest.mark.parametrize("words", [(), ("--file", "-"), ("--file", "empty.md"), ("",)])
 def test_nothing_is_no_text(say, start, folder, words):
-    """An empty text takes nothing away: it may come from a pipe in which something failed."""
+    """An empty text clears nothing: it may come from a failed pipe."""
     say("instructions", "set", "Be brief.")
     (folder / "empty.md").write_text("\n")
     answer = start("instructions", "set", *words)
@@ -55,26 +55,26 @@ def test_nothing_is_no_text(say, start, folder, words):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["set"], "in words, with --file FILE, or on stdin"),
-        (["set", "x", "--file", "y"], "given twice"),
-        (["set", "x" * 20_001], "20,001 characters, and 20,000"),
+        (["set"], "as TEXT, with --file FILE, or on stdin"),
+        (["set", "x", "--file", "y"], "not both"),
+        (["set", "x" * 20_001], "20,001 characters, but may have at most 20,000"),
         (["set", "--file", "none.md"], "none.md cannot be read"),
         (["show", "x"], "show takes no text"),
         (["clear", "x"], "clear takes no text"),
         (["show", "--agent", "ried"], "did you mean 'reid'"),
-        (["show", "--user", ""], "whose instructions"),
+        (["show", "--user", ""], "no person given"),
         (["shwo"], "did you mean 'show'"),
     ],
 )
 def test_bad_input(start, words, said):
-    """What cannot be done is said, with what to do, and exits with 2."""
+    """An impossible action is refused with a remedy and exit code 2."""
     answer = start("instructions", *words, typed="")
     assert answer.code == 2
     assert said in answer.err
 
 
 def test_unknown_person(say, folder):
-    """A person whom the configuration does not know is an error; what one who was has left can be seen and removed."""
+    """An unknown user is an error; the instructions of a former user can be shown and removed."""
     say("instructions", "set", "Be kind.", "--user", "bob")
     for words in (("set", "x"), ("show",), ("clear",)):
         answer = say("instructions", *words, "--user", "bobb")
@@ -84,13 +84,13 @@ def test_unknown_person(say, folder):
     for action, told in (("show", "Be kind.\n"), ("clear", "reid now has no instructions from bob, from the next")):
         answer = say("instructions", action, "--user", "bob")
         assert answer.code == 0
-        assert "'bob' is not among the users" in answer.err
+        assert "'bob' is not a user in foreword.yaml" in answer.err
         assert answer.out.startswith(told)
     assert say("instructions", "show", "--user", "bob").code == 2
 
 
 def test_told(say):
-    """A change is told to the log, without its words."""
+    """A change is recorded in the log, without its text."""
     say("instructions", "set", "Secret wish.")
     (event,) = say("logs", "--event-type", "memory_write", "--json").json
     assert event["metadata"]["store"] == "instructions"
@@ -98,7 +98,7 @@ def test_told(say):
 
 
 def test_damaged(say, folder):
-    """A damaged state is an error that names the file and the remedy, and is left as it is."""
+    """A damaged state is an error that names the file and the remedy, and is left unchanged."""
     say("instructions", "set", "x")
     path = folder / ".foreword" / "state.sqlite"
     path.write_text("no database at all, and long enough to be taken for one" * 20)

@@ -1,16 +1,16 @@
-"""Claims about `foreword lint`: how findings are printed, and when it fails."""
+"""`foreword lint`: the output format and the exit codes."""
 
 from foreword.testing import write_files
 
 
 def test_clean(say):
-    """A workspace without findings is told so, and the exit code is 0."""
+    """A workspace without findings is reported as clean, with exit code 0."""
     answer = say("lint")
     assert (answer.code, answer.err) == (0, "")
 
 
 def test_error(say, folder, monkeypatch):
-    """A finding is file, line, level, rule, message and remedy, with a path that can be opened from here."""
+    """A finding has file, line, level, rule, message and remedy, with a path relative to the current folder."""
     write_files(
         folder, {"SOUL.md": "Calm.\n\nToday is 15 November 2026, 12:30.\nkey: sk-ant-api03-" + "a1B2" * 24 + "\n"}
     )

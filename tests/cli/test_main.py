@@ -1,4 +1,4 @@
-"""Claims about the command line as a whole: exit codes, mistyped names, and no traceback, whatever one types."""
+"""The command line as a whole: exit codes, mistyped names, and no traceback for any input."""
 
 import json
 import os
@@ -8,14 +8,14 @@ import sys
 
 import pytest
 
-from foreword.cli.parser import parse
+from foreword.cli.main import parse_arguments
 from foreword.errors import find_nearest
 from foreword.testing import write_files
 
 COMMANDS = ("build", "explain", "diff", "lint", "init", "blueprints", "doctor")
-# Whoever started the tests may have had interrupts ignored, which a child would inherit.
+# The parent process may ignore interrupts, which a child would inherit.
 HEED = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-RUN = [sys.executable, "-c", f"{HEED}; import sys; from foreword.cli import main; sys.exit(main())"]
+RUN = [sys.executable, "-c", f"{HEED}; import sys; from foreword.cli.main import main; sys.exit(main())"]
 
 
 def test_version(say):
@@ -27,7 +27,7 @@ def test_version(say):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help(say, command):
-    """Each command explains itself with examples that name it."""
+    """Each command's help has examples that name the command."""
     answer = say(command, "--help")
     assert answer.code == 0
     assert "examples:" in answer.out
@@ -43,15 +43,15 @@ def test_help_names_commands(say):
 @pytest.mark.parametrize(
     ("command", "told"),
     [
-        ("agent", "show [NAME]: print what"),
-        ("instructions", "clear: remove them"),
-        ("memory", "list: what can be loaded, each with its price; save TEXT: keep"),
-        ("schedule", "add: plan something"),
-        ("token", "revoke ID or USER: end one"),
+        ("agent", "show [NAME]: print the stored soul"),
+        ("instructions", "clear: remove the instructions"),
+        ("memory", "list: list the memories that can be loaded, each with its size in tokens; save TEXT: save"),
+        ("schedule", "add: add a schedule"),
+        ("token", "revoke ID or USER: revoke one"),
     ],
 )
 def test_help_of_actions(say, command, told):
-    """The help of a command with actions says of each what it takes, if anything, and what it is for."""
+    """The help of a command with actions gives the arguments and the purpose of each action."""
     assert told in " ".join(say(command, "--help").out.split())
 
 
@@ -65,7 +65,7 @@ def test_help_of_actions(say, command, told):
     ],
 )
 def test_help_is_a_word_too(say, words, usage):
-    """`foreword help` and `foreword help COMMAND` print what --help does; behind a command it is a word like others."""
+    """`foreword help` and `foreword help COMMAND` print what --help does; after a command it is a plain argument."""
     answer = say(*words)
     assert (answer.code, answer.err) == (0, "")
     assert answer.out.startswith(f"usage: {usage}") is bool(usage)
@@ -74,7 +74,7 @@ def test_help_is_a_word_too(say, words, usage):
 @pytest.mark.parametrize("closed", [0, 1, 2])
 @pytest.mark.parametrize("line", ["status", "diff - x", "chat", "nope"])
 def test_closed_streams(folder, line, closed):
-    """Where the shell has closed a stream, there is no traceback, and nothing is written in its place."""
+    """A closed standard stream causes no traceback, and no file is written in its place."""
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     shell = f'exec {closed}>&-; exec "$@"'
     run = subprocess.run(
@@ -92,7 +92,7 @@ def test_closed_streams(folder, line, closed):
 
 @pytest.mark.parametrize("buffered", [True, False])
 def test_a_full_disk(folder, buffered):
-    """An output that takes nothing more is a message in words, whenever that is noticed."""
+    """A full disk on stdout is a plain error message, with and without buffering."""
     environ = {**os.environ, "PYTHONUNBUFFERED": "" if buffered else "1"}
     with open("/dev/full", "w", encoding="utf-8") as full:
         run = subprocess.run(
@@ -102,7 +102,7 @@ def test_a_full_disk(folder, buffered):
 
 
 def test_no_command(say):
-    """Without a command, the commands are listed and the exit code is 2."""
+    """Without a command the commands are listed, with exit code 2."""
     answer = say()
     assert answer.code == 2
     assert all(command in answer.err for command in COMMANDS)
@@ -121,18 +121,18 @@ def test_no_command(say):
         (["build", "--user"], "expected one argument"),
         (["diff", "one"], "required: B"),
         (["memory", "serch", "x"], "unknown action 'serch'; did you mean 'search'?"),
-        (["memory"], "which action? There is search, get, list,"),
-        (["token"], "which action? There is create, list, revoke\nsee: foreword token --help"),
-        (["memory", "reindex", "all"], "memory reindex takes nothing more, not 'all'"),
+        (["memory"], "missing action; use search, get, list,"),
+        (["token"], "missing action; use create, list, revoke\nsee: foreword token --help"),
+        (["memory", "reindex", "all"], "memory reindex takes no argument, got 'all'"),
         (["memory", "list", "--store", "privat"], "unknown store 'privat'; did you mean 'private'?"),
         (["memory", "search", "x", "--store", "none"], "unknown store 'none'; there is"),
-        (["memory", "review", "x.md"], "there is no entry 'x.md' that waits for review"),
-        (["schedule", "list", "brief"], "schedule list takes nothing more, not 'brief'"),
+        (["memory", "review", "x.md"], "no entry 'x.md' waits for review"),
+        (["schedule", "list", "brief"], "schedule list takes no id, got 'brief'"),
         (["build", "--use", "bob"], "did you mean '--user'?"),
     ],
 )
 def test_mistyped(say, words, hint):
-    """What is mistyped gets exit code 2 and the nearest valid name, on stderr alone."""
+    """A mistyped name gets exit code 2 and the nearest valid name, on stderr only."""
     answer = say(*words)
     assert (answer.code, answer.out) == (2, "")
     assert hint in answer.err
@@ -150,8 +150,8 @@ def test_mistyped(say, words, hint):
     ],
 )
 def test_options_before_words(words, held):
-    """Options may stand before, between and behind the words of a command."""
-    args = parse(words)
+    """Options may be before, between and after the positional arguments."""
+    args = parse_arguments(words)
     assert {name: getattr(args, name) for name in held} == held
 
 
@@ -163,7 +163,7 @@ def test_options_before_words(words, held):
     ],
 )
 def test_words_that_nothing_takes(say, words, hint):
-    """A word behind an option is checked like one before it, and one too many is refused."""
+    """An argument after an option is checked like one before it, and a surplus argument is refused."""
     answer = say(*words)
     assert (answer.code, answer.out) == (2, "")
     assert hint in answer.err
@@ -171,24 +171,24 @@ def test_words_that_nothing_takes(say, words, hint):
 
 @pytest.mark.parametrize("command", ["explain", "build"])
 def test_usage_error_names_the_help(say, command):
-    """A usage error says where the help of that command is."""
+    """A usage error names the help of that command."""
     assert f"see: foreword {command} --help" in say(command, "--sitation", "dm").err
 
 
 def test_workspace_before_and_after(say, folder, monkeypatch):
-    """The workspace may be named before the command or after it."""
+    """The workspace may be named before or after the command."""
     monkeypatch.chdir("/")
     assert say("-w", folder, "build").out == say("build", "--workspace", folder).out != ""
 
 
 def test_workspace_upwards(say, folder, monkeypatch):
-    """Below a workspace, the workspace is found."""
+    """The workspace is found from its subfolders."""
     monkeypatch.chdir(folder / "memory" / "private")
     assert "You are calm." in say("build", "--mode", "full").out
 
 
 def test_no_workspace(say, tmp_path, monkeypatch):
-    """Where there is no workspace, the way to one is shown."""
+    """Without a workspace the error shows how to create one."""
     monkeypatch.chdir(tmp_path)
     answer = say("build")
     assert answer.code == 2
@@ -196,21 +196,21 @@ def test_no_workspace(say, tmp_path, monkeypatch):
 
 
 def test_missing_workspace(say, tmp_path):
-    """A workspace that is not there is bad input."""
+    """A missing workspace is bad input."""
     answer = say("-w", tmp_path / "nowhere", "explain")
     assert answer.code == 2
-    assert "is no folder" in answer.err
+    assert "is not a folder" in answer.err
 
 
 def test_vanished_folder(say, tmp_path, monkeypatch):
-    """Standing in a folder that was deleted is told, not traced."""
+    """A deleted current folder is an error message, not a traceback."""
     place = tmp_path / "gone"
     place.mkdir()
     monkeypatch.chdir(place)
     place.rmdir()
     answer = say("build")
     assert answer.code == 2
-    assert "does not exist any more" in answer.err
+    assert "no longer exists" in answer.err
 
 
 @pytest.mark.parametrize("command", ["build", "explain", "lint", "blueprints"])
@@ -235,7 +235,7 @@ def test_broken_yaml(say, folder):
 
 
 def test_impossible_budget(say, folder):
-    """Required slots that do not fit end with exit code 1 and the arithmetic."""
+    """Required slots that do not fit give exit code 1 and the arithmetic."""
     write_files(folder, {"foreword.yaml": 'owner: a\nusers: {a: {trust: full}}\nmodels: {"tiny": {window: 900}}\n'})
     answer = say("build", "--model", "tiny", "--mode", "full")
     assert (answer.code, answer.out) == (1, "")
@@ -250,7 +250,7 @@ def test_argument_not_utf8(say):
 
 
 def test_closed_pipe():
-    """When the reader of the output has gone, nothing is said and the exit code is the shell's for that."""
+    """If the reader of stdout has closed it, there is no message and the exit code is the shell's."""
     reader, writer = os.pipe()
     os.close(reader)
     command = [*RUN, "build", "--json", "--model", "anthropic:claude-sonnet-5"]
@@ -282,7 +282,7 @@ def test_ascii_locale(folder):
 
 
 def test_json_everywhere(say, tmp_path):
-    """Every command answers in JSON when asked to."""
+    """Every command supports --json."""
     (tmp_path / "a.json").write_text(say("build", "--json").out)
     calls = (
         ["build"],
@@ -302,7 +302,7 @@ def test_json_everywhere(say, tmp_path):
 
 
 def test_a_far_fetched_name_is_not_offered(say):
-    """A name that has little in common with what was typed is not offered."""
+    """A name with little similarity to the input is not suggested."""
     answer = say("explain", "--frob")
     assert answer.code == 2
     assert "unknown option --frob" in answer.err

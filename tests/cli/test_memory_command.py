@@ -1,4 +1,4 @@
-"""Claims about `foreword memory`."""
+"""`foreword memory`."""
 
 import re
 
@@ -9,12 +9,12 @@ from foreword.testing import write_files
 
 @pytest.fixture(autouse=True)
 def people(folder):
-    """Add a memory that friends may know."""
+    """Add a memory that friends may see."""
     write_files(folder, {"memory/social/PEOPLE.md": "# People\n\nCarol's birthday is on 14 March.\n"})
 
 
 def test_search(say):
-    """The owner finds what is in every store, a friend in their own."""
+    """The owner finds memories in every store, a friend in the permitted ones."""
     assert "14 March" in say("memory", "search", "Carol's birthday").out
     assert "A secret." in say("memory", "search", "secret").out
     assert say("memory", "search", "secret", "--user", "bob").out == "Nothing in memory answers that.\n"
@@ -28,7 +28,7 @@ def test_search_json(say):
 
 
 def test_get(say):
-    """A memory is read by its path, and one above the clearance is like one that does not exist."""
+    """A memory is read by its path, and one above the clearance is like a missing one."""
     assert say("memory", "get", "social/PEOPLE.md", "--from", "3").out == "Carol's birthday is on 14 March.\n"
     above, absent = (say("memory", "get", path, "--user", "bob") for path in ("private/NOTES.md", "private/NO.md"))
     assert above.code == absent.code == 2
@@ -36,13 +36,13 @@ def test_get(say):
 
 
 def test_list(say):
-    """The list has what the clearance may load."""
+    """The list has the memories that the clearance allows."""
     assert "private/NOTES.md" in say("memory", "list").out
     assert "private" not in say("memory", "list", "--user", "bob").out
 
 
 def test_save_review_promote_forget(say):
-    """An entry is saved, reviewed, promoted and forgotten."""
+    """An entry is saved, reviewed, promoted and removed."""
     save = ("memory", "save", "Bob likes rye", "--user", "bob", "--store", "social")
     path = say(*save).out.removeprefix("saved: ").strip()
     assert path.startswith("social/inbox/bob/")
@@ -60,7 +60,7 @@ def test_save_review_promote_forget(say):
 
 
 def test_own_memory(say):
-    """A save without a store is the person's own: found in their private conversations, and not up for review."""
+    """A save without a store is personal: found in the user's private conversations, and not reviewed."""
     path = say("memory", "save", "Bob likes rye", "--user", "bob").out.removeprefix("saved: ").strip()
     assert path.startswith("own/familiar/")
     assert "Bob likes rye" in say("memory", "search", "rye", "--user", "bob").out
@@ -82,7 +82,7 @@ def test_own_memory(say):
 
 
 def test_review_has_a_clearance(say, folder):
-    """Who may not see an entry can neither review nor promote it."""
+    """A user who may not see an entry can neither review nor promote it."""
     write_files(folder, {"memory/private/inbox/alice/x.md": "The ring is hidden.\n"})
     path = "private/inbox/alice/x.md"
     assert path in say("memory", "review").out
@@ -92,7 +92,7 @@ def test_review_has_a_clearance(say, folder):
 
 
 def test_owner_needs_no_review(say):
-    """What the owner saves at the shell is a note at once; what they save elsewhere than in private waits."""
+    """An owner's save in private is a note at once; a save in a room waits for review."""
     path = say("memory", "save", "The ring is hidden").out.removeprefix("saved: ").strip()
     assert path.startswith("own/full/")
     assert say("memory", "save", "The key too", "--store", "private").out.startswith("saved: private/notes/")
@@ -104,7 +104,7 @@ def test_owner_needs_no_review(say):
 
 
 def test_review_shows_the_change(say, folder):
-    """A review shows author, place, date and the change; --promote without a place makes just this change."""
+    """A review shows author, place, date and the change; --promote without a place makes exactly this change."""
     entry = '---\nchannel: telegram\nsession: s1\ntime: "2026-11-15T12:00:00+00:00"\nclearance: familiar\n---\nRye.\n'
     write_files(folder, {"memory/social/inbox/bob/x.md": entry})
     shown = say("memory", "review").out
@@ -112,7 +112,7 @@ def test_review_shows_the_change(say, folder):
         "social/inbox/bob/x.md\nauthor: bob, at familiar\nplace: telegram, session s1\ndate: 2026-11-15 13:00\n\n"
         "--- /dev/null\n+++ memory/social/notes/x.md\n"
     )
-    assert "\n+Rye.\n\nmake this change: foreword memory review social/inbox/bob/x.md --promote\n" in shown
+    assert "\n+Rye.\n\nto make this change: foreword memory review social/inbox/bob/x.md --promote\n" in shown
     (as_json,) = say("memory", "review", "--json").json
     assert as_json["provenance"]["session"] == "s1"
     assert (as_json["target"], as_json["problem"]) == ("social/notes/x.md", None)
@@ -133,17 +133,19 @@ def test_review_shows_the_wish(say, folder, wanted, target):
 
 
 def test_review_of_somebody_else(say, folder):
-    """Who cannot promote an entry sees its text and who can, and no note of the owner's."""
+    """A user who cannot promote an entry sees its text and who can, but no note of the owner's."""
     write_files(folder, {"memory/social/inbox/bob/x.md": "Rye.\n", "memory/social/notes/x.md": "Known.\n"})
     shown = say("memory", "review", "--user", "bob").out
     assert "\nRye.\n" in shown
-    assert "no change to show: only the owner promotes it" in shown
+    assert "cannot be promoted: only the owner can promote it" in shown
     assert say("memory", "review", "--user", "bob", "--json").json[0]["diff"] is None
-    assert "no change to show: memory/social/notes/x.md is there already; add to it with" in say("memory", "review").out
+    assert (
+        "cannot be promoted: memory/social/notes/x.md is there already; add to it with" in say("memory", "review").out
+    )
 
 
 def test_promoted_under_a_heading(say, folder):
-    """An entry is added to a note under a heading; --dry-run shows the change and makes none."""
+    """An entry is added to a note under a heading; --dry-run only shows the change."""
     path = (
         say("memory", "save", "Bob likes rye", "--user", "bob", "--store", "social").out.removeprefix("saved: ").strip()
     )
@@ -166,18 +168,18 @@ def test_promoted_under_a_heading(say, folder):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["review", "--heading", "x"], "go with: foreword memory review PATH --promote PLACE"),
-        (["review", "--dry-run"], "go with: foreword memory review PATH --promote PLACE"),
+        (["review", "--heading", "x"], "need --promote, as in: foreword memory review PATH --promote PLACE"),
+        (["review", "--dry-run"], "need --promote, as in: foreword memory review PATH --promote PLACE"),
         (["review", "--promote"], "needs a path"),
-        (["review", "none.md", "--promote"], "see: foreword memory review"),
-        (["review", "social/inbox/bob/x.md", "--promote", "--heading", " "], "--heading needs a text"),
+        (["review", "none.md", "--promote"], "foreword memory review lists them"),
+        (["review", "social/inbox/bob/x.md", "--promote", "--heading", " "], "--heading is empty"),
         (["review", "social/inbox/bob/x.md", "--promote", "social/PEOPLE.md"], "add to it with --heading TEXT"),
         (["review", "social/inbox/bob/x.md", "--promote", "memories.json", "--heading", "x"], "leave --heading out"),
         (["review", "social/inbox/bob/x.md", "--promote", "PEOPLE.md"], "write STORE/NAME.md"),
     ],
 )
 def test_bad_review(say, folder, words, said):
-    """What cannot be promoted is refused with the remedy, and the entry stays."""
+    """An impossible promotion is refused with the remedy, and the entry stays."""
     write_files(folder, {"memory/social/inbox/bob/x.md": "Rye.\n"})
     answer = say("memory", *words)
     assert (answer.code, answer.out) == (2, "")
@@ -186,7 +188,7 @@ def test_bad_review(say, folder, words, said):
 
 
 def test_reindex(say):
-    """Reindexing says how much it indexed and how long it took; progress is for a terminal only."""
+    """Reindexing reports the number of documents and the duration; progress is for a terminal only."""
     answer = say("memory", "reindex")
     assert re.fullmatch(r"indexed: 2 documents, 2 passages in \d+\.\d s\n", answer.out)
     assert answer.err == ""
@@ -204,7 +206,7 @@ def test_progress_within_a_document(say, folder, monkeypatch):
 
 
 def test_damaged(say, folder):
-    """A damaged index is built anew, with a warning."""
+    """A damaged index is rebuilt with a warning."""
     say("memory", "search", "birthday")
     (folder / ".foreword" / "memory.sqlite").write_bytes(b"nonsense" * 1_000)
     answer = say("memory", "search", "birthday")
@@ -214,25 +216,25 @@ def test_damaged(say, folder):
 
 @pytest.mark.parametrize("line", ["search", "get", "save", "forget", "search x --limit 0", "search x --json --limit 0"])
 def test_bad_input(say, line):
-    """What makes no sense is refused with code 2 and no trace."""
+    """Invalid input is refused with code 2 and no traceback."""
     answer = say("memory", *line.split())
     assert (answer.code, answer.out) == (2, "")
     assert "Traceback" not in answer.err
 
 
 def test_forget_by_hand(say, folder):
-    """A file that was written by hand is removed only with --yes."""
+    """A hand-written file is removed only with --yes."""
     write_files(folder, {"memory/social/FRIENDS.md": "Ann\nBen\n"})
     answer = say("memory", "forget", "social/FRIENDS.md")
     assert (answer.code, answer.out) == (2, "")
-    assert "social/FRIENDS.md was written by hand and has 2 lines; to remove the file, add --yes" in answer.err
+    assert "social/FRIENDS.md was written by hand (2 lines); to remove the file, add --yes" in answer.err
     assert (folder / "memory/social/FRIENDS.md").exists()
     assert say("memory", "forget", "social/FRIENDS.md", "--yes").out.startswith("Forgotten: social/FRIENDS.md.")
     assert not (folder / "memory/social/FRIENDS.md").exists()
 
 
 def test_own_files_are_private(say, folder):
-    """A file of somebody's own memory is readable by nobody else on the machine."""
+    """A file of personal memory has private file permissions."""
     path = say("memory", "save", "A wish.", "--user", "bob").out.removeprefix("saved: own/").strip()
     assert (folder / "users/bob/memory" / path).stat().st_mode & 0o777 == 0o600
 
@@ -246,7 +248,7 @@ def test_entry_without_text_is_not_promoted(say, folder):
 
 
 def test_only_the_owner_promotes(say, folder):
-    """Somebody else who sees an entry is told that only the owner promotes it."""
+    """The message to another user who sees an entry says that only the owner promotes it."""
     write_files(folder, {"memory/social/inbox/bob/x.md": "Rye.\n"})
     answer = say("memory", "review", "social/inbox/bob/x.md", "--promote", "--user", "bob")
     assert answer.code == 2

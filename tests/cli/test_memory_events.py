@@ -1,11 +1,11 @@
-"""Claims about what the log is told of memory commands."""
+"""Events of the memory commands."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from foreword.cli import main
+from foreword.cli.main import main
 from foreword.testing import write_files
 
 FILES = {
@@ -16,7 +16,7 @@ FILES = {
 
 @pytest.fixture
 def say(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """Run a command in a workspace and return what it prints."""
+    """Run a command in a workspace and return its output."""
     write_files(tmp_path, FILES)
 
     def run(*words: str) -> str:
@@ -27,7 +27,7 @@ def say(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
 
 
 def test_told(say) -> None:
-    """A search, a save and a removal are events with their store and their count, and nothing of their words."""
+    """A search, a save and a removal are events with their store and their count, but without text."""
     say("memory", "search", "Carol")
     say("memory", "search", "Carol", "--store", "social", "--json")
     saved = say("memory", "save", "The ferry leaves at noon.", "--store", "social").split()[-1]
@@ -47,7 +47,7 @@ def test_told(say) -> None:
 
 
 def test_others(say) -> None:
-    """What the owner searched for is not told to somebody else."""
+    """The owner's searches are not visible to another user."""
     say("memory", "search", "Carol")
     say("memory", "search", "Carol", "--user", "bob")
     assert len(json.loads(say("logs", "--json"))) == 2
@@ -56,6 +56,6 @@ def test_others(say) -> None:
 
 
 def test_a_log_that_cannot_be_written(say, tmp_path: Path) -> None:
-    """A search answers though its log cannot be written."""
+    """A search works even if its log cannot be written."""
     (tmp_path / ".foreword" / "events.sqlite").mkdir(parents=True)
     assert "14 March" in say("memory", "search", "Carol")

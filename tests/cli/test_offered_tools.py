@@ -1,4 +1,4 @@
-"""What the shell shows of a turn's tools is what a gateway sends: the same schemas, for each person and place."""
+"""The CLI shows the tools that a gateway sends: the same schemas, for each user and place."""
 
 import asyncio
 import json
@@ -8,19 +8,19 @@ from datetime import UTC, datetime
 
 import pytest
 
-from foreword.gateway.channels.fetched import Fetched
-from foreword.gateway.message import Errand, Incoming
-from foreword.gateway.opening import Options, open_gateway
-from foreword.gateway.pairing import Paired, offer, redeem
-from foreword.store.state import use_state
-from foreword.testing import Says, listen, write_files
-from foreword.words import Delivery, Trust
-from foreword.workspace import STATE, open_workspace
+from foreword.gateway.channels.pull_channel import PullChannel
+from foreword.gateway.messages import RoutedMessage, ScheduledRun
+from foreword.gateway.pairing import PairedIdentity, create_code, redeem_code
+from foreword.gateway.startup import GatewayOptions, open_gateway
+from foreword.storage.database import use_state
+from foreword.testing import ScriptedReply, run_fake_provider, write_files
+from foreword.types import Delivery, Trust
+from foreword.workspace import STATE_FOLDER, open_workspace
 
 
 @pytest.fixture(autouse=True)
 def key(monkeypatch):
-    """A key, so that the model of the configuration is the one that would answer."""
+    """A key, so that the configured model is used."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "of-the-tests")
 
 
@@ -36,16 +36,16 @@ users:
 rooms: {family: {situation: group}}
 telegram: {token: $BOT}
 """
-RUN = Errand(schedule="brief", delivery=Delivery.NEVER, ceiling=Trust.FULL)
+RUN = ScheduledRun(schedule="brief", delivery=Delivery.NEVER, ceiling=Trust.FULL)
 
 
 def ask_gateway(folder, incoming, channels):
-    """Say something to a gateway; return the request that its provider got."""
-    with listen(Says(text="Yes.")) as provider:
+    """Send a message to a gateway; return the request that its provider received."""
+    with run_fake_provider(ScriptedReply(text="Yes.")) as provider:
 
         async def run():
             environ = {**os.environ, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": provider.url}
-            options = Options(channels={name: Fetched() for name in channels})
+            options = GatewayOptions(channels={name: PullChannel() for name in channels})
             async with open_gateway(open_workspace(str(folder)), environ, options) as gateway:
                 await gateway.wait((await gateway.accept(incoming)).turn)
 
@@ -54,20 +54,20 @@ def ask_gateway(folder, incoming, channels):
 
 
 def unmark(parts):
-    """Leave out the marks of the cache, which a ledger sets by what it knows of a session."""
+    """Remove the cache breakpoints, which depend on the session's ledger."""
     return [{name: value for name, value in part.items() if name != "cache_control"} for part in parts]
 
 
 @pytest.fixture
 def place(folder):
-    """A workspace in which everything is that decides about tools; carol's chat was paired."""
+    """A workspace with every input that affects tools; carol's chat is paired."""
     write_files(folder, {"foreword.yaml": CONFIG, "notes/a.md": "A note.\n", "skills/tea/SKILL.md": "Boil water.\n"})
-    with use_state(str(folder / STATE)) as state:
+    with use_state(str(folder / STATE_FOLDER)) as state:
         now = datetime(2026, 11, 16, tzinfo=UTC)
-        redeem(
+        redeem_code(
             state,
-            offer(state, "carol", {"carol"}, now),
-            Paired(identity="telegram:7", user="", name="", since=now),
+            create_code(state, "carol", {"carol"}, now),
+            PairedIdentity(identity="telegram:7", user="", name="", since=now),
             {"carol"},
         )
     return folder
@@ -99,7 +99,7 @@ def place(folder):
             {
                 "channel": "scheduled",
                 "situation": "system",
-                "errand": Errand(schedule="brief", delivery=Delivery.ALWAYS, ceiling=Trust.FULL),
+                "errand": ScheduledRun(schedule="brief", delivery=Delivery.ALWAYS, ceiling=Trust.FULL),
                 "through": "telegram",
                 "address": "1001",
             },
@@ -108,34 +108,34 @@ def place(folder):
     ],
 )
 def test_same_tools(say, place, words, fields, channels):
-    """The tools of `build` are those that a gateway sends for this person in this place, word for word."""
+    """The tools of `build` equal those that a gateway sends for this user in this place."""
     shown = say("build", "--format", "anthropic", "--message", "Hello.", *words).json
-    sent = ask_gateway(place, Incoming(**{"text": "Hello.", "user": "alice"} | fields), channels)
+    sent = ask_gateway(place, RoutedMessage(**{"text": "Hello.", "user": "alice"} | fields), channels)
     assert [tool["name"] for tool in shown["tools"]] == [tool["name"] for tool in sent["tools"]]
     assert json.dumps(unmark(shown["tools"])) == json.dumps(unmark(sent["tools"]))
 
 
 def test_same_prompt(say, place):
-    """The prompt is that of a first turn, too, but for the id of its session."""
+    """The prompt of `build` equals that of a first turn, except for the session id."""
     shown = say("build", "--format", "anthropic", "--message", "Hello.").json
-    sent = ask_gateway(place, Incoming(text="Hello.", user="alice", channel="terminal"), ())
+    sent = ask_gateway(place, RoutedMessage(text="Hello.", user="alice", channel="terminal"), ())
     told = re.sub(r"session=\w+ \| ", "", json.dumps(unmark(sent["system"])))
     assert told == json.dumps(unmark(shown["system"]))
 
 
 def test_servers_are_named(say, folder):
-    """A server is not started to show a prompt; that its tools are not counted is said to who may use them."""
+    """Building a prompt starts no MCP server; users who may use its tools are warned that they are not counted."""
     server = "mcp: [{name: shop, command: [no-such-program]}, {name: inn, url: 'https://inn.example', trust: familiar}]"
     write_files(folder, {"foreword.yaml": CONFIG.replace("reid: {", f"reid: {{{server}, ")})
     answer = say("build")
     assert answer.code == 0
-    assert "the tools of the MCP servers shop and inn are not counted" in answer.err
-    assert "the tools of the MCP server inn are not counted" in say("explain", "--user", "bob").err
+    assert "tools of the MCP servers shop and inn are not counted" in answer.err
+    assert "tools of the MCP server inn are not counted" in say("explain", "--user", "bob").err
     assert "MCP" not in say("explain", "--user", "stranger").err
 
 
 def test_nothing_is_made(say, folder):
-    """Nothing is written for it: where there is no state, none is made."""
+    """Building a prompt creates no state."""
     write_files(folder, {"foreword.yaml": CONFIG})
     assert say("build", "--channel", "web", "--user", "bob").code == 0
-    assert not (folder / STATE / "state.sqlite").exists()
+    assert not (folder / STATE_FOLDER / "state.sqlite").exists()

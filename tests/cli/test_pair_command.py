@@ -1,4 +1,4 @@
-"""Claims about `foreword pair`: it makes a code, shows who is who, and takes a pairing back."""
+"""`foreword pair`: creates a code, lists pairings, and revokes them."""
 
 import sqlite3
 from contextlib import closing
@@ -6,20 +6,20 @@ from datetime import UTC, datetime
 
 import pytest
 
-from foreword.gateway.pairing import Paired, redeem
+from foreword.gateway.pairing import PairedIdentity, redeem_code
 
 USERS = ("alice", "bob")
 
 
 def pair(folder, code, identity="telegram:7", name="Bobby"):
-    """Send a code, as the gateway takes it."""
+    """Redeem a code like the gateway does."""
     with closing(sqlite3.connect(folder / ".foreword" / "state.sqlite", isolation_level=None)) as state:
-        who = Paired(identity=identity, user="", name=name, since=datetime.now(UTC))
-        return redeem(state, code, who, USERS)
+        who = PairedIdentity(identity=identity, user="", name=name, since=datetime.now(UTC))
+        return redeem_code(state, code, who, USERS)
 
 
 def test_code(say, folder):
-    """What is printed is a code and nothing else; how to use it is on stderr, and only a hash of it is kept."""
+    """Only the code is on stdout; its usage is on stderr, and only a hash is stored."""
     made = say("pair", "bob")
     code = made.out.strip()
     assert f"/pair {code}" in made.err
@@ -32,14 +32,14 @@ def test_code(say, folder):
 
 
 def test_newest(say, folder):
-    """Of a person's codes the newest alone is good."""
+    """Only the newest code of a user is valid."""
     first, second = (say("pair", "bob", "--json").json["code"] for _ in range(2))
     assert pair(folder, first) == ""
     assert pair(folder, second) == "bob"
 
 
 def test_revoke(say, folder):
-    """What was paired is taken back by its identity, or with all that a person has."""
+    """A pairing is revoked by its identity, or with all pairings of a user."""
     pair(folder, say("pair", "bob").out.strip())
     assert say("pair", "revoke", "telegram:7").out == "revoked: telegram:7 of bob\n"
     code = say("pair", "bob").out.strip()
@@ -54,14 +54,14 @@ def test_revoke(say, folder):
         (("bbo",), "did you mean 'bob'"),
         (("bob", "--minutes", "0"), "minutes"),
         (("bob", "--minutes", "9999"), "minutes"),
-        (("revoke",), "whom"),
-        (("revoke", "telegram:9"), "no identity that was paired"),
-        (("list", "bob"), "nothing more"),
+        (("revoke",), "needs an identity"),
+        (("revoke", "telegram:9"), "neither a paired identity"),
+        (("list", "bob"), "no further argument"),
         ((), "USER"),
     ],
 )
 def test_refused(say, words, told):
-    """Every mistake says what to do."""
+    """Every error gives a remedy."""
     refused = say("pair", *words)
     assert refused.code == 2
     assert told in refused.err

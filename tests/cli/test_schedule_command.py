@@ -1,22 +1,22 @@
-"""Claims about `foreword schedule`: it plans, lists and cancels, and refuses what cannot be in words."""
+"""`foreword schedule`: adds, lists and cancels, and refuses invalid schedules with a message."""
 
 import pytest
 
-from foreword.store.state import use_state
-from foreword.testing import Says, listen
+from foreword.storage.database import use_state
+from foreword.testing import ScriptedReply, run_fake_provider
 from foreword.testing import write_files as write
 
 YAML = 'schedule: [{name: brief, cron: "0 8 * * *", user: alice, say: "Morning check."}]\n'
 
 
 def extend(folder, more):
-    """Add to the configuration."""
+    """Append to the configuration."""
     write(folder, {"foreword.yaml": (folder / "foreword.yaml").read_text() + more})
 
 
 def test_add_and_cancel(say):
-    """What is added is listed with its next time in the person's zone, until it is cancelled."""
-    assert "nothing is planned" in say("schedule", "list").out
+    """An added schedule is listed with its next time in the user's zone, until it is cancelled."""
+    assert "no schedules" in say("schedule", "list").out
     made = say("schedule", "add", "--cron", "0  8 * * 1-5", "--say", "What is on?", "--name", "brief", "--json").json
     assert (made["user"], made["zone"], made["delivery"], made["origin"]) == (
         "alice",
@@ -35,7 +35,7 @@ def test_add_and_cancel(say):
 
 
 def test_the_configuration_is_listed(say, folder):
-    """What stands in foreword.yaml is listed, too, and is ended there alone."""
+    """Schedules of foreword.yaml are listed, and can be ended only there."""
     extend(folder, YAML)
     assert [one["schedule"] for one in say("schedule", "list", "--json").json] == ["brief"]
     refused = say("schedule", "cancel", "brief")
@@ -44,7 +44,7 @@ def test_the_configuration_is_listed(say, folder):
 
 
 def test_a_name_is_taken_once(say, folder):
-    """A name that a person's schedule has, of the configuration or not, is refused; another person may have it."""
+    """A duplicate name for the same user is refused, in the configuration or not; another user may have it."""
     extend(folder, YAML)
     for name, user, code in (("brief", "alice", 2), ("tea", "alice", 0), ("tea", "alice", 2), ("tea", "bob", 0)):
         answer = say("schedule", "add", "--at", "2199-01-01T08:00", "--say", "x", "--name", name, "--user", user)
@@ -52,7 +52,7 @@ def test_a_name_is_taken_once(say, folder):
 
 
 def test_what_has_no_name_is_known_by_what_it_says(say, monkeypatch):
-    """The list shows how the text begins, and a name made from it that the other actions take."""
+    """An unnamed schedule is listed with the start of its text and a derived name that other actions accept."""
     monkeypatch.setenv("COLUMNS", "300")
     words = "What is on today, and who is coming to see us in the evening?"
     made = say("schedule", "add", "--cron", "0 8 * * *", "--say", words, "--json").json
@@ -65,7 +65,7 @@ def test_what_has_no_name_is_known_by_what_it_says(say, monkeypatch):
 
 
 def test_an_unknown_zone(say, folder):
-    """A zone that is not known is refused by its name where it is given, and warned of where it is configured."""
+    """An unknown zone is refused in an option, and is a warning in the configuration."""
     refused = say("schedule", "add", "--at", "18:00", "--zone", "Mars/Phobos", "--say", "hi")
     assert refused.code == 2
     assert "zone is 'Mars/Phobos', which is no time zone" in refused.err
@@ -78,7 +78,7 @@ def test_an_unknown_zone(say, folder):
 
 
 def test_what_was_planned_is_said_once(say):
-    """What is planned names its time once, in the person's zone, and says where replies go."""
+    """The confirmation gives the time once, in the user's zone, and the destination of replies."""
     made = say("schedule", "add", "--at", "2199-01-01T18:00", "--say", "hi", "--name", "tea").out
     assert "(tea), once on 2199-01-01 18:00 (Europe/Paris); replies go to the private address that alice used" in made
     assert "2199-01-01T" not in made
@@ -88,12 +88,12 @@ def test_what_was_planned_is_said_once(say):
 
 
 def test_what_is_overdue_waits_for_serve(say, folder, monkeypatch):
-    """Where nothing serves, the list says what a schedule that is overdue waits for."""
+    """If no server runs, the list says what an overdue schedule waits for."""
     monkeypatch.setenv("COLUMNS", "300")
     say("schedule", "add", "--cron", "0 8 * * *", "--say", "What is on?")
     with use_state(str(folder / ".foreword")) as state:
         state.execute("UPDATE schedules SET due = due - 86400 * 2")
-    assert "overdue; it waits for foreword serve" in say("schedule", "list").out
+    assert "overdue; start foreword serve to run it" in say("schedule", "list").out
 
 
 @pytest.mark.parametrize(
@@ -105,27 +105,27 @@ def test_what_is_overdue_waits_for_serve(say, folder, monkeypatch):
         (("add", "--cron", "61 * * * *", "--say", "x"), "minute cannot be read: it goes from 0 to 59"),
         (("add", "--cron", "0 8 32 2 *", "--say", "x"), "day-of-month cannot be read: it goes from 1 to 31"),
         (("add", "--cron", "0 8 31 2 *", "--say", "x"), "a day that never comes"),
-        (("add", "--cron", "0 8 * * *"), "under say"),
-        (("add", "--at", "2020-01-01T08:00", "--say", "x"), "is past"),
+        (("add", "--cron", "0 8 * * *"), "under `say`"),
+        (("add", "--at", "2020-01-01T08:00", "--say", "x"), "is in the past"),
         (("add", "--cron", "0 8 * * *", "--say", "x", "--user", "alcie"), "did you mean 'alice'"),
         (("add", "--cron", "0 8 * * *", "--say", "x", "--to", "famly"), "did you mean 'family'"),
-        (("add", "--cron", "0 8 * * *", "--say", "x", "--to", "telegram:5"), "no address of alice"),
-        (("cancel",), "needs to know which"),
+        (("add", "--cron", "0 8 * * *", "--say", "x", "--to", "telegram:5"), "not an address of alice"),
+        (("cancel",), "needs the id of a schedule"),
         (("cancel", "nothing"), "there is no schedule 'nothing'"),
         (("run", "nothing"), "there is no schedule 'nothing'"),
     ],
 )
 def test_what_is_refused(say, words, told):
-    """What cannot be is refused in words, with the exit code of bad input."""
+    """An invalid schedule is refused with a message and the exit code for bad input."""
     answer = say("schedule", *words)
     assert answer.code == 2
     assert told in answer.err
 
 
 def test_run_now(say, folder, monkeypatch):
-    """A run beside its times prints the reply."""
+    """A manual run prints the reply."""
     extend(folder, YAML)
-    with listen(Says(text="Good morning.")) as provider:
+    with run_fake_provider(ScriptedReply(text="Good morning.")) as provider:
         monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", provider.url)
         answer = say("schedule", "run", "brief")
@@ -134,20 +134,20 @@ def test_run_now(say, folder, monkeypatch):
 
 
 def test_list_of_an_unknown_person(say, folder):
-    """A person who is not known is an error, unless something is still planned for them."""
+    """An unknown user is an error, unless schedules remain for that user."""
     answer = say("schedule", "list", "--user", "bobb")
     assert (answer.code, answer.out) == (2, "")
     assert "unknown user 'bobb'; did you mean 'bob'?" in answer.err
     answer = say("schedule", "list", "--user", "bob")
     assert (answer.code, answer.err) == (0, "")
-    assert answer.out == "nothing is planned for bob; plan something with: foreword schedule add\n"
+    assert answer.out == "no schedules for bob; add one with: foreword schedule add\n"
     say("schedule", "add", "--cron", "0 8 * * *", "--say", "What is on?", "--name", "brief", "--user", "bob")
     (folder / "foreword.yaml").write_text((folder / "foreword.yaml").read_text().replace("  bob:", "  bo:"))
     assert "brief" in say("schedule", "list", "--user", "bob").out
 
 
 def test_next_runs_in_the_status(say):
-    """The status says what runs next, to who may know of it: one's own, and everybody's at full trust."""
+    """The status shows the next runs: the reader's, and all of them at full trust."""
     assert "next run" not in say("status").out
     say("schedule", "add", "--cron", "0 8 * * *", "--say", "What is on?", "--name", "brief", "--user", "bob")
     say("schedule", "add", "--cron", "0 9 * * *", "--say", "And now?", "--name", "later")

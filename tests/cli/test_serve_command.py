@@ -1,4 +1,4 @@
-"""Claims about `foreword serve`: it says where it listens, answers, and ends as it should."""
+"""`foreword serve`: prints its address, answers requests, and shuts down cleanly."""
 
 import json
 import signal
@@ -12,11 +12,11 @@ from types import ModuleType
 import httpx2
 import pytest
 
-from foreword.cli.serve import warn_of_models
-from foreword.config import load
-from foreword.gateway.tokens import Tokens
-from foreword.local.setup import ENGINE
-from foreword.testing import Says, listen, listen_telegram, write_files
+from foreword.agent.providers.embedded_weights import ENGINE_PACKAGE
+from foreword.cli.gateway_commands import warn_about_models
+from foreword.config.load import load_config
+from foreword.storage.api_tokens import ApiTokens
+from foreword.testing import ScriptedReply, run_fake_provider, run_fake_telegram, write_files
 from waiting import PATIENCE, wait
 
 CONFIG = "owner: alice\nagents: {reid: {model: 'anthropic:claude-sonnet-5'}}\nusers: {alice: {trust: full}}\n"
@@ -37,15 +37,15 @@ def serving(folder, url, *words):
 
 
 def ask(folder, address, user="alice"):
-    """Ask as somebody."""
-    with Tokens(str(folder / ".foreword")) as tokens:
+    """Send a request as a user."""
+    with ApiTokens(str(folder / ".foreword")) as tokens:
         secret = tokens.create(user, ("alice", "bob")).secret
     return httpx2.Client(base_url=address, headers={"Authorization": f"Bearer {secret}"}, timeout=120)
 
 
 def test_serves(folder):
-    """It says where it listens and how one gets in; on SIGTERM it ends with 0."""
-    with listen(Says(text="Good morning.")) as provider, serving(folder, provider.url) as process:
+    """The command prints its address and how to get access; SIGTERM ends it with 0."""
+    with run_fake_provider(ScriptedReply(text="Good morning.")) as provider, serving(folder, provider.url) as process:
         address = process.stdout.readline().split()[-1]
         assert "/v1" in process.stdout.readline()
         assert "foreword token create" in process.stdout.readline()
@@ -56,8 +56,8 @@ def test_serves(folder):
 
 
 def test_telegram(folder):
-    """With a bot in the configuration messages on Telegram are answered, and nothing shows its token."""
-    with listen(Says(text="Good **morning**.")) as provider, listen_telegram() as bot:
+    """With a configured bot, Telegram messages are answered, and no output shows the token."""
+    with run_fake_provider(ScriptedReply(text="Good **morning**.")) as provider, run_fake_telegram() as bot:
         write_files(
             folder,
             {"foreword.yaml": f"{CONFIG}telegram: {{api: '{bot.url}'}}\n", ".env": f"TELEGRAM_TOKEN={bot.token}\n"},
@@ -75,7 +75,7 @@ def test_telegram(folder):
 
 @pytest.mark.parametrize(("token", "told"), [("", "the line TELEGRAM_TOKEN=…"), ("nonsense", "is not a bot's token")])
 def test_telegram_without_a_token(folder, token, told):
-    """A token that is missing, or none, is said at once, with what to do."""
+    """A missing or invalid token is an error at once, with a remedy."""
     write_files(folder, {"foreword.yaml": f"{CONFIG}telegram: {{}}\n", ".env": f"TELEGRAM_TOKEN={token}\n"})
     with serving(folder, "http://127.0.0.1:9") as process:
         _, err = process.communicate(timeout=120)
@@ -85,7 +85,7 @@ def test_telegram_without_a_token(folder, token, told):
 
 
 def test_a_missing_token_is_said_before_anything_slow_is_loaded(folder):
-    """Who forgot the token does not wait for the libraries of Telegram and of the web to be loaded first."""
+    """A missing token is reported before the Telegram and web libraries are loaded."""
     write_files(folder, {"foreword.yaml": f"{CONFIG}telegram: {{}}\n"})
     command = [sys.executable, "-X", "importtime", "-m", "foreword", "-w", str(folder), "serve", "--port", "0"]
     environ = {"PYTHONPATH": ":".join(sys.path)}
@@ -98,17 +98,17 @@ def test_a_missing_token_is_said_before_anything_slow_is_loaded(folder):
 
 
 def test_gives_turns_their_time(folder):
-    """A turn that runs when the process is told to end is answered to who waits for it."""
+    """A turn that runs during shutdown is finished and answered."""
     asked, told = threading.Event(), threading.Event()
 
     def answer_late(_):
         asked.set()
-        return Says(text="Done." if told.wait(PATIENCE) else "Never.")
+        return ScriptedReply(text="Done." if told.wait(PATIENCE) else "Never.")
 
-    with listen() as provider, serving(folder, provider.url, "--json") as process:
+    with run_fake_provider() as provider, serving(folder, provider.url, "--json") as process:
         address = json.loads(process.stdout.readline())["address"]
         with ask(folder, address) as client:
-            client.post("/api/turns", json={"text": "Hello"})  # with which all is loaded that takes its time
+            client.post("/api/turns", json={"text": "Hello"})  # loads the slow imports
             provider.choose = answer_late
             with client.stream("POST", "/api/turns", json={"text": "Hi"}, headers=EVENTS) as answer:
                 lines = answer.iter_lines()
@@ -129,14 +129,14 @@ def test_gives_turns_their_time(folder):
     ],
 )
 def test_no_key(capsys, monkeypatch, installed, told):
-    """Who answers without a key is said when it begins: the embedded model, or nobody."""
-    engine = ModuleType(ENGINE)
-    engine.__spec__ = ModuleSpec(ENGINE, None)
-    monkeypatch.setitem(sys.modules, ENGINE, engine if installed else None)
-    config = load(CONFIG)
-    warn_of_models(config, {})
+    """The start message without a key says which model answers: the embedded model, or none."""
+    engine = ModuleType(ENGINE_PACKAGE)
+    engine.__spec__ = ModuleSpec(ENGINE_PACKAGE, None)
+    monkeypatch.setitem(sys.modules, ENGINE_PACKAGE, engine if installed else None)
+    config = load_config(CONFIG)
+    warn_about_models(config, {})
     assert capsys.readouterr().err == f"foreword: warning: reid: no key is set for anthropic; {told}\n"
-    warn_of_models(config, {"ANTHROPIC_API_KEY": "k"})
+    warn_about_models(config, {"ANTHROPIC_API_KEY": "k"})
     assert capsys.readouterr().err == ""
 
 
@@ -149,14 +149,14 @@ def test_no_key(capsys, monkeypatch, installed, told):
     ],
 )
 def test_refused(say, words, told):
-    """An address that is public by accident, or none at all, is refused before anything runs."""
+    """An accidentally public or invalid address is refused before anything runs."""
     answer = say("serve", *words)
     assert answer.code == 2
     assert told in answer.err
 
 
 def test_taken(say):
-    """A port that is taken is named, and what to do."""
+    """A port in use is named, with a remedy."""
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as other:

@@ -1,4 +1,4 @@
-"""Claims about a state that cannot be used when a command begins: it is said in words, and never by a traceback."""
+"""An unusable state at the start of a command is an error message, never a traceback."""
 
 import pytest
 
@@ -7,13 +7,13 @@ COMMANDS = (("token", "create", "alice"), ("token", "list"), ("serve", "--port",
 
 @pytest.fixture(autouse=True)
 def key(monkeypatch):
-    """Have a key."""
+    """Set a key."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
 
 
 @pytest.mark.parametrize("words", COMMANDS)
 def test_it_cannot_be_opened(start, folder, words):
-    """A state that SQLite cannot open is named, with what it may be and what to do."""
+    """A state that SQLite cannot open is named, with a likely cause and a remedy."""
     (folder / ".foreword" / "state.sqlite").mkdir(parents=True)
     answer = start(*words)
     assert (answer.code, answer.out) == (2, "")
@@ -23,8 +23,8 @@ def test_it_cannot_be_opened(start, folder, words):
 
 @pytest.mark.parametrize("words", COMMANDS)
 def test_its_folder_is_a_file(start, folder, words):
-    """A file where the folder of the state should be is named as what it is."""
+    """A file in place of the state folder is named as such."""
     (folder / ".foreword").write_text("")
     answer = start(*words)
     assert answer.code == 2
-    assert ".foreword is no folder, and the state is kept in it; move it away" in answer.err
+    assert ".foreword is not a folder, but the state is stored in it; move it away" in answer.err

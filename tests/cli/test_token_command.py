@@ -1,21 +1,21 @@
-"""Claims about `foreword token`: it makes, lists and revokes, and shows a token once."""
+"""`foreword token`: creates, lists and revokes tokens, and shows a token once."""
 
-from foreword.gateway.tokens import Tokens
+from foreword.storage.api_tokens import ApiTokens
 
 USERS = ("alice", "bob")
 
 
 def find(folder, secret):
-    """Find a token as the API does."""
-    with Tokens(str(folder / ".foreword")) as tokens:
+    """Look up a token like the API does."""
+    with ApiTokens(str(folder / ".foreword")) as tokens:
         return tokens.find(secret, USERS)
 
 
 def test_create(say, folder):
-    """What create prints is a token and nothing else, for whatever needs one; the rest is on stderr."""
+    """Only the token is on stdout, for use in scripts; the rest is on stderr."""
     made = say("token", "create", "alice", "--name", "phone", "--days", "30")
     assert made.code == 0
-    assert "cannot be read again" in made.err
+    assert "cannot be shown again" in made.err
     assert find(folder, made.out.strip()).user == "alice"
     listed = say("token", "list")
     assert "phone" in listed.out
@@ -23,7 +23,7 @@ def test_create(say, folder):
 
 
 def test_json(say, folder):
-    """With --json a token comes with what is known about it."""
+    """With --json a token comes with its metadata."""
     made = say("token", "create", "bob", "--json").json
     assert find(folder, made["token"]).user == "bob"
     (listed,) = say("token", "list", "bob", "--json").json
@@ -32,7 +32,7 @@ def test_json(say, folder):
 
 
 def test_revoke(say, folder):
-    """A revoked token is refused from then on; by a name, all of a person are."""
+    """A revoked token is refused at once; a user name revokes all tokens of that user."""
     first, second = (say("token", "create", "alice", "--json").json for _ in range(2))
     assert say("token", "revoke", first["id"]).out == f"revoked: {first['id']} of alice\n"
     assert find(folder, first["token"]) is None
@@ -43,12 +43,12 @@ def test_revoke(say, folder):
 
 
 def test_refused(say):
-    """Nobody unknown gets a token, and every mistake says what to do."""
+    """An unknown user gets no token, and every error gives a remedy."""
     for words, told in (
         (("create", "alic"), "did you mean 'alice'"),
-        (("create",), "whom it is about"),
+        (("create",), "needs a user"),
         (("create", "alice", "--days", "0"), "days"),
-        (("revoke", "nothing"), "no token"),
+        (("revoke", "nothing"), "neither the id of a token"),
         (("list", "alic"), "unknown user 'alic'; did you mean 'alice'?"),
         (("mint", "alice"), "create"),
     ):
@@ -58,8 +58,8 @@ def test_refused(say):
 
 
 def test_list_of_one(say, folder):
-    """Who has no token is told so by name, and the tokens of who is not in foreword.yaml any more are listed."""
-    assert say("token", "list", "bob").out == "bob has no token; make one with: foreword token create bob\n"
+    """A user without tokens is named in the answer; tokens of a user who is no longer configured are listed."""
+    assert say("token", "list", "bob").out == "bob has no tokens; create one with: foreword token create bob\n"
     made = say("token", "create", "bob", "--json").json
     (folder / "foreword.yaml").write_text((folder / "foreword.yaml").read_text().replace("  bob:", "  bo:"))
     assert made["id"] in say("token", "list", "bob").out

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foreword.config.environment import Secrets
+from foreword.config.env import Secrets
 from foreword.errors import ConfigError
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from foreword.config import Config
-from foreword.config.jsonschema import describe
-from foreword.words import Placement
+from foreword.config.json_schema import make_json_schema
+from foreword.config.schema import Config
+from foreword.types import Placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ def test_own_dataclass() -> None:
         "height": {"anyOf": [{"type": "number"}, {"type": "null"}], "default": None},
         "where": {"enum": ["system", "tail", "nested"], "default": "tail"},
     }
-    assert describe(Tree) == {
+    assert make_json_schema(Tree) == {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Tree",
         "description": "A plant with branches.",
@@ -73,7 +73,7 @@ def test_own_dataclass() -> None:
 
 def test_config() -> None:
     """The configuration is described whole, and every field of it has a description."""
-    schema = describe(Config)
+    schema = make_json_schema(Config)
     assert list(schema["properties"]) == [each.name for each in fields(Config)]
     assert schema["required"] == ["owner"]
     for found in find_objects(schema):
@@ -83,13 +83,13 @@ def test_config() -> None:
 
 def test_trust() -> None:
     """A level of trust is offered as its words."""
-    trust = describe(Config)["$defs"]["User"]["properties"]["trust"]
+    trust = make_json_schema(Config)["$defs"]["User"]["properties"]["trust"]
     assert (trust["enum"], trust["default"]) == (["public", "familiar", "inner", "full"], "public")
 
 
 def test_references() -> None:
     """Every reference leads to a definition, and the whole is JSON."""
-    schema = describe(Config)
+    schema = make_json_schema(Config)
     text = json.dumps(schema)
     named = {part.split('"')[0] for part in text.split('"#/$defs/')[1:]}
     assert named == set(schema["$defs"])

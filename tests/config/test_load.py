@@ -6,11 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foreword.config import Config, load
-from foreword.config.schema import SITUATIONS, STORES, Agent, Identity, Room, Situation, Store, User
+from foreword.config.load import load_config
+from foreword.config.schema import (
+    DEFAULT_SITUATIONS,
+    DEFAULT_STORES,
+    Agent,
+    Config,
+    Identity,
+    Room,
+    Situation,
+    Store,
+    User,
+)
+from foreword.engine.sources.memory_sections import FACT_STORE
 from foreword.errors import ConfigError
-from foreword.sources.memories import FACT_STORE
-from foreword.words import Trust
+from foreword.types import Trust
 
 HEAD = "owner: alice\nusers: {alice: {trust: full}}\n"
 
@@ -43,18 +53,18 @@ models:
 def list_faults(text: str) -> list[str]:
     """List the faults of a configuration that has some."""
     with pytest.raises(ConfigError) as caught:
-        load(text)
+        load_config(text)
     return [str(fault) for fault in caught.value.faults]
 
 
 def test_smallest() -> None:
     """An owner among the users is all that a configuration needs."""
-    assert load(HEAD) == Config(owner="alice", users={"alice": User(trust=Trust.FULL)})
+    assert load_config(HEAD) == Config(owner="alice", users={"alice": User(trust=Trust.FULL)})
 
 
 def test_whole() -> None:
     """A whole configuration is read, in order, and its paths are plain."""
-    config = load(WHOLE)
+    config = load_config(WHOLE)
     assert list(config.agents) == ["sol", "luna"]
     assert config.agents["sol"].identity == Identity(name="Sol", emoji="☀")
     assert config.agents["luna"] == Agent(identity="I am Luna.")
@@ -66,17 +76,21 @@ def test_whole() -> None:
 def test_situations() -> None:
     """Given situations stand beside the defaults, and a known one keeps its ceiling if none is given."""
     overlay = Situation(ceiling=Trust.FAMILIAR, prompt_overlay="prompts/group-rules.md")
-    assert load(WHOLE).situations == {**SITUATIONS, "group": overlay, "stage": Situation(ceiling=Trust.INNER)}
+    assert load_config(WHOLE).situations == {
+        **DEFAULT_SITUATIONS,
+        "group": overlay,
+        "stage": Situation(ceiling=Trust.INNER),
+    }
 
 
 def test_public_ceiling() -> None:
     """A ceiling that is written as public is kept, although it is the value of an unwritten one."""
-    assert load(HEAD + "situations: {dm: {ceiling: public}}").situations["dm"].ceiling is Trust.PUBLIC
+    assert load_config(HEAD + "situations: {dm: {ceiling: public}}").situations["dm"].ceiling is Trust.PUBLIC
 
 
 def test_stores() -> None:
     """A given store replaces the default of its name and leaves the others."""
-    assert load(WHOLE).stores == {**STORES, "private": Store(trust=Trust.INNER)}
+    assert load_config(WHOLE).stores == {**DEFAULT_STORES, "private": Store(trust=Trust.INNER)}
 
 
 @pytest.mark.parametrize(
@@ -158,20 +172,20 @@ def test_the_store_of_facts() -> None:
     Seen to fail while such a store showed memories.json to everybody who may see the store.
     """
     (fault,) = list_faults(f"{HEAD}stores:\n  {FACT_STORE}: {{trust: familiar}}")
-    assert fault == "foreword.yaml:4: stores.facts is what memories.json is known by; give the store another name"
+    assert fault == "foreword.yaml:4: stores.facts is reserved for memories.json; rename the store"
 
 
 @pytest.mark.parametrize("kind", ["agents", "situations", "stores"])
 def test_room_signs(kind: str) -> None:
     """Only rooms may have the signs of addresses in their names."""
     assert len(list_faults(f"{HEAD}{kind}: {{'a:+@b': {{}}}}")) == 1
-    assert "a:+@b" in load(f"{HEAD}rooms: {{'a:+@b': {{}}}}").rooms
+    assert "a:+@b" in load_config(f"{HEAD}rooms: {{'a:+@b': {{}}}}").rooms
 
 
 def test_group_folder() -> None:
     """The folder of a room is held to the same names as the room."""
     assert len(list_faults(HEAD + "rooms: {r: {group: ../../etc}}")) == 1
-    assert load(HEAD + "rooms: {r: {group: ''}}").rooms["r"].group == ""
+    assert load_config(HEAD + "rooms: {r: {group: ''}}").rooms["r"].group == ""
 
 
 def test_all_kinds_at_once() -> None:
@@ -191,7 +205,7 @@ def test_faulty_user_is_listed() -> None:
 
 def test_false_is_no_number() -> None:
     """A model may be said to take no tool schemas; only numbers that make no sense are refused."""
-    assert load(f"{HEAD}models: {{x: {{native_tools: false}}}}").models["x"].native_tools is False
+    assert load_config(f"{HEAD}models: {{x: {{native_tools: false}}}}").models["x"].native_tools is False
     (fault,) = list_faults(f"{HEAD}models: {{x: {{window: 0, native_tools: false}}}}")
     assert "models.x.window must be above 0" in fault
 
@@ -199,11 +213,11 @@ def test_false_is_no_number() -> None:
 def test_quick() -> None:
     """A file of a hundred lines loads in a few milliseconds."""
     text = HEAD + "rooms:\n" + "".join(f"  room{n}:\n    ceiling: inner\n    situation: group\n" for n in range(35))
-    load(text)
+    load_config(text)
     spans = []
     for _ in range(10):
         start = time.thread_time()
-        load(text)
+        load_config(text)
         spans.append(time.thread_time() - start)
     assert min(spans) < 0.05
 
@@ -212,7 +226,7 @@ def test_quick() -> None:
 def test_arbitrary_text(text: str) -> None:
     """Whatever the text is, it loads or raises ConfigError with at least one fault."""
     try:
-        load(text)
+        load_config(text)
     except ConfigError as error:
         assert error.faults  # noqa: PT017
 
@@ -221,7 +235,7 @@ def test_arbitrary_text(text: str) -> None:
 def test_paths_stay_inside(path: str) -> None:
     """A path that loads is relative and climbs nowhere."""
     try:
-        config = load(f"{HEAD}prompt: {{files: [{{path: '{path}'}}]}}")
+        config = load_config(f"{HEAD}prompt: {{files: [{{path: '{path}'}}]}}")
     except ConfigError:
         return
     plain = config.prompt.files[0].path

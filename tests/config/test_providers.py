@@ -2,7 +2,7 @@
 
 import pytest
 
-from foreword.config import load
+from foreword.config.load import load_config
 from foreword.errors import ConfigError
 
 HEAD = "owner: alice\nusers: {alice: {trust: full}}\nproviders:\n"
@@ -11,7 +11,7 @@ HEAD = "owner: alice\nusers: {alice: {trust: full}}\nproviders:\n"
 @pytest.mark.parametrize("url", ["https://proxy.example", "http://[::1]:8000/v1", "http://localhost:11434/v1"])
 def test_taken(url):
     """An address of the web is taken as it is written."""
-    assert load(f"{HEAD}  anthropic: {{base_url: '{url}'}}\n").providers["anthropic"].base_url == url
+    assert load_config(f"{HEAD}  anthropic: {{base_url: '{url}'}}\n").providers["anthropic"].base_url == url
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_taken(url):
         ("shed: {base_url: 'http://[::1'}", "its host or its port cannot be read"),
         ("shed: {base_url: 'https://me:hush@host/v1'}", "put the key into .env"),
         ("shed: {base_url: 'https://host/v1?key=hush'}", "put the key into .env"),
-        ("shed: {}", "providers.shed says nothing; give it a base_url, or diagnostics"),
+        ("shed: {}", "providers.shed is empty; set base_url or diagnostics"),
         ("shed: {url: 'http://host'}", "providers.shed.url is not a known key"),
         ("local: {base_url: 'http://host'}", "providers.local is the embedded model, which has no address"),
         ("'My Shed': {base_url: 'http://host'}", "is not a usable name"),
@@ -35,7 +35,7 @@ def test_taken(url):
 def test_faults(line, words):
     """A bad address is a fault with its line, and a key in it is not repeated."""
     with pytest.raises(ConfigError) as caught:
-        load(f"{HEAD}  {line}\n")
+        load_config(f"{HEAD}  {line}\n")
     fault = next(fault for fault in caught.value.faults if words in fault.message)
     assert fault.line == 4
     assert "hush" not in str(caught.value)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from foreword.config import load
-from foreword.config.scheduling import Missed
+from foreword.config.load import load_config
+from foreword.config.schedule_settings import MissedRuns
 from foreword.errors import ConfigError
-from foreword.words import Delivery
+from foreword.types import Delivery
 
 START = """\
 owner: alice
@@ -20,24 +20,24 @@ GOOD = '- {cron: "0 8 * * *", user: alice, say: Hello}\n'
 def find_faults(*entries):
     """Find the faults of some entries."""
     with pytest.raises(ConfigError) as raised:
-        load(START + "".join(entries))
+        load_config(START + "".join(entries))
     return [(fault.line, fault.message) for fault in raised.value.faults]
 
 
 def test_what_is_left_out():
     """The example of the design is whole: its reply is delivered, and missed runs are made up for once."""
-    (entry,) = load(START + GOOD).schedule
-    assert (entry.kind, entry.delivered, entry.missed) == ("cron", Delivery.ALWAYS, Missed.ONCE)
-    (beat,) = load(START + "- {heartbeat: 30m, user: alice}\n").schedule
+    (entry,) = load_config(START + GOOD).schedule
+    assert (entry.kind, entry.delivered, entry.missed) == ("cron", Delivery.ALWAYS, MissedRuns.ONCE)
+    (beat,) = load_config(START + "- {heartbeat: 30m, user: alice}\n").schedule
     assert (beat.kind, beat.delivered) == ("heartbeat", Delivery.AS_NEEDED)
 
 
 def test_a_name_of_its_own():
     """Without a name it is known by what it says: the same as long as that is the same, and another otherwise."""
-    (one,), (same,) = load(START + GOOD).schedule, load(START + "\n" + GOOD).schedule
-    (other,) = load(START + GOOD.replace("Hello", "Goodbye")).schedule
+    (one,), (same,) = load_config(START + GOOD).schedule, load_config(START + "\n" + GOOD).schedule
+    (other,) = load_config(START + GOOD.replace("Hello", "Goodbye")).schedule
     assert one.known_as == same.known_as != other.known_as
-    assert load(START + GOOD.replace("user", "name: brief, user")).schedule[0].known_as == "brief"
+    assert load_config(START + GOOD.replace("user", "name: brief, user")).schedule[0].known_as == "brief"
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_name_of_its_own():
         ('{at: "2026-12-24", user: alice, say: x}', ["no date and time"]),
         ('{cron: "0 8 * * *", at: "2026-12-24T18:00", user: alice, say: x}', ["one of", "not cron and at"]),
         ("{user: alice, say: x}", ["one of cron, at and heartbeat"]),
-        ('{cron: "0 8 * * *", user: alice}', ["under say"]),
+        ('{cron: "0 8 * * *", user: alice}', ["under `say`"]),
         ('{cron: "0 8 * * *", user: alcie, say: x}', ["schedule[1].user", "did you mean 'alice'"]),
         ('{cron: "0 8 * * *", agent: ried, user: alice, say: x}', ["schedule[1].agent", "did you mean 'reid'"]),
         ('{cron: "0 8 * * *", user: alice, say: x, zone: Europe/Pariss}', ["schedule[1].zone", "Europe/Paris"]),

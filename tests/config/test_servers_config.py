@@ -2,10 +2,10 @@
 
 import pytest
 
-from foreword.config import load
-from foreword.config.schema import Directory, Server
+from foreword.config.load import load_config
+from foreword.config.schema import Directory, McpServer
 from foreword.errors import ConfigError
-from foreword.words import Trust
+from foreword.types import Trust
 
 HEAD = "owner: a\nusers: {a: {trust: full}}\nagents:\n  reid:\n"
 
@@ -13,8 +13,8 @@ HEAD = "owner: a\nusers: {a: {trust: full}}\nagents:\n  reid:\n"
 def test_the_example():
     """The example of the design is read, with everything that was left out."""
     text = HEAD + "    directories: [~/notes, {path: ~/b, trust: full}]\n    mcp: [{command: [uvx, some-server]}]\n"
-    agent = load(text).agents["reid"]
-    assert agent.mcp == (Server(command=("uvx", "some-server")),)
+    agent = load_config(text).agents["reid"]
+    assert agent.mcp == (McpServer(command=("uvx", "some-server")),)
     assert (agent.mcp[0].trust, agent.mcp[0].confirm, agent.mcp[0].seconds) == (Trust.FULL, "always", 60.0)
     assert agent.folders == (Directory(path="~/notes", trust=Trust.INNER), Directory(path="~/b", trust=Trust.FULL))
 
@@ -36,11 +36,11 @@ def test_the_example():
 def test_faults(servers, fault):
     """What is wrong with a server is told with its line."""
     with pytest.raises(ConfigError) as error:
-        load(f"{HEAD}    mcp: {servers}\n")
+        load_config(f"{HEAD}    mcp: {servers}\n")
     assert fault in str(error.value)
     assert "foreword.yaml:5: " in str(error.value)
 
 
 def test_two_without_a_name():
     """Servers without a name are told apart by what they are."""
-    assert len(load(f"{HEAD}    mcp: [{{command: [x]}}, {{command: [y]}}]\n").agents["reid"].mcp) == 2
+    assert len(load_config(f"{HEAD}    mcp: [{{command: [x]}}, {{command: [y]}}]\n").agents["reid"].mcp) == 2

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foreword.config.composer import MAX_DEPTH, compose
 from foreword.config.schema import Config
-from foreword.config.structure import parse, structure
-from foreword.errors import ConfigError, Fault
-from foreword.words import Placement, Trust
+from foreword.config.structure import convert_node, parse_yaml
+from foreword.config.yaml import MAX_DEPTH, parse_nodes
+from foreword.errors import ConfigError, ConfigFault
+from foreword.types import Placement, Trust
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,14 +45,14 @@ class Sample:
     child: "Sample | None" = None
 
 
-def find_faults(text: str, kind: type = Sample) -> tuple[Fault, ...]:
+def find_faults(text: str, kind: type = Sample) -> tuple[ConfigFault, ...]:
     """Find the faults of a text that has some."""
     with pytest.raises(ConfigError) as caught:
-        parse(text, kind, "sample.yaml")
+        parse_yaml(text, kind, "sample.yaml")
     return caught.value.faults
 
 
-def find_fault(text: str, kind: type = Sample) -> Fault:
+def find_fault(text: str, kind: type = Sample) -> ConfigFault:
     """Find the only fault of a text."""
     (fault,) = find_faults(text, kind)
     return fault
@@ -78,7 +78,7 @@ people:
 child:
   title: inner
 """
-    assert parse(text, Sample, "sample.yaml") == Sample(
+    assert parse_yaml(text, Sample, "sample.yaml") == Sample(
         title="Hello",
         count=16,
         factor=2.0,
@@ -97,12 +97,12 @@ child:
 
 def test_number_type() -> None:
     """An integer becomes a float where a float is wanted."""
-    assert type(parse("factor: 2", Sample, "sample.yaml").factor) is float
+    assert type(parse_yaml("factor: 2", Sample, "sample.yaml").factor) is float
 
 
 def test_null() -> None:
     """Null is None where None is allowed and a fault where it is not."""
-    assert parse("author: ~", Sample, "sample.yaml").author is None
+    assert parse_yaml("author: ~", Sample, "sample.yaml").author is None
     assert str(find_fault("title:")) == "sample.yaml:1: title must be text, not nothing (give it a value)"
     assert find_fault("tags:").remedy == "write [] if it is empty"
 
@@ -110,7 +110,7 @@ def test_null() -> None:
 @pytest.mark.parametrize(("text", "author"), [("author: Ann", "Ann"), ("author: {name: Ann}", Person(name="Ann"))])
 def test_union(text: str, author: Person | str) -> None:
     """The kind of node decides which member of a union is meant."""
-    assert parse(text, Sample, "sample.yaml").author == author
+    assert parse_yaml(text, Sample, "sample.yaml").author == author
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_missing_key() -> None:
     """A missing required field is a fault on the line where its mapping is named."""
     fault = find_fault("people:\n  - name: Ann\n  - trust: full")
     assert (fault.line, fault.message) == (3, "people[1].name is missing")
-    assert find_fault("\n{}", Person) == Fault(file="sample.yaml", line=2, message="name is missing")
+    assert find_fault("\n{}", Person) == ConfigFault(file="sample.yaml", line=2, message="name is missing")
 
 
 def test_duplicate_key() -> None:
@@ -236,7 +236,7 @@ def test_common_mistakes(text: str, line: int, message: str, remedy: str) -> Non
 
 def test_anchor() -> None:
     """An alias stands for the value of its anchor."""
-    sample = parse("people: [&a {name: Ann}, *a]", Sample, "sample.yaml")
+    sample = parse_yaml("people: [&a {name: Ann}, *a]", Sample, "sample.yaml")
     assert sample.people == (Person(name="Ann"), Person(name="Ann"))
 
 
@@ -261,7 +261,7 @@ def test_deep_aliases() -> None:
 
 def test_places() -> None:
     """What was written is known with its line, even when the whole is faulty."""
-    structured = structure(compose("title: a\nchild:\n  count: b", "sample.yaml"), Sample, "sample.yaml")
+    structured = convert_node(parse_nodes("title: a\nchild:\n  count: b", "sample.yaml"), Sample, "sample.yaml")
     assert structured.value is None
     assert structured.places["title",].value == "a"
     assert (structured.places["child", "count"].line, structured.places["child", "count"].value) == (3, None)
@@ -282,7 +282,7 @@ def test_unsupported_hint() -> None:
         value: set[str]
 
     with pytest.raises(TypeError, match="not a type that a file can hold"):
-        parse("value: 1", Odd, "odd.yaml")
+        parse_yaml("value: 1", Odd, "odd.yaml")
 
 
 def test_import_is_light() -> None:
@@ -318,6 +318,6 @@ def test_arbitrary_text(text: str) -> None:
     """Whatever the text is, it parses or raises ConfigError with at least one fault."""
     for kind in (Sample, Config):
         try:
-            parse(text, kind, "sample.yaml")
+            parse_yaml(text, kind, "sample.yaml")
         except ConfigError as error:
             assert error.faults  # noqa: PT017

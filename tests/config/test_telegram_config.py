@@ -2,8 +2,8 @@
 
 import pytest
 
-from foreword.config import load
-from foreword.config.telegram import TelegramBot
+from foreword.config.load import load_config
+from foreword.config.schema import TelegramBotSettings
 from foreword.errors import ConfigError
 
 HEAD = "owner: alice\nusers: {alice: {trust: full}}\nagents: {reid: {}, ada: {}}\n"
@@ -12,9 +12,9 @@ TOKEN = "12345678:AAF-very-secret-token-of-nobody-at-all"
 
 def test_none():
     """Without the key there is no bot; with it everything has its usual value."""
-    assert load(HEAD).telegram is None
-    assert load(f"{HEAD}telegram: {{}}\n").telegram == TelegramBot(token="$TELEGRAM_TOKEN", agent="")
-    assert load(f"{HEAD}telegram: {{agent: ada, token: $ADA}}\n").telegram.agent == "ada"
+    assert load_config(HEAD).telegram is None
+    assert load_config(f"{HEAD}telegram: {{}}\n").telegram == TelegramBotSettings(token="$TELEGRAM_TOKEN", agent="")
+    assert load_config(f"{HEAD}telegram: {{agent: ada, token: $ADA}}\n").telegram.agent == "ada"
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_none():
 def test_faults(line, words):
     """A fault has its line, and a token that stands there is not repeated."""
     with pytest.raises(ConfigError) as caught:
-        load(f"{HEAD}telegram: {line}\n")
+        load_config(f"{HEAD}telegram: {line}\n")
     (fault,) = caught.value.faults
     assert words in fault.message
     assert fault.line == 4

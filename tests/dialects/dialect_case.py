@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
-from foreword import Assembly, Toolset, Trust, Turn
-from foreword.report import Row
+from foreword.assembly import Assembly, ReportRow
 from foreword.testing import NOON, make_workspace
+from foreword.turn import Toolset, Turn
+from foreword.types import Trust
 
 CONFIG = """\
 owner: alice
@@ -40,7 +41,7 @@ def assemble(folder: Path, turn: Turn, files: Mapping[str, str] | None = None) -
     return make_workspace(folder, {"foreword.yaml": CONFIG, **(files or {})}).assemble(turn)
 
 
-def find_row(assembly: Assembly, name: str) -> Row:
+def find_row(assembly: Assembly, name: str) -> ReportRow:
     """Find what became of a slot."""
     return next(row for row in assembly.rows(Trust.FULL) if row.id == name)
 

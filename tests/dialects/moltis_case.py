@@ -5,7 +5,9 @@ from pathlib import Path
 
 from dialect_case import CONFIG, ask, assemble
 
-from foreword import Assembly, Host, Mode, Sandbox, Tool, Toolset, Trust
+from foreword.assembly import Assembly
+from foreword.turn import Host, Sandbox, Tool, Toolset
+from foreword.types import Mode, Trust
 
 EXEC = Tool(
     name="exec",

@@ -6,8 +6,10 @@ from pathlib import Path
 
 from dialect_case import ask, assemble
 
-from foreword import Assembly, Git, Host, State, Task, Tool, Toolset, Trust, classify
-from foreword.turn import Bulletin, Communication
+from foreword.assembly import Assembly
+from foreword.engine.signal import classify
+from foreword.turn import Bulletin, Communication, Git, Host, State, Task, Tool, Toolset
+from foreword.types import Trust
 
 END = "\n\n---\n\n"
 SECTIONS = [

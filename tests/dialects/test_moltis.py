@@ -16,9 +16,10 @@ from moltis_case import (
     show,
 )
 
-from foreword import Mode, Toolset
-from foreword.sources.builtin import read_builtin
+from foreword.engine.sources.documents import read_builtin
 from foreword.testing import make_workspace
+from foreword.turn import Toolset
+from foreword.types import Mode
 
 COMPONENTS = [
     "introduction", "identity", "soul", "user", "project", "runtime", "routing", "skills", "agents", "tool-notes",

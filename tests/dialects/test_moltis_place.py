@@ -14,8 +14,8 @@ from moltis_case import (
     show,
 )
 
-from foreword import Client, Host, Sandbox, Toolset
 from foreword.testing import make_workspace
+from foreword.turn import Client, Host, Sandbox, Toolset
 
 HOST_LINE = (
     "Host: host=moltis-devbox | os=macos | arch=aarch64 | shell=zsh | provider=openai | model=gpt-5 | session=main"

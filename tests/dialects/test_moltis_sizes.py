@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from moltis_case import HOST, IDENTITY, SANDBOX, say
 
-from foreword import Mode, Tool, Toolset, Trust
+from foreword.turn import Tool, Toolset
+from foreword.types import Mode, Trust
 
 TOLERANCE = 0.25
 NAMES = ("exec", "browser", "web_fetch", "web_search", "read_file", "write_file", "memory_search", "memory_get")

@@ -14,8 +14,9 @@ from moltis_case import (
     show,
 )
 
-from foreword import Tool, Toolset, Trust
-from foreword.sources.builtin import read_builtin
+from foreword.engine.sources.documents import read_builtin
+from foreword.turn import Tool, Toolset
+from foreword.types import Trust
 
 
 @pytest.mark.parametrize("names", [(), *((name,) for name in NAMES), NAMES])

@@ -11,7 +11,11 @@ import foreword
 PACKAGE = Path(foreword.__file__).parent
 DIALECTS = ("osa", "moltis", "spec010", "nova", "coop")
 # Three dialects are also functions of the library, each in a module of its own; one of them is a public name.
-KNOWN = {"spec010": ("spec010.py", "__init__.py"), "nova": ("nova.py",), "moltis": ("moltis.py",)}
+KNOWN = {
+    "spec010": ("dialects/spec010.py", "__init__.py"),
+    "nova": ("dialects/nova.py",),
+    "moltis": ("dialects/moltis.py",),
+}
 EXAMPLE = re.compile(r"""["']foreword [a-z]+ """)  # a command that a help page shows
 
 

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from dialect_case import ask, assemble, at, describe, find_row
 
-from foreword import Assembly, ConfigError, Delivery, Message, Mode, Step, Task, Tool, Toolset, Trust
+from foreword.assembly import Assembly
+from foreword.errors import ConfigError
 from foreword.testing import make_workspace, write_files
-from foreword.words import Placement
+from foreword.turn import Message, Step, Task, Tool, Toolset
+from foreword.types import Delivery, Mode, Placement, Trust
 
 TAGS = (
     "Identity", "Instructions", "Responsibilities", "Directories", "Storage", "Formatting", "Context", "Memories",

@@ -7,10 +7,12 @@ import pytest
 from dialect_case import ask, at, find_row, find_section, list_headings, list_shown
 from osa_case import BLOCKS, BUSY, END, HOUSE, MEMORY, SECTIONS, SIGNAL, TOOLS, find_block, say, split_blocks
 
-from foreword import BudgetError, Git, Host, InputError, Mode, State, Task, Toolset, classify
-from foreword.sources.signals import read_lines
+from foreword.engine.signal import classify
+from foreword.engine.sources.texts import read_overlay_lines
+from foreword.errors import BudgetError, InputError
 from foreword.testing import make_workspace
-from foreword.turn import Communication
+from foreword.turn import Communication, Git, Host, State, Task, Toolset
+from foreword.types import Mode
 
 MINE = {"SYSTEM.md": "Work calmly.\n"}
 
@@ -55,7 +57,7 @@ def test_block_comes_and_goes(tmp_path: Path, name: str, without: dict[str, obje
 def test_signal(tmp_path: Path) -> None:
     """The overlay is the heading of the facts sheet and one line for mode and genre; the tables are not repeated."""
     text = say(tmp_path, **BUSY).prompt.text
-    assert f"{END}{SIGNAL}\n{read_lines()['EXECUTE']}\n{read_lines()['DIRECT']}{END}" in text
+    assert f"{END}{SIGNAL}\n{read_overlay_lines()['EXECUTE']}\n{read_overlay_lines()['DIRECT']}{END}" in text
     assert text.count("| EXECUTE |") == 1
 
 
@@ -68,7 +70,7 @@ def test_weight(tmp_path: Path, weight: float, third: str) -> None:
     signal = replace(classify("run it"), weight=weight)
     (block,) = (one for one in split_blocks(say(tmp_path, MINE, signal=signal).prompt.text) if "Active Signal" in one)
     assert block.splitlines()[0] == f"## Active Signal: EXECUTE × DIRECT (weight: {weight:g})"
-    assert block.splitlines()[3:] == ([read_lines()[third]] if third else [])
+    assert block.splitlines()[3:] == ([read_overlay_lines()[third]] if third else [])
 
 
 def test_signal_of_the_message(tmp_path: Path) -> None:

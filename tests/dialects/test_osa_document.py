@@ -9,10 +9,10 @@ import pytest
 from dialect_case import ask, at, find_row, find_section, list_headings
 from osa_case import BUSY, END, HOUSE, SECTIONS, TOOLS, say, split_blocks
 
-from foreword import Tool, Toolset, Trust
-from foreword.sources.hint import log_once
+from foreword.engine.sources.sections import log_once
 from foreword.testing import make_workspace, write_files
-from foreword.words import Pace
+from foreword.turn import Tool, Toolset
+from foreword.types import Pace, Trust
 
 CLAUDE = "anthropic:claude-opus-5"
 VARIABLES = "# Mine\n\n{{TOOL_DEFINITIONS}}\n\n{{RULES}}\n\n{{USER_PROFILE}}\n\nThe end.\n"

@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 from dialect_case import NO_TOOLS, ask, assemble, at, describe, find_row, find_section, list_headings, list_shown
 
-from foreword import Assembly, Client, InputError, Mode, Tool, Toolset, Trust, build_agent_prompt
-from foreword.shipped import read_blueprint
+from foreword.agent.tools.memory_tools import MEMORY_TOOLS
+from foreword.assembly import Assembly
+from foreword.dialects.spec010 import build_agent_prompt
+from foreword.errors import InputError
+from foreword.resources import read_blueprint
 from foreword.testing import NOON, make_workspace, write_files
-from foreword.tools import REMEMBERING
-from foreword.words import Placement
+from foreword.turn import Client, Tool, Toolset
+from foreword.types import Mode, Placement, Trust
 
 HEADINGS = ["## Identity", "## Soul", "## Channel", "## Current Time", "## Memory", "## User Instructions", "## Tools"]
 WHO = {"name": "Reid", "vibe": "Calm.", "description": "the assistant of a household"}
@@ -198,7 +201,7 @@ def test_only_the_time_moves() -> None:
 def test_memory_is_on_demand(tmp_path: Path) -> None:
     """What is remembered is never injected: the section names both tools and says which call comes first."""
     files = {"MEMORY.md": "SECRET\n", "memory/private/A.md": "SECRET\n", "memories.json": '["SECRET"]'}
-    text = say(tmp_path, files, message="SECRET?", tools=REMEMBERING).prompt.text
+    text = say(tmp_path, files, message="SECRET?", tools=MEMORY_TOOLS).prompt.text
     section = find_section(text, "## Memory")
     assert "SECRET" not in text
     assert "\nIMPORTANT: " in section
@@ -259,7 +262,7 @@ def test_no_tools(names: list[str] | None) -> None:
 
 def test_bad_tool() -> None:
     """A name that no provider takes is refused."""
-    with pytest.raises(InputError, match="no name for a tool"):
+    with pytest.raises(InputError, match="not a valid tool name"):
         build(tool_names=["two words"])
 
 

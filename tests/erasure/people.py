@@ -1,4 +1,4 @@
-"""A house in which several people left traces in every place that keeps some, each with words that are planted."""
+"""A workspace in which several people have data in every place that stores some, marked with planted tokens."""
 
 import asyncio
 import json
@@ -6,35 +6,29 @@ import os
 import sqlite3
 from contextlib import ExitStack, closing
 
-from foreword.erasure.house import find_house
+from foreword.agent.conversation import close_turn, make_user_message
+from foreword.agent.model_call import TurnLedger
+from foreword.engine.trust import Audience
 from foreword.events.event import Context, EventType, Usage
-from foreword.events.listening import listen
-from foreword.events.trace import Timepiece, Trace
-from foreword.gateway.admission import admit
-from foreword.gateway.archive import describe_archive, show, write_file
-from foreword.gateway.bookkeeping import Entry, Lesson, read_books
+from foreword.events.sinks import open_event_stream
+from foreword.events.tracer import Clocks, Tracer
 from foreword.gateway.compaction import write_summary
-from foreword.gateway.inbox import Arrival, Ending, Spent
-from foreword.gateway.lane import find_lane
-from foreword.gateway.message import Incoming, State
-from foreword.gateway.past import fold, read_past, tell_past
-from foreword.gateway.room import catch_up, find_words
-from foreword.gateway.session import get_session
-from foreword.gateway.sqlite_inbox import SqliteInbox
-from foreword.gateway.transcript import read_transcript
-from foreword.gateway.writer import Writer, ignore
-from foreword.memory import Note
-from foreword.runtime.accounting import Accounting
-from foreword.runtime.history import close, say
-from foreword.store.archives import reserve, settle
-from foreword.store.instructions import replace_instructions
-from foreword.store.plans import add_plan
-from foreword.store.state import open_state
-from foreword.store.tasks import replace_tasks
-from foreword.testing import NOON, MovedClock, make_workspace, write_files
-from foreword.trust import Audience
+from foreword.gateway.history import compact_history, list_plain_messages, load_history
+from foreword.gateway.inbox import Inbox, NewTurn, TurnResult, TurnUsage
+from foreword.gateway.messages import RoutedMessage, TurnState
+from foreword.gateway.rooms import catch_up, write_model_text
+from foreword.gateway.session_lookup import find_or_create_session, resolve_session_key
+from foreword.gateway.session_state import LedgerEntry, TokenLesson, load_ledger
+from foreword.gateway.transcripts import describe_archive, read_transcript, render_transcript, write_transcript_file
+from foreword.memory.entry import Note
+from foreword.storage.agents import replace_instructions
+from foreword.storage.database import open_state
+from foreword.storage.sessions import get_session, record_written, reserve_path
+from foreword.storage.tasks import add_plan, replace_tasks
+from foreword.storage.writer import Writer, ignore_result
+from foreword.testing import NOON, ManualClock, make_workspace, write_files
 from foreword.turn import Step, Task, Turn
-from foreword.words import Trust
+from foreword.types import Trust
 
 CONFIG = """\
 owner: alice
@@ -56,50 +50,49 @@ PEOPLE = ("bob", "carol", "dave")
 
 
 def sentence(token):
-    """Say a token among words, so many that whoever repeats them quotes."""
+    """Put a token into a sentence that is long enough to count as a quotation."""
     return f"I keep the {token} under the old blue stone behind our garden shed"
 
 
 class People:
-    """Lays traces of people."""
+    """A workspace with the data of several people."""
 
     def __init__(self, folder):
         self.folder = str(folder)
         self.workspace = make_workspace(folder, {"foreword.yaml": CONFIG, "SOUL.md": "Calm and exact.\n"})
-        self.clock = MovedClock(NOON)
+        self.clock = ManualClock(NOON)
         self.writer = Writer(open_state(self.state, 1.0).connection)
-        self.inbox = SqliteInbox(self.writer, self.clock)
+        self.inbox = Inbox(self.writer, self.clock)
         self.opened, self.is_open = ExitStack(), True
-        self.listeners = self.opened.enter_context(listen(self.state, self.workspace.config, self.clock))
+        self.listeners = self.opened.enter_context(open_event_stream(self.state, self.workspace.config, self.clock))
 
     @property
     def state(self):
-        """The folder of the state."""
+        """The state folder."""
         return os.path.join(self.folder, ".foreword")
 
     @property
     def house(self):
-        """The workspace as erasure sees it, with everything written that was told."""
+        """The workspace as erasure sees it, with all recorded events flushed."""
         if self.is_open:
             self.listeners.recorder.flush()
-            self.listeners.prompts.flush()
-        return find_house(self.workspace)
+        return self.workspace
 
     def close(self):
-        """Close what is open."""
+        """Close all open resources."""
         self.is_open = False
         self.opened.close()
         self.writer.close()
         self.workspace.close()
 
     def talk(self, user, text, reply="Noted.", **fields):
-        """Have a turn, and tell the log of it with its prompt and its cost."""
-        return asyncio.run(self._talk(Incoming(text=text, user=user, **fields), reply))
+        """Run a turn and record its events, prompt and cost."""
+        return asyncio.run(self._talk(RoutedMessage(text=text, user=user, **fields), reply))
 
     async def begin(self, incoming):
-        """Accept a message, and begin to work on it."""
-        lane = find_lane(incoming, self.workspace.config).lane
-        admitted = await self.writer.do(lambda state: admit(state, incoming, lane, self.clock()))
+        """Accept a message and start its turn."""
+        lane = resolve_session_key(incoming, self.workspace.config).lane
+        admitted = await self.writer.do(lambda state: find_or_create_session(state, incoming, lane, self.clock()))
         context = Context(
             trust=lane.clearance,
             session=admitted.session.id,
@@ -108,7 +101,7 @@ class People:
             channel=incoming.channel,
             room=incoming.room,
         )
-        trace = Trace(self.listeners.recorder, context, Timepiece(now=self.clock))
+        trace = Tracer(self.listeners.recorder, context, Clocks(now=self.clock))
         turn = Turn(
             user=incoming.user,
             room=incoming.room,
@@ -123,11 +116,13 @@ class People:
             with received.step(EventType.TURN_STARTED, attempt=1) as working:  # noqa: SIM117
                 with working.step(EventType.API_CALL, model="anthropic:claude-sonnet-5") as call:
                     call.note(usage=Usage(tokens_in=100, tokens_out=10), cost_usd=0.25)
-            received.confide(EventType.API_CALL, note=f"the daily budget of user {incoming.user} is used to 80 %")
-        arrival = Arrival(
+            received.emit_restricted(
+                EventType.API_CALL, note=f"the daily budget of user {incoming.user} is used to 80 %"
+            )
+        arrival = NewTurn(
             turn=trace.id, session=admitted.session, incoming=incoming, place=received.place, now=self.clock()
         )
-        claimed = await self.inbox.add(arrival, ignore, ignore)
+        claimed = await self.inbox.add(arrival, ignore_result, ignore_result)
         if incoming.room:
             await self.writer.do(lambda state: catch_up(state, admitted.session))
         return claimed, key
@@ -135,12 +130,12 @@ class People:
     async def _talk(self, incoming, reply):
         claimed, key = await self.begin(incoming)
         entry, texts = await self._send(claimed)
-        messages = close((say(*texts),), reply)
-        ending = Ending(
-            state=State.ANSWERED,
+        messages = close_turn((make_user_message(*texts),), reply)
+        ending = TurnResult(
+            state=TurnState.ANSWERED,
             text=reply,
             messages=messages,
-            spent=Spent(),
+            spent=TurnUsage(),
             now=self.clock(),
             prompt_hash=key,
             tokens=10,
@@ -151,10 +146,10 @@ class People:
         return claimed.session
 
     async def _send(self, claimed):
-        """Send a request to nobody; say what its session has sent by then, and the message as it was sent."""
+        """Write a request without sending it; return the ledger entry and the message texts of the request."""
         session, incoming = claimed.session, claimed.incoming
         past, books = await self.writer.do(
-            lambda state: (read_past(state, session.id), read_books(state, session.id, NOON))
+            lambda state: (load_history(state, session.id), load_ledger(state, session.id, NOON))
         )
         turn = Turn(
             agent="reid",
@@ -162,17 +157,17 @@ class People:
             room=incoming.room,
             situation=incoming.situation,
             session=session.id,
-            message=find_words(incoming),
-            history=tell_past(past),
+            message=write_model_text(incoming),
+            history=list_plain_messages(past),
         )
         book = books.open(self.workspace, turn, self.clock(), folded=False)
         assembly = self.workspace.assemble(turn, book)
-        accounting = Accounting(assembly, "anthropic", books.frozen, claimed.turn)
+        accounting = TurnLedger(assembly, "anthropic", books.frozen, claimed.turn)
         request = json.loads(accounting.write(assembly.envelope("anthropic").request, (), self.clock()))
         settled = accounting.settle(Usage(tokens_in=100, tokens_out=10), {})
-        lesson = Lesson(model="anthropic:claude-sonnet-5", counted=90, reported=100)
+        lesson = TokenLesson(model="anthropic:claude-sonnet-5", counted=90, reported=100)
         newest = request["messages"][-1]["content"]
-        return Entry(frozen=settled.frozen, lessons=(lesson,)), [part["text"] for part in newest]
+        return LedgerEntry(frozen=settled.frozen, lessons=(lesson,)), [part["text"] for part in newest]
 
     def do(self, work):
         """Change the state."""
@@ -182,32 +177,32 @@ class People:
         return await self.writer.do(work)
 
     def sum_up(self, session, text):
-        """Fold the whole past of a session into a summary."""
+        """Compact the whole history of a session into a summary."""
         meter = self.workspace.ground.measure("anthropic:claude-sonnet-5")
 
         def work(state):
             asked = "SELECT max(position) FROM history WHERE session_id = ?"
             (upto,) = state.execute(asked, (session.id,)).fetchone()
-            fold(state, session.id, upto, write_summary(text, meter, self.clock()))
+            compact_history(state, session.id, upto, write_summary(text, meter, self.clock()))
 
         self.do(work)
 
     def archive(self, session):
-        """Keep the transcript of a session, and return its path."""
+        """Archive the transcript of a session and return its path."""
         config = self.workspace.config
 
         def work(state):
             transcript = read_transcript(state, get_session(state, session.id))
             archive = describe_archive(transcript, config)
-            reserve(state, archive, archive.path)
-            write_file(self.folder, archive.path, show(transcript, config))
-            settle(state, archive, "now")
+            reserve_path(state, archive, archive.path)
+            write_transcript_file(self.folder, archive.path, render_transcript(transcript, config))
+            record_written(state, archive, "now")
             return archive.path
 
         return self.do(work)
 
     def remember(self, user, text, trust=Trust.FAMILIAR):
-        """Save a memory of somebody, and have it indexed."""
+        """Save a memory of a user and index it."""
         memory = self.workspace.memory
         note = Note(text=text, author=user, clearance=trust, channel="web", session="s", time=self.clock())
         saved = memory.save(note, memory.find_store(Audience(clearance=trust)))
@@ -215,7 +210,7 @@ class People:
         return saved.path
 
     def keep_own(self, user, text, trust=Trust.FAMILIAR):
-        """Save something in a person's own memory, and have it indexed."""
+        """Save an entry in a user's private memory and index it."""
         memory = self.workspace.memory
         note = Note(text=text, author=user, clearance=trust, channel="web", session="s", time=self.clock())
         saved = memory.save(note, "own")
@@ -223,7 +218,7 @@ class People:
         return saved.path
 
     def settle_in(self, user, token):
-        """Leave traces of one person in every place that keeps some; each holds the token."""
+        """Store data of one user in every place; each row contains the token."""
         session = self.talk(user, sentence(f"{token}1"), f"Noted: {token}2.")
         self.talk(
             user, sentence(f"{token}3"), f"Noted: {token}4.", room="kitchen", situation="group", channel="telegram"
@@ -257,7 +252,7 @@ class People:
                     f"{token}24", "telegram", f"{token}15", f"{token}25", "sent",
                 ),
             }.items():  # fmt: skip
-                state.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
+                state.execute(f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * len(row))})", row)
 
         self.do(work)
         write_files(self.folder, {f"users/{user}/USER.md": f"{token}26\n"})
@@ -267,19 +262,19 @@ class People:
 
 
 def make_people(folder, tokens):
-    """Make a house with the owner and some people, each with a token."""
+    """Create a workspace with the owner and several users, each with a token."""
     people = People(folder)
     people.talk("alice", "I am the owner OWNERTOKEN and this is mine", "Yes.")
     for user, token in tokens.items():
         people.settle_in(user, token)
-        # The owner's session has begun before, and is told of what it did not know then.
+        # The owner's session is older than this data, so its ledger holds updates about it.
         people.talk("alice", "What is new, OWNERTOKEN asks", "Much.")
-    assert people.house  # everything is written
+    assert people.house  # flushes all events
     return people
 
 
 def read_all(folder):
-    """Read every byte that lies in a workspace beside its configuration."""
+    """Read all files of a workspace except its configuration, as bytes."""
     found = {}
     for place, _, names in os.walk(folder):
         for name in names:
@@ -291,12 +286,12 @@ def read_all(folder):
 
 
 def find_token(folder, token):
-    """Find the files in which a token lies, as bytes."""
+    """Find the files that contain a token."""
     return sorted(path for path, raw in read_all(folder).items() if token.lower().encode() in raw.lower())
 
 
 def dump_rows(folder, leave=()):
-    """Dump every row of the state, table by table."""
+    """Read all rows of the state, by table."""
     with closing(sqlite3.connect(os.path.join(folder, ".foreword", "state.sqlite"))) as state:
         tables = [name for (name,) in state.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         return {name: state.execute(f"SELECT * FROM {name}").fetchall() for name in tables if name not in leave}

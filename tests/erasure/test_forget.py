@@ -1,4 +1,4 @@
-"""Claims about forgetting a person."""
+"""Erasure of a person."""
 
 import json
 import os
@@ -9,41 +9,40 @@ from pathlib import Path
 import pytest
 from people import CONFIG, dump_rows, find_token, make_people, read_all, sentence
 
-from foreword.erasure.forgetting import forget as forget_patiently
-from foreword.erasure.forgetting import look
-from foreword.erasure.holdings import HOLDINGS
-from foreword.erasure.house import find_house
+from foreword.engine.file_access import Provenance
+from foreword.engine.trust import Audience
 from foreword.errors import InputError, UnknownName
-from foreword.events.forgetting import PLACE
-from foreword.gateway.moment import write_moment
+from foreword.events.redaction import FORGOTTEN_MARKER
 from foreword.memory.entry import Confirmed
 from foreword.memory.facts import add_fact
-from foreword.sources.provenance import Provenance
+from foreword.privacy.erasure import DATA_LOCATIONS, preview_erasure
+from foreword.privacy.erasure import erase_person as forget_patiently
+from foreword.storage.database import format_moment
 from foreword.testing import make_workspace, write_files
-from foreword.trust import Audience
 from foreword.turn import Turn
-from foreword.words import Trust
+from foreword.types import Trust
 
-# What is written anew without them, and how many columns name a row of it; a base is named by what it holds.
+# Tables whose rows are rewritten without the person, and how many leading columns identify a row. A prefix has no
+# stable key: its name is the hash of its content.
 RETOLD = {"history": 2, "ledgers": 1, "bases": 0}
 ALWAYS_THERE = {".foreword/state.sqlite-wal", ".foreword/memory.sqlite-wal", ".foreword/events.sqlite-wal"}
 
 
 def forget(house, user):
-    """Forget somebody beside whom nobody works."""
+    """Forget a user without a concurrent process."""
     return forget_patiently(house, user, 1.0)
 
 
 @pytest.fixture
 def people(tmp_path):
-    """A house with the owner and two people, whose state somebody has open."""
+    """A workspace with the owner and two users, whose state database is open."""
     made = make_people(tmp_path / "ws", {"bob": "zebrabob", "carol": "zebracarol"})
     yield made
     made.close()
 
 
 def test_no_byte_is_left(people):
-    """Whatever was planted of somebody is in no file any more, and nothing of the others is missing."""
+    """No file contains a token of the forgotten user; all tokens of others remain."""
     before = {token: find_token(people.folder, token) for token in ("zebracarol", "OWNERTOKEN")}
     assert len(find_token(people.folder, "zebrabob")) > 4
     report = forget(people.house, "bob")
@@ -54,7 +53,7 @@ def test_no_byte_is_left(people):
 
 
 def test_own_memory_goes_with_its_name(people):
-    """The index has no store of who is forgotten any more; others keep theirs, and their own memory is found."""
+    """The memory index drops the store of the forgotten user; other users still find their private memory."""
     index = os.path.join(people.folder, ".foreword", "memory.sqlite")
 
     def list_own():
@@ -75,21 +74,21 @@ def test_own_memory_goes_with_its_name(people):
 
 
 def test_own_memory_of_another_that_quotes_them(people):
-    """An entry in another person's own memory loses the quotation; what that person wrote by hand stays."""
+    """An entry in another user's private memory loses the quotation; that user's handwritten file is unchanged."""
     quote = sentence("zebrabob1")
     entry = people.keep_own("carol", f"Bob said: {quote}, and carol noted it.")
     write_files(people.folder, {"users/carol/memory/hand.md": f"Bob said: {quote}.\n"})
     report = forget(people.house, "bob")
     assert report.done
     text = Path(people.folder, "users/carol/memory", entry.removeprefix("own/")).read_text()
-    assert PLACE in text
+    assert FORGOTTEN_MARKER in text
     assert "carol noted it" in text
-    assert "the own memory of carol repeats words of theirs; ask carol to edit it" in report.stays
+    assert "the private memory of carol quotes them; ask carol to edit it" in report.stays
     assert not any("hand.md" in one for one in report.stays)
 
 
 def test_bytes_of_earlier_removals_go_too(people):
-    """What was overwritten or deleted long before, and lay in a free page, is gone as well."""
+    """Data that was overwritten or deleted earlier and remained in a free page is erased as well."""
     people.do(lambda state: state.execute("UPDATE profiles SET learned = '{}' WHERE user_id = 'bob'"))
     people.do(lambda state: state.execute("DELETE FROM workflows"))
     forget(people.house, "bob")
@@ -97,17 +96,18 @@ def test_bytes_of_earlier_removals_go_too(people):
 
 
 def test_rows_of_others_stay_byte_for_byte(people):
-    """Each row of the state that is not theirs is what it was; none is new, but where others were told of them."""
+    """Rows of other users are unchanged, and no rows are added except those rewritten without the user."""
     before = dump_rows(people.folder)
     forget(people.house, "bob")
     after = dump_rows(people.folder)
     lanes = {row[0] for row in before["sessions"] if row[5] == "bob"}
     gone = {turn[1] for turn in before["turns"] if turn[3] == "bob"}
-    # A ledger shows a person by its base, which is a row of its own, or by the hash of what they said there.
+    # A ledger refers to a person through its prefix, which is a separate row, or through the hash of their words.
     bases = {row[0] for row in before["bases"] if "bob" in repr(row)}
     spoke = {turn[2] for turn in before["turns"] if turn[3] == "bob"}
     emptied = {row[0] for row in before["ledgers"] if row[1] in bases or row[0] in spoke or "bob" in repr(row)}
-    alone = {row[1] for row in before["ledgers"] if row[0] in lanes | emptied}  # a base that nobody else has goes
+    # A prefix that no other ledger uses is deleted.
+    alone = {row[1] for row in before["ledgers"] if row[0] in lanes | emptied}
     others = {"ledgers": emptied, "bases": alone - {row[1] for row in after["ledgers"]}}
 
     def is_theirs(table, row):
@@ -122,9 +122,9 @@ def test_rows_of_others_stay_byte_for_byte(people):
 
 
 def test_a_look_changes_nothing(people):
-    """A look counts all that there is, and changes no row and no file of words."""
+    """A preview counts all data and changes no row."""
     rows = dump_rows(people.folder)
-    report = look(people.house, "bob")
+    report = preview_erasure(people.house, "bob")
     found = {line.name: line.found for line in report.lines}
     assert (found["turns"], found["sessions"], found["memories"], found["own files"]) == (2, 1, 3, 1)
     assert found["events"] > 8
@@ -133,14 +133,14 @@ def test_a_look_changes_nothing(people):
 
 
 def test_the_report_has_no_words(people):
-    """The report counts and names places; not one of their words is in it."""
+    """The report contains counts and places, but no text of the user."""
     report = forget(people.house, "bob")
     assert "zebra" not in repr(report)
     assert all(line.removed == line.found for line in report.lines)
 
 
 def test_a_second_time_there_is_nothing(people):
-    """Who is forgotten twice is found nowhere the second time; they are in the configuration still."""
+    """A second erasure finds nothing; the user is still in the configuration."""
     forget(people.house, "bob")
     again = forget(people.house, "bob")
     assert again.done
@@ -148,7 +148,7 @@ def test_a_second_time_there_is_nothing(people):
 
 
 def test_a_summary_of_a_room_goes_and_what_others_said_stands_again(people):
-    """A summary that their words went into is removed, and what it had folded of others is told again."""
+    """A summary that includes the user's words is deleted, and the messages of others that it replaced are restored."""
     place = {"room": "kitchen", "situation": "group", "channel": "telegram"}
     room = people.talk("dave", "Good morning from davetoken", "Morning.", **place)
     people.sum_up(room, "They keep a zebrabob3 somewhere.")
@@ -164,7 +164,7 @@ def test_a_summary_of_a_room_goes_and_what_others_said_stands_again(people):
 
 
 def test_a_summary_from_before_they_spoke_stays(tmp_path):
-    """A summary of what was said before they came holds no word of theirs, and stays, with what it folded."""
+    """A summary of messages from before the user joined is unchanged, and so is the history it replaced."""
     people = make_people(tmp_path / "ws", {"carol": "zebracarol"})
     place = {"room": "kitchen", "situation": "group", "channel": "telegram"}
     room = people.talk("dave", "Good morning", "Morning.", **place)
@@ -181,7 +181,7 @@ def test_a_summary_from_before_they_spoke_stays(tmp_path):
 
 
 def test_other_lanes_forget_what_they_were_told(people):
-    """A lane of another clearance that caught up with the room loses what they had said, and nothing else."""
+    """A session of another clearance that shares the room loses the user's lines and nothing else."""
     place = {"room": "kitchen", "situation": "group", "channel": "telegram"}
     people.talk("nobodyknown", "Hello from strangertoken", "Hello.", **place)
     forget(people.house, "bob")
@@ -190,9 +190,9 @@ def test_other_lanes_forget_what_they_were_told(people):
 
 
 def test_an_agent_that_quotes_them_is_blotted(people):
-    """Where an agent repeated their words to another person, a word stands instead; the rest of the answer stays."""
+    """A quotation in an agent's reply to another user is replaced by a marker; the rest of the reply is unchanged."""
     quotes = "texts of agents that quote them"
-    before = {line.name: line.found for line in look(people.house, "bob").lines}[quotes]
+    before = {line.name: line.found for line in preview_erasure(people.house, "bob").lines}[quotes]
     people.talk("carol", "What did he say?", f"He said: {sentence('zebrabob1')}. And owltoken.")
     report = forget(people.house, "bob")
     assert {line.name: line.removed for line in report.lines}[quotes] == before + 2
@@ -202,7 +202,7 @@ def test_an_agent_that_quotes_them_is_blotted(people):
 
 
 def test_what_another_person_wrote_is_theirs(people):
-    """Another person's own message stays as they wrote it, also where it repeats the words of who is forgotten."""
+    """A message of another user is unchanged, even if it repeats the words of the forgotten user."""
     people.talk("carol", f"Listen: {sentence('zebrabob1')}", "I see.")
     before = dump_rows(people.folder)
     forget(people.house, "bob")
@@ -211,15 +211,15 @@ def test_what_another_person_wrote_is_theirs(people):
 
 
 def test_overheard_words_that_a_room_was_told_of(people):
-    """What was overheard of several people, and told to the next turn of the room, loses the lines of one."""
+    """Overheard lines that were added to a turn of the room lose the lines of the forgotten user."""
     place = {"room": "kitchen", "situation": "group", "channel": "telegram"}
     heard = [("carol", "carolsline\nand more"), ("bob", "zebrabob77\nzebrabob78"), ("dave", "last")]
     for user, text in heard:
-        row = (None, "telegram", "kitchen", user, user, text, write_moment(people.clock()), None)
+        row = (None, "telegram", "kitchen", user, user, text, format_moment(people.clock()), None)
         people.clock.move(1)
         people.do(lambda state, row=row: state.execute("INSERT INTO overheard VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row))
     people.talk("dave", "Hi", "Hi.", **place)
-    people.do(lambda state: state.execute("DELETE FROM overheard"))  # they are kept for a day
+    people.do(lambda state: state.execute("DELETE FROM overheard"))  # overheard lines expire after a day
     assert b"bob: zebrabob77" in b"".join(read_all(people.folder).values())
     forget(people.house, "bob")
     told = [json.loads(row[4]) for row in dump_rows(people.folder)["history"] if b"carolsline" in row[4]]
@@ -229,7 +229,7 @@ def test_overheard_words_that_a_room_was_told_of(people):
 
 
 def test_bulletins_are_made_anew(people):
-    """A bulletin is made of everybody's memories, theirs among them, so it goes."""
+    """Bulletins are deleted, because they are composed from the memories of all users."""
     row = ("reid", 1, "All that is new: zebrabob5", "rule", "2026-11-15")
     order = "INSERT INTO bulletins (agent, clearance, text, author, made) VALUES (?, ?, ?, ?, ?)"
     people.do(lambda state: state.execute(order, row))
@@ -238,7 +238,7 @@ def test_bulletins_are_made_anew(people):
 
 
 def test_a_memory_that_was_promoted(people):
-    """What the owner took over from their inbox says whose words it is, and goes, as a file and as a fact."""
+    """A promoted memory records its author and is deleted, both as a file and as a confirmed fact."""
     origin = Provenance(author="bob", clearance="familiar", channel="web", time="2026-11-15T12:00:00+00:00")
     add_fact(people.workspace.files, Confirmed(text="Likes zebrabob80 very much.", origin=origin, by="alice"))
     add_fact(
@@ -254,7 +254,7 @@ def test_a_memory_that_was_promoted(people):
 
 
 def test_a_memory_that_was_added_to_a_note(people):
-    """What the owner added to a note from their inbox goes, with its record; the rest of the note stays as it is."""
+    """A text promoted into a note is deleted with its record; the rest of the note is unchanged."""
     place = os.path.join(people.folder, "memory/social/NOTE.md")
     write_files(people.folder, {"memory/social/NOTE.md": "# House\n\nThe owltoken is here.\n\n# Cats\n\nMany.\n"})
     before = Path(place).read_text()
@@ -268,19 +268,19 @@ def test_a_memory_that_was_added_to_a_note(people):
 
 
 def promote_cat(people, target, heading=""):
-    """Have the owner promote a memory of bob's."""
+    """Promote a memory of bob as the owner."""
     path = people.remember("bob", "zebrabob81 is the name of the cat")
     people.workspace.memory.promote(path, target, Audience(clearance=Trust.FULL), "alice", heading)
     return Path(people.folder, "memory", target)
 
 
 def test_an_added_text_that_was_edited(people):
-    """A text that was edited since stays, is reported as what stays and is not counted; its record goes."""
+    """A promoted text that was edited later remains, is reported but not counted, and loses its record."""
     write_files(people.folder, {"memory/social/NOTE.md": "# Cats\n\nMany.\n"})
     place = promote_cat(people, "social/NOTE.md", "Cats")
     place.write_text(place.read_text().replace("zebrabob81 is", "Owltoken is"))
-    said = "memory/social/NOTE.md: a text of theirs was edited since and stays"
-    assert said in look(people.house, "bob").stays
+    said = "memory/social/NOTE.md: one of their texts was edited after its promotion and stays"
+    assert said in preview_erasure(people.house, "bob").stays
     report = forget(people.house, "bob")
     (line,) = [line for line in report.lines if line.name == "texts added to notes"]
     assert (line.found, line.removed, line.left) == (0, 0, 0)
@@ -289,7 +289,7 @@ def test_an_added_text_that_was_edited(people):
 
 
 def test_what_the_owner_added_to_a_promoted_memory(people):
-    """What the owner wrote below a promoted memory stays, and the memory goes with its origin."""
+    """Text that the owner wrote below a promoted memory remains; the memory and its origin are deleted."""
     place = promote_cat(people, "social/cat.md")
     place.write_text(place.read_text() + "\nThe owner's own owltoken.\n")
     report = forget(people.house, "bob")
@@ -300,13 +300,13 @@ def test_what_the_owner_added_to_a_promoted_memory(people):
 
 
 def test_the_report_names_both_places_of_memories(people):
-    """The report says that memories lie in the stores and in the person's own memory."""
-    places = {line.name: line.where for line in look(people.house, "bob").lines}
+    """The report names both places of memories: the stores and the user's private memory."""
+    places = {line.name: line.where for line in preview_erasure(people.house, "bob").lines}
     assert places["memories"] == "memory/ and users/bob/memory/"
 
 
 def test_tables_of_an_older_database(people):
-    """What a database that became the state has kept of them goes as well."""
+    """Rows in the tables of an imported older database are deleted as well."""
     for name in ("old_user_agent_prompt_customizations", "old_agent_long_term_memory", "agent_long_term_memory"):
         people.do(lambda state, name=name: state.execute(f"CREATE TABLE {name} (user_id, text)"))
         rows = [("bob", f"zebrabob of {name}"), ("carol", f"owltoken of {name}")]
@@ -317,7 +317,7 @@ def test_tables_of_an_older_database(people):
 
 
 def test_the_prompts_of_others_no_longer_show_their_memories(people):
-    """A recorded prompt of another person that recalled an entry of theirs loses it, and says so."""
+    """A recorded prompt of another user that recalled the user's entry loses it and is marked."""
     with closing(sqlite3.connect(os.path.join(people.state, "events.sqlite"), isolation_level=None)) as log:
         menu = "- social/inbox/bob (20 tok) — 1 unreviewed entry from bob"
         text = f"{menu}\n\nzebrabob5 is what they like best of all things"
@@ -332,17 +332,17 @@ def test_the_prompts_of_others_no_longer_show_their_memories(people):
 
 
 def test_a_memory_saved_for_another_that_quotes_them(people):
-    """What an agent saved for somebody else loses their words; what was written by hand is named, and stays."""
+    """A memory saved by an agent for another user loses the quotation; a handwritten file is reported and unchanged."""
     people.remember("carol", f"He told me: {sentence('zebrabob3')}. Owltoken.")
     write_files(people.folder, {"memory/social/notes.md": f"By hand: {sentence('zebrabob3')}\n"})
     report = forget(people.house, "bob")
     assert find_token(people.folder, "zebrabob") == ["memory/social/notes.md"]
     assert find_token(people.folder, "owltoken")
-    assert "memory/social/notes.md was written by hand and repeats words of theirs; edit it there" in report.stays
+    assert "memory/social/notes.md was written by hand and quotes them; edit the file" in report.stays
 
 
 def test_ledgers_of_others_lose_them_and_their_hashes(people):
-    """What the owner was told of them is out of her ledger, which keeps no hash either, and her session goes on."""
+    """The owner's ledger loses all updates about the user, including hashes, and her session continues."""
     (own,) = (row[0] for row in dump_rows(people.folder)["sessions"] if row[5] == "alice")
     held = {row[0]: json.loads(row[2]) for row in dump_rows(people.folder)["ledgers"]}[own]
     assert any("inbox/bob" in update["said"] or "zebrabob" in update["said"] for update in held["updates"])
@@ -360,7 +360,7 @@ def test_ledgers_of_others_lose_them_and_their_hashes(people):
 
 
 def test_their_own_ledgers_go(people):
-    """The ledger of a session of theirs goes, and so does a base that nobody else has."""
+    """Ledgers of the user's sessions are deleted, with every prefix that no other ledger uses."""
     forget(people.house, "bob")
     rows = dump_rows(people.folder)
     assert {row[0] for row in rows["ledgers"]} <= {row[0] for row in rows["sessions"]}
@@ -368,14 +368,14 @@ def test_their_own_ledgers_go(people):
 
 
 def test_a_search_finds_them_no_more(people):
-    """The index has none of their words, and all of the others'."""
+    """The search index contains no words of the user and all words of others."""
     forget(people.house, "bob")
     (hit,) = people.workspace.memory.search("zebrabob5 like best", Audience(clearance=Trust.FULL), limit=9)
     assert hit.path.startswith("social/inbox/carol")
 
 
 def test_money_stays_spent_without_the_name(people):
-    """The sums of all, by day and by quarter, are what they were; under their name there is nothing."""
+    """Total costs per day and quarter are unchanged; no total is recorded under the user's name."""
 
     def read():
         with closing(sqlite3.connect(os.path.join(people.state, "events.sqlite"))) as log:
@@ -391,7 +391,7 @@ def test_money_stays_spent_without_the_name(people):
 
 
 def test_an_event_of_nobody_that_names_them(people):
-    """What was told of them at full trust, such as a budget of theirs, goes with the turn that it was told in."""
+    """Restricted events about the user, such as a budget warning, are deleted with their turn."""
     forget(people.house, "bob")
     with closing(sqlite3.connect(os.path.join(people.state, "events.sqlite"))) as log:
         assert log.execute("SELECT count(*) FROM events WHERE instr(metadata, 'user bob')").fetchone() == (0,)
@@ -399,21 +399,21 @@ def test_an_event_of_nobody_that_names_them(people):
 
 
 def test_what_stays_is_named_with_its_line(people):
-    """The configuration is the owner's: each line of it that names them is said."""
-    report = look(people.house, "bob")
+    """The report lists each configuration line that names the user."""
+    report = preview_erasure(people.house, "bob")
     line = 1 + CONFIG[: CONFIG.index("  bob:")].count("\n")
-    assert f"foreword.yaml:{line}: users.bob names them; the configuration is the owner's to edit" in report.stays
+    assert f"foreword.yaml:{line}: users.bob names them; the owner can edit the configuration" in report.stays
     assert any("budgets.users.bob" in one for one in report.stays)
 
 
 def test_a_damaged_log_that_was_put_aside_is_named(people):
-    """What nobody can read is not called empty."""
+    """The report lists damaged event logs, which cannot be searched."""
     write_files(people.state, {"events.sqlite.damaged-20261115T120000Z": "?"})
-    assert any("events.sqlite.damaged-20261115T120000Z" in one for one in look(people.house, "bob").stays)
+    assert any("events.sqlite.damaged-20261115T120000Z" in one for one in preview_erasure(people.house, "bob").stays)
 
 
 def test_somebody_who_is_not_configured_any_more(tmp_path):
-    """Who has been taken out of the configuration, or was never in it, and has data, can be forgotten."""
+    """A user who is not in the configuration but has data can be forgotten."""
     people = make_people(tmp_path / "ws", {"carol": "zebracarol"})
     people.talk("telegram:999", sentence("zebrastranger"), "Hello.")
     assert forget(people.house, "telegram:999").done
@@ -424,7 +424,7 @@ def test_somebody_who_is_not_configured_any_more(tmp_path):
 
 
 def test_letters_to_their_addresses(people):
-    """What was on its way to an address of theirs goes, though no turn of theirs led to it."""
+    """Outbound messages to an address of the user are deleted, even if no turn of theirs caused them."""
     letter = (
         "INSERT INTO outbox (key, channel, address, text, state) VALUES ('k', 'telegram', '7', 'zebrabob90', 'sent')"
     )
@@ -435,7 +435,7 @@ def test_letters_to_their_addresses(people):
 
 
 def test_what_they_said_as_a_stranger(people):
-    """Who was paired is the stranger that they were: what is kept under their identity is theirs, everywhere."""
+    """Data stored under a paired identity, from before the pairing, is the user's and is deleted."""
     people.do(lambda state: state.execute("INSERT INTO identities VALUES ('telegram:7', 'bob', 'Bobby', '')"))
     place = {"room": "kitchen", "situation": "group", "channel": "telegram"}
     people.talk("telegram:7", sentence("zebrabob70"), "Hello zebrabob71.", **place)
@@ -452,7 +452,7 @@ def test_what_they_said_as_a_stranger(people):
 
 
 def test_words_that_two_people_said_are_no_quotation(people):
-    """An agent that repeated to somebody what this person had asked, too, is left as it is."""
+    """A sentence that another user also wrote is not treated as a quotation of the forgotten user."""
     question = "what is the weather going to be like tomorrow in our town"
     people.talk("bob", question, "Rain.")
     people.talk("carol", question, f"You asked {question}: rain.")
@@ -464,7 +464,7 @@ def test_words_that_two_people_said_are_no_quotation(people):
 
 @pytest.mark.parametrize("name", ["", " ", "x" * 2_000, "a\nb", "../carol"])
 def test_no_name(people, name):
-    """What is no name of anybody is refused, and nothing is touched."""
+    """An invalid name is refused, and nothing changes."""
     rows = dump_rows(people.folder)
     with pytest.raises(InputError):
         forget(people.house, name)
@@ -472,28 +472,28 @@ def test_no_name(people, name):
 
 
 def test_the_owner_is_not_forgotten(people):
-    """The owner is refused, and told what to do."""
+    """The owner cannot be forgotten; the error says what to do instead."""
     with pytest.raises(InputError, match="owns this workspace"):
         forget(people.house, "alice")
 
 
 def test_the_nearest_name_is_offered(people):
-    """A mistyped name is answered with the nearest one."""
+    """The error for a mistyped name suggests the nearest one."""
     with pytest.raises(UnknownName, match="did you mean 'bob'"):
         forget(people.house, "bobb")
 
 
 def test_a_house_without_a_state(tmp_path):
-    """Where nothing was ever kept there is nothing to remove, and nothing is made but the folder."""
-    house = find_house(make_workspace(tmp_path, {"foreword.yaml": CONFIG}))
-    assert look(house, "bob").found == 0
+    """In a workspace without state there is nothing to remove, and no database is created."""
+    house = make_workspace(tmp_path, {"foreword.yaml": CONFIG})
+    assert preview_erasure(house, "bob").found == 0
     assert not (tmp_path / ".foreword").exists()
     assert forget(house, "bob").done
     assert not (tmp_path / ".foreword" / "state.sqlite").exists()
 
 
 def test_archived_transcripts(people):
-    """A transcript of a room is written anew without them, under a name that has none of their words either."""
+    """The transcript of a room is rewritten without the user, under a file name without their words."""
     place = {"room": "hall", "situation": "group", "channel": "telegram"}
     people.talk("bob", "zebrabob60 is what I say first", "Yes, zebrabob61.", **place)
     room = people.talk("dave", "And I say owltoken", "Good.", **place)
@@ -506,7 +506,7 @@ def test_archived_transcripts(people):
 
 
 def test_archived_transcripts_of_others(people):
-    """In another person's private transcript an agent no longer repeats their words; what that person wrote stays."""
+    """In another user's private transcript the agent's quotations are redacted; that user's words are unchanged."""
     reply = f"He said: {sentence('zebrabob1')}. And owltoken."
     quoting = people.archive(people.talk("carol", "What did Bob say?", reply))
     wrote = people.archive(people.talk("dave", f"I know that {sentence('zebrabob3')}", "Good."))
@@ -514,14 +514,14 @@ def test_archived_transcripts_of_others(people):
     assert forget(people.house, "bob").done
     with open(path, encoding="utf-8") as file:
         text = file.read()
-    assert ("zebrabob" in text, PLACE in text, "And owltoken." in text) == (False, True, True)
+    assert ("zebrabob" in text, FORGOTTEN_MARKER in text, "And owltoken." in text) == (False, True, True)
     assert os.stat(path).st_mode & 0o777 == 0o600
     assert read_all(people.folder)[wrote] == before
 
 
 def test_a_private_transcript_is_counted_once(people):
-    """A transcript that lies in their own folder is one thing, and no line of the report looks undone."""
-    before = {line.name: line.found for line in look(people.house, "bob").lines}
+    """A transcript in the user's folder is counted once, and every line of the report is complete."""
+    before = {line.name: line.found for line in preview_erasure(people.house, "bob").lines}
     private = people.talk("bob", "zebrabob62 is between us", "Yes.", situation="dm")
     assert people.archive(private).startswith("users/bob/")
     lines = {line.name: line for line in forget(people.house, "bob").lines}
@@ -532,7 +532,7 @@ def test_a_private_transcript_is_counted_once(people):
 
 
 def test_a_link_is_not_followed(people, tmp_path):
-    """A folder of theirs that is a link goes as a link; what it leads to is left alone."""
+    """A user folder that is a symlink is deleted as a link; its target is unchanged."""
     write_files(tmp_path, {"elsewhere/keep.md": "kept"})
     os.rename(os.path.join(people.folder, "users/bob"), str(tmp_path / "away"))
     os.symlink(str(tmp_path / "elsewhere"), os.path.join(people.folder, "users/bob"))
@@ -542,7 +542,7 @@ def test_a_link_is_not_followed(people, tmp_path):
 
 
 def test_the_next_prompt_of_others_is_as_before(people):
-    """Forgetting one person changes nothing that another is told, beside the one's own memories."""
+    """The prompts of other users change only by the memories of the forgotten user."""
     turn = Turn(user="carol", situation="dm", message="Hello")
     before = people.workspace.assemble(turn).prompt.text
     forget(people.house, "bob")
@@ -554,5 +554,5 @@ def test_the_next_prompt_of_others_is_as_before(people):
 
 
 def test_every_holding_has_a_name_of_its_own():
-    """A report has one line for each holding."""
-    assert len({one.name for one in HOLDINGS}) == len(HOLDINGS)
+    """Every data location has a unique name, so the report has one line for each."""
+    assert len({one.name for one in DATA_LOCATIONS}) == len(DATA_LOCATIONS)

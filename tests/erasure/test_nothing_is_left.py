@@ -1,4 +1,4 @@
-"""The law of erasure: of who is forgotten no word is left in any file, and of everybody else every one is."""
+"""Property of erasure: no file contains a word of the forgotten person, and all words of others remain."""
 
 import os
 import tempfile
@@ -7,11 +7,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from people import People, find_token, read_all, sentence
 
-from foreword.erasure.forgetting import forget, look
-from foreword.store.instructions import find_instructions, replace_instructions
+from foreword.engine.trust import Audience
+from foreword.privacy.erasure import erase_person, preview_erasure
+from foreword.storage.agents import find_instructions, replace_instructions
 from foreword.testing import write_files
-from foreword.trust import Audience
-from foreword.words import Trust
+from foreword.types import Trust
 
 NAMES = ("bob", "carol", "dave", "telegram:9")
 ROOMS = ({}, {"room": "kitchen", "situation": "group", "channel": "telegram"}, {"room": "hall", "situation": "group"})
@@ -22,7 +22,7 @@ STEPS = st.lists(
 
 
 class Story:
-    """A generated story: what people did, and which words are whose."""
+    """A generated sequence of actions, with the tokens of each person."""
 
     def __init__(self, folder):
         self.people = People(folder)
@@ -31,13 +31,13 @@ class Story:
         self.rooms = {}
 
     def plant(self, name):
-        """Make a word that is one person's."""
+        """Create a token that belongs to one person."""
         token = f"zq{len(self.tokens[name])}{name.replace(':', '')}qz"
         self.tokens[name].append(token)
         return token
 
     def tell(self, kind, name, place):
-        """Let a person do something."""
+        """Perform one action of a person."""
         people, where = self.people, ROOMS[place]
         if kind == "say":
             text = sentence(self.plant(name))
@@ -63,16 +63,16 @@ class Story:
         elif kind == "instruct":
             text = sentence(self.plant(name))
             if people.do(lambda state: find_instructions(state, name, "reid")):
-                self.tokens[name].pop()  # the words before it stay
+                self.tokens[name].pop()  # instructions are not replaced
             else:
                 people.do(lambda state: replace_instructions(state, name, "reid", text))
 
     def wind_up(self, kind, place):
-        """Sum up a room, or archive what was said last in a place."""
+        """Compact a room, or archive the last session of a place."""
         session = self.rooms[place]
         if kind == "sum" and place:
             self.people.sum_up(session, " ".join(self.said))
-        elif kind == "archive" and ":" not in session.lane.user:  # no stranger has a folder
+        elif kind == "archive" and ":" not in session.lane.user:  # strangers have no folder
             self.people.archive(session)
 
 
@@ -96,7 +96,7 @@ class Story:
 )
 @given(steps=STEPS, who=st.sampled_from(NAMES))
 def test_nothing_is_left(steps, who):
-    """Whatever people said, were told, were remembered by and quoted: one is forgotten, and all others are not."""
+    """After any sequence of messages, memories and quotations, erasure removes the words of one person only."""
     with tempfile.TemporaryDirectory() as folder:
         story = Story(os.path.join(folder, "ws"))
         people = story.people
@@ -104,7 +104,7 @@ def test_nothing_is_left(steps, who):
         for step in steps:
             story.tell(*step)
         if story.tokens[who]:
-            report = forget(people.house, who, 1.0)
+            report = erase_person(people.house, who, 1.0)
             assert report.done
             assert look_again(people.house, who) == 0
         left = b"".join([*read_all(people.folder).values(), *(path.encode() for path in read_all(people.folder))])
@@ -117,10 +117,10 @@ def test_nothing_is_left(steps, who):
 
 
 def look_again(house, who):
-    """Count what is left of somebody who may be known no more."""
+    """Count the remaining rows of a user who may be unknown by now."""
     from foreword.errors import UnknownName
 
     try:
-        return look(house, who).found
+        return preview_erasure(house, who).found
     except UnknownName:
         return 0

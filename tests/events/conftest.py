@@ -1,13 +1,13 @@
-"""What the tests of the event log share."""
+"""Shared fixtures of the event log tests."""
 
 import pytest
 
-from foreword.store.open import open_events
+from foreword.storage.database import open_events
 
 
 @pytest.fixture
 def log(tmp_path):
-    """A fresh log in a folder of its own."""
+    """An empty log in a temporary folder."""
     opened = open_events(str(tmp_path / ".foreword"))
     yield opened.connection
     opened.connection.close()

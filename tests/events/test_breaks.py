@@ -1,4 +1,4 @@
-"""Claims about breaks in the log: what was read and predicted, what each cause cost, and what the ledger did."""
+"""Cache breaks in the log: tokens read and predicted, the cost of each cause, and the ledger's decisions."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -6,51 +6,73 @@ from datetime import timedelta
 import pytest
 
 from event_rows import ALICE, BOB, NOON, make_event, put, tell
-from foreword.caching.cache import Counted
 from foreword.errors import InputError
-from foreword.events.asking import ask
-from foreword.events.blamed import Moved, read_break, read_moved
-from foreword.events.breaks import NEWEST, find_breaks, read_asked, show_breaks, show_causes, tell_breaks
-from foreword.events.event import EventType, Place, Usage
-from foreword.events.filter import Filter
-from foreword.events.known import Unrecorded, complete_session
-from foreword.events.line import show_label
-from foreword.events.question import find_events
-from foreword.events.recalled import recall
-from foreword.events.repeated import find_repeated
-from foreword.events.why import explain_cache, show_break, show_moved
-from foreword.ledger.blame import Account, Blame, Cause, conceal
-from foreword.ledger.choice import HIDDEN
-from foreword.ledger.telling import tell_account
-from foreword.sources.clock import find_zone
-from foreword.words import Trust
+from foreword.events.cache_breaks import (
+    MAX_BREAKS,
+    find_breaks,
+    find_repeated,
+    parse_cache_filter,
+    report_to_json,
+    show_breaks,
+    show_causes,
+)
+from foreword.events.event import EventType, TracePosition, Usage
+from foreword.events.lines import (
+    LedgerDecision,
+    explain_cache,
+    read_break,
+    read_decision,
+    show_break,
+    show_decision,
+    show_label,
+)
+from foreword.events.query import Filter, NotRecorded, complete_session, find_events, query_log
+from foreword.events.sent_prompts import find_recorded_turn
+from foreword.host import load_zone
+from foreword.promptcache.blame import Blame, CacheAccount, Cause, redact_blame
+from foreword.promptcache.decision import PRIVATE_REASON
+from foreword.promptcache.ledger_json import account_to_json
+from foreword.promptcache.rules import CacheUsage
+from foreword.types import Trust
 
-UTC, _ = find_zone("")
+UTC, _ = load_zone("")
 ALL = Filter()
 TRACE = "3f2a9c01" + "0" * 24
 
 
 def blame(cause="section", **more):
-    """Make the facts of a call that broke."""
+    """Make the facts of a call with a cache break."""
     known = Blame(**{"cause": Cause(cause), "reason": "soul is not what it was", "tokens": 500, "usd": 0.01, **more})
-    predicted = Counted(read=500, write=500, hour=0, fresh=0)
-    return {"cache": tell_account(Account(predicted=predicted, reported=predicted, blame=known))}
+    predicted = CacheUsage(read=500, write=500, hour=0, fresh=0)
+    return {"cache": account_to_json(CacheAccount(predicted=predicted, reported=predicted, blame=known))}
 
 
 WHOLE = {"cache": {"predicted": {"read": 900, "write": 100, "hour": 0, "fresh": 0}, "blame": None}}
 REBASED = {
     "ledger": {
         "deed": "rebase",
-        "reason": "an edit of soul is to apply now",
-        "rebase": {"ground": "ordered", "reason": "an edit of soul is to apply now", "section": "soul", "byte": 12,
-                   "tokens": 900, "usd": 0.002},
+        "reason": "the edit of soul applies now",
+        "rebase": {
+            "ground": "ordered",
+            "reason": "the edit of soul applies now",
+            "section": "soul",
+            "byte": 12,
+            "tokens": 900,
+            "usd": 0.002,
+        },
         "decisions": [
-            {"section": "soul", "what": "changed", "deed": "rebase", "reason": "an edit of soul is to apply now",
-             "policy": "now", "tokens": 0},
+            {
+                "section": "soul",
+                "what": "changed",
+                "deed": "rebase",
+                "reason": "the edit of soul applies now",
+                "policy": "now",
+                "tokens": 0,
+            },
             {"section": "user", "what": "changed", "deed": "hold", "reason": "waits", "policy": "cold", "tokens": 0},
         ],
     }
-}  # fmt: skip
+}
 
 
 def call(minutes=0, facts=WHOLE, read=900, **more):
@@ -60,8 +82,8 @@ def call(minutes=0, facts=WHOLE, read=900, **more):
 
 
 def look(folder, reader=ALICE, wanted=ALL):
-    """Find the breaks of a log."""
-    return ask(folder, lambda log: find_breaks(log, reader, wanted))[0]
+    """Find the cache breaks of a log."""
+    return query_log(folder, lambda log: find_breaks(log, reader, wanted))[0]
 
 
 @pytest.fixture
@@ -71,7 +93,7 @@ def folder(tmp_path):
 
 
 def test_sums(folder):
-    """What was read and what was predicted are shares of the same calls, and each cause has its own sum."""
+    """The read share and the predicted share cover the same calls, and each cause has a separate sum."""
     tell(
         folder,
         call(0),
@@ -93,7 +115,7 @@ def test_sums(folder):
 
 
 def test_more_than_was_predicted(folder):
-    """What was read beyond a prediction is one line of the sums, and one under its call, with what is known of why."""
+    """Tokens read beyond the prediction are one line of the sums and one line under the call, with the reason."""
     more = {"surplus": {"tokens": 400, "reason": "another request may have written it"}}
     tell(
         folder, call(0, {"cache": {**WHOLE["cache"], **more}}), call(1, {"cache": {**WHOLE["cache"], **more}}), call(2)
@@ -101,28 +123,28 @@ def test_more_than_was_predicted(folder):
     found = look(folder)
     lines = list(show_breaks(found, UTC))
     assert lines[1].startswith("2 calls read 800 tokens more than predicted: other requests with the same beginning")
-    assert lines[2] == "no break: what a provider had was read"
-    assert tell_breaks(found)["surplus"] == {"calls": 2, "tokens": 800}
+    assert lines[2] == "no break: every cached prefix was read"
+    assert report_to_json(found)["surplus"] == {"calls": 2, "tokens": 800}
     assert "- 2 calls read 800 tokens more than predicted" in "\n".join(show_causes(found))
-    records = ask(folder, lambda log: find_events(log, ALICE))[0].records
+    records = query_log(folder, lambda log: find_events(log, ALICE))[0].records
     why = "400 tokens more were read than predicted: another request may have written it"
     assert list(explain_cache(records)).count(f"  {why}") == 2
     assert f'surplus="{why}"' in show_label(records[-1])
 
 
 def test_the_error_of_counts(folder):
-    """Counts that were too high and too low do not make up for each other: the error is of each call."""
+    """The count error is summed per call: errors above and below do not cancel out."""
     few, many = ({"cache": {"predicted": {"read": 0, "write": size}, "blame": None}} for size in (900, 1_100))
     tell(folder, call(0, few), call(1, many))
     found = look(folder)
     assert (found.predicted.tokens, found.off, found.error) == (2_000, 200, 0.1)
-    assert tell_breaks(found)["error"] == 0.1
+    assert report_to_json(found)["error"] == 0.1
     assert next(show_breaks(found, UTC)).endswith("0.0 % were predicted, with counts off by 10.0 %")
 
 
 @pytest.mark.parametrize("cause", list(map(str, Cause)))
 def test_every_cause_is_told(folder, cause):
-    """Each cause of the closed list comes through the log as it was told."""
+    """Each cause of the closed list survives a round trip through the log."""
     tell(folder, call(0, blame(cause, confirmed=True)))
     found = look(folder)
     assert [one.cause for one in found.losses] == [cause]
@@ -130,49 +152,55 @@ def test_every_cause_is_told(folder, cause):
 
 
 def test_the_newest_of_many(folder):
-    """Of very many breaks the newest are shown, and all are counted."""
-    tell(folder, *(call(at, blame()) for at in range(NEWEST + 5)))
+    """If there are very many breaks, the newest are shown and all are counted."""
+    tell(folder, *(call(at, blame()) for at in range(MAX_BREAKS + 5)))
     found = look(folder)
-    assert (len(found.breaks), found.broken) == (NEWEST, NEWEST + 5)
+    assert (len(found.breaks), found.broken) == (MAX_BREAKS, MAX_BREAKS + 5)
     assert found.breaks[0].time > found.breaks[-1].time
 
 
 def test_what_the_ledger_did(folder):
-    """A prompt that is not what the session knows is told with what was done about each section."""
+    """A changed prompt is reported with the action for each section."""
     tell(folder, make_event(EventType.PROMPT_BUILT, facts=REBASED, session="s1"), make_event(EventType.PROMPT_BUILT))
     (moved,) = look(folder).moves
     assert (moved.deed, moved.ground, moved.section, moved.byte) == ("rebase", "ordered", "soul", 12)
     assert [(one.section, one.deed) for one in moved.decisions] == [("soul", "rebase"), ("user", "hold")]
     assert look(folder).deeds == {"rebase": 1}
-    shown = "rebase from soul at byte 12, 900 tokens again for $0.0020 (ordered): an edit of soul is to apply now"
-    assert show_moved(moved) == shown
+    shown = "rebase from soul at byte 12, 900 tokens again for $0.0020 (ordered): the edit of soul applies now"
+    assert show_decision(moved) == shown
     placeless = replace(moved, section="", tokens=0, ground="model")
-    assert show_moved(placeless) == "rebase at byte 12, free (model): an edit of soul is to apply now"
+    assert show_decision(placeless) == "rebase at byte 12, free (model): the edit of soul applies now"
 
 
 def test_nothing_yet(folder):
-    """Without a log nothing was read, nothing was lost, and the answer says so."""
+    """Without a log nothing was read or lost, and the report says so."""
     found = look(folder)
     assert (found.calls, found.reported.part, found.losses, found.usd) == (0, None, (), None)
-    assert "no call is recorded" in next(show_breaks(found, UTC))
+    assert "no call with ledger data is recorded" in next(show_breaks(found, UTC))
     assert list(show_causes(found)) == []
-    assert tell_breaks(found)["lost"] == {"breaks": 0, "tokens": 0, "usd": None, "causes": []}
+    assert report_to_json(found)["lost"] == {"breaks": 0, "tokens": 0, "usd": None, "causes": []}
 
 
 def test_no_break(folder):
-    """Where nothing was lost, that is said, too."""
+    """A report without breaks says so."""
     tell(folder, call())
-    assert list(show_breaks(look(folder), UTC))[1] == "no break: what a provider had was read"
+    assert list(show_breaks(look(folder), UTC))[1] == "no break: every cached prefix was read"
 
 
 @pytest.mark.parametrize(
     "metadata",
-    ["no JSON", "[]", "3", '{"cache": 3, "ledger": "x"}', '{"cache": "{", "ledger": []}',
-     '{"cache": {"blame": 3, "predicted": []}, "ledger": {}}',
-     '{"cache": {"blame": {"cause": 3, "tokens": "x", "usd": []}}, "ledger": {"rebase": 1, "decisions": [1]}}'],
-)  # fmt: skip
+    [
+        "no JSON",
+        "[]",
+        "3",
+        '{"cache": 3, "ledger": "x"}',
+        '{"cache": "{", "ledger": []}',
+        '{"cache": {"blame": 3, "predicted": []}, "ledger": {}}',
+        '{"cache": {"blame": {"cause": 3, "tokens": "x", "usd": []}}, "ledger": {"rebase": 1, "decisions": [1]}}',
+    ],
+)
 def test_rows_of_another_kind(log, metadata):
-    """Whatever somebody has put into a row, the question is answered."""
+    """Rows with unexpected metadata do not break the report."""
     put(log, metadata=metadata, tokens_in=10)
     put(log, metadata=metadata, event_type="prompt_built")
     found = find_breaks(log, ALICE, ALL)
@@ -184,7 +212,7 @@ def test_rows_of_another_kind(log, metadata):
 
 
 def test_a_loss_without_a_price(folder):
-    """Where nobody knows a price, that is said, and no amount."""
+    """A loss without a known price is reported as such, without an amount."""
     tell(folder, call(0, blame(usd=None)))
     found = look(folder)
     assert "tokens billed again, at a price that nobody knows" in list(show_breaks(found, UTC))[1]
@@ -192,7 +220,7 @@ def test_a_loss_without_a_price(folder):
 
 
 def test_filters(folder):
-    """One can ask about a time, a person and a session, also by the beginning of its id as tables show it."""
+    """Breaks can be filtered by time, user and session, including a prefix of the session id."""
     tell(
         folder,
         call(0, blame(), session="aa11ffff"),
@@ -202,38 +230,42 @@ def test_filters(folder):
     late = NOON + timedelta(hours=2)
 
     def count(session="", **asked):
-        named = ask(folder, lambda log: complete_session(log, ALICE, session))[0] if session else ""
-        return look(folder, ALICE, read_asked({**asked, "session": named}, ALICE, late)).calls
+        named = query_log(folder, lambda log: complete_session(log, ALICE, session))[0] if session else ""
+        return look(folder, ALICE, parse_cache_filter({**asked, "session": named}, ALICE, late)).calls
 
     assert (count(), count(since="90m"), count(user="bob"), count(session="aa11")) == (3, 2, 1, 1)
     assert (count(session="aa22"), count(session="aa22f")) == (1, 1)
-    with pytest.raises(Unrecorded, match="no session 'bb' is recorded"):
+    with pytest.raises(NotRecorded, match="no session 'bb' is recorded"):
         count(session="bb")
-    with pytest.raises(InputError, match="several sessions begin so"):
+    with pytest.raises(InputError, match="several sessions match"):
         count(session="aa")
-    with pytest.raises(InputError, match="is no time"):
+    with pytest.raises(InputError, match="is not a time"):
         count(since="sometime")
 
 
 def test_a_reader_below_sees_nothing(folder):
-    """Who is below the clearance of a turn learns neither of its breaks nor of what the ledger did."""
+    """A reader below the clearance of a turn sees neither its breaks nor its ledger decisions."""
     tell(
         folder,
         call(0, blame(where="files:vault.md", byte=5), user="bob", trust=Trust.FULL),
-        make_event(EventType.PROMPT_BUILT, facts=REBASED, user="bob", trust=Trust.INNER, place=Place(trace=TRACE)),
+        make_event(
+            EventType.PROMPT_BUILT, facts=REBASED, user="bob", trust=Trust.INNER, place=TracePosition(trace=TRACE)
+        ),
         call(1, blame(where="alices"), session="hers"),
     )
     assert look(folder, BOB) == look(folder + "-none", BOB)
     for named in ("he", "his"):
-        with pytest.raises(Unrecorded, match=f"^no session '{named}' is recorded$"):
-            ask(folder, lambda log, named=named: complete_session(log, BOB, named))
-    assert look(folder, BOB, read_asked({"session": "hers", "since": "1d"}, BOB, NOON)).calls == 0
-    assert ask(folder, lambda log: recall(log, BOB, TRACE))[0] is None
-    assert ask(folder, lambda log: find_repeated(log, BOB, NOON - timedelta(days=1), list(map(str, Cause))))[0] == []
+        with pytest.raises(NotRecorded, match=f"^no session '{named}' is recorded$"):
+            query_log(folder, lambda log, named=named: complete_session(log, BOB, named))
+    assert look(folder, BOB, parse_cache_filter({"session": "hers", "since": "1d"}, BOB, NOON)).calls == 0
+    assert query_log(folder, lambda log: find_recorded_turn(log, BOB, TRACE))[0] is None
+    assert (
+        query_log(folder, lambda log: find_repeated(log, BOB, NOON - timedelta(days=1), list(map(str, Cause))))[0] == []
+    )
 
 
 def test_lines_of_a_turn(log):
-    """On the line of an event stands what broke and what the ledger did, in words."""
+    """The line of an event shows the cache break and the ledger decision."""
     put(log, event_type="prompt_built", metadata=REBASED)
     put(log, metadata=blame(where="soul", byte=1_234), tokens_in=1_000, cache_read=400)
     broken, built = (find_events(log, ALICE, Filter(type=kind)).records[0] for kind in ("api_call", "prompt_built"))
@@ -243,15 +275,17 @@ def test_lines_of_a_turn(log):
 
 
 def test_a_cost_that_nobody_knows():
-    """Where a ledger was damaged, nobody knows what was billed again, and it is not called free."""
+    """The cost of a damaged ledger is shown as unknown, not as free."""
     rebase = {"ground": "damaged", "reason": "could not be read", "section": None, "byte": 0, "tokens": 0, "usd": None}
     event = make_event(EventType.PROMPT_BUILT, 0)
-    moved = Moved(time=event.time, session="s1", user="alice", turn=TRACE, deed="rebase", decisions=(), **rebase)
-    assert show_moved(moved) == "rebase, nobody knows at what cost (damaged): could not be read"
+    moved = LedgerDecision(
+        time=event.time, session="s1", user="alice", turn=TRACE, deed="rebase", decisions=(), **rebase
+    )
+    assert show_decision(moved) == "rebase, nobody knows at what cost (damaged): could not be read"
 
 
 def test_why(log):
-    """A turn is explained by what the ledger did first, then call by call."""
+    """A turn is explained by the ledger decision first, then call by call."""
     put(log, event_type="prompt_built", metadata=REBASED)
     put(log, NOON + timedelta(seconds=1), metadata=blame(where="soul", byte=12), tokens_in=1_000, cache_read=400)
     put(log, NOON + timedelta(seconds=2), metadata=WHOLE, tokens_in=1_000, cache_read=900)
@@ -266,7 +300,7 @@ def test_why(log):
 
 
 def test_why_nothing_was_decided(log):
-    """Where the ledger had nothing to decide, that is said; of a turn without a ledger nothing is."""
+    """An unchanged prompt is explained as unchanged; a turn without a ledger has no explanation."""
     put(log, event_type="prompt_built")
     assert list(explain_cache(find_events(log, ALICE).records)) == []
     put(log, metadata=WHOLE)
@@ -279,16 +313,16 @@ def test_why_nothing_was_decided(log):
     ("confirmed", "said"), [(True, "says the same"), (False, "names another cause"), (None, "was")]
 )
 def test_what_the_provider_says(log, confirmed, said):
-    """A provider's own diagnosis stands beside ours."""
+    """The provider's diagnosis is shown next to ours."""
     put(log, metadata=blame(confirmed=confirmed))
     assert show_break(read_break(find_events(log, ALICE).records[0])).endswith(said)
 
 
 def test_again_and_again(folder):
-    """A session whose cache breaks three times for the same cause in the same place is found, others are not."""
+    """A session that breaks three times for the same cause at the same place is found, others are not."""
     tell(
         folder,
-        *(call(at, blame(where="soul"), place=Place(trace=f"{at:032x}")) for at in range(3)),
+        *(call(at, blame(where="soul"), place=TracePosition(trace=f"{at:032x}")) for at in range(3)),
         *(call(at, blame(where="soul"), session="s2") for at in range(2)),
         *(call(at, blame(where=f"part{at}"), session="s3") for at in range(3)),
         *(call(at, blame("history", where=f"{at}"), session="s4") for at in range(4)),
@@ -296,7 +330,7 @@ def test_again_and_again(folder):
         *(call(at - 60, blame("tools", where="x"), session="s6") for at in range(3)),
     )
     since = NOON - timedelta(minutes=30)
-    found, _ = ask(folder, lambda log: find_repeated(log, ALICE, since, ("section", "history", "tools")))
+    found, _ = query_log(folder, lambda log: find_repeated(log, ALICE, since, ("section", "history", "tools")))
     assert [(one.session, one.cause, one.where, one.breaks) for one in found] == [
         ("s4", "history", "", 4),
         ("s1", "section", "soul", 3),
@@ -306,20 +340,31 @@ def test_again_and_again(folder):
 
 @pytest.mark.parametrize("cause", list(Cause))
 def test_concealed(cause):
-    """Where text has left that may not be seen any more, a break does not say which section or byte it was."""
-    counted = Counted(read=0, write=0, hour=0, fresh=9)
+    """If removed text is private, a break names neither the section nor the byte."""
+    counted = CacheUsage(read=0, write=0, hour=0, fresh=9)
     known = Blame(cause=cause, reason="vault is not what it was", where="vault", byte=7, tokens=9)
-    made = conceal(Account(predicted=counted, reported=counted, blame=known)).blame
+    made = redact_blame(CacheAccount(predicted=counted, reported=counted, blame=known)).blame
     if cause in (Cause.SECTION, Cause.HISTORY):
-        assert (made.reason, made.where, made.byte, made.tokens) == (HIDDEN, "", None, 9)
+        assert (made.reason, made.where, made.byte, made.tokens) == (PRIVATE_REASON, "", None, 9)
     else:
         assert made == known
 
 
 def test_read_moved_of_a_hidden_rebase(log):
-    """A rebase that names nothing is shown without a place."""
-    hidden = {"deed": "rebase", "reason": HIDDEN, "decisions": [], "rebase": {
-        "ground": "private", "reason": HIDDEN, "section": None, "byte": None, "tokens": 5, "usd": None}}  # fmt: skip
+    """A private rebase is shown without a section or byte."""
+    hidden = {
+        "deed": "rebase",
+        "reason": PRIVATE_REASON,
+        "decisions": [],
+        "rebase": {
+            "ground": "private",
+            "reason": PRIVATE_REASON,
+            "section": None,
+            "byte": None,
+            "tokens": 5,
+            "usd": None,
+        },
+    }
     put(log, event_type="prompt_built", metadata={"ledger": hidden})
-    moved = read_moved(find_events(log, ALICE).records[0])
-    assert show_moved(moved) == f"rebase, 5 tokens again (private): {HIDDEN}"
+    moved = read_decision(find_events(log, ALICE).records[0])
+    assert show_decision(moved) == f"rebase, 5 tokens again (private): {PRIVATE_REASON}"

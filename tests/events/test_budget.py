@@ -1,4 +1,4 @@
-"""Claims about budgets: reserved before a call, settled after it, seen by every process."""
+"""Budgets: reserved before a call, settled after it, shared by all processes."""
 
 import json
 import math
@@ -12,16 +12,16 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
-from night import CONFIG, USAGE, make_night, make_turn
 
-from foreword.config import load
+from foreword.config.load import load_config
 from foreword.errors import ConfigError
-from foreword.events.budget import Purse
+from foreword.events.budget_guard import BudgetGuard
 from foreword.events.cost import Cost
 from foreword.events.event import Context, Level
-from foreword.store.open import FILE, open_events
-from foreword.testing import Heard, Listeners, MovedClock, Reply
-from foreword.words import Trust
+from foreword.storage.database import EVENTS_FILE, open_events
+from foreword.testing import EventStream, FakeRecorder, ManualClock
+from foreword.types import Trust
+from night import CONFIG, USAGE, Reply, make_clock, make_night, make_turn
 
 ALICE = Context(trust=Trust.FULL, user="alice", agent="reid", channel="signal", schedule="morning")
 BOB = replace(ALICE, user="bob", trust=Trust.FAMILIAR)
@@ -29,9 +29,9 @@ START = datetime(2026, 11, 16, 12, tzinfo=UTC)
 
 
 def make_purse(folder, budgets, clock=None, zone="UTC"):
-    """Make the purse of a configuration."""
-    config = load(CONFIG.replace("timezone: UTC", f"timezone: {zone}") + f"budgets: {budgets}\n")
-    return Purse(str(folder), config, clock or MovedClock(START))
+    """Make the BudgetGuard of a configuration."""
+    config = load_config(CONFIG.replace("timezone: UTC", f"timezone: {zone}") + f"budgets: {budgets}\n")
+    return BudgetGuard(str(folder), config, clock or ManualClock(START))
 
 
 def usd(amount):
@@ -39,7 +39,7 @@ def usd(amount):
 
 
 def spend(purse, amount, context=ALICE, turn="t1"):
-    """Make a call that costs what was reserved."""
+    """Reserve and settle a call of the given cost."""
     grant = purse.reserve(context, turn, usd(amount))
     if grant.allowed:
         purse.settle(grant, amount)
@@ -47,14 +47,14 @@ def spend(purse, amount, context=ALICE, turn="t1"):
 
 
 def test_no_limits(tmp_path):
-    """Without limits nothing is read, written or made."""
+    """Without limits no file is read, written or created."""
     purse = make_purse(tmp_path, "{}")
     assert spend(purse, 1e9).allowed
     assert os.listdir(tmp_path) == []
 
 
 def test_refusal(tmp_path):
-    """At 100 % a call is refused with the arithmetic, to the cent, and with when the budget begins anew."""
+    """At 100 % a call is refused with the exact arithmetic and the date of the reset."""
     purse = make_purse(tmp_path, "{daily_usd: 5}")
     assert spend(purse, 4.5).allowed
     held = purse.reserve(ALICE, "t2", usd(0.25))
@@ -62,14 +62,14 @@ def test_refusal(tmp_path):
     assert not refused.allowed
     assert refused.reason == (
         "the daily budget is $5.0000, and $4.5000 spent + $0.2500 reserved by calls under way + $0.5000 for this call"
-        " at most = $5.2500; it begins anew with 2026-11-17"
+        " at most = $5.2500; it resets on 2026-11-17"
     )
     purse.release(held)
     assert purse.reserve(ALICE, "t3", usd(0.5)).allowed, "exactly the limit is within it"
 
 
 def test_warning_once(tmp_path):
-    """At 80 % there is one warning in a period, with the sum for whoever sees everybody's."""
+    """At 80 % there is one warning per period, with the sum for readers who may see all sums."""
     purse = make_purse(tmp_path, "{daily_usd: 10}")
     grants = [spend(purse, amount) for amount in (7.9, 0.1, 0.5)]
     assert [grant.sums for grant in grants] == [(), ("the daily budget is used to 80 %: $8.0000 of $10.0000",), ()]
@@ -87,7 +87,7 @@ def test_warning_once(tmp_path):
 )
 @pytest.mark.parametrize("period", ["daily_usd", "monthly_usd", "per_turn_usd"])
 def test_scopes(tmp_path, scope, other, period):
-    """Every agent, user, channel and schedule may have each limit, and nobody else comes under it."""
+    """Every agent, user, channel and schedule may have each limit, and the limit applies to no other."""
     purse = make_purse(tmp_path, f"{{{scope}{{{period}: 1}}}}}}")
     assert spend(purse, 0.9).allowed
     refused = spend(purse, 0.2)
@@ -97,24 +97,24 @@ def test_scopes(tmp_path, scope, other, period):
 
 
 def test_a_turn(tmp_path):
-    """The limit of a turn counts all of its calls, and the next turn begins anew."""
+    """The limit of a turn covers all calls of the turn and resets for the next turn."""
     purse = make_purse(tmp_path, "{per_turn_usd: 0.5}")
     assert [spend(purse, 0.3, turn=turn).allowed for turn in ("t1", "t1", "t2")] == [True, False, True]
 
 
 def test_periods_follow_the_owner(tmp_path):
-    """A day and a month begin when they begin for the owner."""
-    clock = MovedClock(datetime(2026, 11, 30, 22, 59, tzinfo=UTC))
+    """Days and months begin in the owner's time zone."""
+    clock = ManualClock(datetime(2026, 11, 30, 22, 59, tzinfo=UTC))
     purse = make_purse(tmp_path, "{daily_usd: 1, monthly_usd: 1.5}", clock, "Europe/Paris")
     assert spend(purse, 1).allowed
-    assert "begins anew with 2026-12-01" in spend(purse, 0.6).reason
+    assert "resets on 2026-12-01" in spend(purse, 0.6).reason
     clock.move(120)
     assert spend(purse, 0.6).allowed
 
 
 def test_settled_where_it_was_reserved(tmp_path):
-    """A call over midnight counts for the day in which it was made."""
-    clock = MovedClock(datetime(2026, 11, 16, 23, 59, tzinfo=UTC))
+    """A call over midnight counts for the day on which it was reserved."""
+    clock = ManualClock(datetime(2026, 11, 16, 23, 59, tzinfo=UTC))
     purse = make_purse(tmp_path, "{daily_usd: 1}", clock)
     grant = purse.reserve(ALICE, "t", usd(0.9))
     clock.move(300)
@@ -123,7 +123,7 @@ def test_settled_where_it_was_reserved(tmp_path):
 
 
 def test_settling(tmp_path):
-    """What counts is what a call cost; where nobody knows that, what was reserved for it."""
+    """The actual cost of a call counts; if it is unknown, the reservation counts."""
     purse = make_purse(tmp_path, "{daily_usd: 1}")
     purse.settle(purse.reserve(ALICE, "t", usd(0.9)), 0.1)
     purse.settle(purse.reserve(ALICE, "t", usd(0.8)), None)
@@ -131,8 +131,8 @@ def test_settling(tmp_path):
 
 
 def test_what_the_dead_reserved(tmp_path):
-    """What a process reserved before it died counts for a day, and no longer."""
-    clock = MovedClock(START)
+    """The reservation of a dead process counts for one day."""
+    clock = ManualClock(START)
     make_purse(tmp_path, "{monthly_usd: 1}", clock).reserve(ALICE, "t", usd(0.9))
     purse = make_purse(tmp_path, "{monthly_usd: 1}", clock)
     assert "reserved by calls under way" in purse.reserve(ALICE, "t", usd(0.2)).reason
@@ -141,17 +141,17 @@ def test_what_the_dead_reserved(tmp_path):
 
 
 def test_no_price(tmp_path):
-    """A call that nobody can price is made, and it is said that no budget holds it."""
+    """A call without a known price is allowed with a warning that no budget limits it."""
     grant = make_purse(tmp_path, "{daily_usd: 1}").reserve(ALICE, "t", Cost(usd=None, reason="no price is known"))
     assert grant.allowed
-    assert grant.warnings == ("no budget holds this call: no price is known",)
+    assert grant.warnings == ("no budget limits this call: no price is known",)
 
 
 def test_others_sums_are_not_told(tmp_path):
-    """Whoever is refused hears their own sums, and no others."""
+    """A refusal shows the user's sums and no others."""
     purse = make_purse(tmp_path, "{daily_usd: 5, users: {bob: {daily_usd: 1}}}")
     spend(purse, 4.75)
-    assert purse.reserve(BOB, "t", usd(0.5)).told == "the daily budget is used up; it begins anew with 2026-11-17"
+    assert purse.reserve(BOB, "t", usd(0.5)).told == "the daily budget is used up; it resets on 2026-11-17"
     assert (
         "$0.0000 spent + $2.0000 for this call"
         in make_purse(tmp_path, "{users: {bob: {daily_usd: 1}}}").reserve(BOB, "t", usd(2)).told
@@ -159,7 +159,7 @@ def test_others_sums_are_not_told(tmp_path):
 
 
 def test_others_sums_are_not_in_a_warning(tmp_path):
-    """Whoever is warned hears their own sums, and no others."""
+    """A warning shows the user's sums and no others."""
     purse = make_purse(tmp_path, "{daily_usd: 5, users: {bob: {daily_usd: 1}}}")
     spend(purse, 3.5)
     assert spend(purse, 0.8, BOB).warnings == (
@@ -170,7 +170,7 @@ def test_others_sums_are_not_in_a_warning(tmp_path):
 
 @pytest.mark.parametrize("limit", ["users: {bob: {daily_usd: 1}}", "per_turn_usd: 1"])
 def test_no_sums_in_a_room(tmp_path, limit):
-    """In a room, where everybody reads the answer, nobody's sums are told, neither in a warning nor in a refusal."""
+    """In a room, warnings and refusals show no sums, because everyone reads the answer."""
     purse = make_purse(tmp_path, f"{{{limit}}}")
     kitchen = replace(BOB, room="kitchen")
     told = (*spend(purse, 0.9, kitchen).warnings, purse.reserve(kitchen, "t1", usd(0.5)).told)
@@ -179,17 +179,17 @@ def test_no_sums_in_a_room(tmp_path, limit):
 
 
 def test_a_damaged_log(tmp_path):
-    """What was spent still counts when the event log is damaged and put aside."""
+    """Spending still counts after the event log is damaged and moved aside."""
     purse = make_purse(tmp_path, "{monthly_usd: 10}")
     spend(purse, 9.9)
     purse.close()
-    (tmp_path / FILE).write_text("no database at all, and long enough to be taken for one" * 20)
+    (tmp_path / EVENTS_FILE).write_text("no database at all, and long enough to be taken for one" * 20)
     open_events(str(tmp_path)).connection.close()
     assert not make_purse(tmp_path, "{monthly_usd: 10}").reserve(ALICE, "t", usd(9.9)).allowed
 
 
 def test_any_number(tmp_path):
-    """A cost of whatever kind of number is counted, and where it is none what was reserved for the call."""
+    """Any numeric type is accepted as a cost; for NaN the reservation counts."""
     purse = make_purse(tmp_path, "{daily_usd: 1}")
     for cost in (Decimal("0.25"), math.nan):
         purse.settle(purse.reserve(ALICE, "t", usd(0.375)), cost)
@@ -197,7 +197,7 @@ def test_any_number(tmp_path):
 
 
 def test_waiting_once(tmp_path):
-    """While the file stays locked, the first call waits for it and the others do not."""
+    """While the file stays locked, only the first call waits for it."""
     purse = make_purse(tmp_path, "{daily_usd: 1}")
     spend(purse, 0.1)
     blocker = make_purse(tmp_path, "{daily_usd: 1}")._connect()
@@ -208,7 +208,7 @@ def test_waiting_once(tmp_path):
     begin = time.perf_counter()
     for _ in range(3):
         spend(purse, 0.1)
-    assert time.perf_counter() - begin < 2 * first  # not each of them
+    assert time.perf_counter() - begin < 2 * first  # only the first one waited
     blocker.execute("ROLLBACK")
     assert "$0.5000 spent" in purse.reserve(ALICE, "t", usd(0.9)).reason
     blocker.execute("BEGIN IMMEDIATE")
@@ -219,7 +219,7 @@ def test_waiting_once(tmp_path):
 
 
 def test_closing_settles(tmp_path):
-    """What could not be counted while the file was locked is counted when the purse is closed."""
+    """Spending that could not be written while the file was locked is written on close."""
     purse = make_purse(tmp_path, "{monthly_usd: 10}")
     grant = purse.reserve(ALICE, "t", usd(9))
     blocker = make_purse(tmp_path, "{monthly_usd: 10}")._connect()
@@ -232,7 +232,7 @@ def test_closing_settles(tmp_path):
 
 
 def test_forked(tmp_path):
-    """A forked process settles what it was handed, and does not wait for a lock that its parent holds."""
+    """A forked process settles an inherited reservation and does not wait for its parent's lock."""
     purse = make_purse(tmp_path, "{daily_usd: 10}")
     grant = purse.reserve(ALICE, "t", usd(1))
     with purse._lock:
@@ -246,21 +246,21 @@ def test_forked(tmp_path):
 
 
 def test_a_locked_database(tmp_path):
-    """Where the budgets cannot be looked at, the call is made and said so, and it is counted once they can."""
+    """If the budgets cannot be read, the call is allowed with a warning and counted later."""
     purse = make_purse(tmp_path, "{daily_usd: 1}")
     spend(purse, 0.1)
     blocker = make_purse(tmp_path, "{daily_usd: 1}")._connect()
     blocker.execute("BEGIN IMMEDIATE")
     grant = purse.reserve(ALICE, "t", usd(0.5))
     assert grant.allowed
-    assert "cannot be looked at" in grant.warnings[0]
+    assert "cannot be read" in grant.warnings[0]
     purse.settle(grant, 0.5)
     blocker.execute("ROLLBACK")
     assert "$0.6000 spent" in purse.reserve(ALICE, "t", usd(0.5)).reason
 
 
 def test_a_file_that_was_replaced(tmp_path):
-    """When the file is put aside, the next call goes to the one that took its place."""
+    """After the file is moved aside, the next call uses its replacement."""
     purse = make_purse(tmp_path, "{daily_usd: 1}")
     spend(purse, 0.9)
     for name in os.listdir(tmp_path):
@@ -272,12 +272,12 @@ def test_a_file_that_was_replaced(tmp_path):
 RACE = """\
 import json, sys
 from datetime import UTC, datetime
-from foreword.config import load
-from foreword.events.budget import Purse
+from foreword.config.load import load_config
+from foreword.events.budget_guard import BudgetGuard
 from foreword.events.cost import Cost
 from foreword.events.event import Context
-config = load("owner: a\\nusers: {a: {}}\\nbudgets: {daily_usd: 1}\\n")
-purse = Purse(sys.argv[1], config, lambda: datetime(2026, 11, 16, tzinfo=UTC))
+config = load_config("owner: a\\nusers: {a: {}}\\nbudgets: {daily_usd: 1}\\n")
+purse = BudgetGuard(sys.argv[1], config, lambda: datetime(2026, 11, 16, tzinfo=UTC))
 grants = [purse.reserve(Context(), "t", Cost(usd=0.1)) for _ in range(20)]
 for grant in grants[::2]:
     if grant.allowed: purse.settle(grant, 0.1)
@@ -286,7 +286,7 @@ print(json.dumps([grant.allowed for grant in grants]))
 
 
 def test_processes_share_a_budget(tmp_path):
-    """However many processes reserve at once, together they never get more than there is."""
+    """Concurrent processes never reserve more than the budget in total."""
     make_purse(tmp_path, "{daily_usd: 1}")._connect()
     racers = [subprocess.Popen([sys.executable, "-c", RACE, str(tmp_path)], stdout=subprocess.PIPE) for _ in range(4)]
     allowed = [sum(json.loads(racer.communicate(timeout=120)[0])) for racer in racers]
@@ -294,23 +294,23 @@ def test_processes_share_a_budget(tmp_path):
 
 
 def test_a_loop_within_its_budget(tmp_path):
-    """A loop is warned in the row of its call, then refused in an error row, and the person is told.
+    """A loop first records a warning on its call, then a refusal as an error that the user also receives.
 
-    The sums of everybody stand in rows of nobody's, for full trust alone.
+    The overall sums are in rows without a user, for full trust only.
     """
     purse_of = f"{CONFIG}budgets: {{daily_usd: 0.07}}\n"
-    heard = Heard()
-    loop, clock = make_night(tmp_path, Listeners(recorder=heard), purse_of)
-    loop._listeners = Listeners(recorder=heard, purse=Purse(str(tmp_path / "state"), load(purse_of), clock))
+    heard, clock = FakeRecorder(), make_clock()
+    purse = BudgetGuard(str(tmp_path / "state"), load_config(purse_of), clock)
+    night = make_night(tmp_path, EventStream(recorder=heard, purse=purse), purse_of, clock=clock)
     for _ in range(6):
-        loop.receive(make_turn(user="bob"), [Reply(text="Yes.", usage=USAGE)])
+        night.say(make_turn(user="bob"), Reply(text="Yes.", usage=USAGE))
     own = [event for event in heard.events if event.context.user == "bob"]
     others = [event for event in heard.events if event.context.user != "bob"]
     assert [event.facts["budget"] for event in own if event.level is Level.WARN and "budget" in event.facts] == [
         "the daily budget is nearly used up"
     ]
     assert "the daily budget is used up" in next(event.error for event in own if event.type.value == "api_error")
-    assert "the daily budget is used up" in loop.sent[-1]
+    assert "the daily budget is used up" in night.sent[-1]
     assert "$" not in str([(event.error, event.facts.get("budget")) for event in own])
     assert {event.context for event in others} == {Context(trust=Trust.FULL)}
     assert "the daily budget is used to" in others[0].facts["budget"]
@@ -330,7 +330,7 @@ def test_a_loop_within_its_budget(tmp_path):
     ],
 )
 def test_faults(budgets, fault):
-    """A budget that cannot be is a fault with its line."""
+    """An invalid budget is a configuration error with its line."""
     with pytest.raises(ConfigError, match=r"foreword\.yaml:6") as caught:
-        load(f"{CONFIG}budgets: {budgets}\n")
+        load_config(f"{CONFIG}budgets: {budgets}\n")
     assert fault in str(caught.value)

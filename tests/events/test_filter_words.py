@@ -1,21 +1,21 @@
-"""Claims about the words that a filter knows."""
+"""The level and type names that a filter accepts."""
 
 from event_rows import ALICE, NOON
 from foreword.events.event import EventType, Level
-from foreword.events.filter import LEVELS, TYPES, read_filter
-from foreword.events.log import LOST
-from foreword.store.open import REPLACED
+from foreword.events.log import LOST_EVENTS_TYPE
+from foreword.events.query import EVENT_TYPES, LEVEL_BY_NAME, parse_filter
+from foreword.storage.database import LOG_REPLACED_TYPE
 
 
 def test_every_level_and_type():
-    """Every level and type of event can be asked for, and so can what the log tells of itself."""
-    assert [*LEVELS.values()] == [*Level]
-    assert (*(kind.value for kind in EventType), LOST, REPLACED) == TYPES
-    for name in TYPES:
-        assert read_filter({"event_type": name.upper()}, ALICE, NOON).type == name
+    """A filter accepts every level and event type, including the log's internal events."""
+    assert [*LEVEL_BY_NAME.values()] == [*Level]
+    assert (*(kind.value for kind in EventType), LOST_EVENTS_TYPE, LOG_REPLACED_TYPE) == EVENT_TYPES
+    for name in EVENT_TYPES:
+        assert parse_filter({"event_type": name.upper()}, ALICE, NOON).type == name
 
 
 def test_levels_go_upwards():
-    """A level means itself and those above it."""
-    wanted = {level: read_filter({"level": level}, ALICE, NOON).levels for level in LEVELS}
+    """A level includes itself and those above it."""
+    wanted = {level: parse_filter({"level": level}, ALICE, NOON).levels for level in LEVEL_BY_NAME}
     assert wanted == {"info": (), "warn": ("warn", "error"), "error": ("error",)}

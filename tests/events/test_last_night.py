@@ -1,26 +1,26 @@
-"""The document's example: `Why did my message fail last night?`, answered by the tools alone."""
+"""The specification's example: `Why did my message fail last night?`, answered by the tools alone."""
 
 import re
 from datetime import UTC, datetime
 
 import pytest
-from night import live_through, make_night
 
-from foreword import Turn
+from foreword.agent.tools.registry import WITH_LOG
 from foreword.events.log import EventLog
-from foreword.testing import Listeners
-from foreword.tools import WITH_LOG
+from foreword.testing import EventStream
+from foreword.turn import Turn
+from night import live_through, make_night
 
 MORNING = datetime(2026, 11, 16, 9, 0, tzinfo=UTC)
 
 
 @pytest.fixture
 def ask(tmp_path):
-    """Live through the night, and let somebody ask in the morning."""
+    """Run the night, then call the tools as a user in the morning."""
     with EventLog(str(tmp_path / ".foreword")) as log:
-        loop, clock = make_night(tmp_path, Listeners(recorder=log))
-        live_through(loop, clock)
-    workspace = loop._workspace
+        night = make_night(tmp_path, EventStream(recorder=log))
+        live_through(night)
+    workspace = night.workspace
 
     def call(tool: str, user: str = "alice", **arguments: str) -> str:
         turn = Turn(user=user, situation="dm", tools=WITH_LOG, now=MORNING)
@@ -31,7 +31,7 @@ def ask(tmp_path):
 
 
 def test_logs_and_trace_say_everything(ask):
-    """Two calls say everything that the example's reply says."""
+    """Two tool calls return every fact of the example's reply."""
     logs = ask("foreword_logs", level="error", since="12h")
     # At 2:47 AM, your Signal message hit a rate limit (429).
     assert re.search(
@@ -65,7 +65,7 @@ def test_the_tree_has_every_step(ask):
 
 
 def test_nobody_else_is_told(ask):
-    """To somebody else that night was quiet."""
+    """Another user sees no events of that night."""
     assert ask("foreword_logs", "bob", since="12h") == "No recorded event fits."
     assert "no message in any channel" in ask("foreword_status", "bob")
     assert "nothing is recorded" in ask("foreword_cost", "bob")

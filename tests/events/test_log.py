@@ -1,4 +1,4 @@
-"""Claims about the log as a recorder."""
+"""The event log as a recorder."""
 
 import os
 import sqlite3
@@ -12,24 +12,24 @@ from fractions import Fraction
 
 import pytest
 
-from foreword.events.event import Context, Event, EventType, Level, Place, Usage
-from foreword.events.log import Bounds, EventLog
-from foreword.store.open import FILE
-from foreword.words import Trust
+from foreword.events.event import Context, Event, EventType, Level, TracePosition, Usage
+from foreword.events.log import EventLog, LogLimits
+from foreword.storage.database import EVENTS_FILE
+from foreword.types import Trust
 from waiting import wait
 
 NOW = datetime(2026, 11, 16, 2, 47, 3, 123456, tzinfo=UTC)
-QUICK = Bounds(patience=0.2, pause=0.05, closing=1.0, acknowledge=0.3)
+QUICK = LogLimits(patience=0.2, pause=0.05, closing=1.0, write_timeout_s=0.3)
 
 
 def tell(number: int = 0, level: Level = Level.INFO, **more) -> Event:
-    """An event with a number among its facts."""
+    """Make an event with a number among its facts."""
     return Event(type=EventType.TOOL_CALL, time=NOW, level=level, facts={"number": number}, **more)
 
 
 def ask(folder, query: str, *values):
-    """Ask the file itself."""
-    connection = sqlite3.connect(os.path.join(folder, FILE))
+    """Query the database file directly."""
+    connection = sqlite3.connect(os.path.join(folder, EVENTS_FILE))
     rows = connection.execute(query, values).fetchall()
     connection.close()
     return rows
@@ -37,19 +37,19 @@ def ask(folder, query: str, *values):
 
 @pytest.fixture
 def log(tmp_path):
-    """A log in a folder of its own."""
+    """A log in a temporary folder."""
     with EventLog(str(tmp_path), bounds=QUICK) as log:
         yield log
 
 
 def test_row(log, tmp_path):
-    """An event is stored with everything it says, its time in UTC, and NULL for what it does not say."""
+    """An event is stored with all its fields, its time in UTC, and NULL for missing fields."""
     log.record(
         Event(
             type=EventType.API_CALL,
             time=NOW.astimezone(timezone(timedelta(hours=5, minutes=45))),
             context=Context(trust=Trust.INNER, session="s", agent="reid", user="alice", channel="signal", room="r"),
-            place=Place(trace="a" * 32, span="b" * 16),
+            place=TracePosition(trace="a" * 32, span="b" * 16),
             duration_ms=120,
             model="anthropic:claude-sonnet-5",
             usage=Usage(tokens_in=5_200, tokens_out=300, cache_read=3_100, cache_write=10),
@@ -68,7 +68,7 @@ def test_row(log, tmp_path):
 
 
 def test_info_is_written_soon(log, tmp_path):
-    """An info row comes into the database by itself, though nobody waits for it."""
+    """An info row reaches the database without a flush."""
     log.record(tell())
     log.flush()
     log.record(tell(1))
@@ -77,7 +77,7 @@ def test_info_is_written_soon(log, tmp_path):
 
 @pytest.mark.parametrize("level", [Level.WARN, Level.ERROR])
 def test_acknowledged(log, tmp_path, level):
-    """A warning or an error is in the database when `record` returns, and so is all that came before it."""
+    """A warning or an error, and every earlier row, is in the database when `record` returns."""
     for number in range(20):
         log.record(tell(number))
     log.record(tell(20, level))
@@ -85,7 +85,7 @@ def test_acknowledged(log, tmp_path, level):
 
 
 def test_many_threads(log, tmp_path):
-    """Many threads may record at once; nothing is lost, and each one's rows stay in order."""
+    """Many threads can record at once: no row is lost, and each thread's rows stay in order."""
 
     def run(thread: int) -> None:
         for number in range(200):
@@ -104,7 +104,7 @@ def test_many_threads(log, tmp_path):
 
 
 def run_python(code: str, folder) -> subprocess.Popen:
-    """Run a program that has a log."""
+    """Run a Python program that has a log."""
     program = f"""
 import sys
 from datetime import UTC, datetime
@@ -117,7 +117,7 @@ log = EventLog(sys.argv[1])
 
 
 def test_many_processes(tmp_path):
-    """Several processes may write the same file, also when all of them make it at once; sums count every row."""
+    """Several processes can create and write the same file at once, and the sums count every row."""
     code = """
 for number in range(300):
     log.record(Event(type=EventType.API_CALL, time=datetime(2026, 11, 16, tzinfo=UTC), usage=Usage(tokens_in=1)))
@@ -129,14 +129,14 @@ for number in range(300):
 
 
 def test_closed_at_exit(tmp_path):
-    """A program that ends without a word has its last rows written."""
+    """A program that exits without closing the log has its last rows written."""
     code = "log.record(Event(type=EventType.TURN_STARTED, time=datetime(2026, 11, 16, tzinfo=UTC)))"
     assert run_python(code, tmp_path).wait() == 0
     assert ask(tmp_path, "SELECT event_type FROM events") == [("turn_started",)]
 
 
 def test_forked(log, tmp_path):
-    """A forked process writes its own rows, and none of its parent's a second time."""
+    """A forked process writes its rows and none of its parent's rows."""
     log.record(tell(1))
     child = os.fork()
     if child == 0:
@@ -148,7 +148,7 @@ def test_forked(log, tmp_path):
 
 
 def test_nothing_without_events(tmp_path):
-    """A log in which nothing is recorded makes no file and no thread."""
+    """A log without events creates no file and no thread."""
     before = threading.active_count()
     with EventLog(str(tmp_path / "none")) as log:
         assert log.flush()
@@ -157,7 +157,7 @@ def test_nothing_without_events(tmp_path):
 
 
 def test_closed(log):
-    """What comes after the end is counted as lost and harms nobody."""
+    """Events after close are counted as lost and raise no error."""
     log.record(tell())
     log.close()
     log.close()
@@ -167,7 +167,7 @@ def test_closed(log):
 
 
 def test_impossible_event(log, tmp_path):
-    """An event that no row can be made of ends no turn; that it is missing is told in the log."""
+    """An invalid event does not fail the turn, and its loss is recorded in the log."""
     log.record(Event(type=EventType.TOOL_CALL, time="now"))
     log.record(tell())
     assert log.flush()
@@ -180,7 +180,7 @@ def test_impossible_event(log, tmp_path):
 
 
 def test_any_number(log, tmp_path):
-    """A price or a count of whatever kind of number is written, and one that is none is not known."""
+    """Any numeric type is accepted as a cost or count; other values are stored as NULL."""
     log.record(
         tell(cost_usd=Decimal("0.25"), duration_ms=1.5, usage=Usage(tokens_in=Fraction(7, 2), tokens_out="many"))
     )
@@ -193,14 +193,14 @@ def test_any_number(log, tmp_path):
 
 
 class Strange(int):
-    """A clearance that no database takes."""
+    """A clearance that the database rejects."""
 
     def __int__(self):
         return 2**70
 
 
 def test_only_the_bad_row_is_lost(log, tmp_path):
-    """Of a batch in which the database does not take one row, this one is lost and counted, and no other."""
+    """If the database rejects one row of a batch, only that row is lost and counted."""
     for number in range(50):
         log.record(tell(number, context=Context(trust=Strange()) if number == 20 else Context()))
     assert not log.flush()
@@ -213,7 +213,7 @@ def test_only_the_bad_row_is_lost(log, tmp_path):
 
 
 def test_sums_of_impossible_counts(log, tmp_path):
-    """Counts beyond all reason end neither the writing nor the sums."""
+    """Absurd token counts break neither the writer nor the sums."""
     for _ in range(3):
         call = Event(type=EventType.API_CALL, time=NOW, usage=Usage(tokens_in=2**63 - 1), cost_usd=1e308)
         log.record(call)
@@ -226,12 +226,12 @@ def test_sums_of_impossible_counts(log, tmp_path):
 
 
 def test_a_clock_that_fails(tmp_path):
-    """A clock that fails ends neither a turn nor the writing, and losses are told all the same."""
+    """A failing clock breaks neither the turn nor the writer, and losses are still recorded."""
 
     def fail():
         raise RuntimeError("no time")
 
-    with EventLog(str(tmp_path), fail, Bounds(patience=0.2, closing=1.0, days=30)) as log:
+    with EventLog(str(tmp_path), fail, LogLimits(patience=0.2, closing=1.0, days=30)) as log:
         log.record(tell(1, Level.ERROR))
         log.record(Event(type=EventType.TOOL_CALL, time="now"))
         log.record(tell(2, Level.ERROR))
@@ -240,10 +240,10 @@ def test_a_clock_that_fails(tmp_path):
 
 
 def test_closing_has_its_time(tmp_path):
-    """However long the file was locked before, closing tries for as long as it may; who waits is no lost row."""
-    with EventLog(str(tmp_path), bounds=Bounds(patience=0.05, pause=0.02, acknowledge=0.05, closing=3.0)) as log:
+    """Closing retries for its full timeout regardless of earlier locks, and waiting rows are not lost."""
+    with EventLog(str(tmp_path), bounds=LogLimits(patience=0.05, pause=0.02, write_timeout_s=0.05, closing=3.0)) as log:
         log.record(tell(level=Level.ERROR))
-        holder = sqlite3.connect(tmp_path / FILE, isolation_level=None, check_same_thread=False)
+        holder = sqlite3.connect(tmp_path / EVENTS_FILE, isolation_level=None, check_same_thread=False)
         holder.execute("BEGIN IMMEDIATE")
         for number in range(3):
             log.record(tell(number, Level.ERROR))
@@ -258,10 +258,10 @@ def test_closing_has_its_time(tmp_path):
 
 
 def test_only_rows_are_lost(tmp_path):
-    """Where closing gives up, the rows that were not written are counted, and nothing else."""
-    log = EventLog(str(tmp_path), bounds=Bounds(patience=0.05, pause=5.0, acknowledge=0.05, closing=0.1))
+    """If closing gives up, only the unwritten rows are counted as lost."""
+    log = EventLog(str(tmp_path), bounds=LogLimits(patience=0.05, pause=5.0, write_timeout_s=0.05, closing=0.1))
     log.record(tell(level=Level.ERROR))
-    holder = sqlite3.connect(tmp_path / FILE, isolation_level=None)
+    holder = sqlite3.connect(tmp_path / EVENTS_FILE, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     log.record(tell(1, Level.ERROR))
     time.sleep(0.3)
@@ -272,15 +272,17 @@ def test_only_rows_are_lost(tmp_path):
 
 
 def test_bounded(tmp_path):
-    """More rows than may wait are counted, errors have room of their own, and once it can the log says how many."""
+    """Rows above the queue limit are counted as lost, errors have a separate limit, and the log records the loss."""
     (tmp_path / "state").write_text("a file where a folder should be")
-    with EventLog(str(tmp_path / "state"), bounds=Bounds(rows=50, pause=0.05, closing=60.0, acknowledge=0.5)) as log:
+    with EventLog(
+        str(tmp_path / "state"), bounds=LogLimits(rows=50, pause=0.05, closing=60.0, write_timeout_s=0.5)
+    ) as log:
         begin = time.perf_counter()
         for number in range(200):
             log.record(tell(number))
         for number in range(20):
             log.record(tell(number, Level.ERROR))
-        assert time.perf_counter() - begin < 20 * log.bounds.acknowledge / 2  # one of them waited, not each
+        assert time.perf_counter() - begin < 20 * log.bounds.write_timeout_s / 2  # only one of them waited
         assert 140 <= log.lost <= 160
         lost = log.lost
         os.remove(tmp_path / "state")
@@ -293,9 +295,9 @@ def test_bounded(tmp_path):
 
 
 def test_damaged_while_open(log, tmp_path):
-    """A file that turns out damaged while rows are written is put aside, the rows go into a new one, and it says so."""
+    """A file that is damaged while open is moved aside, and the rows and a notice go into a new file."""
     log.record(tell(level=Level.ERROR))
-    path = tmp_path / FILE
+    path = tmp_path / EVENTS_FILE
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
@@ -305,7 +307,7 @@ def test_damaged_while_open(log, tmp_path):
         file.write(b"?" * (len(content) - 100))
     log.record(tell(1, Level.ERROR))
     assert log.flush() or log.flush()
-    assert "a new one was begun" in log.notice
+    assert "a new one was created" in log.notice
     rows = ask(tmp_path, "SELECT event_type, error FROM events ORDER BY id")
     assert rows[0] == ("log_replaced", log.notice)
     assert ("tool_call", None) in rows
@@ -313,10 +315,10 @@ def test_damaged_while_open(log, tmp_path):
 
 
 def test_put_aside_by_another(log, tmp_path):
-    """When another process has put the file aside, rows go to the one that took its place."""
+    """After another process moves the file aside, rows go to its replacement."""
     log.record(tell(1, Level.ERROR))
-    os.replace(tmp_path / FILE, tmp_path / "aside")
+    os.replace(tmp_path / EVENTS_FILE, tmp_path / "aside")
     for ending in ("-wal", "-shm"):
-        os.replace(tmp_path / f"{FILE}{ending}", tmp_path / f"aside{ending}")
+        os.replace(tmp_path / f"{EVENTS_FILE}{ending}", tmp_path / f"aside{ending}")
     log.record(tell(2, Level.ERROR))
     assert ask(tmp_path, "SELECT json_extract(metadata, '$.number') FROM events") == [(2,)]

@@ -1,4 +1,4 @@
-"""Claims about moments as people name them."""
+"""Parsing of times as people write them."""
 
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
@@ -6,28 +6,28 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from foreword.errors import InputError
-from foreword.events.moment import (
-    ACCEPTED,
+from foreword.events.period import (
+    TIME_FORMATS,
     Period,
-    read_instant,
-    read_period,
-    read_stamp,
-    read_whole,
-    stamp,
-    write_end,
+    format_page_end,
+    format_timestamp,
+    parse_last_moment,
+    parse_period,
+    parse_timestamp,
+    parse_unpaged_period,
 )
 
-NOW = datetime(2026, 11, 15, 23, 30, tzinfo=UTC)  # in Paris it is the 16th already
+NOW = datetime(2026, 11, 15, 23, 30, tzinfo=UTC)  # in Paris it is already the 16th
 
 
 def since(text: str, zone: str = "Europe/Paris") -> str:
-    """Read a beginning."""
-    return read_period(text, "", NOW, zone).since.isoformat()
+    """Parse a start."""
+    return parse_period(text, "", NOW, zone).since.isoformat()
 
 
 def until(text: str, zone: str = "Europe/Paris") -> str:
-    """Read an end."""
-    return read_period("", text, NOW, zone).until.isoformat()
+    """Parse an end."""
+    return parse_period("", text, NOW, zone).until.isoformat()
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def until(text: str, zone: str = "Europe/Paris") -> str:
     ],
 )
 def test_since(text, moment):
-    """A beginning is a stretch back from now, a day of the reader's zone, or a time."""
+    """A start is a duration before now, a day in the reader's zone, or a time."""
     assert since(text) == moment
 
 
@@ -70,7 +70,7 @@ def test_since(text, moment):
     ],
 )
 def test_until(text, moment):
-    """A day as an end is meant whole; a time is meant to the point."""
+    """A day as an end includes the whole day; a time is exact."""
     assert until(text) == moment
 
 
@@ -87,29 +87,29 @@ def test_until(text, moment):
     ],
 )
 def test_at(text, moment):
-    """What was at a minute or on a day was before it was over."""
-    assert read_instant(text, NOW, ZoneInfo("Europe/Paris")).isoformat() == moment
+    """`at` with a minute or a day means the end of that minute or day."""
+    assert parse_last_moment(text, NOW, ZoneInfo("Europe/Paris")).isoformat() == moment
 
 
 def test_a_further_page():
-    """The end of a further page comes back as it was written, and what has no pages refuses it."""
+    """A page cursor is accepted as an end, and refused by queries without pages."""
     for told in (0, 7):
-        text = write_end(NOW, told)
-        assert read_period("", text, NOW) == Period(until=NOW, told=told)
-    with pytest.raises(InputError, match="is no time"):
-        read_whole("", text, NOW)
+        text = format_page_end(NOW, told)
+        assert parse_period("", text, NOW) == Period(until=NOW, told=told)
+    with pytest.raises(InputError, match="is not a time"):
+        parse_unpaged_period("", text, NOW)
 
 
 def test_the_zone_decides_what_today_is():
-    """The same word is another day for another reader; a zone that is not known counts as UTC."""
+    """`today` depends on the reader's zone; an unknown zone counts as UTC."""
     assert since("today", "America/New_York") == "2026-11-15T05:00:00+00:00"
     assert since("today", "UTC") == since("today", "Mars/Olympus") == "2026-11-15T00:00:00+00:00"
 
 
 def test_a_day_of_23_hours():
-    """A day on which clocks are set is as long as it is."""
+    """A day with a clock change has its real length."""
     now = datetime(2026, 3, 29, 12, tzinfo=UTC)
-    period = read_period("today", "today", now, "Europe/Paris")
+    period = parse_period("today", "today", now, "Europe/Paris")
     assert (period.until - period.since).total_seconds() == 23 * 3600
 
 
@@ -124,11 +124,11 @@ def test_a_day_of_23_hours():
 )  # fmt: skip
 @pytest.mark.parametrize("end", ["since", "until"])
 def test_impossible(text, end):
-    """What is no time is refused, with what is accepted, in few words."""
+    """Invalid times are refused with a short list of accepted forms."""
     ends = {"since": "", "until": ""} | {end: text}
-    with pytest.raises(InputError, match="is no time") as caught:
-        read_period(ends["since"], ends["until"], NOW, "Europe/Paris")
-    assert ACCEPTED in str(caught.value)
+    with pytest.raises(InputError, match="is not a time") as caught:
+        parse_period(ends["since"], ends["until"], NOW, "Europe/Paris")
+    assert TIME_FORMATS in str(caught.value)
     assert len(str(caught.value)) < 250
 
 
@@ -136,17 +136,17 @@ def test_impossible(text, end):
 def test_backwards(first, last):
     """A period that ends before it begins is refused."""
     with pytest.raises(InputError, match="is not before"):
-        read_period(first, last, NOW)
+        parse_period(first, last, NOW)
 
 
 def test_a_stamp_has_one_width_and_comes_back():
-    """Stamps sort as times, whatever the zone, the year or the microsecond."""
+    """Timestamps sort by time and round-trip, for any zone, year or microsecond."""
     moments = [
         datetime(1, 1, 2, tzinfo=UTC),
         datetime(2026, 11, 15, 12, 0, 0, 1, tzinfo=ZoneInfo("Europe/Paris")),
         datetime(2026, 11, 15, 12, tzinfo=UTC),
     ]
-    stamps = [stamp(moment) for moment in moments]
+    stamps = [format_timestamp(moment) for moment in moments]
     assert {len(each) for each in stamps} == {27}
     assert sorted(stamps) == stamps
-    assert [read_stamp(each) for each in stamps] == moments
+    assert [parse_timestamp(each) for each in stamps] == moments

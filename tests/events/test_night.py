@@ -1,4 +1,4 @@
-"""The document's example: why a message failed last night, in the events of a scripted turn."""
+"""The specification's example: why a message failed last night, in the events of a scripted turn."""
 
 import io
 from contextlib import closing
@@ -6,31 +6,49 @@ from datetime import UTC, datetime
 from itertools import pairwise
 
 import pytest
-from night import USAGE, live_through, make_night, make_turn
 
 from foreword.events.event import EventType, Level
 from foreword.events.log import EventLog
-from foreword.events.several import Several
-from foreword.events.tree import Tree
-from foreword.store.open import open_events
-from foreword.testing import Heard, Listeners, Reply
+from foreword.events.sinks import LiveTree, RecorderFanout
+from foreword.storage.database import open_events
+from foreword.testing import EventStream, FakeRecorder
+from foreword.turn import Tool, ToolAnswer, Toolset
+from night import BUSY, USAGE, Reply, live_through, make_clock, make_night, make_turn
+
+ANSWERS = {
+    "memory_search": ToolAnswer(text="x", tokens=1, store="shared", count=3),
+    "bash": ToolAnswer(text="y", tokens=1),
+}
+TOOLS = Toolset([Tool(name=name, description=name, parameters={"type": "object"}) for name in ANSWERS])
+
+
+class FixedTools:
+    """Tools that answer the same at every call, after a tenth of a second."""
+
+    def __init__(self, clock):
+        self._clock = clock
+
+    async def call(self, _assembly, name, _arguments):
+        """Return the answer of a tool."""
+        self._clock.move(0.1)
+        return ANSWERS[name]
 
 
 @pytest.fixture
 def night(tmp_path):
-    """Live through the night; keep what was heard, stored and drawn."""
-    heard, stream = Heard(), io.StringIO()
+    """Run the night and retain its recorded, stored and printed events."""
+    heard, stream = FakeRecorder(), io.StringIO()
     with EventLog(str(tmp_path / "state")) as log:
-        loop, clock = make_night(tmp_path / "home", Listeners(recorder=Several(log, heard, Tree(stream))))
-        trace = live_through(loop, clock)
+        gateway = make_night(tmp_path / "home", EventStream(recorder=RecorderFanout(log, heard, LiveTree(stream))))
+        trace = live_through(gateway)
     mine = [event for event in heard.events if event.place.trace == trace.id]
     with closing(open_events(str(tmp_path / "state")).connection) as connection:
-        yield trace, mine, stream.getvalue(), connection, loop
+        yield trace, mine, stream.getvalue(), connection, gateway
 
 
 def test_everything_that_the_reply_says(night):
-    """The events say when, what the provider answered, each wait, how busy it was, and when it was delivered."""
-    _, events, _, _, loop = night
+    """The events give the time, the provider's answers, each wait, the load and the time of delivery."""
+    _, events, _, _, gateway = night
     refused = [event for event in events if event.type is EventType.API_ERROR]
     assert f"{refused[0].time:%H:%M}" == "02:47"
     assert {event.context.channel for event in events} == {"signal"}
@@ -43,14 +61,14 @@ def test_everything_that_the_reply_says(night):
     }  # fmt: skip
     sent = next(event for event in events if event.type is EventType.MESSAGE_SENT)
     assert f"{sent.time:%H:%M}" == "02:48"
-    assert loop.sent[-1] == "It did."
-    assert loop.queue == []
+    assert gateway.sent[-1] == "It did."
+    assert gateway.queue == []
 
 
 def test_it_is_one_turn(night):
-    """What was delivered later stands in the tree of the turn that failed."""
+    """The later delivery is in the tree of the failed turn."""
     trace, events, drawn, _, _ = night
-    lines = [line.partition(" ")[2] for line in drawn.splitlines()]  # without the time of each
+    lines = [line.partition(" ")[2] for line in drawn.splitlines()]  # without timestamps
     start = next(at for at, line in enumerate(lines) if trace.id[:8] in line)
     assert [line.split("]")[1].split()[0] for line in lines[start:]] == [
         "message_received", "trust_resolved", "prompt_built", "turn_started", *["api_error"] * 4, "turn_completed",
@@ -61,7 +79,7 @@ def test_it_is_one_turn(night):
 
 
 def test_it_is_stored(night):
-    """The log holds every event of the night, the failed ones as errors of the last twelve hours."""
+    """The log has every event of the night, the failures as errors of the last twelve hours."""
     trace, events, _, connection, _ = night
     stored = connection.execute("SELECT event_type FROM events WHERE trace_id = ? ORDER BY id", (trace.id,)).fetchall()
     assert [kind for (kind,) in stored] == [event.type.value for event in events]
@@ -71,7 +89,7 @@ def test_it_is_stored(night):
 
 
 def test_sections_tie_tokens_to_money(night):
-    """The row of a call ties each section to its tokens, those of the cache, and dollars; they add up to the call."""
+    """The row of a call gives each section's tokens, cached tokens and dollars, which add up to the call."""
     _, events, _, _, _ = night
     (call,) = [event for event in events if event.type is EventType.API_CALL]
     sections = call.facts["sections"]
@@ -82,13 +100,14 @@ def test_sections_tie_tokens_to_money(night):
 
 
 def test_tools_and_sessions(tmp_path):
-    """A turn with tools tells the session it began, each tool, and what all calls used together."""
-    heard = Heard()
-    loop, _ = make_night(tmp_path, Listeners(recorder=heard))
-    loop.receive(make_turn(), [Reply(tools=("bash", "memory_search"), usage=USAGE), Reply(text="Yes.", usage=USAGE)])
+    """A turn with tools records its new session, each tool call, and the total usage of its calls."""
+    heard, clock = FakeRecorder(), make_clock()
+    night = make_night(tmp_path, EventStream(recorder=heard), clock=clock, tools=FixedTools(clock))
+    script = Reply(tools=("bash", "memory_search"), usage=USAGE), Reply(text="Yes.", usage=USAGE)
+    night.say(make_turn(tools=TOOLS), *script)
     assert heard.types == [
         "message_received", "trust_resolved", "session_created", "prompt_built", "turn_started", "api_call",
-        "tool_call", "tool_call", "api_call", "turn_completed", "message_sent",
+        "tool_call", "memory_search", "tool_call", "api_call", "turn_completed", "message_sent",
     ]  # fmt: skip
     completed = next(event for event in heard.events if event.type is EventType.TURN_COMPLETED)
     assert completed.facts["total_tokens"] == 2 * (USAGE.tokens_in + USAGE.tokens_out)
@@ -96,11 +115,34 @@ def test_tools_and_sessions(tmp_path):
     assert heard.events[0].time < datetime(2026, 11, 16, 2, 43, tzinfo=UTC)
 
 
+@pytest.mark.parametrize(("session", "counted"), [("other", [0, 1]), ("", [0, 0])])
+def test_turns_before(tmp_path, session, counted):
+    """A queued turn records how many turns its own session had before it, and nothing about other sessions."""
+    heard = FakeRecorder()
+    night = make_night(tmp_path, EventStream(recorder=heard))
+    for earlier in ("abc", "abc", ""):
+        night.say(make_turn(session=earlier), Reply(text="Yes."))
+    for _ in counted:
+        night.say(make_turn(user="bob", session=session), *[BUSY] * 4)
+    queued = [event.facts["turns_before"] for event in heard.events if event.facts.get("outcome") == "queued"]
+    assert queued == counted
+
+
+def test_memory(tmp_path):
+    """A tool that searches memory or changes it is told as such below its call, and others are not."""
+    heard, clock = FakeRecorder(), make_clock()
+    night = make_night(tmp_path, EventStream(recorder=heard), clock=clock, tools=FixedTools(clock))
+    night.say(make_turn(tools=TOOLS), Reply(tools=("memory_search", "bash")), Reply(text="Yes."))
+    (event,) = (event for event in heard.events if event.type.value == "memory_search")
+    (call, _) = (event for event in heard.events if event.type is EventType.TOOL_CALL)
+    assert event.facts == {"store": "shared", "count": 3}
+    assert event.place.parent == call.place.span
+
+
 def test_a_model_without_a_price(tmp_path):
-    """A model that nobody has a price for is told without a cost, and says so."""
-    heard = Heard()
-    loop, _ = make_night(tmp_path, Listeners(recorder=heard))
-    loop.receive(make_turn(model="acme:z"), [Reply(text="Yes.")])
+    """A call to a model without a price is recorded without a cost, with the reason."""
+    heard = FakeRecorder()
+    make_night(tmp_path, EventStream(recorder=heard)).say(make_turn(model="acme:z"), Reply(text="Yes."))
     (call,) = [event for event in heard.events if event.type is EventType.API_CALL]
     assert call.cost_usd is None
     assert call.facts["unpriced"].startswith("no price is known for acme:z")

@@ -1,4 +1,4 @@
-"""Claims about what leaves the machine: nothing by default, and spans to a collector of the user's own if asked."""
+"""Network use: none by default, and spans to the user's collector if configured."""
 
 import gzip
 import json
@@ -6,50 +6,51 @@ import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from foreword.errors import InputError
-from foreword.events.otlp import read_address
+from foreword.events.otlp import parse_collector_url
 
-# One night in a process of its own, with every socket watched.
+# One night in a separate process, with every socket watched.
 NIGHT = """\
-import json, sys
-seen = []
+import asyncio, json, sys
+seen, runner = [], asyncio.Runner()
+runner.get_loop()  # its pipe is a pair of sockets
 sys.addaudithook(lambda name, args: seen.append(name) if name.startswith("socket.") else None)
 sys.path.insert(0, sys.argv[1])
-from night import live_through, make_night, CONFIG
-from foreword.config import load
-from foreword.events.budget import Purse
+from night import CONFIG, live_through, make_clock, make_night
+from foreword.config.load import load_config
+from foreword.events.budget_guard import BudgetGuard
 from foreword.events.log import EventLog
-from foreword.events.prompts import Prompts
-from foreword.events.several import Several
-from foreword.events.tree import Tree
-from foreword.testing import Heard, Listeners
+from foreword.events.sent_prompts import PromptStore
+from foreword.events.sinks import LiveTree, RecorderFanout
+from foreword.testing import EventStream, FakeRecorder
 home, state, address = sys.argv[2:]
 if address:
     from foreword.events.otlp import start_export
     export = start_export(address)
-heard, log, prompts = Heard(), EventLog(state), Prompts(state)
+heard, log = FakeRecorder(), EventLog(state)
 config = CONFIG + "budgets: {daily_usd: 50}\\n"
-loop, clock = make_night(home, Listeners(recorder=heard), config)
-purse = Purse(state, load(config), clock)
-loop._listeners = Listeners(recorder=Several(log, Tree(), heard), prompts=prompts, purse=purse)
-trace = live_through(loop, clock)
+clock = make_clock()
+purse = BudgetGuard(state, load_config(config), clock)
+listeners = EventStream(recorder=RecorderFanout(log, LiveTree(), heard), prompts=PromptStore(log), purse=purse)
+trace = live_through(make_night(home, listeners, config, clock=clock, runner=runner))
 log.close()
-prompts.close()
 if address:
     export.close()
 rows = [[e.type.value, e.place.trace, e.place.span, e.place.parent] for e in heard.events]
-print(json.dumps({"seen": sorted(set(seen)), "turn": trace.id, "rows": rows, "otel": "opentelemetry" in sys.modules}))
+exports = "opentelemetry.sdk" in sys.modules
+print(json.dumps({"seen": sorted(set(seen)), "turn": trace.id, "rows": rows, "exports": exports}))
 """
 
 
 def live_a_night(tmp_path, address=""):
-    """Live through the night of the example in another process; return what it saw."""
+    """Run the night of the example in another process; return its output."""
     folders = [str(tmp_path / "home"), str(tmp_path / "state")]
-    here = __file__.rpartition("/")[0]
+    here = str(Path(__file__).parents[1])
     done = subprocess.run(
         [sys.executable, "-c", NIGHT, here, *folders, address], capture_output=True, text=True, timeout=120, check=False
     )
@@ -59,7 +60,7 @@ def live_a_night(tmp_path, address=""):
 
 @pytest.fixture
 def collector():
-    """A collector on loopback that keeps what it is sent."""
+    """A collector on loopback that stores the received spans."""
     bodies = []
 
     class Taking(BaseHTTPRequestHandler):
@@ -83,7 +84,7 @@ def collector():
 
 
 def read_spans(bodies):
-    """Read every span that a collector was sent, with its attributes as a mapping."""
+    """Read every received span, with its attributes as a mapping."""
     for path, body in bodies:
         assert path == "/v1/traces"
         for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
@@ -92,20 +93,20 @@ def read_spans(bodies):
 
 
 def show(span):
-    """Show the attributes of a span."""
+    """Return the attributes of a span."""
     return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in span.attributes}
 
 
 def test_nothing_leaves_the_machine(tmp_path):
-    """By default a whole night with log, tree, prompts and budgets opens no socket and looks no name up."""
+    """By default a whole night with log, tree, prompts and budgets opens no socket and resolves no name."""
     night = live_a_night(tmp_path)
     assert night["seen"] == []
-    assert not night["otel"]
+    assert not night["exports"]
     assert len(night["rows"]) > 80
 
 
 def test_a_collector_is_sent_spans(tmp_path, collector):
-    """With an address, a collector gets the same tree, under the same ids, in the names of the GenAI conventions."""
+    """A configured collector gets the same tree with the same ids, in the names of the GenAI conventions."""
     address, bodies = collector
     night = live_a_night(tmp_path, address)
     assert "socket.connect" in night["seen"], "else the watch over sockets sees nothing at all"
@@ -136,7 +137,7 @@ def test_a_collector_is_sent_spans(tmp_path, collector):
 
 
 def test_no_message_leaves(tmp_path, collector):
-    """Not even a collector is sent the words of a message, of a reply or of a prompt."""
+    """A collector never receives the text of a message, a reply or a prompt."""
     address, bodies = collector
     live_a_night(tmp_path, address)
     sent = b"".join(body for _, body in bodies)
@@ -146,7 +147,7 @@ def test_no_message_leaves(tmp_path, collector):
 
 
 def test_a_collector_that_is_not_there(tmp_path):
-    """A collector that does not answer ends no turn."""
+    """An unreachable collector does not fail the turn."""
     assert len(live_a_night(tmp_path, "http://127.0.0.1:9/")["rows"]) > 80
 
 
@@ -159,12 +160,12 @@ def test_a_collector_that_is_not_there(tmp_path):
     ],
 )
 def test_addresses(written, read):
-    """A bare host gets the path at which collectors listen."""
-    assert read_address(written) == read
+    """A bare host gets the default OTLP path."""
+    assert parse_collector_url(written) == read
 
 
 @pytest.mark.parametrize("written", ["", "localhost:4318", "file:///etc/passwd", "http://", "http://a b", "ftp://h/x"])
 def test_bad_addresses(written):
-    """What is no address of a collector is refused, with an example."""
+    """An invalid collector address is refused with an example."""
     with pytest.raises(InputError, match="such as http"):
-        read_address(written)
+        parse_collector_url(written)

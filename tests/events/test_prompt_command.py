@@ -1,30 +1,28 @@
-"""Claims about `foreword trace --prompt`: what the model saw, shown again."""
+"""`foreword trace --prompt` shows the prompt that the model received."""
 
 import json
 from collections.abc import Sequence
 
 import pytest
-from night import make_night, make_turn
 
-from foreword.cli import main
+from foreword.cli.main import main
 from foreword.events.log import EventLog
-from foreword.events.prompts import Prompts
-from foreword.testing import Listeners, Reply
+from foreword.events.sent_prompts import PromptStore
+from foreword.testing import EventStream
+from night import Reply, make_night, make_turn
 
-NO_SUCH = "foreword: there is no such turn; foreword logs shows turns\n"
-NO_PROMPT = "foreword: no prompt of such a turn is recorded; foreword logs shows turns\n"
+NO_SUCH = "foreword: no such turn; foreword logs lists turns\n"
+NO_PROMPT = "foreword: no recorded prompt for this turn; foreword logs lists turns\n"
 
 
 @pytest.fixture
 def say(tmp_path, capsys):
-    """A turn that was sent, and a way to ask about it."""
+    """Send a turn and return a function that runs the command."""
     state = str(tmp_path / ".foreword")
-    prompts = Prompts(state)
     with EventLog(state) as log:
-        loop, _ = make_night(tmp_path, Listeners(recorder=log, prompts=prompts))
-        trace = loop.receive(make_turn(), [Reply(text="Yes.")])
-    prompts.close()
-    assembly = loop._workspace.assemble(make_turn())
+        night = make_night(tmp_path, EventStream(recorder=log, prompts=PromptStore(log)))
+        trace = night.say(make_turn(), Reply(text="Yes."))
+    assembly = night.workspace.assemble(make_turn())
 
     def type_in(*words: str, which: Sequence[str] = (trace.id[:8],)) -> str:
         capsys.readouterr()
@@ -34,11 +32,11 @@ def say(tmp_path, capsys):
         return captured.out or captured.err
 
     yield type_in, assembly
-    loop._workspace.close()
+    night.workspace.close()
 
 
 def test_prompt(say):
-    """The prompt of a turn is shown to the byte, as text and as JSON."""
+    """The prompt of a turn is shown exactly, as text and as JSON."""
     type_in, assembly = say
     assert type_in("--prompt").rstrip("\n") == assembly.prompt.text.rstrip("\n")
     (told,) = json.loads(type_in("--prompt", "--json"))
@@ -46,14 +44,14 @@ def test_prompt(say):
 
 
 def test_explain(say):
-    """So is the table of what became of its slots."""
+    """The table of the turn's slots is shown."""
     type_in, assembly = say
     assert type_in("--explain").rstrip("\n") == assembly.explain().rstrip("\n")
 
 
 @pytest.mark.parametrize("time", ["2026-11-16T02:42", "2026-11-16T02:43:10", "2026-11-16"])
 def test_at(say, time):
-    """What the model saw at a time is asked without the turn's id, and so is the tree."""
+    """`--at` shows the prompt and the tree of a turn without its id."""
     type_in, assembly = say
     at = ("--at", time)
     assert type_in("--prompt", which=at).rstrip("\n") == assembly.prompt.text.rstrip("\n")
@@ -63,7 +61,7 @@ def test_at(say, time):
 
 
 def test_before_it(say):
-    """Before the first turn the model saw nothing."""
+    """Before the first turn there is no prompt."""
     type_in, _ = say
     at = ("--at", "2026-11-16T02:41")
     assert type_in(which=at) == NO_SUCH
@@ -71,7 +69,7 @@ def test_before_it(say):
 
 
 def test_for_another(say):
-    """Nobody else is shown it."""
+    """Other users cannot see the prompt."""
     type_in, _ = say
     for option in ("--prompt", "--explain"):
         assert type_in(option, "--reader", "bob") == NO_PROMPT

@@ -1,4 +1,4 @@
-"""Claims about sent prompts: shown again exactly, stored once, for whoever may see them, and forgotten on request."""
+"""Sent prompts: reproduced exactly, stored once, shown to permitted readers, and erased on request."""
 
 import os
 import sqlite3
@@ -9,19 +9,18 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from night import CONFIG, LONG, USAGE, make_night, make_turn
 
+from foreword.agent.tools.registry import BUILT_IN
 from foreword.errors import InputError
 from foreword.events.event import Context, EventType, Reader
-from foreword.events.forgetting import Forgotten, blot, forget, forget_recorded
-from foreword.events.log import EventLog
-from foreword.events.prompts import Prompts, find_prompt_at, find_prompts, prune_prompts
-from foreword.events.sent import identify
-from foreword.events.trace import Trace
-from foreword.store.open import open_events
-from foreword.testing import NOON, Heard, Listeners, Reply, make_workspace
-from foreword.tools import BUILT_IN
-from foreword.words import Trust
+from foreword.events.log import EventLog, prune_prompts
+from foreword.events.redaction import ForgottenMemory, redact_words, remove_memory, remove_recorded_memory
+from foreword.events.sent_prompts import PromptStore, find_prompt_at, find_prompts, hash_prompt
+from foreword.events.tracer import Tracer
+from foreword.storage.database import open_events
+from foreword.testing import NOON, EventStream, FakeRecorder, make_workspace
+from foreword.types import Trust
+from night import CONFIG, LONG, USAGE, Reply, make_night, make_turn
 from waiting import PATIENCE
 
 OWNER = Reader(user="alice", clearance=Trust.FULL)
@@ -31,56 +30,55 @@ FILES = {**LONG, "NOTES.md": f"# Notes\n\n{SECRET}\n", "USER.md": "Alice likes r
 
 @pytest.fixture
 def kept(tmp_path):
-    """Keep the prompts of turns, and tell that they were built."""
+    """Store the prompts of turns and record that they were built."""
     state = str(tmp_path / "state")
     files = {"foreword.yaml": f"{CONFIG}prompt: {{files: [{{path: NOTES.md, trust: full}}]}}\n", **FILES}
     workspace = make_workspace(tmp_path / "home", files)
-    prompts = Prompts(state)
+    log = EventLog(state)
 
     def keep(**changes):
         assembly = workspace.assemble(make_turn(tools=BUILT_IN, now=NOON, **changes))
-        with EventLog(state) as log:
-            turn = assembly.turn
-            context = Context(trust=assembly.clearance.level, user=turn.user, room=turn.room)
-            trace = Trace(log, context)
-            trace.tell(EventType.PROMPT_BUILT, prompt_hash=prompts.keep(assembly))
-        assert prompts.flush()
+        turn = assembly.turn
+        context = Context(trust=assembly.clearance.level, user=turn.user, room=turn.room)
+        trace = Tracer(log, context)
+        trace.tell(EventType.PROMPT_BUILT, prompt_hash=PromptStore(log).keep(assembly))
+        assert log.flush()
         return assembly, trace.id
 
     with closing(open_events(state).connection) as keep.connection:
         yield keep
-    prompts.close()
+    log.close()
 
 
 def test_shown_again_exactly(kept):
-    """What the model saw is shown again: the same text, blocks, marks, schemas, rows and table."""
+    """A stored prompt has the same text, blocks, cache breakpoints, schemas, rows and table."""
     assembly, turn = kept()
     (sent,) = find_prompts(kept.connection, OWNER, turn)
     whole, again = assembly.to_dict(Trust.FULL), sent.to_dict()
     assert sent.text == assembly.prompt.text
-    assert again["hash"] == identify(assembly)
+    assert again["hash"] == hash_prompt(assembly)
     assert {name: again[name] for name in whole} == whole
     assert sent.explain() == assembly.explain(Trust.FULL)
     assert [tool["name"] for tool in sent.tools] == [tool.name for tool in assembly.terms.tools.tools]
 
 
 def test_by_time(kept):
-    """What the model saw at a moment is what was built last before it."""
+    """The prompt at a time is the last one built before it."""
     assembly, _ = kept()
     now = datetime.now(UTC)
-    assert find_prompt_at(kept.connection, OWNER, now).hash == identify(assembly)
+    assert find_prompt_at(kept.connection, OWNER, now).hash == hash_prompt(assembly)
     assert find_prompt_at(kept.connection, OWNER, now - timedelta(hours=1)) is None
 
 
 def test_by_time_leaves_out_what_is_private(kept):
-    """The last prompt of a moment is the last one that the reader may see: another's private one is passed over."""
+    """The prompt at a time is the last one that the reader may see; private prompts of others are skipped."""
     assembly, _ = kept()
     kept(user="bob")
-    assert find_prompt_at(kept.connection, OWNER, datetime.now(UTC)).hash == identify(assembly)
+    assert find_prompt_at(kept.connection, OWNER, datetime.now(UTC)).hash == hash_prompt(assembly)
 
 
 def test_stored_once(kept):
-    """Each distinct text is stored once: a further turn adds its own sections alone."""
+    """Each distinct text is stored once: a later turn adds only its new sections."""
     kept()
     before = count(kept.connection, "sections")
     kept(message="And now?")
@@ -95,9 +93,9 @@ def count(connection, table):
 
 
 def test_another_verdict_is_another_prompt(kept):
-    """Two turns with one text that came about differently are two prompts."""
+    """Two turns with the same text but different verdicts are two prompts."""
     first, second = kept()[0], kept(user="bob")[0]
-    assert identify(first) != identify(second)
+    assert hash_prompt(first) != hash_prompt(second)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +113,7 @@ def test_another_verdict_is_another_prompt(kept):
     ],
 )
 def test_readers(kept, reader, seen):
-    """The prompt of a private turn is shown to its person, and that of a room also at full trust.
+    """A private turn's prompt is shown to its user, and a room's prompt also at full trust.
 
     Neither is shown below the clearance of its turn. The reader without a name is the program itself.
     """
@@ -128,7 +126,7 @@ def test_readers(kept, reader, seen):
 
 
 def test_rows_above_the_reader(kept):
-    """The table of a turn tells its own reader nothing of what was withheld, and the owner that it was."""
+    """The table of a turn shows withheld slots to the owner only."""
     _, turn = kept(user="bob", room="kitchen", situation="group")
     bob = Reader(user="bob", clearance=Trust.FAMILIAR)
     (mine,), (whole,) = find_prompts(kept.connection, bob, turn), find_prompts(kept.connection, OWNER, turn)
@@ -139,10 +137,10 @@ def test_rows_above_the_reader(kept):
 
 
 def test_forget(kept, tmp_path):
-    """A forgotten text leaves every prompt and every byte of the file, and a word stands in its place."""
+    """An erased text is removed from every prompt and every byte of the file, and a placeholder replaces it."""
     _, turn = kept()
     assert SECRET in find_prompts(kept.connection, OWNER, turn)[0].text
-    assert forget(kept.connection, Forgotten(path="private/x.md", text=SECRET)) == 1
+    assert remove_memory(kept.connection, ForgottenMemory(path="private/x.md", text=SECRET)) == 1
     (sent,) = find_prompts(kept.connection, OWNER, turn)
     assert sent.forgotten
     assert "[forgotten]" in sent.text
@@ -150,22 +148,22 @@ def test_forget(kept, tmp_path):
     kept.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     for name in os.listdir(tmp_path / "state"):
         assert b"behind the painting" not in (tmp_path / "state" / name).read_bytes(), name
-    assert forget(kept.connection, Forgotten(path="private/x.md", text=SECRET)) == 0
+    assert remove_memory(kept.connection, ForgottenMemory(path="private/x.md", text=SECRET)) == 0
 
 
 def test_by_path_alone(kept):
-    """Whoever is not the owner has the lines forgotten that name the path, and not one word beside them."""
+    """A user other than the owner can erase the lines that name the path, and no other text."""
     assembly, turn = kept(instructions="Mind this.\n- Bob likes rye. (social/inbox/bob/x.md, line 1)\nRye is good.")
-    assert forget(kept.connection, Forgotten(path="social/inbox/bob/y.md")) == 0
-    assert forget(kept.connection, Forgotten(path="social/inbox/bob/x.md")) == 1
+    assert remove_memory(kept.connection, ForgottenMemory(path="social/inbox/bob/y.md")) == 0
+    assert remove_memory(kept.connection, ForgottenMemory(path="social/inbox/bob/x.md")) == 1
     before, after = assembly.prompt.text, find_prompts(kept.connection, OWNER, turn)[0].text
     assert after == before.replace("- Bob likes rye. (social/inbox/bob/x.md, line 1)", "[forgotten]")
 
 
 def test_other_prompts_stay(kept):
-    """What is forgotten takes nothing else with it, and a text that is sent again afterwards is kept again."""
+    """Erasing removes nothing else, and a text that is sent again afterwards is stored again."""
     first, turn = kept()
-    forget(kept.connection, Forgotten(path="private/x.md", text=SECRET))
+    remove_memory(kept.connection, ForgottenMemory(path="private/x.md", text=SECRET))
     (sent,) = find_prompts(kept.connection, OWNER, turn)
     assert sent.text.replace("[forgotten]", SECRET.rstrip(".")) == first.prompt.text
     _, again = kept(message="Once more?")
@@ -182,25 +180,25 @@ def test_other_prompts_stay(kept):
     ],
 )
 def test_blotted(text, after):
-    """A text is found however it was wrapped, cut or quoted; a few words in common are chance."""
+    """A text is found even if wrapped, cut or quoted; a few common words are no match."""
     words = SECRET.lower().replace(",", "").rstrip(".").split()
-    assert blot(text, words) == after
+    assert redact_words(text, words) == after
 
 
 def test_short_texts():
-    """A text of a word or two goes only where it stands alone on its line."""
-    assert blot("Yes, I do.\n- yes\nYes!", ["yes"]) == "Yes, I do.\n- [forgotten]\n[forgotten]"
+    """A text of one or two words is erased only if it is alone on its line."""
+    assert redact_words("Yes, I do.\n- yes\nYes!", ["yes"]) == "Yes, I do.\n- [forgotten]\n[forgotten]"
 
 
 @pytest.mark.parametrize("text", ["", "  ", "—!"])
 def test_nothing_to_forget(kept, text):
-    """A text without a word changes nothing."""
+    """A text without a word erases nothing."""
     kept()
-    assert forget(kept.connection, Forgotten(path="private/x.md", text=text)) == 0
+    assert remove_memory(kept.connection, ForgottenMemory(path="private/x.md", text=text)) == 0
 
 
 def test_prune(kept):
-    """Old prompts go in steps, with the texts that no other prompt has; newer ones can still be shown."""
+    """Old prompts are pruned in steps, with the texts that no other prompt uses; newer prompts remain readable."""
     _, turn = kept()
     kept.connection.execute("UPDATE prompts SET last_used = '2020-01-01T00:00:00.000000Z'")
     assembly, newer = kept(message="And now?")
@@ -213,7 +211,7 @@ def test_prune(kept):
 
 
 def test_an_unknown_turn(kept):
-    """A turn that nobody knows has no prompt; what is no id at all is bad input."""
+    """An unknown turn has no prompt; an invalid id is bad input."""
     kept()
     assert find_prompts(kept.connection, OWNER, "ab" * 16) == []
     with pytest.raises(InputError):
@@ -221,53 +219,55 @@ def test_an_unknown_turn(kept):
 
 
 def test_a_locked_database(tmp_path):
-    """While the database is locked a turn does not wait, and the prompt is written once it can be."""
-    loop, _ = make_night(tmp_path / "home", Listeners(recorder=Heard()))
+    """A locked database does not delay the turn, and the prompt is written afterwards."""
+    night = make_night(tmp_path / "home", EventStream(recorder=FakeRecorder()))
     state = str(tmp_path / "state")
     blocker = open_events(state).connection
     blocker.execute("BEGIN IMMEDIATE")
-    prompts = Prompts(state)
-    prompts.keep(loop._workspace.assemble(make_turn()))  # returns, though the lock is held until it has
-    assert not prompts.flush(0.1)
+    log = EventLog(state)
+    PromptStore(log).keep(night.workspace.assemble(make_turn()))  # returns, though the lock is held until it has
+    assert not log.flush(0.1)
     blocker.execute("ROLLBACK")
-    assert prompts.flush(PATIENCE)
+    assert log.flush(PATIENCE)
     assert count(blocker, "prompts") == 1
-    prompts.close()
+    log.close()
     blocker.close()
 
 
 def test_many_threads(tmp_path):
-    """Many threads keep prompts at once, and each distinct text is still stored once."""
-    loop, _ = make_night(tmp_path / "home", Listeners(recorder=Heard()))
-    prompts = Prompts(str(tmp_path / "state"))
-    assemblies = [loop._workspace.assemble(make_turn(message=f"{'word ' * at}", now=NOON)) for at in range(20)]
+    """Many threads store prompts at once, and each distinct text is still stored once."""
+    night = make_night(tmp_path / "home", EventStream(recorder=FakeRecorder()))
+    log = EventLog(str(tmp_path / "state"))
+    prompts = PromptStore(log)
+    assemblies = [night.workspace.assemble(make_turn(message=f"{'word ' * at}", now=NOON)) for at in range(20)]
     threads = [threading.Thread(target=lambda: [prompts.keep(one) for one in assemblies]) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    prompts.close()
-    assert prompts.lost == 0
+    log.close()
+    assert log.lost == 0
     with closing(sqlite3.connect(tmp_path / "state" / "events.sqlite")) as connection:
         assert count(connection, "prompts") == 20
         assert connection.execute("SELECT count(*) = count(DISTINCT hash) FROM sections").fetchone() == (1,)
 
 
 def test_forked(tmp_path):
-    """A process that was forked keeps prompts of its own, with a thread of its own."""
+    """A forked process stores its prompts with a new thread."""
     make_workspace(tmp_path / "home", {"foreword.yaml": CONFIG, **LONG})
     code = (
         "import os, sys, foreword\n"
-        "from foreword.events.prompts import Prompts\n"
-        "workspace, prompts = foreword.open(sys.argv[1]), Prompts(sys.argv[2])\n"
+        "from foreword.events.log import EventLog\n"
+        "from foreword.events.sent_prompts import PromptStore\n"
+        "workspace, log = foreword.open(sys.argv[1]), EventLog(sys.argv[2])\n"
         "turn = lambda words: foreword.Turn(user='alice', situation='dm', message=words)\n"
-        "keep = lambda words: prompts.keep(workspace.assemble(turn(words)))\n"
+        "keep = lambda words: PromptStore(log).keep(workspace.assemble(turn(words)))\n"
         "keep('parent')\n"
         "child = os.fork()\n"
         "if not child:\n"
         "    keep('a child')\n"
-        "    os._exit(not prompts.flush())\n"
-        "assert os.waitpid(child, 0)[1] == 0 and prompts.flush()\n"
+        "    os._exit(not log.flush())\n"
+        "assert os.waitpid(child, 0)[1] == 0 and log.flush()\n"
     )
     folders = [str(tmp_path / "home"), str(tmp_path / "state")]
     subprocess.run([sys.executable, "-c", code, *folders], timeout=120, check=True)
@@ -276,13 +276,14 @@ def test_forked(tmp_path):
 
 
 def test_written_at_the_end(tmp_path):
-    """What was kept is written when the interpreter ends."""
+    """Queued prompts are written when the interpreter exits."""
     make_workspace(tmp_path / "home", {"foreword.yaml": CONFIG, **LONG})
     code = (
         "import sys, foreword\n"
-        "from foreword.events.prompts import Prompts\n"
+        "from foreword.events.log import EventLog\n"
+        "from foreword.events.sent_prompts import PromptStore\n"
         "assembly = foreword.open(sys.argv[1]).assemble(foreword.Turn(user='alice', situation='dm'))\n"
-        "print(Prompts(sys.argv[2]).keep(assembly))\n"
+        "print(PromptStore(EventLog(sys.argv[2])).keep(assembly))\n"
     )
     folders = [str(tmp_path / "home"), str(tmp_path / "state")]
     done = subprocess.run(
@@ -296,10 +297,8 @@ def test_a_loop_keeps_its_prompts(tmp_path):
     """Every call of a scripted turn names the prompt that it sent."""
     state = str(tmp_path / "state")
     with EventLog(state) as log:
-        prompts = Prompts(state)
-        loop, _ = make_night(tmp_path / "home", Listeners(recorder=log, prompts=prompts))
-        trace = loop.receive(make_turn(), [Reply(text="", tools=("bash",)), Reply(text="Yes.", usage=USAGE)])
-        prompts.close()
+        night = make_night(tmp_path / "home", EventStream(recorder=log, prompts=PromptStore(log)))
+        trace = night.say(make_turn(), Reply(tools=("bash",)), Reply(text="Yes.", usage=USAGE))
     with closing(open_events(state).connection) as connection:
         (sent,) = find_prompts(connection, OWNER, trace.id)
         asked = "SELECT count(*) FROM events WHERE event_type = 'api_call' AND prompt_hash = ?"
@@ -307,7 +306,7 @@ def test_a_loop_keeps_its_prompts(tmp_path):
 
 
 def test_the_tool_forgets_both(tmp_path):
-    """To forget a memory removes its words from recorded prompts too, and says so; a log put aside is named."""
+    """Erasing a memory also removes its text from stored prompts and reports it, including logs moved aside."""
     workspace = make_workspace(tmp_path, {"foreword.yaml": CONFIG, **LONG})
     turn = make_turn(tools=BUILT_IN)
     assembly = workspace.assemble(turn)
@@ -315,9 +314,8 @@ def test_the_tool_forgets_both(tmp_path):
     path = saved.removeprefix("Saved as ").rstrip(".")
     state = str(tmp_path / ".foreword")
     assert workspace.call(workspace.assemble(turn), "read_memory", {}).text.count(SECRET) == 1
-    prompts = Prompts(state)
-    prompts.keep(workspace.assemble(make_turn(instructions=f"Remember: {SECRET}")))
-    prompts.close()
+    with EventLog(state) as log:
+        PromptStore(log).keep(workspace.assemble(make_turn(instructions=f"Remember: {SECRET}")))
     (tmp_path / ".foreword" / "events.sqlite.damaged-20261116T000000Z").touch()
     said = workspace.call(assembly, "forget_memory", {"path": path}).text
     assert said == (
@@ -329,7 +327,7 @@ def test_the_tool_forgets_both(tmp_path):
 
 
 def test_no_log_to_forget_in(tmp_path):
-    """Where nothing was ever recorded, to forget makes no log."""
-    assert forget_recorded(str(tmp_path / "none"), Forgotten(path="private/x.md", text=SECRET)) == ""
-    assert forget_recorded(str(tmp_path), Forgotten(path="private/x.md", text=SECRET)) == ""
+    """Erasing does not create a log if none exists."""
+    assert remove_recorded_memory(str(tmp_path / "none"), ForgottenMemory(path="private/x.md", text=SECRET)) == ""
+    assert remove_recorded_memory(str(tmp_path), ForgottenMemory(path="private/x.md", text=SECRET)) == ""
     assert os.listdir(tmp_path) == []

@@ -1,4 +1,4 @@
-"""Claims about questions to the log."""
+"""Queries of the event log."""
 
 from datetime import timedelta
 
@@ -7,24 +7,26 @@ import pytest
 from event_rows import ALICE, BOB, NOON, put
 from foreword.errors import InputError, UnknownName
 from foreword.events.event import Level, Reader
-from foreword.events.filter import EVERYTHING, Filter, read_filter
-from foreword.events.moment import Period
-from foreword.events.question import (
-    INDEXES,
-    LOOK,
-    MOST,
-    STEPS,
-    Way,
-    choose_ways,
+from foreword.events.period import Period
+from foreword.events.query import (
+    COLUMN_INDEXES,
+    MAX_EVENTS,
+    MAX_TURN_EVENTS,
+    NO_FILTER,
+    PROBE_ROWS,
+    AccessPath,
+    Filter,
+    build_condition,
+    choose_paths,
     find_events,
+    find_events_after,
     find_last_id,
-    find_later,
-    find_trace,
     find_turn_at,
-    list_ways,
-    make_condition,
+    find_turn_events,
+    list_paths,
+    parse_filter,
 )
-from foreword.words import Trust
+from foreword.types import Trust
 
 SQL = (
     "' OR '1'='1", "'; DROP TABLE events; --", "x' UNION SELECT * FROM events --", '" OR ""="', "%", "_", "*",
@@ -34,13 +36,13 @@ ONE, TWO = "3f2a9c01" + "0" * 24, "3f2a9c02" + "0" * 24
 
 
 def ids(found) -> list[int]:
-    """The ids of what was found, in its order."""
+    """Return the ids of the results, in order."""
     return [record.id for record in found.records]
 
 
 @pytest.fixture
 def rows(log):
-    """Six rows, a minute apart, that differ in every column one can ask for."""
+    """Six rows, a minute apart, that differ in every filterable column."""
     return [
         put(log, NOON + timedelta(minutes=at), **columns)
         for at, columns in enumerate(
@@ -78,13 +80,13 @@ def rows(log):
     ],
 )
 def test_filters(log, rows, asked, fitting):
-    """Each filter means what it says, alone and together, and the newest comes first."""
-    wanted = read_filter(asked, ALICE, NOON + timedelta(hours=1))
+    """Each filter works alone and with others, and the newest event comes first."""
+    wanted = parse_filter(asked, ALICE, NOON + timedelta(hours=1))
     assert ids(find_events(log, ALICE, wanted)) == [rows[at] for at in fitting]
 
 
 def test_a_record_has_every_column(log):
-    """What was written is what is read, with its time in UTC and its facts as values."""
+    """A record returns every stored column, with its time in UTC and its facts as values."""
     columns = {
         "level": "error", "session_id": "s", "agent_id": "reid", "channel": "signal", "duration_ms": 3, "tokens_in": 5,
         "tokens_out": 6, "cost_usd": 0.25, "error": "429", "room": "r", "schedule": "nightly", "model": "m",
@@ -102,7 +104,7 @@ def test_a_record_has_every_column(log):
 
 @pytest.mark.parametrize("metadata", ["{broken", "[1]", "", None, "17"])
 def test_facts_that_are_no_object(log, metadata):
-    """Facts that are broken do not hide their event."""
+    """Invalid facts do not hide their event."""
     put(log, metadata=metadata)
     assert len(find_events(log, ALICE).records) == 1
 
@@ -110,26 +112,26 @@ def test_facts_that_are_no_object(log, metadata):
 @pytest.mark.parametrize("name", ["session_id", "user", "channel"])
 @pytest.mark.parametrize("text", SQL)
 def test_sql_in_a_text(log, rows, name, text):
-    """SQL in a filter is a text that fits nothing, and changes nothing."""
+    """SQL in a filter is plain text that matches nothing and changes nothing."""
     for reader in (ALICE, BOB):
-        assert find_events(log, reader, read_filter({name: text}, reader, NOON)).records == ()
+        assert find_events(log, reader, parse_filter({name: text}, reader, NOON)).records == ()
     assert len(find_events(log, ALICE).records) == len(rows)
 
 
 @pytest.mark.parametrize("name", ["level", "event_type", "since", "until", "limit", "nonsense"])
 @pytest.mark.parametrize("text", SQL)
 def test_sql_in_a_word(name, text):
-    """SQL where a word, a time or a number belongs is refused, in few words."""
+    """SQL in place of a word, a time or a number is refused with a short error."""
     with pytest.raises(InputError) as caught:
-        read_filter({name: text}, ALICE, NOON)
+        parse_filter({name: text}, ALICE, NOON)
     assert len(str(caught.value)) < 400
 
 
 @pytest.mark.parametrize("text", SQL)
 def test_sql_in_a_turn(log, text):
-    """SQL where a turn belongs is refused."""
-    with pytest.raises(InputError, match="a turn is named by its id"):
-        find_trace(log, ALICE, text)
+    """SQL in place of a turn id is refused."""
+    with pytest.raises(InputError, match="name a turn by its id"):
+        find_turn_events(log, ALICE, text)
 
 
 @pytest.mark.parametrize(
@@ -142,46 +144,46 @@ def test_sql_in_a_turn(log, text):
     ],
 )
 def test_unknown_words(asked, hint):
-    """An unknown word is refused with the nearest one."""
+    """An unknown word is refused with the nearest known one."""
     with pytest.raises(UnknownName, match=hint):
-        read_filter(asked, ALICE, NOON)
+        parse_filter(asked, ALICE, NOON)
 
 
 @pytest.mark.parametrize("limit", [0, -1, True, 1.5, "5", [5], float("inf")])
 def test_bad_limits(limit):
-    """A limit is a whole number from 1 on."""
+    """A limit must be a whole number from 1."""
     with pytest.raises(InputError, match="whole number"):
-        read_filter({"limit": limit}, ALICE, NOON)
+        parse_filter({"limit": limit}, ALICE, NOON)
 
 
 @pytest.mark.parametrize("value", [5, ["a"], {}, b"a", "\ud800"])
 def test_no_text(value):
-    """What is no text is refused."""
-    with pytest.raises(InputError, match="is a text"):
-        read_filter({"user": value}, ALICE, NOON)
+    """A value that is not text is refused."""
+    with pytest.raises(InputError, match="must be a text"):
+        parse_filter({"user": value}, ALICE, NOON)
 
 
 def test_a_limit_of_a_billion(log):
-    """A limit beyond what one answer holds is capped, and the answer says so."""
-    for at in range(MOST + 2):
+    """A limit above the maximum is capped, and the answer says so."""
+    for at in range(MAX_EVENTS + 2):
         put(log, NOON + timedelta(seconds=at))
-    found = find_events(log, ALICE, read_filter({"limit": 10**30}, ALICE, NOON))
-    assert len(found.records) == MOST
+    found = find_events(log, ALICE, parse_filter({"limit": 10**30}, ALICE, NOON))
+    assert len(found.records) == MAX_EVENTS
     assert found.left == NOON + timedelta(seconds=1)
     assert "1,000 events at most" in found.notice
 
 
 @pytest.mark.parametrize("limit", [1, 2, 7])
 def test_pages(log, limit):
-    """Page by page every event is told once, also where many are of one moment, or of one second."""
+    """Paging returns every event exactly once, even if many share a moment or a second."""
     moments = [*[NOON] * 20, *(NOON + timedelta(microseconds=at // 3) for at in range(20)), NOON - timedelta(hours=1)]
     written = {put(log, moment, user_id=user) for moment in moments for user in ("alice", "bob")}
     seen, until = [], ""
     while len(seen) <= len(written):
-        wanted = read_filter({"until": until, "limit": limit}, ALICE, NOON)
+        wanted = parse_filter({"until": until, "limit": limit}, ALICE, NOON)
         found = find_events(log, ALICE, wanted)
         seen += ids(found)
-        until = found.find_rest(len(found.records), wanted)
+        until = found.find_next_page(len(found.records), wanted)
         if not until:
             break
     assert len(seen) == len(written)
@@ -189,7 +191,7 @@ def test_pages(log, limit):
 
 
 def test_ids_are_for_who_sees_all(log):
-    """The number of a row is told to who sees every row; to others it would tell how many there are."""
+    """Row numbers are shown only to readers who see every row: they reveal the number of rows."""
     put(log)
     (record,) = find_events(log, ALICE).records
     assert record.to_dict(ALICE)["id"] == record.id
@@ -198,7 +200,7 @@ def test_ids_are_for_who_sees_all(log):
 
 
 def test_the_turn_of_a_moment(log):
-    """The turn of a moment is the last that was sent by then, of those that the reader may see."""
+    """The turn at a time is the last one sent before it that the reader may see."""
     put(log, NOON, event_type="prompt_built", trace_id=ONE)
     put(log, NOON + timedelta(seconds=30), event_type="prompt_built", trace_id=TWO, user_id="bob")
     put(log, NOON + timedelta(seconds=40), event_type="api_call", trace_id=ONE)
@@ -210,18 +212,18 @@ def test_the_turn_of_a_moment(log):
 
 
 def test_the_same_moment(log):
-    """Of events at one moment the one that was written last comes first, on every way."""
+    """Among events at the same time the last written comes first, for every index."""
     written = [put(log, level="error", event_type="api_error", session_id="s") for _ in range(5)]
-    for wanted in (EVERYTHING, Filter(level=Level.WARN), Filter(session="s"), Filter(type="api_error")):
+    for wanted in (NO_FILTER, Filter(level=Level.WARN), Filter(session="s"), Filter(type="api_error")):
         assert ids(find_events(log, ALICE, wanted)) == written[::-1]
 
 
-@pytest.mark.parametrize("column", sorted(INDEXES))
+@pytest.mark.parametrize("column", sorted(COLUMN_INDEXES))
 def test_every_way_is_walked_in_order(log, column):
-    """Each way uses its index for condition and order: nothing is scanned and nothing sorted."""
+    """Each query uses its index for condition and order: no scan and no sort."""
     for reader in (ALICE, BOB, Reader(user="bob", clearance=Trust.FAMILIAR, room="r")):
-        way = Way.by(column, "error")
-        where, values = make_condition(reader, Filter(period=Period(since=NOON, until=NOON)))
+        way = AccessPath.by(column, "error")
+        where, values = build_condition(reader, Filter(period=Period(since=NOON, until=NOON)))
         terms = " AND ".join([*way.terms, where])
         plan = log.execute(
             f"EXPLAIN QUERY PLAN SELECT * FROM events INDEXED BY {way.index} WHERE {terms} "
@@ -233,98 +235,98 @@ def test_every_way_is_walked_in_order(log, column):
 
 
 def test_the_shortest_way(log):
-    """Of several ways the one with the fewest rows is taken, within the period that is asked for."""
+    """The index with the fewest rows in the period is chosen."""
     for at in range(50):
         put(log, NOON - timedelta(days=1), session_id="long", event_type="api_call")
         put(log, NOON, session_id=f"s{at}", event_type="api_call")
     put(log, NOON, session_id="long", event_type="tool_call")
     wanted = Filter(session="long", type="tool_call")
-    assert choose_ways(log, ALICE, wanted)[0].index == "idx_events_type"
+    assert choose_paths(log, ALICE, wanted)[0].index == "idx_events_type"
     today = Filter(session="long", type="api_call", period=Period(since=NOON))
-    assert choose_ways(log, ALICE, today)[0].index == "idx_events_session"
+    assert choose_paths(log, ALICE, today)[0].index == "idx_events_session"
 
 
 def test_the_sparsest_way(log):
-    """Of ways that are all long, the one is taken that has the fewest rows in the same time, not in all."""
+    """If all indexes are long, the one with the fewest rows in the same period is chosen."""
     log.execute("BEGIN")
-    for at in range(2 * LOOK):
+    for at in range(2 * PROBE_ROWS):
         put(log, NOON - timedelta(days=30, minutes=at), level="error", event_type="api_error", user_id="bob")
         put(log, NOON - timedelta(minutes=at), level="error", event_type="api_error", user_id="bob")
-    for at in range(3 * LOOK):
+    for at in range(3 * PROBE_ROWS):
         put(log, NOON - timedelta(seconds=at), user_id="alice")
     log.execute("COMMIT")
-    assert choose_ways(log, ALICE, Filter(user="carol", type="api_error"))[0].index == "idx_events_user"
+    assert choose_paths(log, ALICE, Filter(user="carol", type="api_error"))[0].index == "idx_events_user"
     since = Period(since=NOON - timedelta(minutes=5))
-    assert choose_ways(log, ALICE, Filter(user="alice", type="api_error", period=since))[0].index == "idx_events_type"
+    assert choose_paths(log, ALICE, Filter(user="alice", type="api_error", period=since))[0].index == "idx_events_type"
 
 
 def test_own_errors(log):
-    """The errors of one person have a way of their own, which nobody else's rows lengthen."""
+    """One user's errors have a separate index, which other users' rows do not lengthen."""
     put(log, NOON, level="error", event_type="api_error", user_id="alice")
     put(log, NOON, level="error", event_type="api_error", user_id="bob")
-    (way,) = choose_ways(log, Reader(user="bob", clearance=Trust.INNER), Filter(level=Level.WARN))
+    (way,) = choose_paths(log, Reader(user="bob", clearance=Trust.INNER), Filter(level=Level.WARN))
     assert way.index == "idx_events_own_error"
     found = find_events(log, Reader(user="bob", clearance=Trust.FULL), Filter(user="alice", level=Level.ERROR))
     assert [record.user for record in found.records] == ["alice"]
 
 
 def test_nobody_walks_through_what_is_others():
-    """Who may see their own events alone is led by their own name, even if they have none."""
+    """A reader limited to personal events is filtered by name, even without a name."""
     for user in ("bob", ""):
         reader = Reader(user=user, clearance=Trust.PUBLIC)
-        assert list_ways(reader, EVERYTHING) == [[Way.by("user_id", user)]]
-        assert list_ways(reader, Filter(user="alice"))[0] == [Way.by("user_id", user)]
+        assert list_paths(reader, NO_FILTER) == [[AccessPath.by("user_id", user)]]
+        assert list_paths(reader, Filter(user="alice"))[0] == [AccessPath.by("user_id", user)]
 
 
 def test_later(log):
-    """What was written after a row is found in the order in which it was written, whatever its time."""
+    """Events after a row are returned in the order of writing, whatever their time."""
     last = find_last_id(log)
-    assert find_later(log, ALICE, EVERYTHING, last) == []
+    assert find_events_after(log, ALICE, NO_FILTER, last) == []
     late = put(log, NOON - timedelta(days=3), level="error", event_type="tool_error")
     put(log, NOON, user_id="carol", trust=3)
-    assert [record.id for record in find_later(log, ALICE, Filter(level=Level.ERROR), last)] == [late]
-    assert len(find_later(log, ALICE, EVERYTHING, last)) == 2
-    assert find_later(log, BOB, EVERYTHING, last) == []
+    assert [record.id for record in find_events_after(log, ALICE, Filter(level=Level.ERROR), last)] == [late]
+    assert len(find_events_after(log, ALICE, NO_FILTER, last)) == 2
+    assert find_events_after(log, BOB, NO_FILTER, last) == []
 
 
 def test_trace(log):
-    """A turn is found by the beginning of its id, in either case, the oldest event first."""
+    """A turn is found by a prefix of its id in either case, oldest event first."""
     second = put(log, NOON + timedelta(seconds=1), trace_id=ONE)
     first = put(log, NOON, trace_id=ONE)
     put(log, NOON, trace_id=TWO)
     for name in (ONE, ONE[:8], "3F2A9C01"):
-        assert ids(find_trace(log, ALICE, name)) == [first, second]
+        assert ids(find_turn_events(log, ALICE, name)) == [first, second]
 
 
 def test_ambiguous_trace(log):
-    """A beginning that several turns share is refused with their ids; those of others are not among them."""
+    """An ambiguous prefix is refused with the matching ids, without those of other users."""
     put(log, trace_id=ONE)
     put(log, trace_id=TWO, user_id="bob", trust=1)
     with pytest.raises(InputError, match=f"{ONE}, {TWO}"):
-        find_trace(log, ALICE, "3f2a9c")
-    assert [record.trace for record in find_trace(log, BOB, "3f2a9c").records] == [TWO]
+        find_turn_events(log, ALICE, "3f2a9c")
+    assert [record.trace for record in find_turn_events(log, BOB, "3f2a9c").records] == [TWO]
 
 
 @pytest.mark.parametrize("name", ["", "3f2a9", "xyzxyz", "3f2a9c01" * 5, "3f2a 9c01"])
 def test_no_name_of_a_turn(log, name):
-    """What cannot be a turn's id is refused."""
-    with pytest.raises(InputError, match="a turn is named by"):
-        find_trace(log, ALICE, name)
+    """An invalid turn id is refused."""
+    with pytest.raises(InputError, match="name a turn by"):
+        find_turn_events(log, ALICE, name)
 
 
 def test_anothers_turn(log):
-    """Another's turn is answered like one that does not exist."""
+    """Another user's turn gets the same answer as a missing turn."""
     put(log, trace_id=ONE)
-    assert find_trace(log, BOB, ONE) == find_trace(log, BOB, TWO)
-    assert find_trace(log, BOB, ONE).records == ()
+    assert find_turn_events(log, BOB, ONE) == find_turn_events(log, BOB, TWO)
+    assert find_turn_events(log, BOB, ONE).records == ()
 
 
 def test_a_long_turn(log):
-    """A turn with very many events is shown from its beginning, and that is said."""
+    """A turn with very many events is shown from its beginning, with a note."""
     log.execute("BEGIN")
-    for at in range(STEPS + 1):
+    for at in range(MAX_TURN_EVENTS + 1):
         put(log, NOON + timedelta(seconds=at), trace_id=ONE)
     log.execute("COMMIT")
-    found = find_trace(log, ALICE, ONE)
-    assert len(found.records) == STEPS
+    found = find_turn_events(log, ALICE, ONE)
+    assert len(found.records) == MAX_TURN_EVENTS
     assert "more than 2,000 events" in found.notice

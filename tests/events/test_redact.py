@@ -1,4 +1,4 @@
-"""Claims about secrets in events: none is written."""
+"""Redaction: no secret is written to the log."""
 
 import json
 from datetime import UTC, datetime
@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 import pytest
 
 from foreword.events.event import Event, EventType
-from foreword.events.redact import redact
-from foreword.events.row import make_row
+from foreword.events.record import make_row
+from foreword.events.redaction import redact
 
-# Put together here, so that no scanner takes this file for a leak.
+# Built from parts, so that no scanner takes this file for a leak.
 BODY = "q8Zr5Tn2Wv7Xc1Lk4Mj6Hg3Fd9"
 SECRETS = [
     f"sk-ant-api03-{BODY}",
@@ -25,7 +25,7 @@ PEM = "-----BEGIN " + f"RSA PRIVATE KEY-----\n{BODY}\n{BODY}\n-----END RSA PRIVA
 
 
 def write(**more) -> str:
-    """Write an event; return all of its row."""
+    """Write an event; return its whole row."""
     return json.dumps(make_row(Event(type=EventType.TOOL_ERROR, time=datetime.now(UTC), **more)).values)
 
 
@@ -41,7 +41,7 @@ def write(**more) -> str:
     ],
 )
 def test_everywhere(secret, place):
-    """A key in an error, a fact, a fact's name or deep inside is replaced by words about it."""
+    """A key in an error, a fact, a fact's name or a nested value is replaced by a placeholder."""
     row = write(**place(secret))
     assert secret[5:] not in row
     assert "redacted]" in row
@@ -67,7 +67,7 @@ def test_everywhere(secret, place):
     ],
 )
 def test_announced(text, hidden):
-    """What is announced as a secret goes, and the words around it stay."""
+    """A labelled secret in a text is removed and the text around it stays."""
     told = redact(text, 1_000)
     assert hidden not in told
     assert told[:8] == text[:8]
@@ -77,7 +77,7 @@ def test_announced(text, hidden):
     "label", ["password", "db_password", "API-Key", "client_secret", "Authorization", "botToken", *HUMPS]
 )
 def test_labelled(label):
-    """A fact whose name says that it is a secret is not told, whatever it looks like and however deep it is."""
+    """A fact whose name denotes a secret is redacted, whatever its value and depth."""
     for value in ("plain words", 1234, ["plain words", 1234]):
         row = write(facts={"call": {label: value}})
         assert "plain" not in row
@@ -86,12 +86,12 @@ def test_labelled(label):
 
 @pytest.mark.parametrize("label", ["tokens", "tokens_in", "keys", "author", "passed", "key", "secretary", "max_tokens"])
 def test_harmless_labels(label):
-    """Counts of tokens and the like are told."""
+    """Token counts and similar facts are not redacted."""
     assert "1234" in write(facts={label: 1234})
 
 
 def test_private_key():
-    """Of a private key nothing is told, not even where it is cut off before its end."""
+    """A private key is redacted completely, even if it is truncated."""
     for text in (f"before {PEM} after", f"before {PEM}"[:90]):
         told = redact(text, 4_000)
         assert BODY[:8] not in told
@@ -100,7 +100,7 @@ def test_private_key():
 
 
 def test_at_the_cut():
-    """A secret that the cut would halve is not told by half."""
+    """A secret at the truncation point is redacted completely."""
     for place in range(60, 110):
         told = redact("x" * place + " " + SECRETS[0] + " " + "y" * 500, 100)
         assert SECRETS[0][6:12] not in told
@@ -109,7 +109,7 @@ def test_at_the_cut():
 
 
 def test_harmless_is_kept():
-    """Texts without secrets stay as they are, the first time and the second."""
+    """Texts without secrets stay unchanged, on the first and on the second pass."""
     for text in ("bash", "ls -la", "Tokens used: 4200", "é" * 50, "max_tokens=1024", "the password: say it"):
         assert redact(text, 100) == text
         assert redact(text, 100) == text

@@ -1,4 +1,4 @@
-"""Claims about retention and export."""
+"""Retention and export."""
 
 import io
 import json
@@ -11,12 +11,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from foreword.events.event import Context, Event, EventType, Reader, Usage
-from foreword.events.export import export_and_prune, write_lines
-from foreword.events.log import Bounds, EventLog
-from foreword.events.retention import find_cutoff, prune
-from foreword.events.totals import sum_by
-from foreword.store.open import FILE, open_events
-from foreword.words import Trust
+from foreword.events.log import EventLog, LogLimits, find_cutoff, prune_log
+from foreword.events.totals import sum_usage_by
+from foreword.privacy.export import export_and_prune_log, write_lines
+from foreword.storage.database import EVENTS_FILE, open_events
+from foreword.types import Trust
 from waiting import wait
 
 NOW = datetime(2026, 11, 16, 2, 47, tzinfo=UTC)
@@ -24,7 +23,7 @@ OWNER = Reader(user="owner", clearance=Trust.FULL)
 
 
 def tell(days: float, user: str = "alice", **more) -> Event:
-    """A call some days ago."""
+    """Make a call some days ago."""
     context = Context(user=user, session=f"of {user}", trust=Trust.FAMILIAR)
     usage = Usage(tokens_in=1)
     return Event(type=EventType.API_CALL, time=NOW - timedelta(days=days), context=context, usage=usage, **more)
@@ -47,32 +46,32 @@ def count(connection: sqlite3.Connection) -> int:
 
 
 def test_cutoff():
-    """Rows go by whole days of UTC, once they are older than the days that are kept."""
+    """Rows expire by whole UTC days after the retention period."""
     assert find_cutoff(NOW, 30) == datetime(2026, 10, 17, tzinfo=UTC)
 
 
 def test_pruned(connection):
-    """What is older goes, with its sums; what is kept adds up as before."""
+    """Older rows are pruned with their sums; the sums of the remaining rows are unchanged."""
     before = find_cutoff(NOW, 30)
-    kept = sum_by(connection, OWNER, "session", before)
-    assert sum(prune(connection, before)) == 9
+    kept = sum_usage_by(connection, OWNER, "session", before)
+    assert sum(prune_log(connection, before)) == 9
     assert count(connection) == 31
-    assert sum_by(connection, OWNER, "session") == kept
+    assert sum_usage_by(connection, OWNER, "session") == kept
     for table in ("totals_quarter", "totals_day"):
         assert connection.execute(f"SELECT min(start) >= '2026-10-17' FROM {table}").fetchone() == (1,)
-    assert sum(prune(connection, before)) == 0
+    assert sum(prune_log(connection, before)) == 0
 
 
 def test_in_steps(tmp_path):
-    """Thousands of rows go in small transactions between which another connection can write without waiting."""
+    """Thousands of rows are pruned in small transactions, and another connection can write between them."""
     with EventLog(str(tmp_path)) as log:
         for number in range(5_000):
             log.record(tell(40, facts={"number": number}))
     connection = open_events(str(tmp_path)).connection
-    other = sqlite3.connect(tmp_path / FILE, timeout=0, isolation_level=None)
+    other = sqlite3.connect(tmp_path / EVENTS_FILE, timeout=0, isolation_level=None)
     steps = 0
-    for _ in prune(connection, NOW):
-        other.execute("BEGIN IMMEDIATE")  # fails at once where a lock is held
+    for _ in prune_log(connection, NOW):
+        other.execute("BEGIN IMMEDIATE")  # fails at once if a lock is held
         other.execute("ROLLBACK")
         steps += 1
     assert steps >= 10
@@ -82,15 +81,15 @@ def test_in_steps(tmp_path):
 
 
 def test_in_the_background(tmp_path):
-    """A log that knows how long rows are kept prunes by itself, while others go on recording."""
+    """A log with a retention period prunes in the background while others record."""
     with EventLog(str(tmp_path)) as log:
         for _ in range(3_000):
             log.record(tell(40))
-    with EventLog(str(tmp_path), clock=lambda: NOW, bounds=Bounds(days=30)) as log:
+    with EventLog(str(tmp_path), clock=lambda: NOW, bounds=LogLimits(days=30)) as log:
         for number in range(200):
             log.record(tell(0, facts={"number": number}))
             time.sleep(0.002)
-        connection = sqlite3.connect(tmp_path / FILE)
+        connection = sqlite3.connect(tmp_path / EVENTS_FILE)
         summed = "SELECT calls FROM totals_day WHERE kind = 'all' AND owner = ''"
         wait(lambda: len(connection.execute(summed).fetchall()) == 1 and count(connection) <= 200)
         log.flush()
@@ -100,18 +99,18 @@ def test_in_the_background(tmp_path):
 
 
 def test_while_nothing_is_recorded(tmp_path):
-    """A log in which nothing more is recorded prunes as well, once an hour unless it is told otherwise."""
+    """A log without new events also prunes, once an hour by default."""
     now = [NOW]
-    with EventLog(str(tmp_path), clock=lambda: now[0], bounds=Bounds(days=30, prune=0.05)) as log:
+    with EventLog(str(tmp_path), clock=lambda: now[0], bounds=LogLimits(days=30, prune=0.05)) as log:
         log.record(tell(0))
         log.flush()
         now[0] = NOW + timedelta(days=31)
-        with closing(sqlite3.connect(tmp_path / FILE)) as connection:
+        with closing(sqlite3.connect(tmp_path / EVENTS_FILE)) as connection:
             wait(lambda: count(connection) == 0)
 
 
 def test_lines(connection):
-    """An export has one JSON object for each row, in their order, with all columns, and tells how far it is."""
+    """An export has one JSON object per row, in order and with all columns, and reports its progress."""
     file, told = io.StringIO(), []
     done = write_lines(connection, OWNER, file, progress=lambda *figures: told.append(figures))
     lines = [json.loads(line) for line in file.getvalue().splitlines()]
@@ -126,7 +125,7 @@ def test_lines(connection):
 
 
 def test_lines_of_a_reader(connection):
-    """An export holds what its reader may see and nothing else, nor how much there is, within the time asked for."""
+    """An export contains only rows that its reader may see, within the given period, and no total count."""
     file = io.StringIO()
     reader = Reader(user="alice", clearance=Trust.FAMILIAR)
     told = []
@@ -137,7 +136,7 @@ def test_lines_of_a_reader(connection):
 
 
 def test_export_then_prune(connection, tmp_path):
-    """What is exported is pruned, and what came after the export began stays."""
+    """Exported rows are pruned, and rows written after the export began stay."""
     before = NOW - timedelta(days=29)
     late = []
 
@@ -147,7 +146,7 @@ def test_export_then_prune(connection, tmp_path):
             with EventLog(str(tmp_path)) as log:
                 log.record(tell(35, facts={"late": True}))
 
-    done = export_and_prune(str(tmp_path), str(tmp_path / "old.jsonl"), before, progress)
+    done = export_and_prune_log(str(tmp_path), str(tmp_path / "old.jsonl"), before, progress)
     lines = (tmp_path / "old.jsonl").read_text().splitlines()
     assert (done.rows, done.pruned, len(lines)) == (10, 10, 10)
     assert connection.execute("SELECT count(*) FROM events WHERE metadata LIKE '%late%'").fetchone() == (1,)
@@ -155,20 +154,20 @@ def test_export_then_prune(connection, tmp_path):
 
 
 def test_export_writes_over_nothing(connection, tmp_path):
-    """A file that is there is not written over, and nothing is pruned."""
+    """An existing file is not overwritten, and nothing is pruned."""
     (tmp_path / "old.jsonl").write_text("precious")
     with pytest.raises(FileExistsError):
-        export_and_prune(str(tmp_path), str(tmp_path / "old.jsonl"), NOW)
+        export_and_prune_log(str(tmp_path), str(tmp_path / "old.jsonl"), NOW)
     assert (tmp_path / "old.jsonl").read_text() == "precious"
     assert count(connection) == 40
 
 
 def test_no_thread_left(tmp_path):
-    """A log that is closed while it prunes ends."""
+    """A log that is closed while it prunes terminates."""
     with EventLog(str(tmp_path)) as log:
         for _ in range(3_000):
             log.record(tell(40))
-    with EventLog(str(tmp_path), clock=lambda: NOW, bounds=Bounds(days=1)) as log:
+    with EventLog(str(tmp_path), clock=lambda: NOW, bounds=LogLimits(days=1)) as log:
         log.record(tell(0))
         log.flush()
     assert "foreword-events" not in {thread.name for thread in threading.enumerate()}

@@ -1,4 +1,4 @@
-"""Claims about rows: whatever an event is made of, its row is within bounds and can be written."""
+"""Rows: for any event, the row is within its size limits and can be written."""
 
 import json
 import math
@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foreword.events.event import Context, Event, EventType, Usage
-from foreword.events.row import COLUMNS, INSERT, METADATA, NAME, make_row
-from foreword.shipped import read_shipped
+from foreword.events.record import EVENT_COLUMNS, INSERT_EVENT, MAX_ID_CHARS, MAX_METADATA_CHARS, make_row
+from foreword.resources import read_resource
 
 NOW = datetime(2026, 11, 16, 2, 47, tzinfo=UTC)
 VALUES = st.recursive(
@@ -23,18 +23,18 @@ VALUES = st.recursive(
 
 
 def tell(**facts) -> dict[str, object]:
-    """Make a row of facts; return it by column."""
+    """Make a row from facts; return it by column."""
     row = make_row(Event(type=EventType.TOOL_CALL, time=NOW, facts=facts))
-    return dict(zip(COLUMNS, row.values, strict=True))
+    return dict(zip(EVENT_COLUMNS, row.values, strict=True))
 
 
 def read(**facts) -> dict[str, object]:
-    """Make a row of facts; return what it says of them."""
+    """Make a row from facts; return its metadata."""
     return json.loads(tell(**facts)["metadata"])
 
 
 def test_ten_megabytes():
-    """Ten megabytes of metadata are cut at once, with a note of how much is missing."""
+    """Ten megabytes of metadata are cut at once, with a note of the missing size."""
     output, numbers = "x" * 10_000_000, list(range(3_000_000))
     begin = time.thread_time()
     said = read(output=output, tool="bash", numbers=numbers)
@@ -44,43 +44,43 @@ def test_ten_megabytes():
     assert said["tool"] == "bash"
     assert said["output"].endswith("x… [cut: 9,998,000 more characters]")
     assert said["numbers"][-1] == "2,999,900 more"
-    assert len(json.dumps(said)) < METADATA
+    assert len(json.dumps(said)) < MAX_METADATA_CHARS
 
 
 def test_many_long_facts():
-    """Facts that are too long together lose the largest, and a note names them."""
+    """If the facts are too long in total, the largest are dropped and a note names them."""
     said = read(small="kept", **{f"fact{number:02}": "y" * (1_000 + number) for number in range(60)})
     assert said["small"] == "kept"
     assert "fact59 (1,0" in said["cut"]
-    assert len(json.dumps(said)) <= METADATA
+    assert len(json.dumps(said)) <= MAX_METADATA_CHARS
 
 
 def test_many_keys_and_depth():
-    """Thousands of keys and endless depth are told by their number."""
+    """Thousands of keys and deep nesting are replaced by their count."""
     deep: list[object] = []
     for _ in range(5_000):
         deep = [deep]
     said = read(deep=deep, **{f"k{number}": number for number in range(5_000)})
     assert said["cut"] == "4,901 more"
-    assert "too deep to be told" in json.dumps(said["deep"])
+    assert "too deep to record" in json.dumps(said["deep"])
 
 
 def test_numbers():
-    """Numbers that neither JSON nor the database holds are told in words or at the bound."""
+    """Numbers outside the range of JSON or the database are stored as text or clamped."""
     said = read(infinite=math.inf, none=math.nan, huge=10**5_000)
     assert said == {"infinite": "inf", "none": "nan", "huge": "a number of 16,610 bits"}
     event = Event(
         type=EventType.API_CALL, time=NOW, duration_ms=10**30, usage=Usage(tokens_in=10**30), cost_usd=math.nan
     )
-    row = dict(zip(COLUMNS, make_row(event).values, strict=True))
+    row = dict(zip(EVENT_COLUMNS, make_row(event).values, strict=True))
     assert (row["duration_ms"], row["tokens_in"], row["cost_usd"]) == (2**63 - 1, 2**63 - 1, None)
 
 
 def test_long_ids():
-    """An id is no longer than an id may be."""
+    """An id is cut at its maximum length."""
     row = make_row(Event(type=EventType.TOOL_CALL, time=NOW, context=Context(session="s" * 10_000, user="\ud800é")))
-    stored = dict(zip(COLUMNS, row.values, strict=True))
-    assert len(stored["session_id"]) == NAME
+    stored = dict(zip(EVENT_COLUMNS, row.values, strict=True))
+    assert len(stored["session_id"]) == MAX_ID_CHARS
     assert stored["user_id"].startswith("?é…")
 
 
@@ -88,16 +88,16 @@ def test_long_ids():
 def base():
     """A log in memory."""
     connection = sqlite3.connect(":memory:")
-    connection.executescript(read_shipped("store", "schema.sql"))
+    connection.executescript(read_resource("storage", "schema.sql"))
     yield connection
     connection.close()
 
 
 @given(facts=st.dictionaries(st.text(), VALUES), error=st.text(), who=st.text())
 def test_any_event_can_be_written(base, facts, error, who):
-    """Whatever the facts, the error and the names are, the database takes the row and its facts are a JSON object."""
+    """For any facts, error and names, the database accepts the row and its facts are a JSON object."""
     event = Event(type=EventType.API_CALL, time=NOW, error=error, facts=facts, context=Context(user=who), model=who)
-    base.execute(INSERT, make_row(event).values)
+    base.execute(INSERT_EVENT, make_row(event).values)
     metadata, valid = base.execute(
         "SELECT metadata, json_valid(metadata) FROM events ORDER BY id DESC LIMIT 1"
     ).fetchone()
@@ -106,7 +106,7 @@ def test_any_event_can_be_written(base, facts, error, who):
 
 
 def test_sections():
-    """A call's sections are read from its facts; what is malformed counts nowhere and harms nothing."""
+    """A call's sections are read from its facts; malformed entries are ignored."""
     good = [["soul", 400, 300, 0.002], ["tail", 20, 0, None]]
     bad = ["soul", ["soul"], ["soul", "1", 2, None], [1, 2, 3, 4], ["soul", True, 0, None], None]
     row = make_row(Event(type=EventType.API_CALL, time=NOW, facts={"sections": [*good, *bad]}))
@@ -115,7 +115,7 @@ def test_sections():
 
 
 def test_all_sections_count():
-    """The sums know every section of a call, though the row names no more than the first hundred."""
+    """The sums count every section of a call, although the row lists only the first hundred."""
     shares = [[f"files:{number}", number, 0, 0.5] for number in range(250)]
     row = make_row(Event(type=EventType.API_CALL, time=NOW, facts={"sections": shares, "other": "x" * 30_000}))
     assert row.sections == tuple(map(tuple, shares))
@@ -126,7 +126,7 @@ def test_all_sections_count():
 
 @pytest.mark.parametrize("leaf", ["y" * 10, "y" * 3_000, 7])
 def test_nested_lists_cost_little(leaf):
-    """However wide and deep the facts are, few entries of them are looked at, and how many more there were is said."""
+    """For wide and deep facts only a few entries are visited, and the number of the others is noted."""
     wide = [[[leaf] * 100] * 100] * 100
     begin = time.thread_time()
     few = [make_row(Event(type=EventType.TOOL_CALL, time=NOW, facts={"n": 1})) for _ in range(1_000)]
@@ -135,15 +135,15 @@ def test_nested_lists_cost_little(leaf):
     row = make_row(Event(type=EventType.TOOL_CALL, time=NOW, facts={"wide": wide, "after": "told"}))
     assert time.thread_time() - begin < 5 * usual
     assert len(few) == 1_000
-    facts = json.loads(row.values[COLUMNS.index("metadata")])
+    facts = json.loads(row.values[EVENT_COLUMNS.index("metadata")])
     assert facts["after"] == "told"
     assert " more" in str(facts) or "left out" in facts["cut"]
 
 
 def test_no_two_names_are_one():
-    """A name that is cut or cleaned is still nobody else's, and the cut one is not another's whole name."""
+    """A cut or cleaned name never equals another name."""
     names = ["n" * 300, "n" * 301, "n" * 200, "a\ud800", "a\ud801", "a?"]
     rows = [make_row(Event(type=EventType.TOOL_CALL, time=NOW, context=Context(user=name))) for name in names]
-    stored = [row.values[COLUMNS.index("user_id")] for row in rows]
+    stored = [row.values[EVENT_COLUMNS.index("user_id")] for row in rows]
     assert len({*stored}) == len(names)
-    assert max(map(len, stored)) <= NAME
+    assert max(map(len, stored)) <= MAX_ID_CHARS

@@ -1,4 +1,4 @@
-"""Claims about live spans: they follow the tree that is told, in whatever trace they find themselves."""
+"""Live OpenTelemetry spans: they follow the tree of events in any surrounding trace."""
 
 import subprocess
 import sys
@@ -12,16 +12,16 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON
-from foreword.events.event import Context, EventType, Place, Usage
-from foreword.events.trace import Trace
-from foreword.testing import Heard
+from foreword.events.event import Context, EventType, TracePosition, Usage
+from foreword.events.tracer import Tracer
+from foreword.testing import FakeRecorder
 
 kept = InMemorySpanExporter()
 provider = TracerProvider(sampler=SAMPLER)
 provider.add_span_processor(SimpleSpanProcessor(kept))
 otel.set_tracer_provider(provider)
-heard = Heard()
-trace = Trace(heard, Context(agent="reid"))
+heard = FakeRecorder()
+trace = Tracer(heard, Context(agent="reid"))
 
 def spans():
     return {span.name: span for span in kept.get_finished_spans()}
@@ -32,7 +32,7 @@ def show(number, digits):
 
 
 def run(code, sampler="ALWAYS_ON"):
-    """Run a script in a process in which somebody listens."""
+    """Run a script in a process with a span listener."""
     script = BEGIN.replace("SAMPLER", sampler) + code
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
@@ -40,7 +40,7 @@ def run(code, sampler="ALWAYS_ON"):
 
 
 def test_same_ids():
-    """A span has the ids of its row, whether it is the first thing that is told or not."""
+    """A span has the ids of its row, whether or not it is the first event."""
     run("""
 with trace.step(EventType.MESSAGE_RECEIVED) as received:
     with received.step(EventType.TURN_STARTED): pass
@@ -53,7 +53,7 @@ assert root.parent is None and turn.parent.span_id == root.context.span_id
 
 @pytest.mark.parametrize("first", ["trace.id", "trace.tell(EventType.CONFIG_RELOADED)"])
 def test_an_id_that_was_settled(first):
-    """A trace whose id is known already keeps it in its spans."""
+    """A trace whose id was read or used before the first span has the same id in its spans."""
     run(f"""
 {first}
 with trace.step(EventType.TOOL_CALL, name="bash"): pass
@@ -66,7 +66,7 @@ assert spans()["chat gpt-5.4"].kind is otel.SpanKind.CLIENT
 
 
 def test_joins_what_is_there():
-    """Inside somebody's own span a turn becomes a part of their trace, and their spans inside become parts of it."""
+    """Inside a user's span a turn joins that trace, and the user's inner spans join the turn."""
     run("""
 tracer = otel.get_tracer("mine")
 with tracer.start_as_current_span("web") as web:
@@ -80,7 +80,7 @@ assert otel.get_current_span() is otel.INVALID_SPAN
 
 
 def test_not_sampled():
-    """A trace that is not sampled has ids of its own, and none of its steps is a span."""
+    """The steps of an unsampled trace have unique ids, and none of them is a span."""
     run(
         """
 with trace.step(EventType.TURN_STARTED) as turn, turn.step(EventType.TOOL_CALL): pass
@@ -92,7 +92,7 @@ assert {event.place.trace for event in heard.events} == {trace.id}
 
 
 def test_errors_and_secrets():
-    """A failed step is an error in the span too, and a secret is redacted there as well."""
+    """A failed step is an error in the span, and secrets are redacted there as well."""
     run("""
 key = "sk-ant-api03-abcdefghij0123456789"
 try:
@@ -107,7 +107,7 @@ assert key not in span.to_json() and '"x"' not in span.to_json() and "redacted" 
 
 
 def test_a_broken_listener():
-    """A listener that raises ends no turn."""
+    """A listener that raises does not fail the turn."""
     run("""
 from opentelemetry.sdk.trace import SpanProcessor
 class Broken(SpanProcessor):
@@ -120,7 +120,7 @@ assert heard.types == ["turn_started", "memory_write", "turn_completed"]
 
 
 def test_no_secrets():
-    """No name, kind of error or model of a span holds a secret."""
+    """No name, error type or model of a span contains a secret."""
     run("""
 key = "sk-ant-api03-" + "q8Zr5Tn2Wv7Xc1Lk4Mj6Hg3Fd9"
 with trace.step(EventType.TOOL_CALL, name=key) as call: call.note(error=f"refused with {key}")

@@ -1,25 +1,25 @@
-"""Claims about how things are, for each reader."""
+"""The status report for each reader."""
 
 from datetime import timedelta
 
 from event_rows import ALICE, BOB, NOON, make_event, tell
-from foreword.events.asking import ask
 from foreword.events.event import EventType, Level, Reader
-from foreword.events.status import ERRORS, SESSIONS, find_status
-from foreword.words import Trust
+from foreword.events.query import query_log
+from foreword.events.status import MAX_ERRORS, MAX_SESSIONS, find_status
+from foreword.types import Trust
 
 RECEIVED, SENT = EventType.MESSAGE_RECEIVED, EventType.MESSAGE_SENT
 DAY = 60 * 24
 
 
 def look(folder, reader):
-    """See how things are for a reader at noon."""
-    status, _ = ask(str(folder), lambda log: find_status(log, reader, NOON))
+    """Return the status for a reader at noon."""
+    status, _ = query_log(str(folder), lambda log: find_status(log, reader, NOON))
     return status
 
 
 def channels(folder, reader):
-    """The channels that a reader is told of: name, minutes since the last message, errors."""
+    """Return the channels that a reader sees: name, minutes since the last message, errors."""
     return [
         (one.name, one.last_message and (NOON - one.last_message).total_seconds() / 60, one.errors)
         for one in look(folder, reader).channels
@@ -27,7 +27,7 @@ def channels(folder, reader):
 
 
 def test_channels(tmp_path):
-    """Who sees everything is told of every channel; anybody else of theirs in the last day."""
+    """A reader of everything sees every channel; other readers see their channels of the last day."""
     tell(
         str(tmp_path),
         make_event(RECEIVED, -9 * DAY, channel="signal", user="carol", trust=Trust.FULL),
@@ -52,7 +52,7 @@ def test_channels(tmp_path):
 
 
 def test_in_a_room(tmp_path):
-    """In a room only what happened there counts, even at full trust."""
+    """In a room only the room's events count, even at full trust."""
     tell(
         str(tmp_path),
         make_event(RECEIVED, -3, channel="web", user="bob", session="s1"),
@@ -71,27 +71,27 @@ def test_in_a_room(tmp_path):
 
 
 def test_sessions(tmp_path):
-    """Sessions of the last day are counted, and those that moved last are named."""
+    """Sessions of the last day are counted, and the most recent ones are named."""
     events = [make_event(EventType.TURN_STARTED, -at, session=f"s{at}") for at in range(1, 12)]
     tell(str(tmp_path), *events, make_event(EventType.TURN_STARTED, -2 * DAY, session="old"), make_event(minutes=-1))
     status = look(tmp_path, ALICE)
     assert status.sessions == 11
-    assert [one.id for one in status.latest] == [f"s{at}" for at in range(1, SESSIONS + 1)]
+    assert [one.id for one in status.latest] == [f"s{at}" for at in range(1, MAX_SESSIONS + 1)]
 
 
 def test_the_newest_errors(tmp_path):
-    """The newest ten errors are told, and no warning among them."""
+    """The ten newest errors are listed, without warnings."""
     tell(
         str(tmp_path),
         *(make_event(EventType.TOOL_ERROR, -at, level=Level.ERROR, error=f"e{at}") for at in range(1, 15)),
         make_event(EventType.TOOL_ERROR, 0, level=Level.WARN, error="w"),
     )
-    assert [record.error for record in look(tmp_path, ALICE).errors] == [f"e{at}" for at in range(1, ERRORS + 1)]
+    assert [record.error for record in look(tmp_path, ALICE).errors] == [f"e{at}" for at in range(1, MAX_ERRORS + 1)]
     assert look(tmp_path, BOB).errors == ()
 
 
 def test_nothing_yet(tmp_path):
-    """Where there is no log there is nothing to tell of, and the time is the last day all the same."""
+    """Without a log the report is empty and still covers the last day."""
     status = look(tmp_path / "none", ALICE)
     assert (status.channels, status.sessions, status.latest, status.errors) == ((), 0, (), ())
     assert status.since == NOON - timedelta(days=1)

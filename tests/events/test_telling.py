@@ -1,4 +1,4 @@
-"""Claims about telling a turn: the contract that a loop fulfils."""
+"""The tracer: the contract that a loop fulfils."""
 
 import io
 import os
@@ -9,26 +9,25 @@ from decimal import Decimal
 
 import pytest
 
-from foreword.events.event import CATEGORIES, Context, EventType, Level, Place, Usage
-from foreword.events.row import make_row
-from foreword.events.several import Several
-from foreword.events.trace import FAILING, OPENING, Trace
-from foreword.events.tree import Tree
-from foreword.testing import NOON, Heard, MovedClock
-from foreword.words import Trust
+from foreword.events.event import CATEGORIES, Context, EventType, Level, TracePosition, Usage
+from foreword.events.record import make_row
+from foreword.events.sinks import LiveTree, RecorderFanout
+from foreword.events.tracer import FAILED_TYPES, OPENING_TYPES, Tracer
+from foreword.testing import NOON, FakeRecorder, ManualClock
+from foreword.types import Trust
 
 ALICE = Context(trust=Trust.INNER, user="alice", session="abc", agent="reid", channel="signal")
 
 
 def make_trace(recorder=None, goes_on=None):
-    clock, heard = MovedClock(NOON), recorder or Heard()
-    trace = Trace(heard, ALICE, clock.timepiece, **({"goes_on": goes_on} if goes_on else {}))
+    clock, heard = ManualClock(NOON), recorder or FakeRecorder()
+    trace = Tracer(heard, ALICE, clock.timepiece, **({"goes_on": goes_on} if goes_on else {}))
     return trace, heard, clock
 
 
 @pytest.mark.parametrize("kind", EventType)
 def test_all_types_can_be_told(kind):
-    """Every type can be told as an instant, with the context of its turn, in a place of its own."""
+    """Every event type can be emitted as an instant, with its turn's context and a unique position."""
     trace, heard, _ = make_trace()
     trace.tell(kind, length=3, model="m")
     (event,) = heard.events
@@ -38,9 +37,9 @@ def test_all_types_can_be_told(kind):
     assert (len(event.place.trace), len(event.place.span), event.place.parent) == (32, 16, "")
 
 
-@pytest.mark.parametrize("kind", [kind for kind in EventType if kind not in OPENING])
+@pytest.mark.parametrize("kind", [kind for kind in EventType if kind not in OPENING_TYPES])
 def test_steps(kind):
-    """A step is told once, under the moment it began, with the time it took and what was noted on the way."""
+    """A step is recorded once, at its start time, with its duration and its notes."""
     trace, heard, clock = make_trace()
     with trace.step(kind, name="x") as step:
         clock.move(1.5)
@@ -52,17 +51,17 @@ def test_steps(kind):
 
 @pytest.mark.parametrize("kind", EventType)
 def test_an_exception_is_told_and_goes_on(kind):
-    """An exception leaves a step as an error that is recorded, and leaves the step."""
+    """An exception in a step is recorded as an error and propagates."""
     trace, heard, _ = make_trace()
     with pytest.raises(ValueError, match="no such"), trace.step(kind):
         raise ValueError("no such file")
     event = heard.events[-1]
-    assert event.type is (OPENING.get(kind) or FAILING.get(kind, kind))
+    assert event.type is (OPENING_TYPES.get(kind) or FAILED_TYPES.get(kind, kind))
     assert (event.level, event.error) == (Level.ERROR, "ValueError: no such file")
 
 
 def test_an_error_that_is_noted():
-    """A loop that catches what failed can say so itself."""
+    """A loop that catches a failure can note the error itself."""
     trace, heard, _ = make_trace()
     with trace.step(EventType.TOOL_CALL, name="bash") as call:
         call.note(error="exit code 1", status=1)
@@ -71,7 +70,7 @@ def test_an_error_that_is_noted():
 
 
 def test_status_of_a_client():
-    """The status that a provider's client puts on its exception is a fact."""
+    """The status code of a provider's exception is recorded as a fact."""
 
     class Limited(Exception):
         status_code = 429
@@ -83,7 +82,7 @@ def test_status_of_a_client():
 
 
 def test_the_tree():
-    """What happens inside a step stands below it; the end of a turn stands beside its beginning."""
+    """Events inside a step are its children; the end of a turn is a sibling of its start."""
     trace, heard, _ = make_trace()
     with trace.step(EventType.MESSAGE_RECEIVED) as received:
         received.tell(EventType.TRUST_RESOLVED)
@@ -101,7 +100,7 @@ def test_the_tree():
 
 
 def test_a_turn_adds_up_its_calls():
-    """The end of a turn says what its calls used together; those without a price are counted, not taken for free."""
+    """The end of a turn has the total usage of its calls and counts unpriced calls."""
     trace, heard, _ = make_trace()
     with trace.step(EventType.TURN_STARTED) as turn:
         for usd in (0.25, 0.5, None):
@@ -112,7 +111,7 @@ def test_a_turn_adds_up_its_calls():
 
 
 def test_going_on_later():
-    """What is delivered later belongs to the turn that it goes on from."""
+    """A later delivery belongs to the turn that it continues."""
     trace, heard, _ = make_trace()
     with trace.step(EventType.MESSAGE_RECEIVED) as received:
         place = received.place
@@ -123,7 +122,7 @@ def test_going_on_later():
 
 
 def test_an_exception_outside_any_inner_step():
-    """What fails before a turn began is told once, and an exception that was told inside is not told again."""
+    """A failure before the turn starts is recorded once, and an inner error is not recorded again."""
     trace, heard, _ = make_trace()
     with pytest.raises(KeyError), trace.step(EventType.MESSAGE_RECEIVED):
         raise KeyError("who")
@@ -139,14 +138,14 @@ def test_an_exception_outside_any_inner_step():
 
 
 def test_a_failing_recorder():
-    """A recorder that breaks its contract ends no turn, and keeps nothing from the others."""
+    """A failing recorder breaks neither the turn nor the other recorders."""
 
     class Broken:
         def record(self, _):
             raise RuntimeError("broken")
 
-    heard = Heard()
-    trace, _, _ = make_trace(Several(Broken(), heard))
+    heard = FakeRecorder()
+    trace, _, _ = make_trace(RecorderFanout(Broken(), heard))
     trace.tell(EventType.CONFIG_RELOADED)
     assert heard.types == ["config_reloaded"]
     alone, _, _ = make_trace(Broken())
@@ -155,14 +154,14 @@ def test_a_failing_recorder():
 
 
 def test_nobody_listens():
-    """To tell a turn loads neither OpenTelemetry nor SQLAlchemy."""
+    """Tracing a turn loads neither OpenTelemetry nor SQLAlchemy."""
     code = (
         "import sys\n"
         "from foreword.events.event import Context, EventType\n"
         "from foreword.events.log import EventLog\n"
-        "from foreword.events.trace import Trace\n"
-        "from foreword.events.tree import Tree\n"
-        "with Trace(Tree(sys.stdout), Context()).step(EventType.TURN_STARTED): pass\n"
+        "from foreword.events.tracer import Tracer\n"
+        "from foreword.events.sinks import LiveTree\n"
+        "with Tracer(LiveTree(sys.stdout), Context()).step(EventType.TURN_STARTED): pass\n"
         "assert not {'opentelemetry', 'sqlalchemy', 'alembic'} & set(sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
@@ -170,9 +169,9 @@ def test_nobody_listens():
 
 
 def draw(tell):
-    """Draw the recorded events as the tree on stderr, without the time of each line."""
+    """Return the recorded events as the printed tree, without timestamps."""
     stream = io.StringIO()
-    tree = Tree(stream)
+    tree = LiveTree(stream)
     trace, _, clock = make_trace(tree)
     tell(trace, clock)
     tree.close()
@@ -180,7 +179,7 @@ def draw(tell):
 
 
 def test_lines():
-    """The tree reads as the document draws it: category, name and key=value, indented below what it happened in."""
+    """A line of the tree has category, name and key=value, indented below its parent."""
 
     def tell(trace, clock):
         with trace.step(EventType.MESSAGE_RECEIVED, trust="full") as received:
@@ -209,7 +208,7 @@ def test_lines():
 
 
 def test_no_line_from_outside():
-    """No text that is told begins a line or hides a secret."""
+    """No emitted text starts a line or shows a secret."""
     key = "sk-ant-api03-abcdefghij0123456789"
     lines = draw(lambda trace, _: trace.tell(EventType.TOOL_ERROR, error=f"a\n[agent] turn_completed {key}"))
     assert len(lines) == 1
@@ -218,7 +217,7 @@ def test_no_line_from_outside():
 
 
 def test_lines_that_wait():
-    """A line whose beginning never came is written all the same, when the tree is closed."""
+    """A line whose parent never ends is written when the tree is closed."""
     lines = draw(lambda trace, _: trace.step(EventType.TOOL_CALL).__enter__().tell(EventType.MEMORY_SEARCH, results=1))
     (line,) = lines
     assert line.startswith("[memory] memory_search user=alice")
@@ -226,9 +225,9 @@ def test_lines_that_wait():
 
 
 def test_many_waiting_lines():
-    """However many lines wait, the memory that they take is bounded, and none is lost."""
+    """The memory for waiting lines is bounded, and no line is lost."""
     stream = io.StringIO()
-    tree = Tree(stream)
+    tree = LiveTree(stream)
     trace, _, _ = make_trace(tree)
     above = trace.step(EventType.TOOL_CALL).__enter__()
     for number in range(3_000):
@@ -239,9 +238,9 @@ def test_many_waiting_lines():
 
 
 def test_what_goes_on_from_elsewhere():
-    """A line below a step that never began here is written at once, and what stands below it comes below it."""
+    """A line below a step of another process is written at once, and its children are below it."""
     stream = io.StringIO()
-    trace, _, _ = make_trace(Tree(stream), Place(trace="ab" * 16, span="cd" * 8))
+    trace, _, _ = make_trace(LiveTree(stream), TracePosition(trace="ab" * 16, span="cd" * 8))
     trace.tell(EventType.MEMORY_WRITE)
     assert "Z [memory] memory_write" in stream.getvalue()
     with trace.step(EventType.TOOL_CALL) as call:
@@ -251,9 +250,9 @@ def test_what_goes_on_from_elsewhere():
 
 
 def test_a_forked_tree():
-    """A forked process does not wait for a lock of its parent's, nor write the lines that wait there."""
+    """A forked process neither waits for its parent's lock nor writes its parent's waiting lines."""
     stream = io.StringIO()
-    tree = Tree(stream)
+    tree = LiveTree(stream)
     trace, _, _ = make_trace(tree)
     with trace.step(EventType.TOOL_CALL) as call:
         call.tell(EventType.MEMORY_SEARCH)
@@ -268,7 +267,7 @@ def test_a_forked_tree():
 
 
 def test_any_fact():
-    """A fact may have any name, those of our own arguments too."""
+    """A fact may have any name, including names of our parameters."""
     trace, heard, _ = make_trace()
     trace.tell(EventType.TOOL_CALL, kind="x", self="y")
     with trace.step(EventType.TOOL_CALL, kind="x", self="y") as step:
@@ -277,7 +276,7 @@ def test_any_fact():
 
 
 def test_an_exception_without_words():
-    """An exception that cannot be put into words goes on as it is, and is told by its name."""
+    """An exception whose message cannot be rendered propagates and is recorded by its class name."""
 
     class Odd(Exception):
         def __str__(self):
@@ -290,7 +289,7 @@ def test_an_exception_without_words():
 
 
 def test_any_price():
-    """Prices of different kinds of numbers end no turn, and are added up."""
+    """Costs of different numeric types are added up without an error."""
     trace, heard, _ = make_trace()
     with trace.step(EventType.TURN_STARTED) as turn:
         for price in (Decimal("0.25"), 0.5):
@@ -300,7 +299,7 @@ def test_any_price():
 
 
 def test_a_long_error():
-    """A secret in a long error is found before the error is cut."""
+    """A secret in a long error is redacted before the error is cut."""
     key = "sk-ant-api03-" + "q8Zr5Tn2Wv7Xc1Lk4Mj6Hg3Fd9"
     for length in (1_964, 3_970, 19_975):
         trace, heard, _ = make_trace()
@@ -310,16 +309,16 @@ def test_a_long_error():
 
 
 def test_confided():
-    """What is about everybody stands in the same turn, is nobody's own, and is for full trust alone."""
+    """A restricted event is in the same turn, has no user, and is for full trust only."""
     trace, heard, _ = make_trace()
     trace.tell(EventType.CONFIG_RELOADED)
-    trace.confide(EventType.API_ERROR, level=Level.WARN, budget="all")
+    trace.emit_restricted(EventType.API_ERROR, level=Level.WARN, budget="all")
     told, confided = heard.events
     assert (told.context, confided.context) == (ALICE, Context(trust=Trust.FULL))
     assert (confided.place.trace, confided.facts) == (told.place.trace, {"budget": "all"})
 
 
 def test_categories_are_whole():
-    """Every type belongs to a category, and there are the document's seventeen."""
+    """Every type has a category, and there are the specification's seventeen types."""
     assert len(CATEGORIES) == len(EventType) == 17
-    assert make_trace(goes_on=Place(trace="ab" * 16, span="cd" * 8))[0].id == "ab" * 16
+    assert make_trace(goes_on=TracePosition(trace="ab" * 16, span="cd" * 8))[0].id == "ab" * 16

@@ -1,4 +1,4 @@
-"""Claims about sums: they are what adding up the visible rows gives, for every reader, time and zone."""
+"""Sums equal the totals of the visible rows, for every reader, period and zone."""
 
 import json
 import os
@@ -13,18 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foreword.errors import UnknownName
-from foreword.events.event import Context, Event, EventType, Reader, Usage
-from foreword.events.row import INSERT, make_row
-from foreword.events.tally import write_totals
-from foreword.events.totals import By, count_names, sum_by
-from foreword.shipped import read_shipped
-from foreword.words import Trust
+from foreword.events.event import Context, Event, EventType, Grouping, Reader, Usage
+from foreword.events.record import INSERT_EVENT, make_row
+from foreword.events.totals import count_names, sum_usage_by, write_totals
+from foreword.resources import read_resource
+from foreword.types import Trust
 
 CASES = 3_000 if os.environ.get("FOREWORD_SOAK") else 60
-BEGIN = datetime(2026, 10, 24, 20, tzinfo=UTC)  # a night later clocks go back in Europe
+BEGIN = datetime(2026, 10, 24, 20, tzinfo=UTC)  # one night before clocks go back in Europe
 ZONES = ["", "UTC", "Europe/Paris", "Asia/Kathmandu", "America/Los_Angeles", "Pacific/Chatham"]
 FIGURES = ("turns", "calls", "unpriced", "tokens_in", "tokens_out", "cache_read", "cache_write", "cost_usd")
-NAMES = {By.SESSION: "session", By.USER: "user", By.AGENT: "agent", By.CHANNEL: "channel"}
+NAMES = {Grouping.SESSION: "session", Grouping.USER: "user", Grouping.AGENT: "agent", Grouping.CHANNEL: "channel"}
 
 MOMENTS = st.integers(0, 4 * 24 * 3_600).map(lambda seconds: BEGIN + timedelta(seconds=seconds))
 CONTEXTS = st.builds(
@@ -60,34 +59,34 @@ READERS = st.builds(
 def store(events) -> sqlite3.Connection:
     """Write events and their sums."""
     connection = sqlite3.connect(":memory:")
-    connection.executescript(read_shipped("store", "schema.sql"))
+    connection.executescript(read_resource("storage", "schema.sql"))
     rows = [make_row(event) for event in events]
     for batch in (rows[::2], rows[1::2]):
-        connection.executemany(INSERT, [row.values for row in batch])
+        connection.executemany(INSERT_EVENT, [row.values for row in batch])
         write_totals(connection, batch)
     return connection
 
 
 def may_read(reader: Reader, context: Context) -> bool:
-    """Whether a reader may see what belongs to a context, in plain words."""
+    """Return whether a reader may see a context, restated from the specification."""
     theirs = reader.clearance is Trust.FULL or (context.user != "" and context.user == reader.user)
     return theirs and context.trust <= reader.clearance and reader.room in ("", context.room)
 
 
-def count(event: Event, by: By, zone: ZoneInfo):
+def count(event: Event, by: Grouping, zone: ZoneInfo):
     """Yield each name and the figures that an event adds to it."""
     used = event.usage or Usage()
-    if by is By.SECTION:
+    if by is Grouping.SECTION:
         if event.type is EventType.API_CALL:
             for name, tokens, cached, usd in event.facts.get("sections", []):
                 yield name, (0, 1, usd is None, tokens, 0, cached, 0, usd or 0)
         return
-    if by is By.DAY:
+    if by is Grouping.DAY:
         name = event.time.astimezone(zone).date().isoformat()
-    elif by is By.ALL:
+    elif by is Grouping.ALL:
         name = ""
     else:
-        name = event.model if by is By.MODEL else getattr(event.context, NAMES[by])
+        name = event.model if by is Grouping.MODEL else getattr(event.context, NAMES[by])
     if event.type is EventType.TURN_STARTED:
         yield name, (1, 0, 0, 0, 0, 0, 0, 0)
     if event.type is EventType.API_CALL:
@@ -99,12 +98,12 @@ def count(event: Event, by: By, zone: ZoneInfo):
 @given(
     events=st.lists(EVENTS, max_size=25),
     reader=READERS,
-    by=st.sampled_from(By),
+    by=st.sampled_from(Grouping),
     since=st.none() | MOMENTS,
     until=st.none() | MOMENTS,
 )
 def test_sums_are_those_of_the_rows(events, reader, by, since, until):
-    """Each sum is what the rows that the reader may see add up to, in every zone and between any times."""
+    """Each sum is the total of the rows that the reader may see, in every zone and for any period."""
     expected = defaultdict(lambda: [0] * len(FIGURES))
     for event in events:
         inside = (since is None or event.time >= since) and (until is None or event.time < until)
@@ -112,7 +111,7 @@ def test_sums_are_those_of_the_rows(events, reader, by, since, until):
             if inside and may_read(reader, event.context):
                 expected[name] = [one + other for one, other in zip(expected[name], figures, strict=True)]
     connection = store(events)
-    found = sum_by(connection, reader, by, since, until)
+    found = sum_usage_by(connection, reader, by, since, until)
     connection.close()
     for total in found:
         assert (total.cost_usd is None) == (total.calls == total.unpriced)
@@ -121,7 +120,7 @@ def test_sums_are_those_of_the_rows(events, reader, by, since, until):
 
 
 def call(session: str, tokens: int, cost: float | None, time: datetime = BEGIN) -> Event:
-    """A call of a session."""
+    """Make a call of a session."""
     usage = Usage(tokens_in=tokens, tokens_out=1)
     return Event(type=EventType.API_CALL, time=time, context=Context(session=session), usage=usage, cost_usd=cost)
 
@@ -130,30 +129,35 @@ OWNER = Reader(user="owner", clearance=Trust.FULL)
 
 
 def test_largest():
-    """The largest names are found, by tokens or by cost, also when part of them lies in the hours before whole days.
+    """The largest names are found by tokens or by cost, including hours outside whole days.
 
-    Of what cost the same, the one with more tokens is larger.
+    Equal costs are ordered by tokens.
     """
     events = [call(f"s{number}", number, 100 - number) for number in range(100)]
     events += [call("s3", 500, 1.0, BEGIN + timedelta(days=1)), call("s1", 96, 1.0, BEGIN + timedelta(days=1))]
     connection = store(events)
     since = BEGIN - timedelta(minutes=7)
-    assert [total.name for total in sum_by(connection, OWNER, "session", since, limit=4)] == ["s3", "s99", "s1", "s98"]
-    assert [total.name for total in sum_by(connection, OWNER, "session", limit=1)] == ["s3"]
-    costly = sum_by(connection, OWNER, "session", since, most="cost", limit=2)
+    assert [total.name for total in sum_usage_by(connection, OWNER, "session", since, limit=4)] == [
+        "s3",
+        "s99",
+        "s1",
+        "s98",
+    ]
+    assert [total.name for total in sum_usage_by(connection, OWNER, "session", limit=1)] == ["s3"]
+    costly = sum_usage_by(connection, OWNER, "session", since, most="cost", limit=2)
     assert [total.name for total in costly] == ["s1", "s0"]
     connection.close()
 
 
 def test_the_largest_of_what_has_no_price():
-    """Where nothing is priced, the few that are found are those with the most tokens."""
+    """Without prices the largest names are those with the most tokens."""
     connection = store([call(f"s{number}", number, None) for number in range(100)])
-    assert [total.name for total in sum_by(connection, OWNER, "session", most="cost", limit=2)] == ["s99", "s98"]
+    assert [total.name for total in sum_usage_by(connection, OWNER, "session", most="cost", limit=2)] == ["s99", "s98"]
     connection.close()
 
 
 def test_how_many_names():
-    """The names of a time are counted, each once, however many there are and wherever in it they lie."""
+    """Each name of a period is counted once, for any number and position of names."""
     days = [BEGIN + timedelta(days=day, minutes=day) for day in range(3)]
     events = [call(f"s{number}", 1, 1.0, day) for day in days for number in range(1_200)]
     connection = store([*events, call("other", 1, 1.0, days[-1])])
@@ -165,37 +169,37 @@ def test_how_many_names():
 
 
 def own(days: int, trust: Trust) -> Event:
-    """A call of bob's."""
+    """Make a call of bob's."""
     context = Context(user="bob", trust=trust)
     return Event(type=EventType.API_CALL, time=BEGIN + timedelta(days=days), context=context, usage=Usage(tokens_in=1))
 
 
 @pytest.mark.parametrize("days", [500, -500])
 def test_what_is_above_the_clearance_moves_no_day(days):
-    """The days that are summed are found among what the reader may see."""
+    """The days for a sum are found among the rows that the reader may see."""
     bob = Reader(user="bob", clearance=Trust.FAMILIAR)
     mine, above = own(0, Trust.PUBLIC), own(days, Trust.INNER)
     one, both = store([mine]), store([mine, above])
-    assert sum_by(both, bob, "day") == sum_by(one, bob, "day") != []
+    assert sum_usage_by(both, bob, "day") == sum_usage_by(one, bob, "day") != []
     one.close()
     both.close()
 
 
 @pytest.mark.parametrize("year", [1, 9_999])
 def test_a_strange_clock(year):
-    """A call of an impossible year is no day, and hides none."""
+    """A call in an impossible year is not a day and hides no day."""
     time = datetime(year, 12, 31, 23, 59, tzinfo=UTC) if year > 1 else datetime(1, 1, 1, tzinfo=UTC)
     connection = store([call("s", 1, 1.0), call("s", 1, 1.0, time)])
     for zone in ZONES:
-        (day,) = sum_by(connection, Reader(user="owner", clearance=Trust.FULL, timezone=zone), "day")
+        (day,) = sum_usage_by(connection, Reader(user="owner", clearance=Trust.FULL, timezone=zone), "day")
         assert day.calls == 1
     connection.close()
 
 
 def test_unknown_price():
-    """Where nobody knows a price the cost is None and never zero; with some known, the others are counted."""
+    """Without any known price the cost is None, never zero; otherwise the unpriced calls are counted."""
     connection = store([call("a", 1, None), call("b", 1, None), call("b", 1, 0.5), call("c", 1, 0.0)])
-    totals = {total.name: total for total in sum_by(connection, OWNER, By.SESSION)}
+    totals = {total.name: total for total in sum_usage_by(connection, OWNER, Grouping.SESSION)}
     assert (totals["a"].cost_usd, totals["a"].unpriced) == (None, 1)
     assert (totals["b"].cost_usd, totals["b"].unpriced) == (0.5, 1)
     assert (totals["c"].cost_usd, totals["c"].unpriced) == (0.0, 0)
@@ -204,20 +208,22 @@ def test_unknown_price():
 
 @pytest.mark.parametrize("by", ["week", "x' OR '1'='1", ""])
 def test_unknown_sum(by):
-    """A sum that is not kept is refused with those that are."""
+    """An unknown sum is refused with the list of known ones."""
     connection = store([])
     with pytest.raises(UnknownName, match="session"):
-        sum_by(connection, OWNER, by)
+        sum_usage_by(connection, OWNER, by)
     connection.close()
 
 
 def test_short_walks():
-    """Every sum is read from kept sums by their key; no table is read whole."""
+    """Every sum is read from the stored sums by key, without a table scan."""
     connection = store([])
     asked = []
     connection.set_trace_callback(asked.append)
-    for by in By:
-        sum_by(connection, Reader(user="alice", clearance=Trust.INNER), by, BEGIN, BEGIN + timedelta(days=3, minutes=1))
+    for by in Grouping:
+        sum_usage_by(
+            connection, Reader(user="alice", clearance=Trust.INNER), by, BEGIN, BEGIN + timedelta(days=3, minutes=1)
+        )
     connection.set_trace_callback(None)
     plans = [json.dumps(connection.execute(f"EXPLAIN QUERY PLAN {query}").fetchall()) for query in set(asked)]
     assert plans
@@ -226,14 +232,14 @@ def test_short_walks():
 
 
 def test_sections_of_a_moment():
-    """The sum by section of less than a quarter of an hour is that of its calls.
+    """The sum by section of less than a quarter of an hour equals that of its calls.
 
     Seen to fail while the stored sections were read as if they were all facts.
     """
     event = replace(call("a", 10, 0.5), facts={"sections": [["soul", 10, 4, 0.5]]})
     connection = store([event])
     moment = timedelta(seconds=1)
-    (total,) = sum_by(
+    (total,) = sum_usage_by(
         connection, Reader(user="owner", clearance=Trust.FULL), "section", event.time - moment, event.time + moment
     )
     connection.close()

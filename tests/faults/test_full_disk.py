@@ -1,4 +1,4 @@
-"""Claims about a disk that is full: turns go on, losses are counted, and the log says so once it can."""
+"""Event log on a full disk: turns continue, lost events are counted, and the count is recorded later."""
 
 import os
 import sqlite3
@@ -7,17 +7,17 @@ import sys
 
 import pytest
 
-from foreword.store.open import FILE
+from foreword.storage.database import EVENTS_FILE
 
-# The limit on a file's size stands in for the end of the disk: SQLite meets the same failing write. It is lifted later.
+# RLIMIT_FSIZE simulates a full disk: SQLite gets the same write error. The limit is lifted later.
 CODE = """
 import resource, signal, sys, time
 from datetime import UTC, datetime
 from foreword.events.event import Event, EventType, Level
-from foreword.events.log import Bounds, EventLog
+from foreword.events.log import EventLog, LogLimits
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-log = EventLog(sys.argv[1], bounds=Bounds(rows=500, pause=0.05, closing=30.0, acknowledge=0.5))
+log = EventLog(sys.argv[1], bounds=LogLimits(rows=500, pause=0.05, closing=30.0, write_timeout_s=0.5))
 def tell(level=Level.INFO):
     log.record(Event(type=EventType.TOOL_CALL, time=datetime.now(UTC), level=level, facts={"text": "x" * 1000}))
 
@@ -36,21 +36,21 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 assert log.flush(30) or log.flush(30)
 tell(Level.ERROR)
 log.close()
-print(full, log.lost, waited / (30 * log.bounds.acknowledge))
+print(full, log.lost, waited / (30 * log.bounds.write_timeout_s))
 """
 
 
 @pytest.mark.parametrize("limit", [300_000, 1_000])
 def test_full(tmp_path, limit):
-    """No event raises or waits long on a full disk; afterwards every row is there or counted in a row that says why."""
+    """On a full disk no event raises or blocks for long; later each is stored or counted as lost with a reason."""
     run = subprocess.run(
         [sys.executable, "-c", CODE, tmp_path, str(limit)], check=True, capture_output=True, text=True, timeout=120
     )
     full, lost, share = run.stdout.split()
     assert run.stderr == ""
     assert int(full) > 0
-    assert float(share) < 0.5  # of the time it would take if each of the warnings waited
-    connection = sqlite3.connect(tmp_path / FILE)
+    assert float(share) < 0.5  # share of the time if each warning waited
+    connection = sqlite3.connect(tmp_path / EVENTS_FILE)
     (kept,) = connection.execute("SELECT count(*) FROM events WHERE event_type = 'tool_call'").fetchone()
     told, reason = connection.execute(
         "SELECT sum(json_extract(metadata, '$.lost')), max(error) FROM events WHERE event_type = 'events_lost'"
@@ -66,7 +66,7 @@ def test_full(tmp_path, limit):
 
 
 def test_full_from_the_beginning(tmp_path):
-    """A folder that cannot be made or written to ends no turn."""
+    """A state folder that cannot be created does not fail a turn."""
     code = CODE.split("tell(Level.ERROR)", maxsplit=1)[0] + "tell(Level.ERROR); tell(); log.close(); print(log.lost)"
     place = tmp_path / "file"
     place.write_text("")

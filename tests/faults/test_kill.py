@@ -1,4 +1,4 @@
-"""Claims about a process that is killed while it writes."""
+"""Event log of a process that is killed while it writes."""
 
 import os
 import random
@@ -9,14 +9,14 @@ import sys
 import time
 from pathlib import Path
 
-from foreword.store.open import FILE, open_events
+from foreword.storage.database import EVENTS_FILE, open_events
 
 KILLS = 100 if os.environ.get("FOREWORD_SOAK") else 4
 LOOP = Path(__file__).with_name("writing_loop.py")
 
 
 def test_killed_while_writing(tmp_path):
-    """However often a writer is killed, the database opens, and no acknowledged warning or error is missing from it."""
+    """However often a writer is killed, the database opens and contains every acknowledged warning and error."""
     dice = random.Random(5)
     acknowledged: set[tuple[str, int]] = set()
     for run in range(KILLS):
@@ -25,7 +25,7 @@ def test_killed_while_writing(tmp_path):
         acknowledged.add((str(run), int(child.stdout.readline())))
         time.sleep(dice.uniform(0.0, 0.3))
         child.send_signal(signal.SIGKILL)
-        # The last line may be torn: what was not told whole was not acknowledged.
+        # The last line may be incomplete, which means it was not acknowledged.
         told = [line for line in child.communicate()[0].splitlines(keepends=True) if line.endswith("\n")]
         acknowledged |= {(str(run), int(line)) for line in told}
         opened = open_events(str(tmp_path))
@@ -39,11 +39,11 @@ def test_killed_while_writing(tmp_path):
         assert opened.connection.execute("PRAGMA quick_check").fetchone() == ("ok",)
         opened.connection.close()
     assert len(acknowledged) >= KILLS
-    check_sums(tmp_path / FILE)
+    check_sums(tmp_path / EVENTS_FILE)
 
 
 def check_sums(path: Path) -> None:
-    """Check that the sums count exactly the rows that are there."""
+    """Check that the totals count exactly the stored rows."""
     connection = sqlite3.connect(path)
     (rows,) = connection.execute("SELECT count(*) FROM events").fetchone()
     for table in ("totals_quarter", "totals_day"):

@@ -1,4 +1,4 @@
-"""Claims about a database that another process has locked."""
+"""Event log whose database is locked by another process."""
 
 import sqlite3
 import subprocess
@@ -7,8 +7,8 @@ import time
 from datetime import UTC, datetime
 
 from foreword.events.event import Event, EventType, Level
-from foreword.events.log import Bounds, EventLog
-from foreword.store.open import FILE
+from foreword.events.log import EventLog, LogLimits
+from foreword.storage.database import EVENTS_FILE
 
 HOLD = """
 import sqlite3, sys
@@ -21,38 +21,41 @@ connection.execute("COMMIT")
 
 
 def tell(level: Level) -> Event:
-    """An event of a level."""
+    """Make an event of a level."""
     return Event(type=EventType.TOOL_CALL, time=datetime.now(UTC), level=level)
 
 
 def test_locked(tmp_path):
-    """While another process holds the lock one error waits a moment and no other does; then every row is there."""
-    bounds = Bounds(patience=0.2, pause=0.05, acknowledge=0.5)
+    """While another process holds the lock only one error waits; after release every row is stored."""
+    bounds = LogLimits(patience=0.2, pause=0.05, write_timeout_s=0.5)
     with EventLog(str(tmp_path), bounds=bounds) as log:
         log.record(tell(Level.ERROR))
         holder = subprocess.Popen(
-            [sys.executable, "-c", HOLD, tmp_path / FILE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", HOLD, tmp_path / EVENTS_FILE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         assert holder.stdout.readline() == "locked\n"
         begin = time.perf_counter()
         for number in range(400):
             log.record(tell(Level.ERROR if number % 10 == 0 else Level.INFO))
-        assert time.perf_counter() - begin < 40 * bounds.acknowledge / 2  # not each of the errors waited
+        assert time.perf_counter() - begin < 40 * bounds.write_timeout_s / 2  # not every error waited
         assert not log.flush(0.1)
         holder.communicate("\n")
         assert log.flush(30) or log.flush(30)
         assert log.lost == 0
-    connection = sqlite3.connect(tmp_path / FILE)
+    connection = sqlite3.connect(tmp_path / EVENTS_FILE)
     assert connection.execute("SELECT count(*) FROM events").fetchone() == (401,)
     connection.close()
 
 
 def test_locked_to_the_end(tmp_path):
-    """A program ends though the database stays locked, after a bounded wait, and knows how many rows it lost."""
-    bounds = Bounds(patience=0.1, pause=0.05, acknowledge=0.1, closing=0.5)
+    """If the database stays locked, close() returns after a bounded wait and the number of lost events is known."""
+    bounds = LogLimits(patience=0.1, pause=0.05, write_timeout_s=0.1, closing=0.5)
     log = EventLog(str(tmp_path), bounds=bounds)
     log.record(tell(Level.ERROR))
-    holder = sqlite3.connect(tmp_path / FILE, isolation_level=None)
+    holder = sqlite3.connect(tmp_path / EVENTS_FILE, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     for _ in range(10):
         log.record(tell(Level.INFO))

@@ -1,4 +1,4 @@
-"""A process that records events until it is killed; it prints the number of each error that was acknowledged."""
+"""A process that records events until it is killed and prints the number of each acknowledged error."""
 
 import sys
 from datetime import UTC, datetime
@@ -8,7 +8,7 @@ from foreword.events.log import EventLog
 
 
 def main(folder: str, run: str) -> None:
-    """Record infos, warnings and errors without end."""
+    """Record events of all levels until killed."""
     log = EventLog(folder)
     say("ready")
     for number in range(1_000_000):
@@ -28,7 +28,7 @@ def main(folder: str, run: str) -> None:
 
 
 def say(word: str) -> None:
-    """Say a word at once."""
+    """Print a word and flush."""
     sys.stdout.write(f"{word}\n")
     sys.stdout.flush()
 

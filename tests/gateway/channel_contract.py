@@ -1,6 +1,6 @@
-"""The contract of a channel: what every one of them does, whatever it is made of.
+"""The contract of a channel: the tests that every channel passes.
 
-A channel passes by a subclass in its own test file, named `Test…` so that pytest finds the claims:
+A channel passes with a subclass in its own test file, named `Test…` so that pytest collects it:
 
     class TestTelegram(Contract):
         channel = "telegram"
@@ -10,9 +10,9 @@ A channel passes by a subclass in its own test file, named `Test…` so that pyt
             ...  # open the gateway of a workspace in the folder with the real channel in it
             yield TelegramStage(...)
 
-`open_stage` is opened twice with one folder where a claim is about a restart, so what people know from before (which
-turns they wait for) is kept on `self`. The workspace has the files of `FILES`; its configuration is `CONFIG` or says
-more, such as who alice is on this channel. The stand-in is the provider. A `Stage` has two methods, below.
+Tests of restarts open `open_stage` twice with one folder, so state of the people (such as the turns they wait for)
+is an attribute of `self`. The workspace has the files of `FILES`; its configuration is `CONFIG`, possibly with more,
+such as alice's identity on this channel. `stand_in` is the fake provider. A `Stage` has the two methods below.
 """
 
 import asyncio
@@ -21,8 +21,8 @@ from contextlib import closing
 
 from house import open_rows
 
-from foreword.sources.builtin import read_builtin
-from foreword.testing import Says
+from foreword.engine.sources.documents import read_builtin
+from foreword.testing import ScriptedReply
 
 CONFIG = """\
 owner: alice
@@ -38,7 +38,7 @@ FILES = {
 }
 FULL = "behind the clock"
 FAMILIAR = "Calm and exact"
-SOON = 120.0  # seconds that anything may take on a busy machine
+SOON = 120.0  # seconds; generous for a busy machine
 MOMENT = 0.3
 
 
@@ -46,19 +46,19 @@ class Stage:
     """A channel with people on it."""
 
     async def write(self, text, key, who="alice"):
-        """Write as alice, or as `stranger`, whom nothing makes a user; return whether the channel took it for kept.
+        """Write as alice, or as `stranger`, an unknown user; return whether the channel accepted the message.
 
-        The same key stands for the very same message, delivered once more.
+        The same key means a redelivery of the same message.
         """
         raise NotImplementedError
 
     async def read(self, count, who="alice"):
-        """Wait until so many replies have arrived for somebody, or can be fetched, and return all of them in order."""
+        """Wait until `count` replies have arrived for a user, or can be fetched, and return all of them in order."""
         raise NotImplementedError
 
 
 class Contract:
-    """What every channel does."""
+    """The tests of a channel."""
 
     channel = ""
     """Its name, as the agent is told."""
@@ -71,7 +71,7 @@ class Contract:
         raise NotImplementedError
 
     def play(self, folder, stand_in, *acts):
-        """Play acts, each with the gateway opened anew; return what they returned."""
+        """Run each act with a newly opened gateway; return the results."""
 
         async def act(one):
             async with asyncio.timeout(SOON), self.open_stage(str(folder), stand_in) as stage:
@@ -80,8 +80,8 @@ class Contract:
         return [asyncio.run(act(one)) for one in acts]
 
     def test_turn_at_its_place(self, tmp_path, stand_in):
-        """A message becomes a turn of its channel, room and situation, and the agent is told where it is."""
-        stand_in.choose = lambda _: Says(text="Yes.")
+        """A message becomes a turn with its channel, room and situation, and the prompt names them."""
+        stand_in.choose = lambda _: ScriptedReply(text="Yes.")
 
         async def act(stage):
             assert await stage.write("Is the door open?", "1")
@@ -99,8 +99,8 @@ class Contract:
         assert rows == [(self.channel, self.room, self.situation)]
 
     def test_guidance(self, tmp_path, stand_in):
-        """The agent is told how to write there, by the text of the channel's family."""
-        stand_in.choose = lambda _: Says(text="Yes.")
+        """The prompt contains the guidance of the channel's family."""
+        stand_in.choose = lambda _: ScriptedReply(text="Yes.")
 
         async def act(stage):
             await stage.write("Is the door open?", "1")
@@ -112,8 +112,8 @@ class Contract:
         assert guidance.splitlines()[0] in str(stand_in.body)
 
     def test_heard_twice(self, tmp_path, stand_in):
-        """What is heard twice is one turn, also after a restart."""
-        stand_in.follow(Says(text="First."), Says(text="Second."))
+        """A redelivered message is one turn, also after a restart."""
+        stand_in.follow(ScriptedReply(text="First."), ScriptedReply(text="Second."))
 
         async def first(stage):
             assert await stage.write("Is the door open?", "1")
@@ -129,8 +129,8 @@ class Contract:
         assert len(stand_in.requests) == 2
 
     def test_stranger(self, tmp_path, stand_in):
-        """Whom nobody vouches for is public, or is not let in at all."""
-        stand_in.choose = lambda _: Says(text="Good day.")
+        """An unknown user has public trust or is refused."""
+        stand_in.choose = lambda _: ScriptedReply(text="Good day.")
 
         async def act(stage):
             taken = await stage.write("What is the door code?", "1", who="stranger")
@@ -143,8 +143,8 @@ class Contract:
             assert FAMILIAR not in str(request.body)
 
     def test_own_clearance(self, tmp_path, stand_in):
-        """A known person sees what their trust and the situation allow."""
-        stand_in.choose = lambda _: Says(text="Yes.")
+        """A known user sees what their trust and the situation allow."""
+        stand_in.choose = lambda _: ScriptedReply(text="Yes.")
 
         async def act(stage):
             await stage.write("Is the door open?", "1")
@@ -155,8 +155,8 @@ class Contract:
         assert (FULL in str(stand_in.body)) == (self.situation != "group")
 
     def test_arrives_once(self, tmp_path, stand_in):
-        """A reply arrives once, whatever happens afterwards."""
-        stand_in.choose = lambda _: Says(text="Yes.")
+        """A reply is delivered once, also after a restart."""
+        stand_in.choose = lambda _: ScriptedReply(text="Yes.")
 
         async def first(stage):
             await stage.write("Is the door open?", "1")
@@ -171,8 +171,8 @@ class Contract:
         assert self.play(tmp_path, stand_in, first, second) == [["Yes."], ["Yes."]]
 
     def test_nobody_listens(self, tmp_path, stand_in):
-        """A reply that comes while nobody listens is not lost."""
-        stand_in.choose = lambda _: Says(text="Yes.")
+        """A reply that is ready while no client is connected is not lost."""
+        stand_in.choose = lambda _: ScriptedReply(text="Yes.")
 
         async def leave(stage):
             assert await stage.write("Is the door open?", "1")
@@ -184,8 +184,8 @@ class Contract:
         assert len(stand_in.requests) == 1
 
     def test_kept_before_acknowledged(self, tmp_path, stand_in):
-        """Nothing is acknowledged before it is stored."""
-        stand_in.choose = lambda _: Says(text="Yes.")
+        """A message is not acknowledged before it is stored."""
+        stand_in.choose = lambda _: ScriptedReply(text="Yes.")
 
         async def act(stage):
             with closing(sqlite3.connect(tmp_path / ".foreword" / "state.sqlite", isolation_level=None)) as other:

@@ -1,4 +1,4 @@
-"""What the tests of the gateway share."""
+"""Fixtures of the gateway tests."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -6,27 +6,27 @@ from datetime import UTC, datetime
 import pytest
 from house import open_house
 
-from foreword.testing import listen
+from foreword.testing import run_fake_provider
 
-pytest.register_assert_rewrite("channel_contract")  # its claims are those of many test files
+pytest.register_assert_rewrite("channel_contract")  # its tests are inherited by other files
 
 
 @pytest.fixture
 def clock():
-    """The clock of the host; who moves time has another."""
+    """The system clock; tests that move time override it."""
     return lambda: datetime.now(UTC)
 
 
 @pytest.fixture
 def stand_in(clock):
-    """A provider on the loopback, at the time of the clock."""
-    with listen(clock=clock) as one:
+    """A fake provider with the time of the clock."""
+    with run_fake_provider(clock=clock) as one:
         yield one
 
 
 @pytest.fixture
 def run(tmp_path, stand_in, clock):
-    """Have a talk with the gateway of a house, at the time of the clock."""
+    """Run a coroutine with a gateway, at the time of the clock."""
 
     def run(talk, files, **options):
         async def main():

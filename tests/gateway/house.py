@@ -1,4 +1,4 @@
-"""A house with a gateway: a workspace, a stand-in provider behind it, and what its tests ask of them."""
+"""A workspace with a gateway and a fake provider, and helpers for its tests."""
 
 import asyncio
 import json
@@ -6,13 +6,13 @@ import os
 import sqlite3
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 
-from foreword.gateway.gateway import Rhythm
-from foreword.gateway.message import Incoming
-from foreword.gateway.opening import Options, open_gateway
-from foreword.gateway.working import Patience
-from foreword.runtime.retrying import Retrying
+from foreword.agent.retry import RetryPolicy
+from foreword.gateway.live import GatewaySettings
+from foreword.gateway.messages import RoutedMessage
+from foreword.gateway.startup import GatewayOptions, open_gateway
+from foreword.gateway.worker import WorkerRetryPolicy
 from foreword.testing import make_workspace
-from waiting import PATIENCE, until  # noqa: F401 - who has a house waits in it
+from waiting import PATIENCE, until  # noqa: F401 - re-exported for the tests
 
 CONFIG = """\
 owner: alice
@@ -23,17 +23,17 @@ FILES = {"foreword.yaml": CONFIG, "SOUL.md": "Calm and exact.\n"}
 
 
 async def hurry(_seconds):
-    """Wait for nothing."""
+    """Replace sleep: return at once."""
     await asyncio.sleep(0)
 
 
-QUICK = Retrying(sleep=hurry, chance=lambda: 0.0)
-SOON = Patience(later=(0.0,), disk=(0.01,))
-LIVELY = Rhythm(look=0.02, renew=0.05, grace=5.0)
+QUICK = RetryPolicy(sleep=hurry, chance=lambda: 0.0)
+SOON = WorkerRetryPolicy(later=(0.0,), disk=(0.01,))
+LIVELY = GatewaySettings(look=0.02, renew=0.05, grace=5.0)
 
 
 def find_environ(url):
-    """Name the addresses of a stand-in as the providers' own variables do."""
+    """Return environment variables with the URL of a fake provider."""
     return {
         "ANTHROPIC_API_KEY": "k",
         "OPENAI_API_KEY": "k",
@@ -44,36 +44,36 @@ def find_environ(url):
 
 @asynccontextmanager
 async def open_house(folder, stand_in, files=FILES, **options):
-    """Open the gateway of a workspace that is made in a folder, unless it is there."""
+    """Open the gateway of a workspace, which is created if missing."""
     workspace = make_workspace(folder, files)
-    chosen = Options(**{"retrying": QUICK, "patience": SOON, "rhythm": LIVELY} | options)
+    chosen = GatewayOptions(**{"retrying": QUICK, "patience": SOON, "rhythm": LIVELY} | options)
     async with open_gateway(workspace, find_environ(stand_in.url), chosen) as gateway:
         yield gateway
 
 
 async def say(gateway, text, **fields):
-    """Say something as alice, and wait for what comes of it."""
-    accepted = await gateway.accept(Incoming(text=text, **{"user": "alice"} | fields))
+    """Send a message as alice and wait for the reply."""
+    accepted = await gateway.accept(RoutedMessage(text=text, **{"user": "alice"} | fields))
     return await gateway.wait(accepted.turn)
 
 
 async def end(gateway, turn):
-    """Wait until nothing more comes of a turn, however often it is left for later."""
+    """Wait until a turn has ended, however often it is queued."""
     async with asyncio.timeout(PATIENCE):
-        while not (reply := await gateway.wait(turn)).state.ended:  # noqa: ASYNC110 - a later try is another wait
+        while not (reply := await gateway.wait(turn)).state.ended:  # noqa: ASYNC110 - each retry is another wait
             await asyncio.sleep(0.01)
         return reply
 
 
 def read_log(folder):
-    """Read the log of a house whose gateway has closed: type, level, error and facts of each event, in order."""
+    """Read the event log of a closed gateway: type, level, error and facts of each event, in order."""
     with closing(sqlite3.connect(os.path.join(folder, ".foreword", "events.sqlite"))) as log:
         rows = log.execute("SELECT event_type, level, error, metadata FROM events ORDER BY id").fetchall()
     return [(kind, level, error or "", json.loads(facts or "{}")) for kind, level, error, facts in rows]
 
 
 def follow_log(folder):
-    """Read the log of a house whose gateway is open; it has no tables until its first rows are written."""
+    """Read the event log of an open gateway; it has no tables before its first rows."""
     with suppress(sqlite3.OperationalError):
         return read_log(folder)
     return []
@@ -81,11 +81,11 @@ def follow_log(folder):
 
 @contextmanager
 def open_rows(folder):
-    """Look into the state of a house."""
+    """Open the state database of a workspace."""
     with closing(sqlite3.connect(os.path.join(folder, ".foreword", "state.sqlite"), isolation_level=None)) as state:
         yield state
 
 
 def read_roles(body):
-    """Read who speaks in a request, one after the other."""
+    """Read the roles of a request's messages, in order."""
     return [message["role"] for message in body["messages"]]

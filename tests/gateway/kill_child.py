@@ -1,4 +1,4 @@
-"""A gateway in a process of its own, to be killed: accepts numbered messages, and says what it accepted."""
+"""A gateway in a separate process, to be killed: accepts numbered messages and prints each."""
 
 import asyncio
 import json
@@ -9,11 +9,10 @@ import time
 
 from house import open_house, say
 
-from foreword.gateway.message import Incoming
-from foreword.runtime.toolbox import Further
-from foreword.tools import Answer
-from foreword.turn import Tool, Toolset
-from foreword.words import Trust
+from foreword.agent.tool_calls import AdditionalTools
+from foreword.gateway.messages import RoutedMessage
+from foreword.turn import Tool, ToolAnswer, Toolset
+from foreword.types import Trust
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
@@ -21,57 +20,57 @@ TOOLS = ("note", "press")
 
 
 class Diary:
-    """A tool that leaves a line for each time it runs."""
+    """A tool that appends a line for each run."""
 
     def __init__(self, path, name):
         self.path, self.name = path, name
 
     async def call(self, _assembly, _name, arguments):
-        """Leave a line, in one write that a kill cannot divide."""
+        """Append a line in one atomic write."""
         line = json.dumps({"tool": self.name, "n": arguments["n"], "time": time.time()})
         handle = os.open(self.path, os.O_APPEND | os.O_CREAT | os.O_WRONLY)
         os.write(handle, f"{line}\n".encode())
         os.close(handle)
         await asyncio.sleep(0.002)
-        return Answer(text=f"noted {arguments['n']}", tokens=3)
+        return ToolAnswer(text=f"noted {arguments['n']}", tokens=3)
 
 
 class Address:
-    """Where the stand-in of the parent listens."""
+    """The address of the parent's fake provider."""
 
     def __init__(self, url):
         self.url = url
 
 
 async def run(folder, url, diary, first, last):
-    """Accept the messages of a range, eight sessions in turn, then stay until everything is answered."""
+    """Accept a range of messages in eight sessions, then run until killed."""
     tools = [
         Tool(name=name, parameters=NUMBER, trust=Trust.PUBLIC, changes=name == "press", confirm=False) for name in TOOLS
     ]
-    further = tuple(Further(tools=Toolset([tool]), runs=Diary(diary, tool.name)) for tool in tools)
+    further = tuple(AdditionalTools(tools=Toolset([tool]), runs=Diary(diary, tool.name)) for tool in tools)
     async with open_house(folder, Address(url), further=further) as gateway:
         for number in range(first, last):
             accepted = await gateway.accept(
-                Incoming(text=f"number {number}", user="alice", channel=f"line{number % 8}", key=f"m{number}")
+                RoutedMessage(text=f"number {number}", user="alice", channel=f"line{number % 8}", key=f"m{number}")
             )
             tell({"n": number, "turn": accepted.turn})
         await asyncio.Event().wait()
 
 
 def tell(said):
-    """Tell the parent, in one write that a kill cannot divide."""
+    """Send a line to the parent in one atomic write."""
     os.write(sys.stdout.fileno(), f"{json.dumps(said)}\n".encode())
 
 
 async def warm_up(url):
-    """Run one turn elsewhere, so that everything is imported and made ready."""
+    """Run one turn elsewhere, so that all modules are imported."""
     with tempfile.TemporaryDirectory() as folder:
         async with open_house(folder, Address(url)) as gateway:
             await say(gateway, "number 1000000")
 
 
 def breed(folder, url, diary):
-    """Fork a gateway for each range that is asked for, so that none of them has to import anything."""
+    """Fork a gateway for each requested range, so that none needs to import modules."""
     asyncio.run(warm_up(url))
     for line in sys.stdin:
         first, last = map(int, line.split())

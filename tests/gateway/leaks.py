@@ -1,9 +1,9 @@
-"""A house with many people, private chats and rooms, facts that are planted everywhere, and a model that tells all.
+"""A workspace with many people, private chats and rooms, planted facts, and a model that repeats all it sees.
 
-Each fact is a word of its own. Who may meet it is written down here by the words of the laws alone, without asking the
-program: a fact has grants, and a turn may hold it if one of them is for its clearance, its person and its room. The
-model calls whatever tools it is offered, and some that it is not, with everything it can name, and repeats every fact
-that it is shown: whatever reaches it reaches the audience.
+Each fact is a unique word. Its permitted audience is defined here from the rules alone, without the program: a fact
+has grants, and a turn may contain it if a grant matches the turn's clearance, person and room. The model calls every
+tool it is offered, and some that it is not, with all names it knows, and repeats every fact it is shown: all that
+reaches the model reaches the audience.
 """
 
 import json
@@ -12,8 +12,8 @@ import re
 import threading
 from dataclasses import dataclass
 
-from foreword.testing import Called, Says
-from foreword.words import Trust
+from foreword.testing import ScriptedCall, ScriptedReply
+from foreword.types import Trust
 
 PUBLIC, FAMILIAR, INNER, FULL = Trust
 FACT = re.compile(r"zq[a-z]{9}")
@@ -47,7 +47,7 @@ SENDERS = {"alice": "1", "carol": "2", "ines": "3", "bob": "4", "dan": "5", "tel
 
 @dataclass(frozen=True)
 class Somewhere:
-    """Where people talk, and the most that may be seen there."""
+    """A place where people talk, with its ceiling."""
 
     channel: str
     ceiling: Trust
@@ -57,26 +57,26 @@ class Somewhere:
     members: tuple[str, ...] = (*SENDERS, "")
 
     def clear(self, person):
-        """Say how much a person may see here."""
+        """Return the clearance of a person here."""
         return min(TRUST.get(person, PUBLIC), self.ceiling) if person in self.members else PUBLIC
 
 
 PLACES = [
     Somewhere("web", FULL),
-    Somewhere("web", FAMILIAR, "group"),  # company that nobody has named
+    Somewhere("web", FAMILIAR, "group"),  # a group without a room
     Somewhere("web", PUBLIC, "nowhere"),
     Somewhere("telegram", FULL),
     Somewhere("telegram", INNER, "family", "home", "-1", ("alice", "ines", "bob")),
     Somewhere("telegram", FAMILIAR, "group", "club", "-2"),
     Somewhere("telegram", PUBLIC, "family", "attic", "-3"),
     Somewhere("telegram", PUBLIC, "lobby", "square", "-4"),
-    Somewhere("telegram", FAMILIAR, "group", "telegram:-5", "-5"),  # a room that nobody has configured
+    Somewhere("telegram", FAMILIAR, "group", "telegram:-5", "-5"),  # a room that is not configured
 ]
 
 
 @dataclass(frozen=True)
 class Grant:
-    """Who may meet a fact: from a clearance on, perhaps one person alone, perhaps in one room alone."""
+    """The audience of a fact: from a clearance on, optionally one person only, optionally one room only."""
 
     level: Trust
     person: str | None = None
@@ -85,7 +85,7 @@ class Grant:
 
 @dataclass(frozen=True)
 class Asked:
-    """A message: who wrote it, where, and at which clearance by the laws."""
+    """A message: its sender, its place, and its clearance by the rules."""
 
     person: str
     place: Somewhere
@@ -98,17 +98,17 @@ class Asked:
 
     @property
     def room(self):
-        """The room; company that nobody has named is one, too, and one person's."""
+        """The room; a group without a room counts as a room of one person."""
         return self.place.room or ("company" if self.company else None)
 
     def share(self):
-        """Say who may meet what is said here."""
+        """Return the grant of a fact that is said here."""
         if self.place.room:
             return Grant(PUBLIC, room=self.room)
         return Grant(self.clearance, person=self.person, room=self.room)
 
     def may_meet(self, grant):
-        """Whether a grant is for this message; what is one person's own is not for company elsewhere."""
+        """Return whether a grant matches this message; a grant of one person does not match a group elsewhere."""
         here = grant.room == self.room if grant.room else not (grant.person and self.company)
         return grant.level <= self.clearance and grant.person in (None, self.person) and here
 
@@ -141,7 +141,7 @@ SECTIONS = ("soul", "user", "boot", "heartbeat", "files:NOTES.md", "instructions
 
 
 class World:
-    """What is known to whom, and what reached whom all the same."""
+    """The planted facts with their grants, and the leaks found."""
 
     def __init__(self, seed):
         self.dice = random.Random(seed)
@@ -157,7 +157,7 @@ class World:
         self.files["memories.json"] = json.dumps([f"The ferry is {self.make_fact(Grant(INNER))}."])
 
     def make_fact(self, *grants):
-        """Make a fact that these may meet."""
+        """Make a fact with grants."""
         fact = "zq" + "".join(self.dice.choices("abcdefghijklmnopqrstuvwxyz", k=9))
         self.grants[fact] = list(grants)
         return fact
@@ -167,19 +167,19 @@ class World:
         return f"---\nname: x\ndescription: y\n---\n{text}" if path.endswith("SKILL.md") else text
 
     def make_message(self):
-        """Make a message of somebody somewhere, with a fact of their own in it; return it, the fact and who asks."""
+        """Make a random message with a fact; return it, the fact and its context."""
         place = self.dice.choice(PLACES)
         person = self.dice.choice([*SENDERS] if place.channel == "telegram" else [*TRUST, ""])
         asked = Asked(person, place, place.clear(person))
         with self.lock:
-            # Company without a name and people without one are nobody whom a later turn knows again.
+            # An unnamed person in an unnamed group cannot be recognised by a later turn.
             fact = self.make_fact(asked.share()) if person or place.room else self.make_fact()
             self.asked[fact] = asked
         topic = self.dice.choice(TOPICS)
         return f"About the {topic}: it is {fact}. What do you know of it?", fact, asked
 
     def answer(self, body):
-        """Speak as the model does: look at everything, then tell everything."""
+        """Reply as the model: call tools, then repeat every fact."""
         with self.lock:
             fact, asked = self._find_asked(body)
             shown = sorted(set(FACT.findall(json.dumps(body))))
@@ -187,25 +187,27 @@ class World:
             rounds = sum(bool(is_result(message)) for message in body["messages"][find_newest(body) :])
             offered = list(body.get("tools", ()))
             if rounds < self.dice.randrange(4):
-                return Says(calls=tuple(self._make_call(asked, offered, shown) for _ in range(self.dice.randint(1, 3))))
+                return ScriptedReply(
+                    calls=tuple(self._make_call(asked, offered, shown) for _ in range(self.dice.randint(1, 3)))
+                )
             text = f"All I know: {' '.join(shown)}"
             self._spread(asked, shown)
-            return Says(text=text)
+            return ScriptedReply(text=text)
 
     def hear(self, asked, own, text):
-        """Judge a reply that somebody got."""
+        """Check a reply that a person got."""
         with self.lock:
             self._judge(asked, own, FACT.findall(text), "reply")
 
     def receive(self, address, text):
-        """Judge what arrived at an address of the messenger, for whoever reads there."""
+        """Check a message that was delivered to an address, for all its readers."""
         place = next((one for one in PLACES if one.id == address), PLACES[3])
         person = "" if place.id else next(person for person, sender in SENDERS.items() if sender == address)
         self.hear(Asked(person, place, place.clear(person)), "", text)
 
     def open(self, archive, text):
-        """Judge a transcript, for whoever may read it: its person alone, or its room, at the clearance of its row."""
-        if archive.user:  # alone, or in company that nobody has named
+        """Check a transcript for its readers: its person alone, or its room, at the clearance of its row."""
+        if archive.user:  # private, or in a group without a room
             place = PLACES[1] if archive.room else PLACES[0]
         else:
             found = (one for one in PLACES if one.room == archive.room)
@@ -234,15 +236,15 @@ class World:
                 )
 
     def _spread(self, asked, shown):
-        """What was said is known where it was said."""
+        """A fact becomes known where it was said."""
         if asked.person or asked.place.room:
             for fact in shown:
                 self.grants[fact].append(asked.share())
 
     def _make_call(self, asked, offered, shown):
-        if not offered or self.dice.random() < 0.1:  # what it has not been offered, it tries all the same
+        if not offered or self.dice.random() < 0.1:  # it also tries tools that it is not offered
             path = self.dice.choice(NAMED)
-            return Called(name=self.dice.choice(("memory_get", "read_file")), arguments={"path": path})
+            return ScriptedCall(name=self.dice.choice(("memory_get", "read_file")), arguments={"path": path})
         tool = self.dice.choice(offered)
         properties = tool["input_schema"].get("properties", {})
         arguments = {name: self._make_argument(name, kind, shown) for name, kind in properties.items()}
@@ -250,13 +252,13 @@ class World:
         keep = self._find_keeping(asked, tool["name"])
         for fact in said:
             self.grants[fact].append(keep)
-        return Called(name=tool["name"], arguments=arguments)
+        return ScriptedCall(name=tool["name"], arguments=arguments)
 
     def _find_keeping(self, asked, tool):
-        """Say who may meet what a tool keeps: all of a clearance, its person alone, or those who are there."""
+        """Return the grant of what a tool stores: all of a clearance, its person alone, or those present."""
         if "memory" in tool:
             return Grant(asked.clearance)
-        own = "schedule" in tool or tool == "notify_user"  # whoever asks is told in private what they may meet here
+        own = "schedule" in tool or tool == "notify_user"  # the user is notified in private
         return Grant(asked.clearance, person=asked.person) if own else asked.share()
 
     def _make_argument(self, name, kind, shown):
@@ -280,13 +282,13 @@ class World:
 
 
 def find_newest(body):
-    """Find the newest message of a person in a request."""
+    """Find the newest user message of a request."""
     return max(
         at for at, message in enumerate(body["messages"]) if message["role"] == "user" and not is_result(message)
     )
 
 
 def is_result(message):
-    """Whether a message holds the results of tools."""
+    """Return whether a message contains tool results."""
     content = message["content"]
     return not isinstance(content, str) and any(part.get("type") == "tool_result" for part in content)

@@ -1,12 +1,12 @@
-"""A messenger on no network: people write into it, and what is delivered arrives in it."""
+"""A fake messenger without a network: people write to it, and replies are delivered to it."""
 
 import asyncio
 from itertools import count
 
-from foreword.gateway.channel import Heard
+from foreword.gateway.channel import InboundMessage
 from waiting import until
 
-NUMBERS = count(1)  # no two messages have one key, also after a restart
+NUMBERS = count(1)  # unique message keys, also after a restart
 
 
 class Messenger:
@@ -26,11 +26,11 @@ class Messenger:
         self._running = asyncio.Event()
 
     def split(self, text):
-        """Leave a reply whole."""
+        """Do not split a reply."""
         return [text]
 
     async def deliver(self, address, part, key):
-        """Take a reply."""
+        """Accept a reply."""
         if self.faults:
             raise self.faults.pop(0)
         if key not in self._keys:
@@ -38,23 +38,23 @@ class Messenger:
         self._keys.add(key)
 
     async def show_work(self, address):
-        """Note that a reply is being made."""
+        """Record the typing signal."""
         self.worked.append(address)
 
     async def run(self, hear):
-        """Hear whom the test plays."""
+        """Receive the messages of the test."""
         self._hear = hear
         self._running.set()
         await asyncio.Event().wait()
 
     async def write(self, text, sender="1001", **fields):
-        """Write a message as somebody; return what became of it."""
+        """Write a message as a user; return the result of the handler."""
         await self._running.wait()
         place = fields.get("place", "")
         given = {"key": f"m{next(NUMBERS)}", "address": place or sender}
-        return await self._hear(Heard(channel=self.name, sender=sender, text=text, **given | fields))
+        return await self._hear(InboundMessage(channel=self.name, sender=sender, text=text, **given | fields))
 
     async def until(self, count):
-        """Wait until so many replies have arrived, and return their texts."""
+        """Wait until `count` replies have arrived, and return their texts."""
         await until(lambda: len(self.arrived) >= count)
         return [text for _, text in self.arrived]

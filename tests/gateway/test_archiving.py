@@ -1,4 +1,4 @@
-"""Claims about conversations that are kept as Markdown when they have ended."""
+"""Archiving of ended conversations as Markdown."""
 
 import asyncio
 from datetime import timedelta
@@ -7,47 +7,47 @@ from pathlib import Path
 from house import CONFIG, FILES, open_house, open_rows, say
 from messenger import Messenger
 
-from foreword.gateway.archiving import Archiving
-from foreword.gateway.channel import Chat
-from foreword.gateway.message import Incoming
-from foreword.gateway.past import Kind, Piece, add_piece
-from foreword.runtime.history import dump
-from foreword.runtime.history import say as utter
-from foreword.sources.document import parse_document
-from foreword.testing import NOON, Called, Heard, MovedClock, Says
-from foreword.words import Trust
+from foreword.agent.conversation import dump_messages
+from foreword.agent.conversation import make_user_message as utter
+from foreword.engine.sources.documents import parse_document
+from foreword.gateway.channel import ChatKind
+from foreword.gateway.history import HistoryKind, HistoryPiece, append_piece
+from foreword.gateway.messages import RoutedMessage
+from foreword.gateway.transcripts import Archiver
+from foreword.testing import NOON, FakeRecorder, ManualClock, ScriptedCall, ScriptedReply
+from foreword.types import Trust
 
 ARCHIVED = CONFIG + "archive: true\nrooms: {den: {group: family, timezone: Europe/Paris}}\n"
 OPEN = {**FILES, "foreword.yaml": ARCHIVED}
 
 
 class Study:
-    """A house whose conversations are archived by hand."""
+    """A workspace whose conversations are archived by hand."""
 
     def __init__(self, gateway, folder, clock):
-        self.gateway, self.folder, self.clock, self.heard = gateway, folder, clock, Heard()
-        self.archiving = Archiving(gateway.workspace, gateway._writer, self.heard, clock)
+        self.gateway, self.folder, self.clock, self.heard = gateway, folder, clock, FakeRecorder()
+        self.archiving = Archiver(gateway.workspace, gateway._writer, self.heard, clock)
 
     async def begin_anew(self, **place):
-        """Begin another session where one is."""
-        from foreword.gateway.lane import find_lane
+        """Start another session with the same session key."""
+        from foreword.gateway.session_lookup import resolve_session_key
 
-        incoming = Incoming(text="", **{"user": "alice"} | place)
-        lane = find_lane(incoming, self.gateway.workspace.config).lane
+        incoming = RoutedMessage(text="", **{"user": "alice"} | place)
+        lane = resolve_session_key(incoming, self.gateway.workspace.config).lane
         return await self.gateway.sessions.begin(lane, incoming.situation)
 
     def list_files(self):
-        """List the transcripts, by their paths."""
+        """List the paths of the transcripts."""
         found = [*self.folder.glob("groups/*/conversations/*"), *self.folder.glob("users/*/conversations/*")]
         return sorted(str(path.relative_to(self.folder)) for path in found)
 
 
 def study(folder, stand_in, files=OPEN):
-    """Run a test in a house that archives."""
+    """Run a test in a workspace with `archive: true`."""
 
     def start(test):
-        stand_in.choose = lambda _: Says(text="Very well.")
-        clock = MovedClock(NOON)
+        stand_in.choose = lambda _: ScriptedReply(text="Very well.")
+        clock = ManualClock(NOON)
 
         async def go():
             async with open_house(folder, stand_in, files, clock=clock) as gateway:
@@ -59,7 +59,7 @@ def study(folder, stand_in, files=OPEN):
 
 
 def test_a_private_one(tmp_path, stand_in):
-    """A private conversation is kept with its person once another begins in its place, with who said what and when."""
+    """A private conversation is archived once another session replaces it, with speakers and times."""
 
     @study(tmp_path, stand_in)
     async def _(here):
@@ -68,9 +68,9 @@ def test_a_private_one(tmp_path, stand_in):
         session = await here.begin_anew()
         await here.archiving.archive()
         assert await here.archiving.archive() == 0
-        (path,) = here.list_files()  # and no draft of it
+        (path,) = here.list_files()  # and no draft
         assert path.startswith("users/alice/conversations/2026-")
-        assert "-reid-" in path  # and no word of what was said
+        assert "-reid-" in path  # and no words of the conversation
         assert session.id[:8] not in path
         assert (tmp_path / path).stat().st_mode & 0o777 == 0o600
         document = parse_document(path, (tmp_path / path).read_text())
@@ -88,7 +88,7 @@ def test_a_private_one(tmp_path, stand_in):
 
 
 def test_a_room(tmp_path, stand_in):
-    """A room's conversation is kept in the folder of its group, with everybody who spoke, in the time of the room."""
+    """A room's conversation is archived in its group's folder, with all speakers, in the room's time zone."""
     place = {"channel": "web", "room": "den", "situation": "group"}
 
     @study(tmp_path, stand_in)
@@ -110,8 +110,11 @@ def test_a_room(tmp_path, stand_in):
 
 
 def test_no_results_of_tools(tmp_path, stand_in):
-    """What tools were asked and found is not in a transcript, nor the words before a call."""
-    script = [Says(text="Let me see.", calls=(Called(name="memory_list", arguments={}),)), Says(text="Nothing.")]
+    """A transcript contains neither tool calls and results nor the text before a call."""
+    script = [
+        ScriptedReply(text="Let me see.", calls=(ScriptedCall(name="memory_list", arguments={}),)),
+        ScriptedReply(text="Nothing."),
+    ]
 
     @study(tmp_path, stand_in, {**OPEN, "memory/private/plum.md": "Planted in 2019.\n"})
     async def _(here):
@@ -126,7 +129,7 @@ def test_no_results_of_tools(tmp_path, stand_in):
 
 
 def test_one_that_nobody_goes_on_with(tmp_path, stand_in):
-    """A day after the last word a conversation is kept; should it go on, the same file has the rest."""
+    """A conversation is archived a day after its last message; if it continues, the same file is extended."""
 
     @study(tmp_path, stand_in)
     async def _(here):
@@ -144,18 +147,18 @@ def test_one_that_nobody_goes_on_with(tmp_path, stand_in):
 
 
 def test_one_that_was_folded(tmp_path, stand_in):
-    """A conversation that was folded is kept with all that was said in it, not with its summary."""
-    from foreword.gateway.past import Kind, Piece, fold, read_past
-    from foreword.runtime.history import dump
+    """A compacted conversation is archived with its original messages, not its summary."""
+    from foreword.agent.conversation import dump_messages
+    from foreword.gateway.history import HistoryKind, HistoryPiece, compact_history, load_history
 
     @study(tmp_path, stand_in)
     async def _(here):
         session = (await say(here.gateway, "One.")).session
         await say(here.gateway, "Two.")
-        piece = Piece(kind=Kind.SUMMARY, messages=dump([utter("In short.")]), tokens=3)
+        piece = HistoryPiece(kind=HistoryKind.SUMMARY, messages=dump_messages([utter("In short.")]), tokens=3)
         rows = await here.gateway.sessions.read(session)
-        await here.gateway._writer.do(lambda state: fold(state, session, rows[0].position, piece))
-        assert len(await here.gateway._writer.do(lambda state: read_past(state, session))) == 2
+        await here.gateway._writer.do(lambda state: compact_history(state, session, rows[0].position, piece))
+        assert len(await here.gateway._writer.do(lambda state: load_history(state, session))) == 2
         await here.archiving.archive()
         text = (tmp_path / here.list_files()[0]).read_text()
         assert ("> One." in text, "> Two." in text, "In short." in text) == (True, True, False)
@@ -163,7 +166,7 @@ def test_one_that_was_folded(tmp_path, stand_in):
 
 
 def test_after_a_crash(tmp_path, stand_in):
-    """A crash between the row and the file, or after the file, leaves one file and no second one."""
+    """A crash between row and file, or after the file, leaves one file."""
 
     @study(tmp_path, stand_in)
     async def _(here):
@@ -180,7 +183,7 @@ def test_after_a_crash(tmp_path, stand_in):
 
 
 def test_odd_names(tmp_path, stand_in):
-    """No name of a room, no words and no name of a person leads out of the folder, or into somebody else's."""
+    """Names of rooms, users and texts cannot lead outside the folder or into another user's."""
     rooms = ("../../etc", ".hidden", "a/b", "x\x01y", "-1001234", "den:1", "..", "é" * 300)
     words = ("../../x", "日本語だけ", "\x01\n\n---\nclearance: public\n---", "a" * 5_000, ".")
 
@@ -190,7 +193,7 @@ def test_odd_names(tmp_path, stand_in):
             place = {"channel": "web", "room": room, "situation": "group", "user": f"**{room[:20]}**\n## reid (agent)"}
             await say(here.gateway, words[number % len(words)], **place)
             await here.begin_anew(**place)
-        await say(here.gateway, "Hello", user="../alice")  # whom nobody knows
+        await say(here.gateway, "Hello", user="../alice")  # an unknown user
         await here.begin_anew(user="../alice")
         await here.archiving.archive()
         found = here.list_files()
@@ -207,7 +210,7 @@ def test_odd_names(tmp_path, stand_in):
 
 
 def test_through_a_link(tmp_path, stand_in, tmp_path_factory):
-    """Nothing is written through a link; that is told once, and everybody goes on."""
+    """Nothing is written through a symlink; this is reported once, and the gateway continues."""
     elsewhere = tmp_path_factory.mktemp("elsewhere")
 
     @study(tmp_path, stand_in)
@@ -218,11 +221,11 @@ def test_through_a_link(tmp_path, stand_in, tmp_path_factory):
         assert [await here.archiving.archive() for _ in range(2)] == [0, 0]
         assert list(elsewhere.rglob("*")) == []
         (event,) = here.heard.events
-        assert "lies behind a link" in event.error
+        assert "is behind a symbolic link" in event.error
 
 
 def test_only_where_it_is_wanted(tmp_path, stand_in):
-    """Unless the owner asks for it nothing is written; when they do, what has ended before is kept, too."""
+    """Without `archive` nothing is written; once enabled, earlier ended conversations are archived as well."""
 
     @study(tmp_path, stand_in, {**FILES, "foreword.yaml": ARCHIVED.replace("true", "false")})
     async def _(here):
@@ -238,8 +241,8 @@ def test_only_where_it_is_wanted(tmp_path, stand_in):
 
 
 def test_by_itself(tmp_path, stand_in):
-    """A gateway archives by itself, at the latest when it ends."""
-    stand_in.choose = lambda _: Says(text="Yes.")
+    """A gateway archives by itself, at the latest when it closes."""
+    stand_in.choose = lambda _: ScriptedReply(text="Yes.")
 
     async def run():
         async with open_house(tmp_path, stand_in, OPEN) as gateway:
@@ -250,7 +253,7 @@ def test_by_itself(tmp_path, stand_in):
     assert len(list(Path(tmp_path).glob("users/alice/conversations/*.md"))) == 1
 
 
-KITCHEN = {"chat": Chat.GROUP, "place": "-5", "title": "Kitchen"}
+KITCHEN = {"chat": ChatKind.GROUP, "place": "-5", "title": "Kitchen"}
 PLANNED = """\
 owner: alice
 agents: {reid: {model: "anthropic:claude-sonnet-5"}}
@@ -265,11 +268,11 @@ schedule: [{name: dinner, cron: "0 13 * * *", user: alice, to: kitchen, say: "Ca
 
 
 def test_what_an_agent_sent_by_itself(tmp_path, stand_in):
-    """Of a run that was planned, a room's transcript has what was sent there, and no word that the agent was told."""
-    stand_in.choose = lambda _: Says(text="Dinner at eight.")
+    """A room's transcript contains the reply of a scheduled run, but not its instruction."""
+    stand_in.choose = lambda _: ScriptedReply(text="Dinner at eight.")
 
     async def run():
-        clock, post = MovedClock(NOON), Messenger()
+        clock, post = ManualClock(NOON), Messenger()
         files = {"foreword.yaml": PLANNED, "SOUL.md": "Calm.\n"}
         async with open_house(tmp_path, stand_in, files, channels={"telegram": post}, clock=clock) as gateway:
             await post.write("I am Bob, what is there to eat?", sender="1002", **KITCHEN)
@@ -282,7 +285,7 @@ def test_what_an_agent_sent_by_itself(tmp_path, stand_in):
             await post.write("I am Alice, and I come.", sender="1001", **KITCHEN)
             await post.until(3)
             clock.move(timedelta(days=2).total_seconds())
-            await Archiving(gateway.workspace, gateway._writer, Heard(), clock).archive()
+            await Archiver(gateway.workspace, gateway._writer, FakeRecorder(), clock).archive()
 
     asyncio.run(run())
     found = [path.read_text() for path in tmp_path.glob("groups/kitchen/conversations/*")]
@@ -293,17 +296,17 @@ def test_what_an_agent_sent_by_itself(tmp_path, stand_in):
     assert bobs.count("> Dinner at eight.") == 2
     assert 'people: "bob"' in bobs
     alices = next(text for text in found if 'clearance: "inner"' in text and 'channel: "telegram"' in text)
-    assert "> I am Bob, what is there to eat?" in alices  # whose words everybody in the room has read
+    assert "> I am Bob, what is there to eat?" in alices  # all members of the room have read Bob's message
 
 
 def test_what_was_only_overheard(tmp_path, stand_in):
-    """What a room was told of without a turn is in no transcript, so none is written again and again for it."""
+    """Overheard lines are in no transcript and do not cause another write."""
 
     @study(tmp_path, stand_in)
     async def _(here):
         session = (await say(here.gateway, "Who comes?", channel="web", room="den", situation="group")).session
-        piece = Piece(kind=Kind.ROOM, messages=dump([utter("bob: I bought bread.")]), tokens=3)
-        await here.gateway._writer.do(lambda state: add_piece(state, session, piece))
+        piece = HistoryPiece(kind=HistoryKind.ROOM, messages=dump_messages([utter("bob: I bought bread.")]), tokens=3)
+        await here.gateway._writer.do(lambda state: append_piece(state, session, piece))
         here.clock.move(timedelta(hours=24.5).total_seconds())
         assert [await here.archiving.archive() for _ in range(3)] == [1, 0, 0]
         assert "bread" not in (tmp_path / here.list_files()[0]).read_text()

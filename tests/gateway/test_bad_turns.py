@@ -1,4 +1,4 @@
-"""Claims about what goes wrong: each time a clear answer, an event in the log, and a session that goes on."""
+"""Failing turns: each has a clear reply and an event, and the session continues."""
 
 import asyncio
 import json
@@ -6,16 +6,23 @@ import json
 import pytest
 from house import CONFIG, FILES, end, open_house, open_rows, read_log, say, until
 
+from foreword.agent.loop import TurnLimits
+from foreword.agent.tool_calls import AdditionalTools, ToolTimeLimits
 from foreword.errors import InputError
-from foreword.gateway.message import Incoming, State
-from foreword.gateway.working import BROKEN, Patience
-from foreword.runtime.acting import TimeLimits
-from foreword.runtime.loop import Bounds
-from foreword.runtime.toolbox import Further
-from foreword.testing import NOON, Called, Garbles, Hangs, MovedClock, Refuses, Says, write_files
-from foreword.tools import Answer
-from foreword.turn import Tool, Toolset
-from foreword.words import Trust
+from foreword.gateway.messages import RoutedMessage, TurnState
+from foreword.gateway.worker import INTERNAL_ERROR_TEXT, WorkerRetryPolicy
+from foreword.testing import (
+    NOON,
+    ManualClock,
+    ScriptedCall,
+    ScriptedError,
+    ScriptedGarbage,
+    ScriptedHang,
+    ScriptedReply,
+    write_files,
+)
+from foreword.turn import Tool, ToolAnswer, Toolset
+from foreword.types import Trust
 
 CHANGED = "What you may see here has changed"
 
@@ -23,29 +30,31 @@ HOUSE = {**FILES, "foreword.yaml": CONFIG.replace("bob:", "carol: {trust: full},
 
 
 def call(name, arguments):
-    """Have the model call a tool."""
-    return Says(calls=(Called(name=name, arguments=arguments),))
+    """Make the model call a tool."""
+    return ScriptedReply(calls=(ScriptedCall(name=name, arguments=arguments),))
 
 
 class Odd:
-    """A tool that throws, or never returns, or waits for its gate."""
+    """A tool that raises, or waits for its gate."""
 
     def __init__(self):
         self.gate = asyncio.Event()
         self.called = 0
 
     async def call(self, _assembly, _name, arguments):
-        """Do what was asked."""
+        """Raise or wait."""
         self.called += 1
         if arguments["how"] == "throw":
             raise ZeroDivisionError("secret words")
         await self.gate.wait()
-        return Answer(text="done", tokens=1)
+        return ToolAnswer(text="done", tokens=1)
 
     def offer(self):
-        """Offer it to the agents."""
+        """Offer the tool to the agents."""
         parameters = {"type": "object", "properties": {"how": {"type": "string"}}, "required": ["how"]}
-        return (Further(tools=Toolset([Tool(name="odd", parameters=parameters, trust=Trust.PUBLIC)]), runs=self),)
+        return (
+            AdditionalTools(tools=Toolset([Tool(name="odd", parameters=parameters, trust=Trust.PUBLIC)]), runs=self),
+        )
 
 
 HALF = "".join(
@@ -62,31 +71,31 @@ HALF = "".join(
     )
 )  # fmt: skip
 FAULTS = {
-    "hangs": ([Hangs(seconds=20)] * 4, State.QUEUED, "api_error"),
-    "garbage": ([Garbles()], State.FAILED, "api_error"),
-    "bad events": ([Garbles(text="event: x\ndata: {not json}\n\n")], State.FAILED, "api_error"),
-    "400": ([Refuses(status=400, message="no such thing")], State.FAILED, "api_error"),
-    "nothing": ([Says()], State.FAILED, "turn_completed"),
-    "half a character": ([Garbles(text=HALF)], State.FAILED, "turn_completed"),
-    "unknown tool": ([call("nothing", {}), Says(text="I see.")], State.ANSWERED, "tool_call"),
-    "bad arguments": ([call("odd", '{"how": '), Says(text="I see.")], State.ANSWERED, "tool_call"),
-    "throws": ([call("odd", {"how": "throw"}), Says(text="I see.")], State.ANSWERED, "tool_error"),
-    "never returns": ([call("odd", {"how": "wait"}), Says(text="I see.")], State.ANSWERED, "tool_error"),
+    "hangs": ([ScriptedHang(seconds=20)] * 4, TurnState.QUEUED, "api_error"),
+    "garbage": ([ScriptedGarbage()], TurnState.FAILED, "api_error"),
+    "bad events": ([ScriptedGarbage(text="event: x\ndata: {not json}\n\n")], TurnState.FAILED, "api_error"),
+    "400": ([ScriptedError(status=400, message="no such thing")], TurnState.FAILED, "api_error"),
+    "nothing": ([ScriptedReply()], TurnState.FAILED, "turn_completed"),
+    "half a character": ([ScriptedGarbage(text=HALF)], TurnState.FAILED, "turn_completed"),
+    "unknown tool": ([call("nothing", {}), ScriptedReply(text="I see.")], TurnState.ANSWERED, "tool_call"),
+    "bad arguments": ([call("odd", '{"how": '), ScriptedReply(text="I see.")], TurnState.ANSWERED, "tool_call"),
+    "throws": ([call("odd", {"how": "throw"}), ScriptedReply(text="I see.")], TurnState.ANSWERED, "tool_error"),
+    "never returns": ([call("odd", {"how": "wait"}), ScriptedReply(text="I see.")], TurnState.ANSWERED, "tool_error"),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faults(tmp_path, stand_in, fault):
-    """Whatever a provider or a tool does, the turn comes to an end, the log tells it, and the next one is answered."""
+    """After any fault of a provider or tool the turn ends, the log has an event, and the next turn is answered."""
     lines, state, told = FAULTS[fault]
     stand_in.follow(*lines)
-    # Only what is to run out of time has little of it; the next turn has four tries.
+    # Only the hanging provider gets a short timeout; the next turn has four tries.
     hasty = {"seconds": 0.5} if fault == "hangs" else {}
-    bounds = Bounds(**hasty, limits=TimeLimits(usual=0.05))
+    bounds = TurnLimits(**hasty, limits=ToolTimeLimits(usual=0.05))
 
     async def run():
-        clock = MovedClock(NOON)
-        options = {"further": Odd().offer(), "bounds": bounds, "clock": clock, "patience": Patience()}
+        clock = ManualClock(NOON)
+        options = {"further": Odd().offer(), "bounds": bounds, "clock": clock, "patience": WorkerRetryPolicy()}
         async with open_house(tmp_path, stand_in, **options) as gateway:
             first = await say(gateway, "Hello?")
             stand_in.follow()
@@ -98,13 +107,13 @@ def test_faults(tmp_path, stand_in, fault):
     assert first.state is state, first.text
     assert first.text.endswith(".")
     assert "secret" not in first.text
-    assert (after.state, after.text) == (State.ANSWERED, "Yes.")
+    assert (after.state, after.text) == (TurnState.ANSWERED, "Yes.")
     assert stand_in.requests[-1].refused == ""
     assert told in [kind for kind, level, _, _ in read_log(tmp_path) if level in ("warn", "error")]
 
 
 def test_no_message(tmp_path, stand_in):
-    """What cannot be written is refused before anything is kept, wherever in the message it stands."""
+    """A message with invalid characters in any field is refused before it is stored."""
     wrong = [
         {"text": "half \ud800"},
         {"text": "a\x00b"},
@@ -119,7 +128,7 @@ def test_no_message(tmp_path, stand_in):
         async with open_house(tmp_path, stand_in) as gateway:
             for fields in wrong:
                 with pytest.raises(InputError, match=r"the message (has|contains)"):
-                    await gateway.accept(Incoming(**{"text": "x", "user": "alice"} | fields))
+                    await gateway.accept(RoutedMessage(**{"text": "x", "user": "alice"} | fields))
 
     asyncio.run(run())
     with open_rows(tmp_path) as state:
@@ -127,7 +136,7 @@ def test_no_message(tmp_path, stand_in):
 
 
 def test_a_megabyte(tmp_path, stand_in):
-    """A message that the model cannot take is answered so, without a call; it weighs nothing in what follows."""
+    """A message that exceeds the model's window fails without a call and is not in later requests."""
     small = CONFIG + 'models: {"anthropic:claude-sonnet-5": {window: 100000}}\n'
 
     async def run():
@@ -138,17 +147,17 @@ def test_a_megabyte(tmp_path, stand_in):
             return long, calls, await say(gateway, "And now?")
 
     long, calls, after = asyncio.run(run())
-    assert long.state is State.FAILED
+    assert long.state is TurnState.FAILED
     assert "too long" in long.text
     assert calls == 1
-    assert after.state is State.ANSWERED
+    assert after.state is TurnState.ANSWERED
     assert len(stand_in.requests) == 2
     assert len(stand_in.requests[-1].raw) < 100_000
     assert ("turn_completed", "error") in [row[:2] for row in read_log(tmp_path)]
 
 
 def test_a_budget(tmp_path, stand_in):
-    """A turn that a budget does not allow is refused in words, and the session goes on when the budget does."""
+    """A turn beyond a budget is refused with a reason, and the session continues once the budget allows it."""
     poor = CONFIG + "budgets: {per_turn_usd: 0.000001}\n"
 
     async def run():
@@ -158,9 +167,9 @@ def test_a_budget(tmp_path, stand_in):
             return refused, await say(gateway, "And now?")
 
     refused, after = asyncio.run(run())
-    assert refused.state is State.REFUSED
+    assert refused.state is TurnState.REFUSED
     assert "budget" in refused.text or "$" in refused.text
-    assert (refused.session, after.state) == (after.session, State.ANSWERED)
+    assert (refused.session, after.state) == (after.session, TurnState.ANSWERED)
     assert "refused" in [facts.get("outcome") for _, _, _, facts in read_log(tmp_path)]
     assert stand_in.requests[-1].refused == ""
 
@@ -175,13 +184,13 @@ LOWERED = {
 
 @pytest.mark.parametrize("change", LOWERED)
 def test_changed_while_it_runs(tmp_path, stand_in, change):
-    """Who is removed or trusted less while their turn runs is not given its reply, and what they write is apart."""
-    stand_in.follow(call("odd", {"how": "wait"}), Says(text="The secret is out."))
+    """A user who is removed or trusted less during their turn does not get its reply, and later turns do not see it."""
+    stand_in.follow(call("odd", {"how": "wait"}), ScriptedReply(text="The secret is out."))
 
     async def run():
         odd = Odd()
         async with open_house(tmp_path, stand_in, HOUSE, further=odd.offer()) as gateway:
-            accepted = await gateway.accept(Incoming(text="Hello?", user="carol", agent="reid"))
+            accepted = await gateway.accept(RoutedMessage(text="Hello?", user="carol", agent="reid"))
             await until(lambda: odd.called)
             write_files(tmp_path, {"foreword.yaml": LOWERED[change]})
             gateway.reloading.look(now=True)
@@ -191,23 +200,23 @@ def test_changed_while_it_runs(tmp_path, stand_in, change):
             return first, await say(gateway, "And now?", user="carol", agent=agent)
 
     first, after = asyncio.run(run())
-    assert first.state is State.FAILED
+    assert first.state is TurnState.FAILED
     assert "secret" not in first.text
     assert (CHANGED if change != "agent gone" else "reid") in first.text
-    assert after.state is State.ANSWERED
+    assert after.state is TurnState.ANSWERED
     assert after.session != first.session
     assert "secret" not in str(stand_in.body["messages"])
 
 
 @pytest.mark.parametrize("change", LOWERED)
 def test_changed_while_it_is_queued(tmp_path, stand_in, change):
-    """A turn whose person or agent has changed while it was queued is not sent to a model at all."""
-    stand_in.follow(*[Refuses()] * 4)
+    """A queued turn whose user or agent has changed is not sent to a model."""
+    stand_in.follow(*[ScriptedError()] * 4)
 
     async def run():
-        clock = MovedClock(NOON)
-        async with open_house(tmp_path, stand_in, HOUSE, clock=clock, patience=Patience()) as gateway:
-            accepted = await gateway.accept(Incoming(text="Hello?", user="carol", agent="reid"))
+        clock = ManualClock(NOON)
+        async with open_house(tmp_path, stand_in, HOUSE, clock=clock, patience=WorkerRetryPolicy()) as gateway:
+            accepted = await gateway.accept(RoutedMessage(text="Hello?", user="carol", agent="reid"))
             first = await gateway.wait(accepted.turn)
             write_files(tmp_path, {"foreword.yaml": LOWERED[change]})
             gateway.reloading.look(now=True)
@@ -215,13 +224,13 @@ def test_changed_while_it_is_queued(tmp_path, stand_in, change):
             return first, await end(gateway, accepted.turn)
 
     first, last = asyncio.run(run())
-    assert (first.state, last.state) == (State.QUEUED, State.FAILED)
+    assert (first.state, last.state) == (TurnState.QUEUED, TurnState.FAILED)
     assert (CHANGED if change != "agent gone" else "reid") in last.text
     assert len(stand_in.requests) == 4
 
 
 def test_a_faulty_configuration(tmp_path, stand_in):
-    """A configuration that becomes faulty changes nothing while the gateway runs."""
+    """A configuration that becomes invalid changes nothing while the gateway runs."""
 
     async def run():
         async with open_house(tmp_path, stand_in) as gateway:
@@ -232,33 +241,33 @@ def test_a_faulty_configuration(tmp_path, stand_in):
             return first, await say(gateway, "And now?")
 
     first, after = asyncio.run(run())
-    assert (after.state, after.session) == (State.ANSWERED, first.session)
+    assert (after.state, after.session) == (TurnState.ANSWERED, first.session)
 
 
 def test_asked_to_wait_for_ever(tmp_path, stand_in):
-    """A provider that asks for a wait beyond all measure is tried again within a day."""
-    stand_in.follow(Refuses(retry_after=999_999))
+    """An excessive retry_after of a provider is limited to a day."""
+    stand_in.follow(ScriptedError(retry_after=999_999))
 
     async def run():
-        clock = MovedClock(NOON)
+        clock = ManualClock(NOON)
         async with open_house(tmp_path, stand_in, clock=clock) as gateway:
-            accepted = await gateway.accept(Incoming(text="Hello?", user="alice"))
+            accepted = await gateway.accept(RoutedMessage(text="Hello?", user="alice"))
             first = await gateway.wait(accepted.turn)
             clock.move(86_400)
             return first, await end(gateway, accepted.turn)
 
     first, last = asyncio.run(run())
-    assert (first.state, last.state) == (State.QUEUED, State.ANSWERED)
+    assert (first.state, last.state) == (TurnState.QUEUED, TurnState.ANSWERED)
 
 
 def test_given_up_after_a_day(tmp_path, stand_in):
-    """A turn that no provider takes for a day is ended in words, and the session goes on."""
-    stand_in.choose = lambda _: Refuses()
+    """A turn that no provider takes for a day fails with a reason, and the session continues."""
+    stand_in.choose = lambda _: ScriptedError()
 
     async def run():
-        clock = MovedClock(NOON)
+        clock = ManualClock(NOON)
         async with open_house(tmp_path, stand_in, clock=clock) as gateway:
-            accepted = await gateway.accept(Incoming(text="Hello?", user="alice"))
+            accepted = await gateway.accept(RoutedMessage(text="Hello?", user="alice"))
             await gateway.wait(accepted.turn)
             clock.move(86_401)
             last = await end(gateway, accepted.turn)
@@ -266,7 +275,7 @@ def test_given_up_after_a_day(tmp_path, stand_in):
             return last, await say(gateway, "And now?")
 
     last, after = asyncio.run(run())
-    assert (last.state, after.state) == (State.FAILED, State.ANSWERED)
+    assert (last.state, after.state) == (TurnState.FAILED, TurnState.ANSWERED)
     assert "for a day" in last.text
-    assert last.text != BROKEN
+    assert last.text != INTERNAL_ERROR_TEXT
     assert stand_in.requests[-1].refused == ""

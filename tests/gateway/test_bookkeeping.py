@@ -1,4 +1,4 @@
-"""Claims about the ledger in a running gateway: what providers receive, what it costs, and what is told of it."""
+"""The ledger in a running gateway: requests, costs and recorded decisions."""
 
 import json
 from dataclasses import replace
@@ -7,12 +7,12 @@ from itertools import pairwise
 import pytest
 from house import CONFIG, end, open_rows, read_log, say, until
 
-from foreword.gateway.message import Errand, Incoming
-from foreword.runtime.accounting import Accounting
-from foreword.store.ledgers import find_touched
-from foreword.testing import NOON, Called, MovedClock, Refuses, Says, make_workspace, write_files
+from foreword.agent.model_call import TurnLedger
+from foreword.gateway.messages import RoutedMessage, ScheduledRun
+from foreword.storage.ledgers import find_sessions_with_text
+from foreword.testing import NOON, ManualClock, ScriptedCall, ScriptedError, ScriptedReply, make_workspace, write_files
 from foreword.turn import Turn
-from foreword.words import Delivery, Trust
+from foreword.types import Delivery, Trust
 
 RULE = "Say less than you know, and never more than you were asked.\n"
 SOUL = "".join(f"{number}. {RULE}" for number in range(1, 90))
@@ -23,7 +23,7 @@ EDITED = SOUL.replace("40. Say less", "40. Say more")
 
 
 def strip(value):
-    """Take the cache marks off a request."""
+    """Remove the cache breakpoints from a request."""
     if isinstance(value, list):
         return [strip(one) for one in value]
     if isinstance(value, dict):
@@ -37,7 +37,7 @@ def read_system(request):
 
 
 def extends(one, other):
-    """Whether a request begins with all of another, marks apart."""
+    """Return whether a request extends another, cache breakpoints aside."""
     before, after = strip(one.body), strip(other.body)
     told = all(before[name] == after[name] for name in ("system", "tools"))
     return told and after["messages"][: len(before["messages"])] == before["messages"]
@@ -50,18 +50,18 @@ def list_facts(folder, kind, name):
 
 @pytest.fixture
 def clock():
-    """A clock that only moves when it is told to."""
-    return MovedClock(NOON)
+    """A manual clock."""
+    return ManualClock(NOON)
 
 
 def edit(gateway, folder, **files):
-    """Edit files, and let the gateway see it at once."""
+    """Edit files and refresh the workspace."""
     write_files(folder, {name.replace("__", "/") + ".md": text for name, text in files.items()})
     gateway.workspace.refresh(now=True)
 
 
 def test_an_edit_is_said_once_and_moves_nothing(tmp_path, stand_in, clock, run):
-    """An edit of SOUL.md in a warm session travels with the next message; all that was sent stays where it was."""
+    """An edit of SOUL.md in a warm session is appended to the next message; every request extends the previous one."""
 
     async def talk(gateway):
         for number in range(5):
@@ -81,7 +81,7 @@ def test_an_edit_is_said_once_and_moves_nothing(tmp_path, stand_in, clock, run):
 
 
 def test_a_restart_changes_nothing(tmp_path, stand_in, clock, run):
-    """A process that ends leaves the ledger to the next one: the prompt is the same, and an edit is said once."""
+    """A restart keeps the ledger: the prompt is unchanged, and an edit is appended once."""
 
     async def first(gateway):
         await say(gateway, "One")
@@ -99,7 +99,7 @@ def test_a_restart_changes_nothing(tmp_path, stand_in, clock, run):
 
 
 def test_a_cold_cache_takes_up_what_was_said(tmp_path, stand_in, clock, run):
-    """After a long pause the prompt itself has the edit, and one line says that the earlier words count no longer."""
+    """After a long pause the prompt contains the edit, and one line says that the earlier update no longer applies."""
 
     async def talk(gateway):
         await say(gateway, "One")
@@ -121,7 +121,7 @@ def test_a_cold_cache_takes_up_what_was_said(tmp_path, stand_in, clock, run):
 
 
 def test_what_waits_for_the_next_session(tmp_path, stand_in, clock, run):
-    """A file whose edits wait for the next session is as it was in this one, and as it is in the next."""
+    """With `edits: next-session` a running session keeps the old text, and the next session has the new one."""
     files = {**FILES, "foreword.yaml": CONFIG + "prompt: {files: [{path: SOUL.md, edits: next-session}]}\n"}
 
     async def talk(gateway):
@@ -138,14 +138,16 @@ def test_what_waits_for_the_next_session(tmp_path, stand_in, clock, run):
 
 
 def test_what_is_predicted_is_what_is_reported(tmp_path, stand_in, clock, run):
-    """Over edits, pauses and tools, what a provider reads from its cache is what the ledger said it would."""
+    """Over edits, pauses and tool calls the tokens read from the cache match the ledger's prediction."""
 
     async def talk(gateway):
         for number in range(12):
             if number in (3, 7):
                 edit(gateway, tmp_path, SOUL=SOUL.replace(f"{number}. Say", f"{number}. Do not say"))
             if number % 4 == 1:
-                stand_in.follow(Says(calls=(Called(name="system_status", arguments={}),)), Says(text="Yes."))
+                stand_in.follow(
+                    ScriptedReply(calls=(ScriptedCall(name="system_status", arguments={}),)), ScriptedReply(text="Yes.")
+                )
             await say(gateway, f"Message {number}")
             clock.move(1200 if number == 8 else 45)
 
@@ -161,7 +163,7 @@ def test_what_is_predicted_is_what_is_reported(tmp_path, stand_in, clock, run):
 
 
 def test_what_governs_never_travels_in_a_message(tmp_path, stand_in, run):
-    """An edit of a situation's rules is in the system part at once, where the model takes no other system message."""
+    """An edit of a situation's rules goes into the system part at once if the model takes no other system message."""
 
     async def talk(gateway):
         await say(gateway, "One")
@@ -178,13 +180,15 @@ def test_what_governs_never_travels_in_a_message(tmp_path, stand_in, run):
 
 
 def test_a_system_message_in_mid_conversation(tmp_path, stand_in, run):
-    """Where the model takes one, what governs is told behind the newest message, and stays there for good."""
+    """If the model allows it, governing text is appended as a system message after the newest message, permanently."""
     files = {**GOVERNED, "foreword.yaml": RULED.replace("claude-sonnet-5", "claude-opus-5")}
 
     async def talk(gateway):
         await say(gateway, "One")
         edit(gateway, tmp_path, situations__dm="Never name a price.")
-        stand_in.follow(Says(calls=(Called(name="system_status", arguments={}),)), Says(text="Yes."))
+        stand_in.follow(
+            ScriptedReply(calls=(ScriptedCall(name="system_status", arguments={}),)), ScriptedReply(text="Yes.")
+        )
         await say(gateway, "Two")
         await say(gateway, "Three")
 
@@ -198,7 +202,7 @@ def test_a_system_message_in_mid_conversation(tmp_path, stand_in, run):
 
 @pytest.mark.parametrize("other", ["anthropic:claude-sonnet-5", "openai:gpt-5.4"])
 def test_another_model_takes_no_system_message(tmp_path, stand_in, run, other):
-    """Whoever goes on with a model that takes none has what was told in its prompt, and the old message is left out."""
+    """After a switch to a model without system messages the update is in the prompt, and the old message is omitted."""
     files = {**GOVERNED, "foreword.yaml": RULED.replace("claude-sonnet-5", "claude-opus-5")}
 
     async def talk(gateway):
@@ -218,7 +222,7 @@ def test_another_model_takes_no_system_message(tmp_path, stand_in, run, other):
 
 
 def test_text_that_may_not_be_seen_any_more(tmp_path, stand_in, run):
-    """A file that is closed to a session leaves its prompt, its history and its ledger at once, and nothing says so."""
+    """A file whose trust is raised disappears from prompt, history and ledger at once, without a notice."""
     listed = CONFIG + "prompt: {files: [{path: notes.md, trust: familiar}]}\n"
     files = {**FILES, "foreword.yaml": listed, "notes.md": "The gate code is 4711.\n"}
 
@@ -247,7 +251,7 @@ def test_text_that_may_not_be_seen_any_more(tmp_path, stand_in, run):
 
 
 def test_a_fork_knows_what_it_was_told(tmp_path, stand_in, run):
-    """A fork has the same prompt as its session; one from before an edit is told of it anew."""
+    """A fork has the prompt of its session; a fork from before an edit gets the edit in its prompt."""
 
     async def talk(gateway):
         first = await say(gateway, "One")
@@ -266,12 +270,12 @@ def test_a_fork_knows_what_it_was_told(tmp_path, stand_in, run):
 
 
 def test_a_turn_that_says_nothing_has_told_nothing(tmp_path, stand_in, run):
-    """Where a turn leaves no words in the history, what it was told with is said again."""
+    """If a failed turn leaves nothing in the history, its update is appended again."""
 
     async def talk(gateway):
         await say(gateway, "One")
         edit(gateway, tmp_path, SOUL=EDITED)
-        stand_in.follow(Refuses(status=400, message="no"), Says(text="Yes."))
+        stand_in.follow(ScriptedError(status=400, message="no"), ScriptedReply(text="Yes."))
         await say(gateway, "Two")
         await say(gateway, "Three")
 
@@ -282,13 +286,18 @@ def test_a_turn_that_says_nothing_has_told_nothing(tmp_path, stand_in, run):
 
 
 def test_a_turn_that_goes_on_says_nothing_new(tmp_path, stand_in, run):
-    """A turn that was left after a tool goes on with the prompt it had, and an edit since then waits for the next."""
+    """A turn that resumes after a tool call keeps its prompt, and a later edit waits for the next turn."""
 
     async def talk(gateway):
         await say(gateway, "One")
-        called = Says(calls=(Called(name="system_status", arguments={}),))
-        stand_in.follow(called, *[Refuses(status=529, message="busy")] * 4, Says(text="Yes."), Says(text="Yes."))
-        accepted = await gateway.accept(Incoming(text="Two", user="alice"))
+        called = ScriptedReply(calls=(ScriptedCall(name="system_status", arguments={}),))
+        stand_in.follow(
+            called,
+            *[ScriptedError(status=529, message="busy")] * 4,
+            ScriptedReply(text="Yes."),
+            ScriptedReply(text="Yes."),
+        )
+        accepted = await gateway.accept(RoutedMessage(text="Two", user="alice"))
         await until(lambda: len(stand_in.requests) >= 4)
         edit(gateway, tmp_path, SOUL=EDITED)
         await end(gateway, accepted.turn)
@@ -303,7 +312,7 @@ def test_a_turn_that_goes_on_says_nothing_new(tmp_path, stand_in, run):
 
 @pytest.mark.parametrize("asked", [False, True])
 def test_the_provider_is_asked_too(tmp_path, stand_in, run, asked):
-    """Where the owner wants it, a provider says why its cache missed, and that stands beside what the ledger says."""
+    """With `diagnostics` the provider reports the cause of a cache miss, which is recorded as confirmation."""
     config = RULED + ("providers: {anthropic: {diagnostics: true}}\n" if asked else "")
 
     async def talk(gateway):
@@ -322,17 +331,22 @@ def test_the_provider_is_asked_too(tmp_path, stand_in, run, asked):
 
 
 def test_a_forgotten_memory_leaves_the_prompt_at_once(tmp_path, stand_in, run):
-    """What is forgotten in a turn is in no ledger after it, and the next prompt has not a word of it."""
+    """A memory forgotten in a turn is in no ledger afterwards and not in the next prompt."""
 
     async def talk(gateway):
         saved = {"text": "The gate code is 4711, and the dog is called Bello."}
-        stand_in.follow(Says(calls=(Called(name="save_memory", arguments=saved),)), Says(text="Yes."))
+        stand_in.follow(
+            ScriptedReply(calls=(ScriptedCall(name="save_memory", arguments=saved),)), ScriptedReply(text="Yes.")
+        )
         await say(gateway, "Remember it.")
         await say(gateway, "And?")
         own = tmp_path / "users" / "alice" / "memory"
         (path,) = [f"own/{file.relative_to(own)}" for file in own.rglob("*.md")]
         assert path in json.dumps(strip(stand_in.body))
-        stand_in.follow(Says(calls=(Called(name="forget_memory", arguments={"path": path}),)), Says(text="Yes."))
+        stand_in.follow(
+            ScriptedReply(calls=(ScriptedCall(name="forget_memory", arguments={"path": path}),)),
+            ScriptedReply(text="Yes."),
+        )
         await say(gateway, "Forget it.", asks=False)
         await say(gateway, "And?")
         return path
@@ -349,13 +363,15 @@ VOID = "counts no longer"
 
 
 def read_newest(request):
-    """Read what travelled with the newest message of a request."""
+    """Read the newest message of a request."""
     return json.dumps(request.body["messages"][-1], ensure_ascii=False)
 
 
-@pytest.mark.parametrize("broken", [Says(text=""), Refuses(status=400, message="no"), Says(text="Yes.")])
+@pytest.mark.parametrize(
+    "broken", [ScriptedReply(text=""), ScriptedError(status=400, message="no"), ScriptedReply(text="Yes.")]
+)
 def test_an_edit_that_is_taken_back(tmp_path, stand_in, run, broken):
-    """Whatever came of the turn that told of an edit, the model knows at the next one that it was taken back."""
+    """Whatever the result of the turn that announced an edit, the next turn announces its revert."""
 
     async def talk(gateway):
         await say(gateway, "One")
@@ -372,14 +388,14 @@ def test_an_edit_that_is_taken_back(tmp_path, stand_in, run, broken):
 
 
 def test_a_turn_that_goes_on_knows_what_it_said(tmp_path, stand_in, run):
-    """A turn that told of an edit and was left after a tool goes on as it began: nothing moves or is said twice."""
+    """A resumed turn that announced an edit continues unchanged: no text moves or is repeated."""
 
     async def talk(gateway):
         await say(gateway, "One")
         edit(gateway, tmp_path, SOUL=EDITED)
-        called = Says(calls=(Called(name="system_status", arguments={}),))
-        stand_in.follow(called, *[Refuses(status=529, message="busy")] * 4)
-        accepted = await gateway.accept(Incoming(text="Two", user="alice"))
+        called = ScriptedReply(calls=(ScriptedCall(name="system_status", arguments={}),))
+        stand_in.follow(called, *[ScriptedError(status=529, message="busy")] * 4)
+        accepted = await gateway.accept(RoutedMessage(text="Two", user="alice"))
         await end(gateway, accepted.turn)
         await say(gateway, "Three")
         edit(gateway, tmp_path, SOUL=SOUL)
@@ -395,7 +411,7 @@ def test_a_turn_that_goes_on_knows_what_it_said(tmp_path, stand_in, run):
 
 @pytest.mark.parametrize("moment", ["failed", "left", "forked"])
 def test_closed_text_leaves_every_part_of_the_past(tmp_path, stand_in, run, moment):
-    """A file that is closed leaves what a failed turn said, what a turn under way has said, and what a fork revives."""
+    """A closed file disappears from failed turns, running turns and forks."""
     listed = CONFIG + "prompt: {files: [{path: notes.md, trust: familiar}]}\n"
     files = {**FILES, "foreword.yaml": listed, "notes.md": "The gate code is 4711.\n"}
 
@@ -403,11 +419,11 @@ def test_closed_text_leaves_every_part_of_the_past(tmp_path, stand_in, run, mome
         first = await say(gateway, "One", user="bob")
         edit(gateway, tmp_path, notes="The gate code is 4712 now.\n")
         if moment == "failed":
-            stand_in.follow(Refuses(status=400, message="no"))
+            stand_in.follow(ScriptedError(status=400, message="no"))
         elif moment == "left":
-            called = Says(calls=(Called(name="system_status", arguments={}),))
-            stand_in.follow(called, *[Refuses(status=529, message="busy")] * 4)
-        accepted = await gateway.accept(Incoming(text="Two", user="bob"))
+            called = ScriptedReply(calls=(ScriptedCall(name="system_status", arguments={}),))
+            stand_in.follow(called, *[ScriptedError(status=529, message="busy")] * 4)
+        accepted = await gateway.accept(RoutedMessage(text="Two", user="bob"))
         if moment == "left":
             await until(lambda: len(stand_in.requests) >= 4)
         else:
@@ -428,7 +444,7 @@ def test_closed_text_leaves_every_part_of_the_past(tmp_path, stand_in, run, mome
 
 
 def test_a_memory_that_was_moved_away(tmp_path, stand_in, run):
-    """A line that leaves the list of memories leaves the prompt at once: it may have been closed."""
+    """An entry that leaves the memory menu leaves the prompt at once, since it may have been closed."""
     files = {**FILES, "memory/social/gate.md": "# Gate\nThe gate code is 4711.\n"}
 
     async def talk(gateway):
@@ -443,24 +459,25 @@ def test_a_memory_that_was_moved_away(tmp_path, stand_in, run):
 
 
 def test_idle_runs_keep_the_cache_known(tmp_path, stand_in, clock, run):
-    """A run that leaves nothing in the history has still been sent, and the ledger knows what is warm."""
-    errand = Errand(schedule="look", delivery=Delivery.AS_NEEDED, ceiling=Trust.FULL)
+    """A run with a suppressed reply was sent all the same, so the ledger knows the warm prefix."""
+    errand = ScheduledRun(schedule="look", delivery=Delivery.AS_NEEDED, ceiling=Trust.FULL)
 
     async def talk(gateway):
         for _ in range(6):
-            stand_in.follow(Says(text="NO_ACTION_NEEDED"))
+            stand_in.follow(ScriptedReply(text="NO_ACTION_NEEDED"))
             await say(gateway, "Look.", errand=errand, channel="schedule")
             clock.move(240)
 
     run(talk, FILES)
     calls = list_facts(tmp_path, "api_call", "cache")
     assert [facts["predicted"]["read"] > 0 for facts in calls] == [False, *[True] * 5]
-    assert {facts["blame"] and facts["blame"]["cause"] for facts in calls} == {None, "history"}  # it is not said again
+    # The messages of suppressed runs are not sent again.
+    assert {facts["blame"] and facts["blame"]["cause"] for facts in calls} == {None, "history"}
 
 
 @pytest.mark.parametrize("damage", ["[]", "{}", "not json", '{"version": 2}'])
 def test_a_damaged_ledger_begins_anew(tmp_path, run, damage):
-    """A ledger that cannot be read hurts nobody: its session begins anew, and somebody can still be forgotten."""
+    """A session with an unreadable ledger starts a new one, and erasure still works."""
 
     async def talk(gateway):
         await say(gateway, "One")
@@ -471,12 +488,12 @@ def test_a_damaged_ledger_begins_anew(tmp_path, run, damage):
     assert run(talk, FILES).text == "Yes."
     with open_rows(tmp_path) as state:
         state.execute("UPDATE ledgers SET frozen = ?", (damage,))
-        assert len(list(find_touched(state, lambda _: False))) == 1
+        assert len(list(find_sessions_with_text(state, lambda _: False))) == 1
 
 
 def test_a_light_run_leaves_the_ledger_alone(tmp_path, run):
-    """A light run has another prompt and little of the past, so what its session has sent is what it was before it."""
-    errand = Errand(schedule="look", delivery=Delivery.AS_NEEDED, ceiling=Trust.FULL)
+    """A light run has another prompt and history, so the session's ledger is unchanged by it."""
+    errand = ScheduledRun(schedule="look", delivery=Delivery.AS_NEEDED, ceiling=Trust.FULL)
 
     def read_ledgers():
         with open_rows(tmp_path) as state:
@@ -494,10 +511,10 @@ def test_a_light_run_leaves_the_ledger_alone(tmp_path, run):
 
 
 def test_a_provider_that_does_not_say_what_it_used(tmp_path):
-    """A call without usage was sent all the same: the ledger goes on with it, and nothing is accounted for."""
+    """A call without usage counts as sent in the ledger, and has no accounting."""
     workspace = make_workspace(tmp_path, FILES)
     assembly = workspace.assemble(Turn(user="alice", situation="dm", message="Hello", now=NOON))
-    accounting = Accounting(assembly, "anthropic", None, "t1")
+    accounting = TurnLedger(assembly, "anthropic", None, "t1")
     accounting.write(assembly.envelope("anthropic").request, (), NOON)
     settled = accounting.settle(None, {})
     assert settled.account is None

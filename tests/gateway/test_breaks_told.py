@@ -1,4 +1,4 @@
-"""Claims about breaks in a running gateway: told by section and byte, by command and diff, and never too much."""
+"""Cache breaks in a running gateway: reported by section and byte, in commands and diffs, within the clearance."""
 
 import json
 import os
@@ -8,13 +8,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from house import CONFIG, read_log, say
 
-from foreword.cli import main
-from foreword.events.breaks import find_breaks
+from foreword.cli.main import main
+from foreword.events.cache_breaks import find_breaks
 from foreword.events.event import Reader
-from foreword.events.filter import Filter
-from foreword.store.open import read_events
-from foreword.testing import MovedClock, write_files
-from foreword.words import Trust
+from foreword.events.query import Filter
+from foreword.storage.database import read_events
+from foreword.testing import ManualClock, write_files
+from foreword.types import Trust
 
 ALICE = Reader(user="alice", clearance=Trust.FULL)
 SOUL = "".join(f"{number}. Say less than you know, and never more than you were asked.\n" for number in range(1, 90))
@@ -25,20 +25,20 @@ GOVERNED = {"foreword.yaml": RULED, "SOUL.md": SOUL, "situations/dm.md": "Be kin
 
 
 def edit(gateway, folder, name, text):
-    """Edit a file, and let the gateway see it at once."""
+    """Edit a file and refresh the workspace."""
     write_files(folder, {name: text})
     gateway.workspace.refresh(now=True)
 
 
 @pytest.fixture
 def clock():
-    """A clock a few hours before now, since commands ask about the last day."""
-    return MovedClock(datetime.now(UTC) - timedelta(hours=6))
+    """A clock some hours in the past, since commands report the last day."""
+    return ManualClock(datetime.now(UTC) - timedelta(hours=6))
 
 
 @pytest.fixture
 def type_in(tmp_path, capsys, monkeypatch):
-    """Type a command in the house, and return its code and what it says."""
+    """Run a command in the workspace; return its exit code and output."""
     monkeypatch.setenv("COLUMNS", "200")
 
     def type_in(*words):
@@ -51,13 +51,13 @@ def type_in(tmp_path, capsys, monkeypatch):
 
 
 def look(folder, reader=ALICE):
-    """Find the breaks of a house."""
+    """Find the cache breaks of a workspace."""
     with closing(read_events(os.path.join(folder, ".foreword")).connection) as log:
         return find_breaks(log, reader, Filter())
 
 
 async def govern(gateway, folder):
-    """Say something, edit what governs, and say something again; return the two turns."""
+    """Send a message, edit a governing file, and send another; return the two turns."""
     one = await say(gateway, "One")
     edit(gateway, folder, "situations/dm.md", "Never name a price.")
     two = await say(gateway, "Two")
@@ -65,7 +65,7 @@ async def govern(gateway, folder):
 
 
 def test_the_section_and_the_byte(tmp_path, stand_in, run):
-    """A break names the section, and the byte is where the captured requests first differ."""
+    """A break names the section and the first byte in which the requests differ."""
     _, turn = run(lambda gateway: govern(gateway, tmp_path), GOVERNED)
     (broken,) = look(tmp_path).breaks
     assert (broken.turn, broken.cause, broken.where) == (turn, "section", "overlay")
@@ -79,7 +79,7 @@ def test_the_section_and_the_byte(tmp_path, stand_in, run):
 
 
 def test_a_pause(tmp_path, clock, run):
-    """What is lost to a pause is said to have expired."""
+    """A break after a pause has the cause `expired`."""
 
     async def talk(gateway):
         await say(gateway, "One")
@@ -91,7 +91,7 @@ def test_a_pause(tmp_path, clock, run):
 
 
 def test_more_than_was_predicted(run, type_in):
-    """A session that begins with what another one wrote reads more than predicted; that is said, and no break is."""
+    """A session that shares the prefix of another reads more than predicted; this is reported, but not as a break."""
 
     async def talk(gateway):
         await say(gateway, "One")
@@ -108,7 +108,7 @@ def test_more_than_was_predicted(run, type_in):
 
 
 def test_what_may_not_be_seen_is_not_named(tmp_path, run, type_in):
-    """Where a file is closed to a session, neither the log nor a command names it in what became of the cache."""
+    """For a closed file neither the log nor a command names it in the cache report."""
     listed = CONFIG + "prompt: {files: [{path: vault.md, trust: familiar}]}\n"
     closed = listed.replace("path: vault.md, trust: familiar", "path: vault.md, trust: full")
 
@@ -126,17 +126,17 @@ def test_what_may_not_be_seen_is_not_named(tmp_path, run, type_in):
     for words in (["cache", "--since", "1d"], ["cache", "--since", "1d", "--json"], ["trace", turn]):
         code, out, _ = type_in(*words, "--reader", "bob")
         assert code == 0
-        assert "what may be seen here has changed" in out
+        assert "visibility changed" in out
         assert "vault" not in out
 
 
 def test_two_turns_side_by_side(tmp_path, run, type_in):
-    """`foreword diff` compares recorded turns: what changed, what that cost, what was decided and what broke."""
+    """`foreword diff` compares recorded turns: changes, cost, ledger decisions and breaks."""
     one, two = run(lambda gateway: govern(gateway, tmp_path), GOVERNED)
     code, out, err = type_in("diff", one[:8], two[:8])
     assert (code, err) == (0, "")
     assert "overlay  changed" in out
-    assert "the cached prefix moved first in overlay (changed), at byte " in out
+    assert "the cached prefix changed first in overlay (changed), at byte " in out
     assert "ledger: rebase from overlay at byte " in out
     assert "break by section overlay at byte " in out
     value = json.loads(type_in("diff", one, two, "--json")[1])
@@ -148,7 +148,7 @@ def test_two_turns_side_by_side(tmp_path, run, type_in):
 
 
 def test_by_the_hash_of_a_prompt(tmp_path, run, type_in):
-    """A prompt is found by its hash, whole or by its beginning, and a file stands beside a turn."""
+    """A prompt is found by its hash or a prefix of it, and a file can be compared with a turn."""
     one, two = run(lambda gateway: govern(gateway, tmp_path), GOVERNED)
     (prompt,) = json.loads(type_in("trace", one, "--prompt", "--json")[1])
     for name in (prompt["hash"], prompt["hash"][:40], prompt["hash"][:12]):
@@ -159,7 +159,7 @@ def test_by_the_hash_of_a_prompt(tmp_path, run, type_in):
 
 
 def test_what_was_sent_is_compared(tmp_path, run, type_in):
-    """An edit that is only said behind the prefix has changed no section of it, and is seen where it travels."""
+    """An edit appended after the prefix changes no section of it and is shown as an update."""
 
     async def talk(gateway):
         one = await say(gateway, "One")
@@ -173,17 +173,17 @@ def test_what_was_sent_is_compared(tmp_path, run, type_in):
 
 
 def test_anothers_turn(tmp_path, run, type_in):
-    """Another's turn and another's prompt are refused in the words that are used for one that does not exist."""
+    """Another user's turn or prompt gives the same error as a missing one."""
     one, two = run(lambda gateway: govern(gateway, tmp_path), GOVERNED)
     (prompt,) = json.loads(type_in("trace", one, "--prompt", "--json")[1])
     for name in (two, prompt["hash"], "0123456789"):
         code, out, err = type_in("diff", name, two, "--reader", "bob")
         assert (code, out) == (2, "")
-        assert err == f"foreword: {name} is no file, and there is no such turn or prompt; foreword logs shows turns\n"
+        assert err == f"foreword: {name} is neither a file nor a recorded turn or prompt; foreword logs lists turns\n"
 
 
 def test_the_command(tmp_path, run, type_in):
-    """`foreword cache` shows the share, the causes, the breaks, the decisions and what was learned of tokens."""
+    """`foreword cache` shows hit share, causes, breaks, decisions and calibration."""
     _, turn = run(lambda gateway: govern(gateway, tmp_path), GOVERNED)
     code, out, err = type_in("cache", "--since", "1d")
     assert (code, err) == (0, "")
@@ -200,11 +200,11 @@ def test_the_command(tmp_path, run, type_in):
 
 
 def test_somebody_else_asks(tmp_path, run, type_in):
-    """Who may not see a turn learns nothing of its cache, nor what all calls together have taught."""
+    """A user who may not see a turn sees neither its cache report nor the calibration."""
     run(lambda gateway: govern(gateway, tmp_path), GOVERNED)
     code, out, _ = type_in("cache", "--since", "1d", "--reader", "bob")
     assert code == 0
-    assert "no call is recorded" in out
+    assert "no call with ledger data is recorded" in out
     assert "overlay" not in out
     assert "claude" not in out
     value = json.loads(type_in("cache", "--since", "1d", "--reader", "bob", "--json")[1])

@@ -1,4 +1,4 @@
-"""Claims about files that are broken when a process starts: sessions keep what they were told, the owner is told."""
+"""Files that are broken at startup: sessions keep the last good text, and the owner is notified."""
 
 import asyncio
 import json
@@ -6,7 +6,7 @@ import json
 import pytest
 from house import CONFIG, open_house, read_log, say, until
 
-from foreword.testing import NOON, MovedClock, listen
+from foreword.testing import NOON, ManualClock, run_fake_provider
 
 SOUL = "".join(f"{number}. Say less than you know, and never more than you were asked.\n" for number in range(1, 90))
 FILES = {
@@ -24,29 +24,29 @@ SAID = {
     "IDENTITY.md": "A clerk of old stock.",
     "channels/terminal.md": "Old manners",
 }
-BROKEN = "its file cannot be used as it is, so what the session was told stays"
+BROKEN = "its file is broken, so the session keeps the earlier text"
 
 
 class Owner:
-    """Keeps what the owner is told."""
+    """Records the owner's notices."""
 
     def __init__(self):
         self.heard = []
 
     def notify(self, notice):
-        """Keep a notice."""
+        """Record a notice."""
         self.heard.append(notice.text)
 
 
 class House:
-    """A house whose process ends and starts again."""
+    """A workspace whose process restarts."""
 
     def __init__(self, folder, stand_in, clock):
         self.folder, self.stand_in, self.clock = folder, stand_in, clock
         self.owner = Owner()
 
     def run(self, talk, files=None):
-        """Start the gateway, have a talk, and end it."""
+        """Open the gateway, run a coroutine, and close it."""
 
         async def work():
             options = {"clock": self.clock, "notices": (self.owner,)}
@@ -56,16 +56,16 @@ class House:
         return asyncio.run(work())
 
     def decisions(self):
-        """List what was decided about sections, turn by turn."""
+        """List the ledger's decisions about sections, by turn."""
         told = [facts["ledger"]["decisions"] for *_, facts in read_log(self.folder) if "ledger" in facts]
         return [[(one["section"], one["deed"], one["reason"]) for one in one_turn] for one_turn in told]
 
 
 @pytest.fixture
 def house(tmp_path):
-    """A house, with a provider on the loopback that has the same clock."""
-    clock = MovedClock(NOON)
-    with listen(clock=clock) as stand_in:
+    """A workspace with a fake provider on the same clock."""
+    clock = ManualClock(NOON)
+    with run_fake_provider(clock=clock) as stand_in:
         yield House(tmp_path, stand_in, clock)
 
 
@@ -77,7 +77,7 @@ def read_system(request):
 @pytest.mark.parametrize("path", SAID)
 @pytest.mark.parametrize("pause", [30, 3 * 3600])
 def test_a_session_keeps_what_it_was_told(house, path, pause):
-    """A file that is no text when a process starts moves nothing in a session, warm or cold, and the owner is told."""
+    """A file that is broken at startup changes nothing in a session, warm or cold, and the owner is notified."""
 
     async def talk(gateway):
         await say(gateway, "One")
@@ -105,7 +105,7 @@ def test_a_session_keeps_what_it_was_told(house, path, pause):
 
 
 def test_a_session_that_begins(house):
-    """A session that was told nothing yet begins with the built-in text, and has the file as soon as it is mended."""
+    """A new session starts with the built-in text, and gets the file once it is fixed."""
 
     async def talk(gateway):
         await say(gateway, "One")
@@ -121,7 +121,7 @@ def test_a_session_that_begins(house):
 
 
 def test_what_leads_elsewhere_is_not_held(house):
-    """A link that leads out of the workspace is no broken file: the session is told that it is refused."""
+    """A symlink out of the workspace is not a broken file: the session gets a notice of refusal."""
 
     async def talk(gateway):
         await say(gateway, "One")
@@ -135,7 +135,7 @@ def test_what_leads_elsewhere_is_not_held(house):
 
 
 def test_a_memory_leaves_the_menu(house):
-    """A memory that is no text when a process starts cannot be loaded: the menu names it no more, and nothing hints."""
+    """A memory that is broken at startup cannot be loaded and leaves the menu without a notice."""
 
     async def talk(gateway):
         await say(gateway, "One")

@@ -1,4 +1,4 @@
-"""Claims about bulletins: memory summed up at each clearance, from what that clearance may read and nothing else."""
+"""Bulletins: summaries of memory per clearance, made only from what that clearance may read."""
 
 import asyncio
 import json
@@ -7,12 +7,12 @@ from datetime import timedelta
 import pytest
 from house import FILES, open_house, open_rows, read_log, say, until
 
-from foreword.gateway.bulletins import Bulletins, Scribe
-from foreword.memory import Note
-from foreword.testing import NOON, MovedClock, Refuses, Says, write_files
-from foreword.tools.remembering import forget_sent
-from foreword.trust import Audience
-from foreword.words import Trust
+from foreword.agent.tools.memory_tools import erase_from_records
+from foreword.engine.trust import Audience
+from foreword.gateway.bulletins import Bulletins, BulletinWriter
+from foreword.memory.entry import Note
+from foreword.testing import NOON, ManualClock, ScriptedError, ScriptedReply, write_files
+from foreword.types import Trust
 
 CONFIG = """\
 owner: alice
@@ -33,25 +33,29 @@ HOUR = 3_600
 
 
 def is_order(body):
-    """Whether a request asks for a bulletin."""
+    """Return whether a request asks for a bulletin."""
     return ORDER in json.dumps(body["messages"])
 
 
 def answer(body):
-    """Sum up where that is asked, naming what was told, else say yes."""
+    """Answer a bulletin request with the words found in it, any other with yes."""
     told = json.dumps(body)
     named = [word for word in ("safe", "May", "Thursdays", "moving") if word in told]
-    return Says(text=f"# News\n\nBULLETIN of {', '.join(named)}.") if is_order(body) else Says(text="Yes.")
+    return (
+        ScriptedReply(text=f"# News\n\nBULLETIN of {', '.join(named)}.")
+        if is_order(body)
+        else ScriptedReply(text="Yes.")
+    )
 
 
 def read_tail(request):
-    """Read what travelled with the newest message of a request."""
+    """Read the newest message of a request."""
     content = request.body["messages"][-1]["content"]
     return content if isinstance(content, str) else "\n".join(part["text"] for part in content)
 
 
 def read_rows(folder):
-    """Read the bulletins that are kept."""
+    """Read the stored bulletins."""
     with open_rows(folder) as state:
         return state.execute(
             "SELECT agent, clearance, text, author FROM bulletins ORDER BY agent, clearance"
@@ -59,17 +63,17 @@ def read_rows(folder):
 
 
 def list_orders(stand_in):
-    """List the requests for a bulletin."""
+    """List the bulletin requests."""
     return [request.body for request in stand_in.requests if is_order(request.body)]
 
 
 def is_made(folder, count):
-    """Whether so many bulletins have a text."""
+    """Return whether `count` bulletins have a text."""
     return len([row for row in read_rows(folder) if row[2]]) == count
 
 
 def test_by_clearance(tmp_path, stand_in):
-    """Each clearance that is spoken at has its own bulletin, made of what it may read; unreviewed words are in none."""
+    """Each clearance in use has its own bulletin from what it may read; unreviewed entries are in none."""
     stand_in.choose = answer
 
     async def run():
@@ -98,7 +102,7 @@ def test_by_clearance(tmp_path, stand_in):
 
 
 def test_once_in_a_conversation(tmp_path, stand_in):
-    """A bulletin that still stands in the conversation is not said again with the next message."""
+    """A bulletin that is in the conversation is not repeated with the next message."""
     stand_in.choose = answer
 
     async def run():
@@ -116,12 +120,12 @@ def test_once_in_a_conversation(tmp_path, stand_in):
 
 
 class Office:
-    """The bulletins of a house whose gateway does not look by itself."""
+    """The bulletins of a workspace, refreshed by hand."""
 
     def __init__(self, gateway, clock, ask):
         self.gateway, self.clock, self.orders = gateway, clock, []
         self._ask = ask
-        scribe = Scribe(choose=self._choose, assemble=gateway.assemble, ask=self.ask)
+        scribe = BulletinWriter(choose=self._choose, assemble=gateway.preparing.assemble, ask=self.ask)
         recorder = gateway.listeners.recorder
         self.bulletins = Bulletins(gateway.workspace, gateway._writer, scribe, recorder, clock)
 
@@ -129,20 +133,20 @@ class Office:
         return "anthropic:claude-sonnet-5"
 
     async def ask(self, assembly, _step):
-        """Take an order, and answer it."""
+        """Record a request and answer it."""
         self.orders.append((assembly.clearance.level, assembly.message))
         return self._ask(len(self.orders))
 
     async def look(self):
-        """Look whether something is due."""
+        """Refresh due bulletins."""
         return await self.bulletins.refresh(self.clock())
 
 
 def visit(folder, stand_in, work, files=HOUSE, ask=lambda number: f"Bulletin number {number}."):
-    """Speak with the agent as alice, and do something in its office."""
+    """Send a message as alice, then run a coroutine with an office."""
 
     async def run():
-        clock = MovedClock(NOON)
+        clock = ManualClock(NOON)
         async with open_house(folder, stand_in, files, clock=clock) as gateway:
             await say(gateway, "Hello there, all.")
             office = Office(gateway, clock, ask)
@@ -153,7 +157,7 @@ def visit(folder, stand_in, work, files=HOUSE, ask=lambda number: f"Bulletin num
 
 
 def test_when_due(tmp_path, stand_in):
-    """It is made anew after the hours of the configuration, and only if memory has changed; saved notes change none."""
+    """A bulletin is renewed after the configured hours, and only if memory changed; unreviewed notes do not count."""
 
     async def work(office):
         assert await office.look() == 1
@@ -168,7 +172,7 @@ def test_when_due(tmp_path, stand_in):
         write_files(tmp_path, {"memory/shared/attic.md": "The attic is warm.\n"})
         assert await office.look() == 0
         office.clock.move(9 * 24 * HOUR)
-        assert await office.look() == 0  # nobody has spoken with the agent for a week
+        assert await office.look() == 0  # the agent had no turn for a week
 
     office = visit(tmp_path, stand_in, work)
     assert len(office.orders) == 2
@@ -176,7 +180,7 @@ def test_when_due(tmp_path, stand_in):
 
 
 def test_labelled(tmp_path, stand_in):
-    """What a model is told for a bulletin has a stranger's prompt, and counts as what it is about."""
+    """A bulletin request has the clearance of its bulletin and marks the memories as data."""
 
     async def work(office):
         await office.look()
@@ -188,7 +192,7 @@ def test_labelled(tmp_path, stand_in):
 
 
 def test_off(tmp_path, stand_in):
-    """Unless the configuration asks for bulletins there are none."""
+    """Without `hours` there are no bulletins."""
 
     async def work(office):
         assert await office.look() == 0
@@ -199,7 +203,7 @@ def test_off(tmp_path, stand_in):
 
 
 def test_two_processes(tmp_path, stand_in):
-    """Two that look at the same moment make it once."""
+    """Two concurrent refreshes make a bulletin once."""
 
     async def work(office):
         assert sum(await asyncio.gather(office.look(), office.look())) == 1
@@ -212,7 +216,7 @@ DIGEST = "- private/will.md: The will lies in the blue safe.", "- shared/roof.md
 
 @pytest.mark.parametrize("said", ["", " \n", "My key is sk-ant-api03-Zq8kPmVx2LrT9wYb4NcJ7dHf, keep it."])
 def test_by_rule(tmp_path, stand_in, said):
-    """Where a model says nothing that can be used, a rule lists what there is; it tells no secret."""
+    """If the model's text is unusable, a rule lists the memories, without secrets."""
     files = {**HOUSE, "memory/shared/keys.md": "The key: sk-ant-api03-Zq8kPmVx2LrT9wYb4NcJ7dHf\n"}
 
     async def work(office):
@@ -225,8 +229,8 @@ def test_by_rule(tmp_path, stand_in, said):
 
 
 def test_without_a_model(tmp_path, stand_in):
-    """A provider that refuses, or a budget that does not allow it, leaves the digest to the rule, and says so."""
-    stand_in.choose = lambda body: Refuses(status=400) if is_order(body) else Says(text="Yes.")
+    """If the provider refuses, the rule makes the bulletin, and the event records it."""
+    stand_in.choose = lambda body: ScriptedError(status=400) if is_order(body) else ScriptedReply(text="Yes.")
 
     async def run():
         async with open_house(tmp_path, stand_in, HOUSE, bulletin=0.02) as gateway:
@@ -240,7 +244,7 @@ def test_without_a_model(tmp_path, stand_in):
 
 
 def test_within_the_budget(tmp_path, stand_in):
-    """Where a budget allows no call, no order leaves, and the rule sums up."""
+    """If a budget allows no call, none is made, and the rule makes the bulletin."""
     files = {**HOUSE, "foreword.yaml": CONFIG + "budgets: {agents: {reid: {daily_usd: 0.000001}}}\n"}
 
     async def run():
@@ -254,7 +258,7 @@ def test_within_the_budget(tmp_path, stand_in):
 
 
 def test_rule_is_asked_for(tmp_path, stand_in):
-    """Who wants no model to sum up says so, and none is asked."""
+    """With `by: rule` no model is called."""
     files = {**HOUSE, "foreword.yaml": CONFIG.replace("hours: 6", "hours: 6, by: rule")}
 
     async def work(office):
@@ -265,7 +269,7 @@ def test_rule_is_asked_for(tmp_path, stand_in):
 
 
 def test_another_policy(tmp_path, stand_in):
-    """When the configuration closes a store, no bulletin made of it is told any more, and a new one is made."""
+    """When the configuration closes a store, bulletins made from it are not used, and a new one is made."""
 
     async def work(office):
         gateway = office.gateway
@@ -284,14 +288,14 @@ def test_another_policy(tmp_path, stand_in):
 
 
 def test_forgotten(tmp_path, stand_in):
-    """A memory that is forgotten is in no bulletin from that moment on."""
+    """A forgotten memory is in no bulletin from then on."""
 
     async def work(office):
         assert await office.look() == 1
         workspace = office.gateway.workspace
         path = "private/will.md"
         owner = Audience(clearance=Trust.FULL, person="alice")
-        forget_sent(workspace.memory, owner, path, workspace.memory.forget(path, owner))
+        erase_from_records(workspace.memory, owner, path, workspace.memory.forget(path, owner))
         assert read_rows(tmp_path)[0][2] == ""
         office.clock.move(6 * HOUR)
         assert await office.look() == 1
@@ -302,7 +306,7 @@ def test_forgotten(tmp_path, stand_in):
 
 
 def test_jumping_clock(tmp_path, stand_in):
-    """A clock that was set back does not keep a bulletin from being made for good."""
+    """A clock that was set back does not block bulletins."""
 
     async def work(office):
         assert await office.look() == 1

@@ -1,4 +1,4 @@
-"""Claims about calibration: a provider that counts otherwise is learned, and predictions are corrected by it."""
+"""Calibration: token counts reported by a provider correct later predictions."""
 
 import asyncio
 import json
@@ -6,10 +6,10 @@ import json
 import pytest
 from house import CONFIG, open_house, open_rows, read_log, say
 
-from foreword.cli import main
-from foreword.ledger.calibration import Calibration
-from foreword.store.ledgers import read_calibrations, write_calibration
-from foreword.testing import NOON, MovedClock, listen, write_files
+from foreword.cli.main import main
+from foreword.promptcache.calibration import Calibration
+from foreword.storage.ledgers import read_calibrations, write_calibration
+from foreword.testing import NOON, ManualClock, run_fake_provider, write_files
 
 MODEL = "anthropic:claude-sonnet-5"
 WORDS = "The tide was low and the boats lay on their sides in the mud of the old harbour. "
@@ -19,11 +19,11 @@ SMALL = CONFIG + f'models: {{"{MODEL}": {{window: 40000}}}}\n'
 
 @pytest.fixture
 def run(tmp_path):
-    """Talk in a house; return what the provider received."""
+    """Run a coroutine with a gateway; return the provider's requests."""
 
     def run(talk, files=FILES):
-        clock = MovedClock(NOON)
-        with listen(clock=clock) as stand_in:
+        clock = ManualClock(NOON)
+        with run_fake_provider(clock=clock) as stand_in:
 
             async def work():
                 async with open_house(tmp_path, stand_in, files, clock=clock) as gateway:
@@ -36,7 +36,7 @@ def run(tmp_path):
 
 
 def test_the_error_falls(tmp_path, run, capsys):
-    """After some calls of a provider that counts otherwise, corrected counts are off by far less than plain ones."""
+    """After some calls the corrected counts have a far smaller error than the plain ones."""
 
     async def talk(gateway):
         for number in range(12):
@@ -47,7 +47,7 @@ def test_the_error_falls(tmp_path, run, capsys):
         known = read_calibrations(state)[MODEL]
     assert known.calls == 12
     assert known.raw > 0.05
-    # The first call has nothing to be corrected by, and is a twelfth of the average.
+    # The first call is uncorrected and has a weight of one twelfth.
     assert known.error < known.raw / 3
     capsys.readouterr()
     assert main(["explain", "-w", str(tmp_path), "--model", MODEL]) == 0
@@ -55,7 +55,7 @@ def test_the_error_falls(tmp_path, run, capsys):
 
 
 def test_predictions_are_in_tokens_as_billed(tmp_path, run, capsys):
-    """What is predicted of a call is corrected by what the calls before it taught, and the error of that is shown."""
+    """Predictions are corrected by earlier calls, and their error is shown."""
 
     async def talk(gateway):
         for number in range(12):
@@ -67,7 +67,7 @@ def test_predictions_are_in_tokens_as_billed(tmp_path, run, capsys):
         abs(sum(one[name] for name in ("read", "write", "fresh")) / request.counted.total - 1)
         for one, request in zip(told, requests, strict=True)
     ]
-    assert errors[0] > 0.05  # nothing was known before the first call
+    assert errors[0] > 0.05  # no calibration before the first call
     assert max(errors[1:]) < 0.03
     reads = [(one["read"], request.counted.read) for one, request in zip(told, requests, strict=True)]
     assert all(ours == pytest.approx(theirs, rel=0.03) for ours, theirs in reads)
@@ -81,7 +81,7 @@ def test_predictions_are_in_tokens_as_billed(tmp_path, run, capsys):
 
 
 def test_a_learned_ratio_moves_no_byte_of_a_prompt(tmp_path, run):
-    """What is learned corrects predictions; what is sent stays as it is, since budgets hold to the plain count."""
+    """Calibration corrects predictions and does not change the prompt, since budgets use the plain count."""
 
     async def learn(gateway):
         await say(gateway, "One")
@@ -97,10 +97,10 @@ def test_a_learned_ratio_moves_no_byte_of_a_prompt(tmp_path, run):
 
 @pytest.mark.parametrize("user", ["alice", "bob"])
 def test_what_others_taught_is_told_where_all_may_be_seen(tmp_path, user):
-    """In a turn of less than full trust nothing of the events depends on what others' calls have taught."""
+    """Below full trust no recorded value depends on the calls of others."""
 
     def tell(ratio):
-        folder, clock = tmp_path / str(ratio), MovedClock(NOON)
+        folder, clock = tmp_path / str(ratio), ManualClock(NOON)
         folder.mkdir()
 
         async def work(stand_in):
@@ -112,7 +112,7 @@ def test_what_others_taught_is_told_where_all_may_be_seen(tmp_path, user):
                 gateway.workspace.refresh(now=True)
                 await say(gateway, "Two", user=user)
 
-        with listen(clock=clock) as stand_in:
+        with run_fake_provider(clock=clock) as stand_in:
             asyncio.run(work(stand_in))
         log = read_log(folder)
         (moved,) = [facts["ledger"] for kind, *_, facts in log if kind == "prompt_built" and "ledger" in facts]
@@ -125,7 +125,7 @@ def test_what_others_taught_is_told_where_all_may_be_seen(tmp_path, user):
 
 
 def test_a_window_that_is_smaller_than_it_looks(tmp_path, run):
-    """A model that bills more than we count is folded earlier, before its provider has to refuse."""
+    """A model that reports more tokens than counted is compacted earlier, before the provider refuses."""
     counts = []
 
     def count_folds(ratio):

@@ -1,4 +1,4 @@
-"""The terminal, the web and a messenger pass the contract of a channel."""
+"""Terminal, web and a messenger pass the channel contract."""
 
 import asyncio
 import json
@@ -11,13 +11,11 @@ from house import open_house
 from messenger import Messenger
 
 from foreword.config.schema import HttpServer
-from foreword.gateway.api.app import create_app
-from foreword.gateway.api.server import bind, serving, show_address
-from foreword.gateway.channel import Chat
-from foreword.gateway.channels.fetched import hand_in
-from foreword.gateway.channels.terminal import Terminal
-from foreword.gateway.gateway import NotKept
-from foreword.gateway.tokens import Tokens
+from foreword.gateway.channel import ChatKind, NotStored
+from foreword.gateway.channels.pull_channel import TerminalChannel, submit_message
+from foreword.http.app import create_app
+from foreword.http.server import bind_socket, get_url, run_server
+from foreword.storage.api_tokens import ApiTokens
 from waiting import PATIENCE
 
 NAMED = CONFIG.replace("timezone: UTC", 'timezone: UTC, identities: ["post:1001"]')
@@ -25,22 +23,22 @@ POST = {**FILES, "foreword.yaml": NAMED, "channels/post.md": "Write like a postc
 
 
 class AtTerminal(Stage):
-    """Somebody at a terminal."""
+    """A user at a terminal."""
 
     def __init__(self, gateway, turns):
         self.gateway, self.turns = gateway, turns
 
     async def write(self, text, key, who="alice"):
-        """Type something."""
+        """Type a message."""
         try:
-            accepted = await hand_in(self.gateway.receive, Terminal(who).hear(text, key=key))
-        except NotKept:
+            accepted = await submit_message(self.gateway.receive, TerminalChannel(who).hear(text, key=key))
+        except NotStored:
             return False
         self.turns[accepted.turn] = accepted.session
         return True
 
-    async def read(self, count, who="alice"):  # noqa: ARG002 - everybody sits at the same one
-        """Wait for the answers, or read what was missed."""
+    async def read(self, count, who="alice"):  # noqa: ARG002 - one terminal for all
+        """Wait for the replies, or read the missed ones."""
         replies = [await self.gateway.wait(turn) for turn in self.turns]
         assert len(replies) == count
         missed = await self.gateway.sessions.list_missed(next(iter(self.turns.values())))
@@ -49,34 +47,34 @@ class AtTerminal(Stage):
 
 
 class TestTerminal(Contract):
-    """The terminal is a channel."""
+    """The terminal as a channel."""
 
     channel = "terminal"
 
     def setup_method(self):
-        """Know of no turn."""
+        """Start without turns."""
         self.turns = {}
 
     @asynccontextmanager
     async def open_stage(self, folder, stand_in):
-        """Open the gateway of a house."""
+        """Open a gateway."""
         async with open_house(folder, stand_in, files=FILES) as gateway:
             yield AtTerminal(gateway, self.turns)
 
 
 class OnTheWeb(Stage):
-    """Somebody who asks over HTTP."""
+    """A user of the HTTP API."""
 
     def __init__(self, url, secret, turns):
         self.url, self.secret, self.turns = url, secret, turns
 
     def ask_as(self, who):
-        """Ask as alice with her token, or as a stranger with a made-up one."""
+        """Open a client with alice's token, or with an invalid one."""
         secret = self.secret if who == "alice" else "fwd_made_up"
         return httpx2.AsyncClient(base_url=self.url, headers={"Authorization": f"Bearer {secret}"}, timeout=120)
 
     async def write(self, text, key, who="alice"):
-        """Send a request, and go as soon as it is accepted."""
+        """Send a request and disconnect once it is accepted."""
         headers = {"Accept": "text/event-stream", "Idempotency-Key": key}
         async with (
             self.ask_as(who) as client,
@@ -98,7 +96,7 @@ class OnTheWeb(Stage):
 
 
 async def fetch(client, turn):
-    """Ask until a turn has ended, and return its reply."""
+    """Poll until a turn has ended, and return its reply."""
     async with asyncio.timeout(PATIENCE):
         while (told := (await client.get(f"/api/turns/{turn}")).json())["finished"] is None:
             pass
@@ -106,31 +104,31 @@ async def fetch(client, turn):
 
 
 class TestWeb(Contract):
-    """The web is a channel."""
+    """The web as a channel."""
 
     channel = "web"
 
     def setup_method(self):
-        """Know of no turn, and have no token."""
+        """Start without turns and token."""
         self.turns = {}
         self.secret = ""
 
     @asynccontextmanager
     async def open_stage(self, folder, stand_in):
-        """Serve a house."""
+        """Serve a workspace."""
         settings = HttpServer(port=0)
-        with closing(bind(settings)) as bound:
+        with closing(bind_socket(settings)) as bound:
             async with (
                 open_house(folder, stand_in, files=FILES) as gateway,
-                serving(create_app(gateway, settings), bound),
+                run_server(create_app(gateway, settings), bound),
             ):
-                with Tokens(os.path.join(folder, ".foreword")) as tokens:
+                with ApiTokens(os.path.join(folder, ".foreword")) as tokens:
                     self.secret = self.secret or tokens.create("alice", ["alice"]).secret
-                yield OnTheWeb(show_address(bound), self.secret, self.turns)
+                yield OnTheWeb(get_url(bound), self.secret, self.turns)
 
 
 class ByPost(Stage):
-    """Somebody with a messenger."""
+    """A user of a messenger."""
 
     def __init__(self, post, **place):
         self.post, self.place = post, place
@@ -140,35 +138,35 @@ class ByPost(Stage):
         sender = "1001" if who == "alice" else "66"
         try:
             await self.post.write(text, sender, key=key, **self.place)
-        except NotKept:
+        except NotStored:
             return False
         return True
 
-    async def read(self, count, who="alice"):  # noqa: ARG002 - all that arrives is in one place
-        """Read what arrived."""
+    async def read(self, count, who="alice"):  # noqa: ARG002 - all replies arrive in one place
+        """Read the delivered replies."""
         return await self.post.until(count)
 
 
 class TestMessenger(Contract):
-    """A messenger is a channel."""
+    """A messenger as a channel."""
 
     channel = "post"
-    chat = Chat.PRIVATE
+    chat = ChatKind.PRIVATE
     place = ""
 
     def setup_method(self):
-        """Have nothing arrive yet."""
+        """Start without deliveries."""
         self.arrived = []
 
     @asynccontextmanager
     async def open_stage(self, folder, stand_in):
-        """Open the gateway of a house with a messenger."""
+        """Open a gateway with a messenger."""
         post = Messenger("post", self.arrived)
         async with open_house(folder, stand_in, files=POST, channels={"post": post}):
             yield ByPost(post, chat=self.chat, place=self.place, called=True)
 
     def test_guidance(self, tmp_path, stand_in):
-        """A file of the workspace says how to write on a channel that has no text of its own."""
+        """A workspace file provides the guidance of a channel without a built-in one."""
 
         async def act(stage):
             await stage.write("Is the door open?", "1")
@@ -179,9 +177,9 @@ class TestMessenger(Contract):
 
 
 class TestRoom(TestMessenger):
-    """A messenger in a group is a channel."""
+    """A messenger group as a channel."""
 
-    chat = Chat.GROUP
+    chat = ChatKind.GROUP
     place = "-100"
     room = "post:-100"
     situation = "group"

@@ -1,4 +1,4 @@
-"""Claims about compaction: a conversation that fills its window is folded, and the session always goes on."""
+"""Compaction: a conversation that fills its window is summarised, and the session continues."""
 
 import asyncio
 import json
@@ -6,43 +6,42 @@ import json
 import pytest
 from house import CONFIG, FILES, open_house, open_rows, read_log, read_roles, say
 
-from foreword.gateway.compaction import choose_cut, leave_out
-from foreword.gateway.past import Kind, Row
-from foreword.runtime.stretch import Stretch
-from foreword.runtime.toolbox import Further
-from foreword.testing import Called, Refuses, Says
-from foreword.tools import Answer
-from foreword.turn import Message, Tool, Toolset
-from foreword.words import Trust
+from foreword.agent.conversation import HistorySegment
+from foreword.agent.tool_calls import AdditionalTools
+from foreword.gateway.compaction import choose_cut, drop_oldest
+from foreword.gateway.history import HistoryKind, HistoryRow
+from foreword.testing import ScriptedCall, ScriptedError, ScriptedReply
+from foreword.turn import Message, Tool, ToolAnswer, Toolset
+from foreword.types import Trust
 
 SMALL = CONFIG + 'models: {"anthropic:claude-sonnet-5": {window: 24000}}\n'
 HOUSE = {**FILES, "foreword.yaml": SMALL}
 LONG = "The plum tree by the east wall was planted in the autumn. " * 120
-TOO_LONG = Refuses(status=400, message="prompt is too long: 210000 tokens > 200000 maximum")
+TOO_LONG = ScriptedError(status=400, message="prompt is too long: 210000 tokens > 200000 maximum")
 
 
 def is_order(body):
-    """Whether a request asks to sum up."""
+    """Return whether a request asks for a summary."""
     return "Sum up the conversation" in json.dumps(body["messages"])
 
 
 def answer(body):
-    """Sum up where that is asked, else say yes."""
-    return Says(text="SUMMARY: plum tree, east wall.") if is_order(body) else Says(text="Yes.")
+    """Answer a summary request with a summary, any other with yes."""
+    return ScriptedReply(text="SUMMARY: plum tree, east wall.") if is_order(body) else ScriptedReply(text="Yes.")
 
 
 async def fill(gateway, turns=14):
-    """Talk until the window has filled."""
+    """Send messages until the window has filled."""
     return [await say(gateway, f"number {n}: {LONG}") for n in range(turns)]
 
 
 def read_folds(folder):
-    """Read what the log has of foldings."""
+    """Read the compaction events."""
     return [facts for kind, _, _, facts in read_log(folder) if kind == "session_compacted"]
 
 
 def test_folding(tmp_path, stand_in):
-    """When the window fills the oldest turns become a summary by the model; the prompt stays, and it fits again."""
+    """When the window fills, the model summarises the oldest turns; the prompt is unchanged, and requests fit again."""
     stand_in.choose = answer
 
     async def run():
@@ -59,8 +58,8 @@ def test_folding(tmp_path, stand_in):
         assert fold["turns"] >= 1
         assert fold["tokens_after"] < fold["tokens_before"]
         assert fold["by"] == "anthropic:claude-sonnet-5"
-    assert [row.kind for row in past].count(Kind.SUMMARY) == 1
-    assert past[0].kind is Kind.SUMMARY
+    assert [row.kind for row in past].count(HistoryKind.SUMMARY) == 1
+    assert past[0].kind is HistoryKind.SUMMARY
     spoken = [request.body for request in stand_in.requests if not is_order(request.body)]
     assert len({json.dumps([body["system"], body["tools"]]) for body in spoken}) == 1
     assert "SUMMARY: plum tree" in str(spoken[-1]["messages"][0])
@@ -75,7 +74,7 @@ def test_folding(tmp_path, stand_in):
 
 
 def test_forked_before(tmp_path, stand_in):
-    """A fork before the folding has every word again."""
+    """A fork from before the compaction has the original messages."""
     stand_in.choose = answer
 
     async def run():
@@ -87,15 +86,17 @@ def test_forked_before(tmp_path, stand_in):
             return past, fork, after
 
     past, fork, after = asyncio.run(run())
-    assert [row.kind for row in past] == [Kind.TURN, Kind.TURN]
+    assert [row.kind for row in past] == [HistoryKind.TURN, HistoryKind.TURN]
     assert after.session == fork.id
     assert "number 0: The plum tree" in str(stand_in.body["messages"][0])
     assert "SUMMARY" not in str(stand_in.body["messages"])
 
 
 def test_by_rule(tmp_path, stand_in):
-    """Where the model cannot sum up, what was said is shortened by rule, and the turn is answered all the same."""
-    stand_in.choose = lambda body: Refuses(status=400, message="no") if is_order(body) else Says(text="Yes.")
+    """If the model cannot summarise, a rule shortens the history, and the turn is answered."""
+    stand_in.choose = lambda body: (
+        ScriptedError(status=400, message="no") if is_order(body) else ScriptedReply(text="Yes.")
+    )
 
     async def run():
         async with open_house(tmp_path, stand_in, HOUSE) as gateway:
@@ -113,11 +114,18 @@ def test_by_rule(tmp_path, stand_in):
 
 
 def test_the_provider_says_too_long(tmp_path, stand_in):
-    """A provider that finds the conversation too long has it folded and is asked once more."""
+    """If the provider says that the prompt is too long, the history is compacted and the call retried once."""
     stand_in.follow(
-        Says(text="One."), Says(text="Two."), TOO_LONG, Says(text="SUMMARY."), Says(text="Three."),
-        TOO_LONG, Says(text="SUMMARY."), TOO_LONG, Says(text="Five."),
-    )  # fmt: skip
+        ScriptedReply(text="One."),
+        ScriptedReply(text="Two."),
+        TOO_LONG,
+        ScriptedReply(text="SUMMARY."),
+        ScriptedReply(text="Three."),
+        TOO_LONG,
+        ScriptedReply(text="SUMMARY."),
+        TOO_LONG,
+        ScriptedReply(text="Five."),
+    )
 
     async def run():
         async with open_house(tmp_path, stand_in) as gateway:
@@ -133,7 +141,7 @@ def test_the_provider_says_too_long(tmp_path, stand_in):
 
 
 class Counts:
-    """A tool that counts."""
+    """A tool that counts its calls."""
 
     def __init__(self):
         self.count = 0
@@ -141,16 +149,18 @@ class Counts:
     async def call(self, _assembly, _name, _arguments):
         """Count."""
         self.count += 1
-        return Answer(text="done", tokens=1)
+        return ToolAnswer(text="done", tokens=1)
 
 
 def test_too_long_after_a_tool(tmp_path, stand_in):
-    """What a tool has done before the conversation was found too long is not done again, and all of it is counted."""
-    call = Says(calls=(Called(name="press", arguments={}),))
-    stand_in.follow(Says(text="One."), call, TOO_LONG, Says(text="SUMMARY."), Says(text="Pressed."))
+    """A tool call before the compaction is not repeated, and all usage is counted."""
+    call = ScriptedReply(calls=(ScriptedCall(name="press", arguments={}),))
+    stand_in.follow(
+        ScriptedReply(text="One."), call, TOO_LONG, ScriptedReply(text="SUMMARY."), ScriptedReply(text="Pressed.")
+    )
     counts = Counts()
     tool = Tool(name="press", trust=Trust.PUBLIC, changes=True, confirm=False)
-    further = (Further(tools=Toolset([tool]), runs=counts),)
+    further = (AdditionalTools(tools=Toolset([tool]), runs=counts),)
 
     async def run():
         async with open_house(tmp_path, stand_in, further=further) as gateway:
@@ -165,11 +175,9 @@ def test_too_long_after_a_tool(tmp_path, stand_in):
 
 
 def test_a_long_claim(tmp_path, stand_in):
-    """A conversation that a client claims is weighed and folded like any other, also when it is all there is."""
+    """Messages that a client claims are counted and compacted like others, even if there is no other history."""
     stand_in.choose = answer
-    claimed = tuple(
-        Message(role="assistant" if at % 2 else "user", text=f"{at}: {LONG}") for at in range(16)
-    )  # fmt: skip
+    claimed = tuple(Message(role="assistant" if at % 2 else "user", text=f"{at}: {LONG}") for at in range(16))
 
     async def run():
         async with open_house(tmp_path, stand_in, HOUSE) as gateway:
@@ -182,14 +190,15 @@ def test_a_long_claim(tmp_path, stand_in):
 
 
 def make_rows(*weights):
-    """Make rows of so many tokens."""
+    """Make history rows with these token counts."""
     return [
-        Row(position=at, kind=Kind.TURN, stretch=Stretch(b"[]"), tokens=weight) for at, weight in enumerate(weights, 1)
+        HistoryRow(position=at, kind=HistoryKind.TURN, stretch=HistorySegment(b"[]"), tokens=weight)
+        for at, weight in enumerate(weights, 1)
     ]
 
 
 def test_what_stays():
-    """The newest rows stay as far as they are light enough, and something is folded always."""
+    """The newest rows within the limit remain, and at least one row is compacted."""
     assert [row.position for row in choose_cut(make_rows(10, 10, 10, 10), 100).kept] == [2, 3, 4]
     assert [row.position for row in choose_cut(make_rows(10, 10, 90), 100).kept] == []
     assert [row.position for row in choose_cut(make_rows(1, 1, 1, 1), 100).kept] == [3, 4]
@@ -198,7 +207,7 @@ def test_what_stays():
 
 
 class Scales:
-    """A meter by words that knows how often it was asked."""
+    """A meter that counts words and its own calls."""
 
     def __init__(self):
         self.asked = 0
@@ -211,7 +220,7 @@ class Scales:
 
 @pytest.mark.parametrize(("after", "most", "kept"), [(0, 4, ["d d", "e e"]), (1, 4, ["a a", "e e"]), (0, 0, ["e e"])])
 def test_what_is_left_out(after, most, kept):
-    """The oldest are left out until the rest fits, the newest stays, and no line is weighed twice."""
+    """The oldest lines are dropped until the rest fits, the newest remains, and no line is counted twice."""
     scales = Scales()
-    assert leave_out(["a a", "b b", "c c", "d d", "e e"], scales, most, after=after) == kept
+    assert drop_oldest(["a a", "b b", "c c", "d d", "e e"], scales, most, after=after) == kept
     assert scales.asked == 5

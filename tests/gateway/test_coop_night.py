@@ -1,4 +1,4 @@
-"""The document's example whole, through the gateway: "Why did my message fail last night?", and the tools say why."""
+"""The example of the specification through the gateway: an agent explains a failed message with its log tools."""
 
 import asyncio
 import re
@@ -6,19 +6,19 @@ from datetime import UTC, datetime
 
 from house import CONFIG, end, follow_log, open_house, open_rows, until
 
-from foreword.gateway.message import Incoming, State
-from foreword.gateway.working import Patience
-from foreword.runtime.history import load
-from foreword.runtime.retrying import Retrying
-from foreword.testing import Called, MovedClock, Refuses, Says
+from foreword.agent.conversation import load_messages
+from foreword.agent.retry import RetryPolicy
+from foreword.gateway.messages import RoutedMessage, TurnState
+from foreword.gateway.worker import WorkerRetryPolicy
+from foreword.testing import ManualClock, ScriptedCall, ScriptedError, ScriptedReply
 
-BUSY = Refuses(status=429, message="too many requests")
+BUSY = ScriptedError(status=429, message="too many requests")
 NIGHT = datetime(2026, 11, 16, 2, 42, 10, tzinfo=UTC)
 FILES = {"foreword.yaml": CONFIG, "SOUL.md": "Calm and exact.\n"}
 
 
 class Asks:
-    """A model that looks at the log, then at the trace that it finds there, then answers."""
+    """A model that calls the log tool, then the trace tool, then answers."""
 
     def __init__(self):
         self.results = []
@@ -29,45 +29,51 @@ class Asks:
         found = [part for part in newest if part.get("type") == "tool_result"]
         self.results += [part["content"] for part in found]
         if not found:
-            return Says(calls=(Called(name="foreword_logs", arguments={"level": "error", "since": "12h"}),))
+            return ScriptedReply(
+                calls=(ScriptedCall(name="foreword_logs", arguments={"level": "error", "since": "12h"}),)
+            )
         if len(self.results) == 1:
             (turn,) = set(re.findall(r"turn=(\w+)", str(found)))
-            return Says(calls=(Called(name="foreword_trace", arguments={"turn": turn}),))
-        return Says(text="It hit a rate limit, was queued, and was delivered at 2:48.")
+            return ScriptedReply(calls=(ScriptedCall(name="foreword_trace", arguments={"turn": turn}),))
+        return ScriptedReply(text="It hit a rate limit, was queued, and was delivered at 2:48.")
 
 
 async def tell(gateway, text, user="alice"):
-    """Write on Signal, and wait for what comes of it."""
-    accepted = await gateway.accept(Incoming(text=text, user=user, channel="signal"))
+    """Send a Signal message and wait for the result."""
+    accepted = await gateway.accept(RoutedMessage(text=text, user=user, channel="signal"))
     return await gateway.wait(accepted.turn)
 
 
 async def live_through(gateway, clock, stand_in, folder):
-    """Live through the night; return the turn that failed first."""
+    """Simulate the night; return the first result of the failed turn."""
     for _ in range(12):
         await tell(gateway, "Are you there?")
         clock.move(22)
     clock.now = datetime(2026, 11, 16, 2, 47, 3, tzinfo=UTC)
-    stand_in.follow(*[BUSY] * 4, Says(text="It did."))
+    stand_in.follow(*[BUSY] * 4, ScriptedReply(text="It did."))
     queued = await tell(gateway, "Did the backup run?")
-    assert queued.state is State.QUEUED
+    assert queued.state is TurnState.QUEUED
     assert "kept and will be answered" in queued.text
     clock.move(60)
     reply = await end(gateway, queued.turn)
-    assert (reply.state, reply.text) == (State.ANSWERED, "It did.")
+    assert (reply.state, reply.text) == (TurnState.ANSWERED, "It did.")
     await until(lambda: any(row[0] == "message_sent" and row[3]["attempt"] == 2 for row in follow_log(folder)))
     return queued
 
 
 def test_why_did_my_message_fail(tmp_path, stand_in):
-    """Four refusals, queued, delivered a minute later; asked in the morning, the agent's own tools say all of it."""
-    clock, asks = MovedClock(NIGHT), Asks()
+    """A message is refused four times, queued and delivered a minute later; the agent's tools explain all of it."""
+    clock, asks = ManualClock(NIGHT), Asks()
 
     async def sleep(seconds):
         clock.move(seconds)
 
     async def run():
-        options = {"clock": clock, "patience": Patience(), "retrying": Retrying(sleep=sleep, chance=lambda: 0.0)}
+        options = {
+            "clock": clock,
+            "patience": WorkerRetryPolicy(),
+            "retrying": RetryPolicy(sleep=sleep, chance=lambda: 0.0),
+        }
         async with open_house(tmp_path, stand_in, FILES, **options) as gateway:
             queued = await live_through(gateway, clock, stand_in, tmp_path)
             calls = len(stand_in.requests)
@@ -75,7 +81,10 @@ def test_why_did_my_message_fail(tmp_path, stand_in):
             stand_in.choose = asks
             morning = await tell(gateway, "Why did my message fail last night?")
             stand_in.choose = None
-            stand_in.follow(Says(calls=(Called(name="foreword_logs", arguments={"since": "12h"}),)), Says(text="No."))
+            stand_in.follow(
+                ScriptedReply(calls=(ScriptedCall(name="foreword_logs", arguments={"since": "12h"}),)),
+                ScriptedReply(text="No."),
+            )
             other = await tell(gateway, "Did anything fail last night?", user="bob")
             return queued, calls, morning, other
 
@@ -107,4 +116,4 @@ def test_why_did_my_message_fail(tmp_path, stand_in):
         rows = state.execute("SELECT attempt FROM turns WHERE id = ?", (queued.turn,)).fetchall()
         (kept,) = state.execute("SELECT messages FROM history WHERE turn_id = ?", (queued.turn,)).fetchone()
     assert rows == [(2,)]
-    assert len(load(kept)) == 2
+    assert len(load_messages(kept)) == 2

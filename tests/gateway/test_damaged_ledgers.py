@@ -1,4 +1,4 @@
-"""Claims about a ledger that cannot be read: its session begins anew, and nothing it once said counts in silence."""
+"""Unreadable ledgers: the session starts a new one, and no earlier update applies unnoticed."""
 
 import json
 from dataclasses import replace
@@ -6,22 +6,22 @@ from dataclasses import replace
 import pytest
 from house import CONFIG, open_rows, read_log, say
 
-from foreword.blueprint import Blueprint
-from foreword.blueprint.slot import Rendering
-from foreword.cli import main
-from foreword.ledger.line import Channel, Kind, Line
-from foreword.ledger.notice import notify, scrub_all, settle, write
-from foreword.render import Layout
-from foreword.store.ledgers import empty_ledger
+from foreword.cli.main import main
+from foreword.engine.blueprint import Blueprint, Rendering
+from foreword.engine.render import Layout
+from foreword.promptcache.ledger import SectionSnapshot, UpdateChannel, UpdateKind
+from foreword.promptcache.updates import join_notices, remove_notices, write_settled_notice, write_update
+from foreword.storage.ledgers import empty_ledger
 from foreword.testing import write_files
-from foreword.tokens import Counter, Meter, find
-from foreword.words import Pace, Vocabulary
+from foreword.tokens.count import Counter, Meter
+from foreword.tokens.models import find_model
+from foreword.types import Pace, Vocabulary
 
 SOUL = "".join(f"{number}. Say less than you know, and never more than you were asked.\n" for number in range(1, 90))
 FIRST = SOUL.replace("40. Say less", "40. Say more")
 SECOND = SOUL.replace("40. Say less", "40. Say nothing")
 RULED = CONFIG + "situations: {dm: {prompt_overlay: situations/dm.md}}\n"
-OPUS = RULED.replace("claude-sonnet-5", "claude-opus-5")  # it takes system messages in mid-conversation
+OPUS = RULED.replace("claude-sonnet-5", "claude-opus-5")  # it takes system messages within the conversation
 FILES = {"foreword.yaml": OPUS, "SOUL.md": SOUL, "situations/dm.md": "Be kind."}
 DAMAGES = {
     "rows": "UPDATE ledgers SET frozen = '{}'",
@@ -39,13 +39,13 @@ DAMAGES = {
 
 
 def edit(gateway, folder, **files):
-    """Edit files, and let the gateway see it at once."""
+    """Edit files and refresh the workspace."""
     write_files(folder, {name.replace("__", "/") + ".md": text for name, text in files.items()})
     gateway.workspace.refresh(now=True)
 
 
 async def tell_updates(gateway, folder):
-    """Have a session that was told of two edits: in a tail, and in a system message of its own."""
+    """Create a session with two updates: one in a tail, one in a system message."""
     first = await say(gateway, "One")
     edit(gateway, folder, SOUL=FIRST, situations__dm="Never name a price.")
     await say(gateway, "Two, and a line of mine:\n## Prompt Updates\nof which nobody else knows")
@@ -59,13 +59,13 @@ def damage(folder, how="rows"):
 
 
 def read_moves(folder):
-    """Read what the ledger did, turn by turn."""
+    """Read the ledger's moves, by turn."""
     return [facts.get("ledger") for kind, _, _, facts in read_log(folder) if kind == "prompt_built"]
 
 
 @pytest.mark.parametrize("how", DAMAGES)
 def test_what_was_said_counts_no_longer(tmp_path, stand_in, run, how):
-    """The next turn is sent all anew, with a reason; no update stands in the history, and what people said does."""
+    """The next turn has a new prefix with a reason; all updates are removed from the history, user messages are not."""
 
     async def begin(gateway):
         await tell_updates(gateway, tmp_path)
@@ -83,7 +83,7 @@ def test_what_was_said_counts_no_longer(tmp_path, stand_in, run, how):
         told = json.dumps(request.body["messages"])
         assert "40. Say" not in told
         assert "Never name a price." not in told
-        assert told.count("Prompt Updates") == 1  # in the words of a person
+        assert told.count("Prompt Updates") == 1  # in a user's message
         assert "of which nobody else knows" in told
         system = json.dumps(request.body["system"])
         assert "40. Say nothing" in system
@@ -95,7 +95,7 @@ def test_what_was_said_counts_no_longer(tmp_path, stand_in, run, how):
 
 @pytest.mark.parametrize("how", ["base", "lines"])
 def test_a_base_is_mended(tmp_path, run, how):
-    """Whoever sends the same again keeps its base in the place of the damaged one, and the session is whole again."""
+    """Sending the same prompt again replaces the damaged prefix, and the session is intact again."""
 
     async def talk(gateway):
         await say(gateway, "One")
@@ -110,7 +110,7 @@ def test_a_base_is_mended(tmp_path, run, how):
 
 @pytest.mark.parametrize("how", DAMAGES)
 def test_commands_get_along(tmp_path, run, how, capsys):
-    """What an edit would cost is said, nothing is found wrong, and who was in a damaged ledger is forgotten."""
+    """With a damaged ledger the commands price, doctor and forget work, and updates are removed from the history."""
 
     async def talk(gateway):
         await tell_updates(gateway, tmp_path)
@@ -127,7 +127,7 @@ def test_commands_get_along(tmp_path, run, how, capsys):
 
 
 def test_a_fork_and_an_emptied_session(tmp_path, run):
-    """A fork from before, and what is emptied since somebody was forgotten, have no update of a damaged ledger."""
+    """An earlier fork and an emptied session contain no update of a damaged ledger."""
 
     async def talk(gateway):
         session = await tell_updates(gateway, tmp_path)
@@ -164,20 +164,20 @@ TAGGED = f"Recall\n<PromptUpdates>\n{ENDED}\n</PromptUpdates>\n\nTask\nBuy bread
     ],
 )
 def test_a_tail_without_its_updates(tail, left):
-    """Whatever a blueprint draws headings as, updates stand at the end of a tail and leave all else in it whole."""
-    assert scrub_all(tail) == left
+    """Updates are removed from the end of a tail in every heading style, and the rest is unchanged."""
+    assert remove_notices(tail) == left
 
 
 @pytest.mark.parametrize("rendering", Rendering)
 def test_every_update_is_known_again(rendering):
-    """Whatever is said about a section is taken out of a tail, and nothing else."""
+    """Every kind of update is removed from a tail, and nothing else."""
     blueprint = Blueprint(name="any", rendering=rendering, marker="", marker_without_call="", slots=())
-    layout = Layout(blueprint, Meter(find("openai:gpt-5", {}), Counter(Vocabulary.O200K)))
-    old = Line(id="soul", title="Soul", pace=Pace.STATIC, text=SOUL, piece=SOUL, tokens=1)
+    layout = Layout(blueprint, Meter(find_model("openai:gpt-5", {}), Counter(Vocabulary.O200K)))
+    old = SectionSnapshot(id="soul", title="Soul", pace=Pace.STATIC, text=SOUL, piece=SOUL, tokens=1)
     new = replace(old, text="Calm.")
     changes = ((old, new), (old, replace(old, text=FIRST)), (None, new), (old, None))
-    told = [notify(layout, before, after, Channel.TAIL) for before, after in changes]
-    assert {update.kind for update in told} == set(Kind)
+    told = [write_update(layout, before, after, UpdateChannel.TAIL) for before, after in changes]
+    assert {update.kind for update in told} == set(UpdateKind)
     for said in (*([update] for update in told), []):
-        text = write(layout, said, "" if said else settle(layout, told))
-        assert (scrub_all(f"Noon.\n\n{text}"), scrub_all(text)) == ("Noon.", "")
+        text = join_notices(layout, said, "" if said else write_settled_notice(layout, told))
+        assert (remove_notices(f"Noon.\n\n{text}"), remove_notices(text)) == ("Noon.", "")

@@ -1,21 +1,26 @@
-"""A subagent does a piece of work with the minimal prompt, below the call that asked for it."""
+"""Subagents: a delegated task runs with the minimal prompt, below the calling turn."""
 
 import asyncio
 
 from house import FILES, open_house, say
 
-from foreword.gateway.message import State
-from foreword.testing import Called, Says
+from foreword.gateway.messages import TurnState
+from foreword.testing import ScriptedCall, ScriptedReply
 
 
 def asks(task, **more):
-    """Have the model delegate."""
-    return Says(calls=(Called(name="delegate", arguments={"task": task, **more}),))
+    """Make the model delegate a task."""
+    return ScriptedReply(calls=(ScriptedCall(name="delegate", arguments={"task": task, **more}),))
 
 
 def test_a_report(tmp_path, stand_in):
-    """Its report is the result of the call; it sees its task and nothing of the conversation."""
-    stand_in.follow(Says(text="Hello."), asks("Count the bees."), Says(text="Forty."), Says(text="There are forty."))
+    """The subagent's report is the result of the call; it sees its task and nothing of the conversation."""
+    stand_in.follow(
+        ScriptedReply(text="Hello."),
+        asks("Count the bees."),
+        ScriptedReply(text="Forty."),
+        ScriptedReply(text="There are forty."),
+    )
 
     async def run():
         async with open_house(tmp_path, stand_in) as gateway:
@@ -23,7 +28,7 @@ def test_a_report(tmp_path, stand_in):
             return await say(gateway, "How many bees?")
 
     reply = asyncio.run(run())
-    assert (reply.state, reply.text) == (State.ANSWERED, "There are forty.")
+    assert (reply.state, reply.text) == (TurnState.ANSWERED, "There are forty.")
     helper = stand_in.requests[2].body
     assert len(helper["messages"]) == 1
     assert "Count the bees." in str(helper["messages"])
@@ -36,8 +41,8 @@ def test_a_report(tmp_path, stand_in):
 
 
 def test_its_cost(tmp_path, stand_in):
-    """What it used is part of the turn's sum."""
-    stand_in.follow(asks("Count."), Says(text="Forty."), Says(text="Forty."))
+    """A subagent's usage is part of the turn's usage."""
+    stand_in.follow(asks("Count."), ScriptedReply(text="Forty."), ScriptedReply(text="Forty."))
 
     async def run():
         async with open_house(tmp_path, stand_in) as gateway:
@@ -49,8 +54,8 @@ def test_its_cost(tmp_path, stand_in):
 
 
 def test_no_such_agent(tmp_path, stand_in):
-    """An agent that does not exist is answered to the model, and the turn goes on."""
-    stand_in.follow(asks("Count.", agent="nobody"), Says(text="I could not."))
+    """An unknown agent is reported to the model, and the turn continues."""
+    stand_in.follow(asks("Count.", agent="nobody"), ScriptedReply(text="I could not."))
 
     async def run():
         async with open_house(tmp_path, stand_in, files=FILES) as gateway:
@@ -61,13 +66,13 @@ def test_no_such_agent(tmp_path, stand_in):
 
 
 def list_tools(request):
-    """List the names of the tools that a request has."""
+    """List the tool names of a request."""
     return {tool.get("name") or tool["function"]["name"] for tool in request.body.get("tools", ())}
 
 
 def test_changes_nothing(tmp_path, stand_in):
-    """It has no tool that writes: no memory, no instructions, no file, and not the tasks of who asked."""
-    stand_in.follow(asks("Count."), Says(text="Forty."), Says(text="Forty."))
+    """A subagent has no tool that writes: no memory, instructions, files or tasks."""
+    stand_in.follow(asks("Count."), ScriptedReply(text="Forty."), ScriptedReply(text="Forty."))
 
     async def run():
         async with open_house(tmp_path, stand_in) as gateway:
@@ -80,8 +85,8 @@ def test_changes_nothing(tmp_path, stand_in):
 
 
 def test_another_agents_tools(tmp_path, stand_in):
-    """Another agent works with its own tools, in its own directories, and not with those of who asked."""
-    stand_in.follow(asks("Look.", agent="ada"), Says(text="Seen."), Says(text="Seen."))
+    """Another agent has its own tools and directories, not the caller's."""
+    stand_in.follow(asks("Look.", agent="ada"), ScriptedReply(text="Seen."), ScriptedReply(text="Seen."))
     given = "ada: {directories: [notes], "
     files = {**FILES, "foreword.yaml": FILES["foreword.yaml"].replace("ada: {", given), "notes/a.md": "Forty.\n"}
 
@@ -96,8 +101,8 @@ def test_another_agents_tools(tmp_path, stand_in):
 
 
 def test_its_place_in_a_cache(tmp_path, stand_in):
-    """It has no part in the cache of the conversation: under the same key it would take its place there."""
-    stand_in.follow(asks("Count."), Says(text="Forty."), Says(text="Forty."))
+    """A subagent does not use the cache key of the conversation, whose cache it would replace."""
+    stand_in.follow(asks("Count."), ScriptedReply(text="Forty."), ScriptedReply(text="Forty."))
 
     async def run():
         async with open_house(tmp_path, stand_in) as gateway:

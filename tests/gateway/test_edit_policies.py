@@ -1,4 +1,4 @@
-"""Claims about when an edit reaches a running session: what the owner says of a file, and of one single edit."""
+"""Edit policies: when an edit reaches a running session, per file and per edit."""
 
 import asyncio
 import json
@@ -6,8 +6,8 @@ import json
 import pytest
 from house import CONFIG, open_house, read_log, say
 
-from foreword.cli import main
-from foreword.testing import NOON, MovedClock, listen, write_files
+from foreword.cli.main import main
+from foreword.testing import NOON, ManualClock, run_fake_provider, write_files
 
 RULE = "Say less than you know, and never more than you were asked.\n"
 LONG = "".join(f"{number}. {RULE}" for number in range(1, 60))
@@ -28,13 +28,13 @@ PLACES = {"users/bob/USER.md": {"user": "bob"}, "agents/ada/SOUL.md": {"agent": 
 
 
 class House:
-    """A house whose files are edited while its gateway runs."""
+    """A workspace whose files are edited while its gateway runs."""
 
     def __init__(self, folder, stand_in, clock):
         self.folder, self.stand_in, self.clock = folder, stand_in, clock
 
     def run(self, talk, config=CONFIG):
-        """Have a talk with the gateway."""
+        """Run a coroutine with the gateway."""
 
         async def work():
             files = {**FILES, "foreword.yaml": config}
@@ -44,36 +44,36 @@ class House:
         return asyncio.run(work())
 
     def save(self, gateway, path, text):
-        """Save a file; the gateway sees it at once."""
+        """Save a file and refresh the workspace."""
         write_files(self.folder, {path: text})
         gateway.workspace.refresh(now=True)
 
     def edit(self, gateway, path):
-        """Edit a file: what was old is new."""
+        """Edit a file: replace its old words."""
         text = FILES[path].replace("old", "brand-new").replace("Old", "Brand-new").replace("calm", "brand-new")
         self.save(gateway, path, text)
 
     def decide(self, path, policy, *more):
-        """Decide about an edit at the shell, beside the gateway that runs."""
+        """Decide about an edit on the command line, while the gateway runs."""
         now = self.clock().isoformat()
         assert main(["price", "-w", str(self.folder), "--now", now, path, "--apply", policy, *more]) == 0
 
     @property
     def places(self):
-        """Where each request says what is new."""
+        """Where each request contains the edit."""
         return [find_where(one) for one in self.stand_in.requests]
 
 
 @pytest.fixture
 def house(tmp_path):
-    """A house, with a provider on the loopback that has the same clock."""
-    clock = MovedClock(NOON)
-    with listen(clock=clock) as stand_in:
+    """A workspace with a fake provider on the same clock."""
+    clock = ManualClock(NOON)
+    with run_fake_provider(clock=clock) as stand_in:
         yield House(tmp_path, stand_in, clock)
 
 
 def find_where(request):
-    """Find where a request says what is new: in its system part, in its newest message, or nowhere."""
+    """Find where a request contains the edit: in its system part, in its newest message, or nowhere."""
     body = request.body
     system = body.get("system") or [one for one in body["messages"] if one["role"] in ("system", "developer")]
     newest = [one for one in body["messages"] if one["role"] == "user"][-1]
@@ -88,7 +88,7 @@ COLD, LATER = ("cold", "nowhere", "system"), ("next-session", "nowhere", "nowher
 @pytest.mark.parametrize("path", FILES)
 @pytest.mark.parametrize(("policy", "warm", "cold"), [NOW, COLD, LATER])
 def test_a_policy_of_a_file(house, path, policy, warm, cold):
-    """What `prompt.files` says of the edits of a file holds for each well-known one, and for those in its place."""
+    """The `edits` policy in `prompt.files` applies to every known file, also to those per user or agent."""
     place = PLACES.get(path, {})
     name = path.rpartition("/")[2] if place else path
     own = "per_user: true, " if path.startswith("users/") else ""
@@ -107,7 +107,7 @@ def test_a_policy_of_a_file(house, path, policy, warm, cold):
 @pytest.mark.parametrize("path", ["SOUL.md", "IDENTITY.md", "USER.md", "rules/one.md"])
 @pytest.mark.parametrize(("policy", "warm", "cold"), [NOW, APPEND, COLD, LATER])
 def test_a_decision_about_one_edit(house, path, policy, warm, cold):
-    """What is decided about an edit wins over what is said of its file, in a gateway that runs."""
+    """A decision about an edit overrides the policy of its file, while the gateway runs."""
     other = "now" if policy == "next-session" else "next-session"
 
     async def talk(gateway):
@@ -123,7 +123,7 @@ def test_a_decision_about_one_edit(house, path, policy, warm, cold):
 
 
 def test_a_decision_is_about_one_text(house, capsys):
-    """The next edit of a file is another, of which nothing was decided; auto takes a decision back."""
+    """A decision applies to one text only; the next edit has none, and `auto` removes a decision."""
 
     async def talk(gateway):
         await say(gateway, "One")
@@ -140,13 +140,13 @@ def test_a_decision_is_about_one_text(house, capsys):
     (one,) = json.loads(capsys.readouterr().out)
     assert (one["path"], one["policy"], one["in_force"]) == ("SOUL.md", "next-session", False)
     house.decide("SOUL.md", "auto")
-    assert "nothing is decided about SOUL.md any more" in capsys.readouterr().out
+    assert "decision about SOUL.md removed" in capsys.readouterr().out
     assert main(["price", "-w", str(house.folder), "--decided"]) == 0
-    assert "nothing was decided" in capsys.readouterr().out
+    assert "there are no decisions" in capsys.readouterr().out
 
 
 def test_a_section_of_several_files(house, capsys):
-    """MEMORY.md is told by the menu, which is made of all memories: nothing can be decided about one of them."""
+    """No decision is possible about MEMORY.md, because the menu contains all memories."""
 
     async def talk(gateway):
         await say(gateway, "One")
@@ -156,14 +156,14 @@ def test_a_section_of_several_files(house, capsys):
 
     house.run(talk)
     assert house.places == ["nowhere", "message"]
-    assert "menu is made of more than MEMORY.md, so this does not hold for it" in capsys.readouterr().err
+    assert "the decision does not apply to menu, which contains more than MEMORY.md" in capsys.readouterr().err
 
 
 WAITING = f"{CONFIG}prompt: {{files: [{{path: MEMORY.md, trust: full, edits: next-session}}]}}\n"
 
 
 def test_a_line_of_the_menu_waits_alone(house):
-    """What waits of the menu is the line of the file whose edits wait; other memories are told, and it says so."""
+    """Only the menu line of the file with a waiting edit is held; other lines change, and a reason is recorded."""
 
     async def talk(gateway):
         await say(gateway, "One")
@@ -182,11 +182,11 @@ def test_a_line_of_the_menu_waits_alone(house):
     moves = [facts["ledger"] for *_, facts in read_log(house.folder) if "ledger" in facts]
     assert [one["deed"] for one in moves] == ["hold", "append", "rebase"]
     held = {(one["section"], one["reason"]) for move in moves for one in move["decisions"] if one["deed"] == "hold"}
-    assert held == {("menu", "MEMORY.md waits for the next session, as its policy says")}
+    assert held == {("menu", "MEMORY.md waits for the next session (policy)")}
 
 
 def test_what_leaves_the_menu_does_not_wait(house):
-    """A memory that is gone leaves the menu at once, whatever holds for its edits: it may have been closed."""
+    """A deleted memory leaves the menu at once, whatever its policy, since it may have been closed."""
 
     async def talk(gateway):
         await say(gateway, "One")
@@ -199,7 +199,7 @@ def test_what_leaves_the_menu_does_not_wait(house):
 
 
 def test_names_with_brackets(house):
-    """Memories whose names differ within brackets alone are two, and one that is gone is named no more."""
+    """Memories whose names differ only in parentheses are distinct, and a deleted one leaves the menu."""
 
     async def talk(gateway):
         house.save(gateway, "memory/private/trip (2023).md", "Lisbon.\n")
@@ -217,7 +217,7 @@ def test_names_with_brackets(house):
 
 
 def test_a_decision_before_the_edit(house):
-    """What is decided about a text that nobody has saved yet holds from the moment in which it is."""
+    """A decision about an unsaved text applies once it is saved."""
     write_files(house.folder, {"draft/SOUL.md": SOUL.replace("calm", "brand-new")})
 
     async def talk(gateway):

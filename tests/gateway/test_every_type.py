@@ -1,8 +1,8 @@
-"""One night in a real house: all 17 types of the document are told by what happens, each where the document says.
+"""One night with the real components: all 17 event types are recorded, each as the specification says.
 
-Alice writes to the real bot, a schedule fires, a provider refuses, a chat is closed, a conversation is folded and a
-file is edited. The loop, the providers' client, the channels, the state and the log are those of `foreword serve`; the
-Bot API and the provider are stand-ins on the loopback.
+Alice writes to the real bot, a schedule fires, a provider refuses, a chat is closed, a conversation is compacted and
+a file is edited. The loop, the provider client, the channels, the state and the log are those of `foreword serve`;
+the Bot API and the provider are fakes.
 """
 
 import asyncio
@@ -15,16 +15,22 @@ from datetime import UTC, datetime
 import pytest
 from house import open_house, until
 
-from foreword.cli import main
-from foreword.config.telegram import TelegramBot
+from foreword.agent.tools.registry import WITH_LOG
+from foreword.cli.main import main
+from foreword.config.schema import TelegramBotSettings
 from foreword.events.event import CATEGORIES, EventType
-from foreword.gateway.channels.telegram.channel import Circumstances, open_telegram
-from foreword.gateway.channels.telegram.manners import Manners
-from foreword.gateway.channels.telegram.pacing import Tempo
-from foreword.testing import Called, MovedClock, Refuses, Says, listen, listen_telegram
-from foreword.tools import WITH_LOG
+from foreword.gateway.channels.telegram.bot_client import RateLimits, TelegramSettings
+from foreword.gateway.channels.telegram.telegram_channel import TelegramOptions, open_telegram
+from foreword.testing import (
+    ManualClock,
+    ScriptedCall,
+    ScriptedError,
+    ScriptedReply,
+    run_fake_provider,
+    run_fake_telegram,
+)
 from foreword.turn import Turn
-from foreword.words import Trust
+from foreword.types import Trust
 from foreword.workspace import open_workspace
 
 BEGIN = datetime(2026, 11, 16, 7, 40, tzinfo=UTC)
@@ -56,12 +62,12 @@ FILES = {
     "SOUL.md": "Calm and exact.\n",
     "memory/private/garden.md": "The plum tree was planted in 2019 by the east wall.\n",
 }
-BUSY = Refuses(status=429, message="too many requests")
+BUSY = ScriptedError(status=429, message="too many requests")
 LONG = "The plum tree by the east wall was planted in the autumn. " * 130
-FREE = Tempo(overall=(1_000_000, 1.0), private=(1_000_000, 1.0), group=(1_000_000, 1.0))
+FREE = RateLimits(overall=(1_000_000, 1.0), private=(1_000_000, 1.0), group=(1_000_000, 1.0))
 ROOTS = ("message_received", "schedule_fired")
 CALLERS = ("turn_started", "session_compacted")
-# Each type: the category of the document, the types that it stands under, its columns and its facts.
+# Each type: its category, its possible parents, its columns and its facts.
 TYPES = {
     "message_received": ("channel", {""}, (), {"length"}),
     "message_sent": ("channel", {*ROOTS}, ("duration_ms",), {"length", "attempt"}),
@@ -89,13 +95,13 @@ TYPES = {
 
 
 class Night:
-    """A house in which things happen, one after the other."""
+    """A workspace in which one event happens after the other."""
 
     def __init__(self, gateway, provider, bot, clock, folder):
         self.gateway, self.provider, self.bot, self.clock, self.folder = gateway, provider, bot, clock, folder
 
     async def write(self, text, *script, user=1001):
-        """Write to the bot, and wait for its reply."""
+        """Write to the bot and wait for its reply."""
         self.provider.follow(*script)
         before = len(self.bot.sent)
         self.bot.say(text, user=user)
@@ -103,35 +109,35 @@ class Night:
         return self.bot.sent[before].text
 
     async def until_told(self, kind):
-        """Wait until the log has a type."""
+        """Wait until the log has an event of a type."""
         await until(lambda: any(row["event_type"] == kind for row in read_rows(self.folder)))
 
     async def work(self):
-        """Search, save, ask a server, have a helper count, and fail with one of the tools."""
+        """Search, save, call a server, delegate, and fail with one of the tools."""
         calls = (
-            Called(name="memory_search", arguments={"query": "plum tree"}),
-            Called(name="save_memory", arguments={"text": "The key hangs behind the clock.", "title": "Key"}),
-            Called(name="shop_price", arguments={"thing": "milk"}),
-            Called(name="shop_order", arguments={"thing": "milk"}),
+            ScriptedCall(name="memory_search", arguments={"query": "plum tree"}),
+            ScriptedCall(name="save_memory", arguments={"text": "The key hangs behind the clock.", "title": "Key"}),
+            ScriptedCall(name="shop_price", arguments={"thing": "milk"}),
+            ScriptedCall(name="shop_order", arguments={"thing": "milk"}),
         )
-        helper = Says(calls=(Called(name="delegate", arguments={"task": "Count the bees."}),))
-        script = (Says(calls=calls), helper, Says(text="Forty."), Says(text="All done."))
+        helper = ScriptedReply(calls=(ScriptedCall(name="delegate", arguments={"task": "Count the bees."}),))
+        script = (ScriptedReply(calls=calls), helper, ScriptedReply(text="Forty."), ScriptedReply(text="All done."))
         assert await self.write("Do what there is to do.", *script) == "All done."
 
     async def be_refused(self):
-        """Be refused four times, and answered later."""
-        assert await self.write("Did the backup run?", *[BUSY] * 4, Says(text="It did.")) == "It did."
+        """Refuse four times, then answer."""
+        assert await self.write("Did the backup run?", *[BUSY] * 4, ScriptedReply(text="It did.")) == "It did."
 
     async def lose_a_chat(self):
-        """Answer somebody who has blocked the bot meanwhile."""
-        self.provider.follow(Says(text="Hello, Bob."))
+        """Answer a user who has blocked the bot."""
+        self.provider.follow(ScriptedReply(text="Hello, Bob."))
         self.bot.barred[1002] = "Forbidden: bot was blocked by the user"
         self.bot.say("Hello?", user=1002)
         await self.until_told("channel_error")
 
     async def talk_long(self):
-        """Talk until the oldest turns are folded."""
-        self.provider.choose = lambda body: Says(
+        """Send messages until the history is compacted."""
+        self.provider.choose = lambda body: ScriptedReply(
             text="Plums." if "Sum up the conv" in str(body["messages"]) else "Yes."
         )
         while not any(row["event_type"] == "session_compacted" for row in read_rows(self.folder)):
@@ -144,27 +150,27 @@ class Night:
         await self.until_told("config_reloaded")
 
     async def wait_for_the_schedule(self):
-        """Let it become eight o'clock."""
+        """Move the clock to eight."""
         before = len(self.bot.sent)
-        self.provider.follow(Says(text="Good morning."))
+        self.provider.follow(ScriptedReply(text="Good morning."))
         self.clock.now = BEGIN.replace(hour=8, minute=0)
         await until(lambda: len(self.bot.sent) > before)
 
 
 def read_rows(folder):
-    """Read the log as it is now."""
+    """Read the log."""
     with closing(sqlite3.connect(folder / ".foreword" / "events.sqlite")) as log:
         log.row_factory = lambda cursor, row: dict(zip([one[0] for one in cursor.description], row, strict=True))
         return log.execute("SELECT * FROM events ORDER BY id").fetchall()
 
 
 async def live_through(folder, provider, bot):
-    """Live through the night."""
-    clock = MovedClock(BEGIN)
+    """Run all steps of the night."""
+    clock = ManualClock(BEGIN)
 
     def open_bot(tell):
-        around = Circumstances(manners=Manners(tempo=FREE, poll=1, waits=(0.02,)), tell=tell)
-        return open_telegram(bot.token, TelegramBot(api=bot.url), around)
+        around = TelegramOptions(manners=TelegramSettings(tempo=FREE, poll=1, waits=(0.02,)), tell=tell)
+        return open_telegram(bot.token, TelegramBotSettings(api=bot.url), around)
 
     options = {"clock": clock, "opens": {"telegram": open_bot}, "scheduling": True}
     async with asyncio.timeout(120), open_house(folder, provider, FILES, **options) as gateway:
@@ -179,16 +185,16 @@ async def live_through(folder, provider, bot):
 
 @pytest.fixture(scope="module")
 def night(tmp_path_factory):
-    """Live through a night in which everything happens, and keep its folder and its rows."""
+    """Run a night with all events once, and return its folder and rows."""
     folder = tmp_path_factory.mktemp("night")
-    with listen() as provider, listen_telegram() as bot:
+    with run_fake_provider() as provider, run_fake_telegram() as bot:
         asyncio.run(live_through(folder, provider, bot))
         assert {request.refused for request in provider.requests} == {""}
     return folder, read_rows(folder)
 
 
 def describe(night, row):
-    """Say under what a row stands, up to the root of its turn."""
+    """List the ancestors of a row, up to the root of its turn."""
     by_span = {one["span_id"]: one for one in night[1]}
     chain = []
     while row := by_span.get(row["parent_id"]):
@@ -197,20 +203,20 @@ def describe(night, row):
 
 
 def find(night, kind, **facts):
-    """Find the rows of a type with certain facts."""
+    """Find the rows of a type with these facts."""
     rows = [row | {"facts": json.loads(row["metadata"] or "{}")} for row in night[1] if row["event_type"] == kind]
     return [row for row in rows if facts.items() <= row["facts"].items()]
 
 
 def test_all_17_are_told(night):
-    """The night tells every type of the document, and no other."""
+    """The night records every event type, and no other."""
     assert {row["event_type"] for row in night[1]} == {kind.value for kind in EventType} == TYPES.keys()
     assert len(TYPES) == 17
 
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_each_type(night, kind):
-    """A type has its category, its level, its columns and facts, and its place in the tree of its turn."""
+    """Each type has its category, level, columns, facts and place in the tree of its turn."""
     category, above, columns, facts = TYPES[kind]
     rows = find(night, kind)
     for row in rows:
@@ -221,26 +227,26 @@ def test_each_type(night, kind):
         assert row["trace_id"]
     assert {(describe(night, row) or [""])[0] for row in rows} == above
     levels = {row["level"] for row in rows}
-    # That a server fails is a warning to the owner, beside the error of the call that met it.
+    # A failing server is a warning to the owner, in addition to the error of the call.
     assert levels <= {"error", "warn"} if kind.endswith("_error") else levels <= {"info", "warn", "error"}
     assert ("error" if kind.endswith("_error") else "info") in levels
 
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_each_type_is_found(night, kind, capsys):
-    """The agent's tool and the command find a type by its name, and nothing else with it."""
+    """The agent's tool and the command find exactly the events of a type."""
     folder, rows = night
     count = min(50, sum(row["event_type"] == kind for row in rows))
     assert main(["logs", "-w", str(folder), "--event-type", kind, "--json", "--limit", "50"]) == 0
     assert [event["event_type"] for event in json.loads(capsys.readouterr().out)] == [kind] * count
-    workspace = open_workspace(str(folder), MovedClock(BEGIN))
+    workspace = open_workspace(str(folder), ManualClock(BEGIN))
     asked = Turn(user="alice", situation="dm", tools=WITH_LOG, now=BEGIN.replace(hour=9))
     told = workspace.call(workspace.assemble(asked), "foreword_logs", {"event_type": kind, "limit": 50}).text
     assert told.count(f"] {kind}") == count
 
 
 def test_a_turn_is_one_tree(night):
-    """All that one message caused is one trace: from the bot that heard it to the one that sent the reply."""
+    """All events of one message are one trace, from its receipt to the reply."""
     first = [row for row in night[1] if row["trace_id"] == night[1][0]["trace_id"]]
     assert [row["event_type"] for row in first] == [
         "message_received", "trust_resolved", "session_created", "prompt_built", "turn_started", "api_call",
@@ -252,7 +258,7 @@ def test_a_turn_is_one_tree(night):
 
 
 def test_what_tools_tell(night):
-    """A search tells how much it found, a save its store, a server that died its tool, a helper its own turn."""
+    """A search records its count, a save its store, a dead server its tool, a subagent its own turn."""
     (searched,), (saved,), (failed,) = (
         find(night, "memory_search"),
         find(night, "memory_write"),
@@ -269,7 +275,7 @@ def test_what_tools_tell(night):
 
 
 def test_what_fails_says_why(night):
-    """A provider's refusals stand under the attempt that they failed, a closed chat under the message it answers."""
+    """Provider refusals are below the attempt that failed, a closed chat below its message."""
     refused = find(night, "api_error")
     assert [(row["facts"]["attempt"], row["facts"]["status"]) for row in refused] == [(n, 429) for n in (1, 2, 3, 4)]
     assert len({row["parent_id"] for row in refused}) == 1
@@ -283,7 +289,7 @@ def test_what_fails_says_why(night):
 
 
 def test_a_schedule_has_a_turn(night):
-    """The rows of a scheduled turn name their schedule and are one tree, to the reply that the bot sent."""
+    """The events of a scheduled turn name their schedule and are one trace, up to the sent reply."""
     fired = [row for row in night[1] if row["schedule"] == "morning"]
     assert [row["event_type"] for row in fired] == [
         "schedule_fired", "trust_resolved", "session_created", "prompt_built", "turn_started", "api_call",
@@ -293,7 +299,7 @@ def test_a_schedule_has_a_turn(night):
 
 
 def test_a_compaction_says_how_much(night):
-    """A compaction stands in the turn that made it needed, with its call below it, and says what became of it."""
+    """A compaction is in the turn that caused it, with its call below it, and has its token counts."""
     (row,) = find(night, "session_compacted")
     facts = row["facts"]
     assert facts["turns"] > 1
@@ -304,6 +310,6 @@ def test_a_compaction_says_how_much(night):
 
 
 def test_a_reload_names_what_changed(night):
-    """An edit is told once, as what changed, to full trust and about nobody."""
+    """An edit is recorded once with the changed keys, at full trust and without a user."""
     (row,) = find(night, "config_reloaded")
     assert (row["facts"], Trust(row["trust"]), row["user_id"]) == ({"changed": "rooms"}, Trust.FULL, None)

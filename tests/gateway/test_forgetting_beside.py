@@ -1,36 +1,35 @@
-"""Claims about forgetting a person while a gateway runs."""
+"""Erasure of a person while a gateway runs."""
 
 import asyncio
 
 from house import open_house, say, until
 
-from foreword.erasure.forgetting import forget
-from foreword.erasure.house import find_house
-from foreword.gateway.message import Incoming, State
-from foreword.testing import Hangs, Says
+from foreword.gateway.messages import RoutedMessage, TurnState
+from foreword.privacy.erasure import erase_person
+from foreword.testing import ScriptedHang, ScriptedReply
 
 
 def has(folder, token):
-    """Whether a token lies in any file of the state, as bytes."""
+    """Return whether any file of the state contains a token."""
     return any(token.encode() in path.read_bytes() for path in (folder / ".foreword").iterdir())
 
 
 def test_the_gateway_goes_on(tmp_path, stand_in):
-    """A running gateway loses what it had of one person, and answers the others as before."""
-    stand_in.choose = lambda _: Says(text="Yes.")
+    """A running gateway drops its data of the person and answers others as before."""
+    stand_in.choose = lambda _: ScriptedReply(text="Yes.")
 
     async def run():
         async with open_house(tmp_path, stand_in) as gateway:
             await say(gateway, "I keep zebrabob under the stone", user="bob")
             await say(gateway, "I keep zebraalice under the stone", user="alice")
-            report = await asyncio.to_thread(forget, find_house(gateway.workspace), "bob")
+            report = await asyncio.to_thread(erase_person, gateway.workspace, "bob")
             after = await say(gateway, "Are you there?", user="alice")
             anew = await say(gateway, "And for me?", user="bob")
             return report, after, anew
 
     report, after, anew = asyncio.run(run())
     assert report.done
-    assert (after.state, anew.state) == (State.ANSWERED, State.ANSWERED)
+    assert (after.state, anew.state) == (TurnState.ANSWERED, TurnState.ANSWERED)
     assert "zebraalice" in str(stand_in.requests[-2].body)
     assert "zebrabob" not in str(stand_in.requests[-1].body)
     assert not has(tmp_path, "zebrabob")
@@ -38,14 +37,14 @@ def test_the_gateway_goes_on(tmp_path, stand_in):
 
 
 def test_a_turn_under_way_is_stopped(tmp_path, stand_in):
-    """A turn of theirs that hangs is stopped by the gateway, and goes with the rest."""
-    stand_in.choose = lambda _: Hangs()
+    """The gateway stops a hanging turn of the person, and it is deleted with the rest."""
+    stand_in.choose = lambda _: ScriptedHang()
 
     async def run():
         async with open_house(tmp_path, stand_in) as gateway:
-            accepted = await gateway.accept(Incoming(text="I keep zebrabob under the stone", user="bob"))
+            accepted = await gateway.accept(RoutedMessage(text="I keep zebrabob under the stone", user="bob"))
             await until(lambda: stand_in.requests)
-            report = await asyncio.to_thread(forget, find_house(gateway.workspace), "bob")
+            report = await asyncio.to_thread(erase_person, gateway.workspace, "bob")
             return report, await gateway.find(accepted.turn)
 
     report, reply = asyncio.run(run())

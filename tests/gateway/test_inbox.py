@@ -1,4 +1,4 @@
-"""Claims about the inbox: in order, one turn of a session at a time, under a lease, and each message once."""
+"""The inbox: in order, one turn per session at a time, under a lease, and each message once."""
 
 import asyncio
 import os
@@ -11,12 +11,12 @@ from datetime import timedelta
 import pytest
 from desk import open_desk
 
-from foreword.gateway.inbox import Claimed, LeaseLost
-from foreword.gateway.message import Accepted, State
-from foreword.gateway.owner import is_dead, name_owner
-from foreword.gateway.replies import find_reply
-from foreword.runtime.history import close, say
-from foreword.testing import NOON, MovedClock
+from foreword.agent.conversation import close_turn, make_user_message
+from foreword.gateway.inbox import ClaimedTurn, LeaseLost
+from foreword.gateway.messages import AcceptedTurn, TurnState
+from foreword.gateway.session_manager import find_reply
+from foreword.storage.writer import is_dead_owner, make_lease_owner
+from foreword.testing import NOON, ManualClock
 
 
 @pytest.fixture
@@ -28,8 +28,8 @@ def desk(tmp_path):
 
 @pytest.fixture
 def two(tmp_path):
-    """Two processes over one state, with one clock."""
-    clock = MovedClock(NOON)
+    """Two processes on one state, with one clock."""
+    clock = ManualClock(NOON)
     with ExitStack() as opened:
         yield [opened.enter_context(open_desk(tmp_path, clock)) for _ in range(2)]
 
@@ -40,18 +40,18 @@ async def read_state(desk, turn):
 
 
 def list_turns(claimed):
-    """List which turns were claimed."""
+    """List the texts of claimed turns."""
     return [one.incoming.text for one in claimed]
 
 
 def test_one_turn_of_a_session(desk):
-    """The first message is claimed as it is accepted; the next of its session wait, each for the one before."""
+    """The first message is claimed when accepted; later messages of its session wait for their predecessor."""
 
     async def run():
         first, second, third = [await desk.accept(text) for text in ("1", "2", "3")]
-        assert isinstance(first, Claimed)
-        assert isinstance(second, Accepted)
-        assert await read_state(desk, third.turn) is State.WAITING
+        assert isinstance(first, ClaimedTurn)
+        assert isinstance(second, AcceptedTurn)
+        assert await read_state(desk, third.turn) is TurnState.WAITING
         assert await desk.inbox.claim(10) == []
         await desk.finish(first)
         (next_one,) = await desk.inbox.claim(10)
@@ -64,7 +64,7 @@ def test_one_turn_of_a_session(desk):
 
 
 def test_many_sessions(desk):
-    """Of each session one turn is claimed, the oldest first, and no more than are asked for."""
+    """One turn per session is claimed, oldest first, up to the requested number."""
 
     async def run():
         held = [await desk.accept(f"first {n}", channel=f"c{n}") for n in range(6)]
@@ -79,12 +79,12 @@ def test_many_sessions(desk):
 
 
 def test_takeover(two):
-    """A turn whose lease has run out goes to another process, with its steps; what the old one writes is refused."""
+    """A turn with an expired lease goes to another process with its steps; writes of the old owner are refused."""
     mine, other = two
 
     async def run():
         claimed = await mine.accept("hello")
-        steps = close((say("hello"),), "half")
+        steps = close_turn((make_user_message("hello"),), "half")
         await mine.inbox.keep(claimed, steps)
         assert await other.inbox.claim(10) == []
         mine.clock.move(31)
@@ -108,7 +108,7 @@ def test_takeover(two):
 
 
 def test_a_lease_that_is_renewed(two):
-    """Who renews in time keeps its turns; and a process whose host slept does not take its own turns from itself."""
+    """A renewed lease stays with its owner, and a process does not take over its own turns after the host slept."""
     mine, other = two
 
     async def run():
@@ -119,13 +119,13 @@ def test_a_lease_that_is_renewed(two):
             assert await other.inbox.claim(10) == []
         mine.clock.move(3_600)
         assert await mine.inbox.claim(10) == []
-        await mine.inbox.keep(claimed, close((say("hello"),), "half"))
+        await mine.inbox.keep(claimed, close_turn((make_user_message("hello"),), "half"))
 
     asyncio.run(run())
 
 
 def test_a_dead_owner(tmp_path):
-    """What a process of this machine left when it died is claimed at once, without waiting for its lease."""
+    """A turn of a dead process on this machine is claimed at once, without waiting for its lease."""
     script = (
         "import asyncio, os, sys\nfrom desk import open_desk\n"
         "with open_desk(sys.argv[1]) as desk:\n"
@@ -145,44 +145,46 @@ def test_a_dead_owner(tmp_path):
 
 
 def test_who_is_dead():
-    """This process lives; one that had its number before it, or a number that nobody has, does not."""
+    """A lease owner is dead if its process id is unused or belongs to a later process."""
     host = socket.gethostname()
-    assert not is_dead(name_owner())
-    assert is_dead(f"{host}:{os.getpid()}:0123456789abcdef")
-    assert not is_dead(f"{host}:{os.getppid()}:0123456789abcdef")
-    assert not is_dead(f"elsewhere.{host}:{os.getpid()}:0123456789abcdef")
+    assert not is_dead_owner(make_lease_owner())
+    assert is_dead_owner(f"{host}:{os.getpid()}:0123456789abcdef")
+    assert not is_dead_owner(f"{host}:{os.getppid()}:0123456789abcdef")
+    assert not is_dead_owner(f"elsewhere.{host}:{os.getpid()}:0123456789abcdef")
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    assert is_dead(f"{host}:{ended.pid}:0123456789abcdef")
+    assert is_dead_owner(f"{host}:{ended.pid}:0123456789abcdef")
 
 
 def test_stopping(two):
-    """A turn that waits or is queued is stopped at once; one that runs is stopped by whoever runs it."""
+    """A waiting or queued turn is stopped at once; a running turn is stopped by its process."""
     mine, other = two
 
     async def run():
         running = await mine.accept("1")
         waiting = await mine.accept("2")
-        assert await other.inbox.stop(waiting.turn) is State.STOPPED
-        assert await other.inbox.stop(running.turn) is State.RUNNING
+        assert await other.inbox.stop(waiting.turn) is TurnState.STOPPED
+        assert await other.inbox.stop(running.turn) is TurnState.RUNNING
         assert await other.inbox.renew() == []
         assert await mine.inbox.renew() == [running.turn]
         assert await mine.inbox.stop("no such turn") is None
-        await mine.inbox.postpone(running, mine.make_ending(running, state=State.QUEUED), NOON + timedelta(minutes=5))
-        assert await mine.inbox.stop(running.turn) is State.STOPPED
+        await mine.inbox.postpone(
+            running, mine.make_ending(running, state=TurnState.QUEUED), NOON + timedelta(minutes=5)
+        )
+        assert await mine.inbox.stop(running.turn) is TurnState.STOPPED
         mine.clock.move(600)
         assert await mine.inbox.claim(10) == []
-        assert isinstance(await mine.accept("3"), Claimed)
+        assert isinstance(await mine.accept("3"), ClaimedTurn)
 
     asyncio.run(run())
 
 
 def test_stopping_what_had_begun(desk):
-    """What a queued turn had done before it was stopped stays in the history, closed so that the next can follow."""
+    """The steps of a queued turn that is stopped remain in the history, closed for the next turn."""
 
     async def run():
         claimed = await desk.accept("press it")
-        await desk.inbox.postpone(claimed, desk.make_ending(claimed, "pressed", State.QUEUED), NOON)
+        await desk.inbox.postpone(claimed, desk.make_ending(claimed, "pressed", TurnState.QUEUED), NOON)
         await desk.inbox.stop(claimed.turn)
         assert await desk.read(claimed.session.id) == ["press it", "(pressed)"]
 
@@ -190,7 +192,7 @@ def test_stopping_what_had_begun(desk):
 
 
 def test_begun_once(desk):
-    """A call that changes the world begins once for all attempts, until its turn has ended."""
+    """A call with side effects begins once over all attempts of its turn."""
 
     async def run():
         claimed = await desk.accept("hello")
@@ -208,18 +210,18 @@ def test_begun_once(desk):
 
 
 def test_postponing(desk):
-    """A turn that is left for later takes those behind it with it, and those that come meanwhile queue up, too."""
+    """A postponed turn also queues the later turns of its session, including new ones."""
 
     async def run():
         first = await desk.accept("1")
         second = await desk.accept("2")
         elsewhere = await desk.accept("other", channel="web")
         await desk.inbox.postpone(
-            first, desk.make_ending(first, "Later.", State.QUEUED), desk.clock() + timedelta(seconds=60)
+            first, desk.make_ending(first, "Later.", TurnState.QUEUED), desk.clock() + timedelta(seconds=60)
         )
         third = await desk.accept("3")
-        assert [await read_state(desk, turn.turn) for turn in (first, second, third)] == [State.QUEUED] * 3
-        assert await read_state(desk, elsewhere.turn) is State.RUNNING
+        assert [await read_state(desk, turn.turn) for turn in (first, second, third)] == [TurnState.QUEUED] * 3
+        assert await read_state(desk, elsewhere.turn) is TurnState.RUNNING
         assert await desk.inbox.claim(10) == []
         assert await desk.read(first.session.id) == []
         desk.clock.move(61)
@@ -232,12 +234,12 @@ def test_postponing(desk):
 
 
 def test_released(desk):
-    """A turn that is released goes to whoever comes next, with what it had taken, and before those behind it."""
+    """A released turn is claimed next with its steps, before later turns."""
 
     async def run():
         first = await desk.accept("1")
         await desk.accept("2")
-        steps = close((say("1"),), "half")
+        steps = close_turn((make_user_message("1"),), "half")
         await desk.inbox.keep(first, steps)
         await desk.inbox.release(first)
         (claimed,) = await desk.inbox.claim(10)
@@ -247,7 +249,7 @@ def test_released(desk):
 
 
 def test_delivered_twice(desk):
-    """A message with a key is one turn, however often it comes; another person's, room's or channel's is another."""
+    """A message key identifies one turn per user, room and channel, however often it is delivered."""
 
     async def run():
         first = await desk.accept("hello", key="7")
@@ -263,20 +265,20 @@ def test_delivered_twice(desk):
             await desk.accept("hello", key="7", room="attic", situation="group"),
         ]
         assert len({one.turn for one in (first, *others)}) == 6
-        assert not any(isinstance(one, Accepted) and one.repeated for one in others)
+        assert not any(isinstance(one, AcceptedTurn) and one.repeated for one in others)
 
     asyncio.run(run())
 
 
 def test_delivered_twice_at_once(two):
-    """The same message that arrives twice at the same moment, also at two processes, is one turn."""
+    """A message delivered twice at the same time, also to two processes, is one turn."""
 
     async def run():
         found = [await desk.admit("hello", key="7") for desk in two]
         assert not any(one.turn for one in found)
         got = [await desk.add(one.session, "hello", key="7") for desk, one in zip(two, found, strict=True)]
-        assert isinstance(got[0], Claimed)
-        assert isinstance(got[1], Accepted)
+        assert isinstance(got[0], ClaimedTurn)
+        assert isinstance(got[1], AcceptedTurn)
         assert got[1].repeated
         assert got[1].turn == got[0].turn
 
@@ -284,13 +286,13 @@ def test_delivered_twice_at_once(two):
 
 
 def test_nothing_to_deliver(desk):
-    """A turn with an address leaves its reply in the outbox, and one that was stopped leaves nothing there."""
+    """A turn with an address puts its reply into the outbox; a stopped turn does not."""
 
     async def run():
         one = await desk.accept("hello", address="42")
         await desk.finish(one, "Hi.")
         two = await desk.accept("hello", address="42")
-        await desk.inbox.finish(two, desk.make_ending(two, "", State.STOPPED, messages=()))
+        await desk.inbox.finish(two, desk.make_ending(two, "", TurnState.STOPPED, messages=()))
         return await desk.writer.do(lambda state: state.execute("SELECT turn_id, text FROM outbox").fetchall())
 
     ((_, text),) = asyncio.run(run())
@@ -299,7 +301,7 @@ def test_nothing_to_deliver(desk):
 
 @pytest.mark.parametrize("damage", ["request = '{'", "request = '{\"odd\": 1}'", "taken = x'00'", "place = '[]'"])
 def test_a_row_that_cannot_be_read(two, damage):
-    """A turn whose row is damaged is ended in words, and holds up neither the others nor its own session."""
+    """A turn with a damaged row fails with a reason and delays neither its session nor others."""
     mine, other = two
 
     async def run():
@@ -309,7 +311,7 @@ def test_a_row_that_cannot_be_read(two, damage):
         mine.clock.move(31)
         assert list_turns(await other.inbox.claim(10)) == ["elsewhere"]
         reply = await mine.writer.do(lambda state: find_reply(state, broken.turn))
-        assert (reply.state, "cannot be read" in reply.text) == (State.FAILED, True)
+        assert (reply.state, "cannot be read" in reply.text) == (TurnState.FAILED, True)
         assert [one.turn for one in await other.inbox.claim(10)] == [behind.turn]
 
     asyncio.run(run())

@@ -1,4 +1,4 @@
-"""kill -9 at random moments: no accepted message lost, none answered twice, no finished call of a tool repeated."""
+"""SIGKILL at random moments: no accepted message is lost or answered twice, and no finished tool call is repeated."""
 
 import json
 import os
@@ -13,21 +13,21 @@ import time
 from collections import Counter
 from contextlib import closing
 
-from foreword.runtime.history import load, recount
-from foreword.testing import Called, Says
+from foreword.agent.conversation import convert_to_texts, load_messages
+from foreword.testing import ScriptedCall, ScriptedReply
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TURNS = 200 if os.environ.get("FOREWORD_SOAK") else 20
-PATIENCE = 240.0  # seconds after which a gateway that answers nothing is a failure
+PATIENCE = 240.0  # seconds until the test fails without progress
 
 
 def read_number(body):
-    """Read which message a request is about: the newest words of a person."""
+    """Read the message number of a request from the newest user message."""
     return int(re.findall(r"number (\d+)", json.dumps(body["messages"]))[-1])
 
 
 def count_results(body):
-    """Count the results of tools since the newest words of a person."""
+    """Count the tool results since the newest user message."""
     count = 0
     for message in reversed(body["messages"]):
         kinds = [part.get("type") for part in message["content"]] if isinstance(message["content"], list) else []
@@ -38,7 +38,7 @@ def count_results(body):
 
 
 class Model:
-    """Calls one tool, then the other, then answers; remembers when it was first shown a result."""
+    """Calls one tool, then the other, then answers; records when each result first arrived."""
 
     def __init__(self):
         self.shown = {}
@@ -47,18 +47,18 @@ class Model:
         """Answer a request."""
         number, results = read_number(body), count_results(body)
         if number >= TURNS:
-            return Says(text="ready")
+            return ScriptedReply(text="ready")
         time.sleep(0.003)
         if results:
             self.shown.setdefault((number, results), time.time())
         if results < 2:
             name = ("note", "press")[results]
-            return Says(calls=(Called(name=name, arguments={"n": number}),))
-        return Says(text=f"answer {number}")
+            return ScriptedReply(calls=(ScriptedCall(name=name, arguments={"n": number}),))
+        return ScriptedReply(text=f"answer {number}")
 
 
 class Gateways:
-    """Gateways of one house, one after the other, each of which is killed."""
+    """Gateways of one workspace, one after the other, each of which is killed."""
 
     def __init__(self, folder, url, diary):
         words = [sys.executable, os.path.join(HERE, "kill_child.py"), folder, url, diary]
@@ -67,7 +67,7 @@ class Gateways:
         self.accepted = {}
 
     def live(self, first, last, seconds):
-        """Let a gateway live for so long; it accepts what nobody has accepted yet."""
+        """Run a gateway for some seconds; it accepts the remaining messages."""
         self.parent.stdin.write(f"{first} {last}\n")
         self.parent.stdin.flush()
         child = self.read()["child"]
@@ -78,18 +78,18 @@ class Gateways:
         timer.join()
 
     def read(self):
-        """Read a line, which a kill never divides."""
+        """Read a line, which is never torn by a kill."""
         return json.loads(self.parent.stdout.readline())
 
     def close(self):
-        """End the process that breeds them."""
+        """End the parent process."""
         self.parent.stdin.close()
         self.parent.wait()
         self.parent.stdout.close()
 
 
 def read_turns(folder):
-    """Read what became of every turn."""
+    """Read all turns and the history."""
     path = os.path.join(folder, ".foreword", "state.sqlite")
     if not os.path.exists(path):
         return [], []
@@ -104,7 +104,7 @@ def read_turns(folder):
 
 
 def test_killed(tmp_path, stand_in):
-    """Whatever moment it is killed at, everything accepted is answered once, in order, and no call is made twice."""
+    """After kills at any moment every accepted message is answered once, in order, and no call is repeated."""
     model = stand_in.choose = Model()
     chance = random.Random(7)
     folder, diary = os.fspath(tmp_path / "house"), os.fspath(tmp_path / "diary")
@@ -128,7 +128,7 @@ def test_killed(tmp_path, stand_in):
         assert by_id[turn][3] == f"answer {number}"
     assert Counter(row[0] for row in past) == Counter(dict.fromkeys(by_id, 1))
     for turn, messages, session in past:
-        told = recount(load(messages))
+        told = convert_to_texts(load_messages(messages))
         number = by_id[turn][1].split()[1]
         assert [message.role for message in told] == ["user", "assistant"] * (len(told) // 2)
         assert told[-1].text == f"answer {number}"

@@ -1,4 +1,4 @@
-"""Claims about where a message belongs: agent, place and clearance, and in private the person."""
+"""Session keys: agent, place and clearance, and in private the user."""
 
 import asyncio
 
@@ -6,10 +6,9 @@ import pytest
 from desk import open_desk
 
 from foreword.errors import InputError, UnknownName
-from foreword.gateway.checking import check
-from foreword.gateway.message import Incoming, NotFound
+from foreword.gateway.messages import NotFound, RoutedMessage, check_message
 from foreword.turn import Message
-from foreword.words import Trust
+from foreword.types import Trust
 
 KITCHEN = {"room": "kitchen", "situation": "group"}
 
@@ -22,7 +21,7 @@ def desk(tmp_path):
 
 
 def test_the_key(desk):
-    """Agent, channel, room, clearance and person: who differs in one of them has another session."""
+    """Agent, channel, room, clearance and user make the session key; a difference in one gives another session."""
     places = [
         {"user": "alice"},
         {"user": "alice", "agent": "ada"},
@@ -46,7 +45,7 @@ def test_the_key(desk):
 
 
 def test_rooms_are_shared_at_one_clearance(desk):
-    """In a room everybody of one clearance shares a session, and whoever has a lower one has another lane."""
+    """In a room all users of one clearance share a session, and those of a lower one have another."""
 
     async def run():
         alice, bob, stranger = [(await desk.admit(user=user, **KITCHEN)).session for user in ("alice", "bob", "zoe")]
@@ -59,7 +58,7 @@ def test_rooms_are_shared_at_one_clearance(desk):
 
 
 def test_company_without_a_name(desk):
-    """Company that nobody has named is never somebody's private session, and not shared with anybody else."""
+    """A group without a room has a session per user, distinct from their private one."""
 
     async def run():
         private = (await desk.admit(user="bob")).session
@@ -76,7 +75,7 @@ def test_company_without_a_name(desk):
 
 
 def test_no_room_of_that_name(desk):
-    """Nobody without a name shares the company that nobody has named, and no room can be called as it is kept."""
+    """Unnamed users never share a group session, and a room name cannot start with the reserved character."""
 
     async def run():
         one, two = [(await desk.admit(user="", situation="group")).session for _ in range(2)]
@@ -84,11 +83,11 @@ def test_no_room_of_that_name(desk):
 
     asyncio.run(run())
     with pytest.raises(InputError, match="must not start with"):
-        check(Incoming(text="hello", user="bob", room="(group)"))
+        check_message(RoutedMessage(text="hello", user="bob", room="(group)"))
 
 
 def test_strangers(desk):
-    """A stranger with a name has a session of their own; those without one are never taken for each other."""
+    """A named stranger has their own session; unnamed ones never share a session."""
 
     async def run():
         zoe, again, zack = [(await desk.admit(user=user)).session for user in ("zoe", "zoe", "zack")]
@@ -108,7 +107,7 @@ def test_strangers(desk):
 
 
 def test_another_persons_session(desk):
-    """A session of somebody else, of a higher clearance or of another room is told in the words of a missing one."""
+    """A session of another user, a higher clearance or another room gives the error of a missing one."""
 
     async def run():
         alice = (await desk.admit(user="alice")).session.id
@@ -138,7 +137,7 @@ def test_another_persons_session(desk):
 
 
 def test_ones_own_session_elsewhere(desk):
-    """One's own session that does not fit says why: another agent, another channel, or a clearance that has risen."""
+    """The error for an own session that does not fit says why: another agent, channel or clearance."""
 
     async def run():
         mine = (await desk.admit(user="alice")).session.id
@@ -154,6 +153,6 @@ def test_ones_own_session_elsewhere(desk):
 
 
 def test_an_unknown_agent(desk):
-    """An agent that does not exist is refused by its name, and nothing is begun."""
+    """An unknown agent is refused by name, and no session is created."""
     with pytest.raises(UnknownName, match="nobody"):
         desk.find_lane(user="alice", agent="nobody")

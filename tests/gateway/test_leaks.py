@@ -1,9 +1,8 @@
-"""The claim that nobody meets a fact above the clearance of its place, over talk of many people (laws 11 to 13)."""
+"""No user is shown a fact above the clearance of the place, over conversations of many people (laws 11 to 13)."""
 
 import asyncio
 import os
 import sqlite3
-import sys
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -13,22 +12,22 @@ from house import open_house, say
 from leaks import FACT, SENDERS, World
 from messenger import Messenger
 
-import foreword.assemble
-import foreword.gateway.admission
-import foreword.gateway.lane
-import foreword.gateway.room
-from foreword.gateway.archiving import Archiving
-from foreword.gateway.channel import Chat
-from foreword.store.archives import COLUMNS, read_archive
-from foreword.testing import Heard, MovedClock
-from foreword.trust import resolve
+from foreword import assemble, workspace
+from foreword.engine import selection
+from foreword.engine.sources import fill
+from foreword.engine.trust import resolve_trust
+from foreword.gateway import rooms, session_lookup
+from foreword.gateway.channel import ChatKind
+from foreword.gateway.transcripts import Archiver
+from foreword.storage.sessions import COLUMNS, convert_archive_row
+from foreword.testing import FakeRecorder, ManualClock
 
 TALKS = 100 if os.environ.get("FOREWORD_SOAK") else 3
 MESSAGES, AT_ONCE = 28, 4
 
 
 async def write(gateway, post, world):
-    """Let somebody write something; return whether a reply will arrive by messenger."""
+    """Send a random message; return whether a reply will arrive by messenger."""
     text, fact, asked = world.make_message()
     place = asked.place
     if place.channel == "web":
@@ -36,13 +35,13 @@ async def write(gateway, post, world):
         world.hear(asked, fact, reply.text)
         return False
     called = not place.room or world.dice.random() < 0.7
-    chat = Chat.GROUP if place.room else Chat.PRIVATE
+    chat = ChatKind.GROUP if place.room else ChatKind.PRIVATE
     await post.write(text, SENDERS[asked.person], chat=chat, place=place.id, called=called, title="home", name="alice")
     return called
 
 
 def talk(folder, stand_in, seed):
-    """Let people talk, some of them at once; return what came of it."""
+    """Run a conversation with concurrent messages; return the world with its leaks."""
     world = World(seed)
     stand_in.choose = world.answer
 
@@ -52,10 +51,10 @@ def talk(folder, stand_in, seed):
             for _ in range(MESSAGES // AT_ONCE):
                 expected += sum(await asyncio.gather(*(write(gateway, post, world) for _ in range(AT_ONCE))))
                 await post.until(expected)
-            later = MovedClock(datetime.now(UTC) + timedelta(days=2))
-            await Archiving(gateway.workspace, gateway._writer, Heard(), later).archive()
+            later = ManualClock(datetime.now(UTC) + timedelta(days=2))
+            await Archiver(gateway.workspace, gateway._writer, FakeRecorder(), later).archive()
             rows = await gateway._writer.look(lambda state: state.execute(f"SELECT {COLUMNS} FROM archives").fetchall())
-        for archive in map(read_archive, rows):
+        for archive in map(convert_archive_row, rows):
             world.open(archive, (folder / archive.path).read_text())
         for address, text in post.arrived:
             world.receive(address, text)
@@ -65,57 +64,59 @@ def talk(folder, stand_in, seed):
 
 
 def read_events(folder):
-    """Read every text of the log."""
+    """Read all rows of the log as text."""
     with closing(sqlite3.connect(os.path.join(folder, ".foreword", "events.sqlite"))) as log:
         return [str(row) for row in log.execute("SELECT * FROM events")]
 
 
 @pytest.mark.parametrize("seed", range(TALKS))
 def test_nobody_meets_more(tmp_path, stand_in, seed):
-    """However people talk and whatever a model tries, no prompt, reply, event or transcript holds what it may not."""
+    """Whatever people write and a model tries, no prompt, reply, event or transcript contains a forbidden fact."""
     world = talk(tmp_path, stand_in, seed)
     assert world.leaks == []
-    assert world.met > 3 * MESSAGES  # else it was found by looking away
+    assert world.met > 3 * MESSAGES  # otherwise the test would show nothing
     assert world.kept > MESSAGES
     assert not [event for event in read_events(tmp_path) if FACT.search(event)]
 
 
 def forget_ceilings(patch):
-    """Let a person see in a room what they see alone."""
-    for module in (foreword.assemble, foreword.gateway.lane):
-        patch.setattr(module, "resolve", lambda turn, config: resolve(replace(turn, situation="dm", room=""), config))
+    """Disable ceilings: a user sees in a room what they see in private."""
+    for module in (assemble, session_lookup):
+        patch.setattr(
+            module, "resolve_trust", lambda turn, config: resolve_trust(replace(turn, situation="dm", room=""), config)
+        )
 
 
 def forget_company(patch):
-    """Show what is one person's own where others read."""
-    for module in ("blueprint.select", "sources.read", "workspace"):
-        patch.setattr(sys.modules[f"foreword.{module}"], "has_company", lambda _: False)
+    """Disable the group rule: private data is shown in groups."""
+    for module in (selection, fill, workspace):
+        patch.setattr(module, "has_other_readers", lambda _: False)
 
 
 def forget_trust(patch):
-    """Take everybody whom the owner has named for the owner's equal."""
+    """Disable user trust: every configured user is trusted up to the ceiling."""
 
     def believe(turn, config):
-        clearance = resolve(turn, config)
+        clearance = resolve_trust(turn, config)
         return replace(clearance, level=clearance.ceiling) if turn.user in config.users else clearance
 
-    for module in (foreword.assemble, foreword.gateway.lane):
-        patch.setattr(module, "resolve", believe)
+    for module in (assemble, session_lookup):
+        patch.setattr(module, "resolve_trust", believe)
 
 
 def forget_rooms(patch):
-    """Tell a room what was said in others."""
-    beside = foreword.gateway.room.BESIDE
-    patch.setattr(foreword.gateway.room, "BESIDE", beside.replace("sessions.room = ?", "sessions.room IS NOT ?"))
+    """Disable the separation of rooms."""
+    beside = rooms.SELECT_ANSWERED
+    patch.setattr(rooms, "SELECT_ANSWERED", beside.replace("sessions.room = ?", "sessions.room IS NOT ?"))
 
 
 def forget_strangers(patch):
-    """Take all strangers for one."""
-    patch.setattr(foreword.gateway.admission, "is_named", lambda _: True)
+    """Disable the separation of strangers."""
+    patch.setattr(session_lookup, "is_identifiable", lambda _: True)
 
 
 @pytest.mark.parametrize("forget", [forget_ceilings, forget_company, forget_trust, forget_rooms, forget_strangers])
 def test_each_rule_counts(tmp_path, stand_in, monkeypatch, forget):
-    """Without any one of the rules somebody meets what is not for them, so the claim above can fail."""
+    """Without any one of the rules a fact leaks, so the test above can fail."""
     forget(monkeypatch)
     assert any(talk(tmp_path / str(seed), stand_in, seed).leaks for seed in range(8))

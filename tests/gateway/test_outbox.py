@@ -1,4 +1,4 @@
-"""Claims about the outbox: a reply is delivered once, in order, tried again, and never twice in silence."""
+"""The outbox: a reply is delivered once, in order, retried, and never repeated without a record."""
 
 import asyncio
 import os
@@ -10,16 +10,16 @@ import pytest
 from desk import open_desk
 from house import open_house, open_rows, read_log, say, until
 
-from foreword.config import load
+from foreword.config.load import load_config
 from foreword.gateway.channel import NeverDelivered, NotDelivered
-from foreword.gateway.outbox import WAITS, Outbox
-from foreword.testing import NOON, Heard, Listeners, MovedClock, Says
+from foreword.gateway.outbox import RETRY_DELAYS_S, Outbox
+from foreword.testing import NOON, EventStream, FakeRecorder, ManualClock, ScriptedReply
 
-CONFIG = load("owner: alice\nusers: {alice: {trust: full}}\n", "foreword.yaml")
+CONFIG = load_config("owner: alice\nusers: {alice: {trust: full}}\n", "foreword.yaml")
 
 
 class Post:
-    """A channel that keeps what arrives, and fails as it is told."""
+    """A channel that records deliveries and raises the given errors."""
 
     def __init__(self, *faults, takes_key=False):
         self.takes_key = takes_key
@@ -29,11 +29,11 @@ class Post:
         self.gate.set()
 
     def split(self, text):
-        """Leave a reply whole."""
+        """Do not split a reply."""
         return [text]
 
     async def deliver(self, address, text, key):
-        """Take a reply."""
+        """Accept a reply."""
         fault = self.faults.pop(0) if self.faults else None
         if isinstance(fault, NotDelivered | NeverDelivered):
             raise fault
@@ -46,33 +46,33 @@ class Post:
         """Show nothing."""
 
     async def run(self, hear):
-        """Hear nobody."""
+        """Receive nothing."""
 
     @property
     def texts(self):
-        """What arrived."""
+        """The delivered texts."""
         return [text for _, text, _ in self.arrived]
 
 
 class Office:
-    """A state whose replies go by post."""
+    """A state whose replies are delivered by a channel."""
 
     def __init__(self, desk, post):
-        self.desk, self.post, self.heard = desk, post, Heard()
-        listeners = Listeners(recorder=self.heard)
+        self.desk, self.post, self.heard = desk, post, FakeRecorder()
+        listeners = EventStream(recorder=self.heard)
         self.outbox = Outbox(desk.writer, {"post": post}, listeners, desk.clock, lambda: CONFIG)
 
     async def answer(self, text, address="42", channel="post"):
-        """Have a turn end with a reply."""
+        """Finish a turn with a reply."""
         await self.desk.talk("hello", text, channel=channel, address=address)
 
     async def deliver(self):
-        """Deliver until nothing is due."""
+        """Deliver until no message is due."""
         while await self.outbox.deliver():
             pass
 
     async def read(self):
-        """Read how far each reply is."""
+        """Read the delivery status of each reply."""
         rows = await self.desk.writer.do(lambda state: state.execute("SELECT text, state FROM outbox").fetchall())
         return dict(rows)
 
@@ -85,7 +85,7 @@ def desk(tmp_path):
 
 
 def test_delivered_once(desk):
-    """Each reply is delivered once, with its turn as the key; what another channel fetches is left alone."""
+    """Each reply is delivered once, with its turn as the key; replies of other channels are untouched."""
 
     async def run():
         office = Office(desk, Post())
@@ -103,7 +103,7 @@ def test_delivered_once(desk):
 
 
 def test_order(desk):
-    """At each address replies arrive in their order, also when the first has to be tried again; others do not wait."""
+    """Replies to one address arrive in order, also after a retry; other addresses do not wait."""
 
     async def run():
         office = Office(desk, Post(NotDelivered("busy")))
@@ -111,7 +111,7 @@ def test_order(desk):
             await office.answer(text, address)
         await office.deliver()
         first = list(office.post.texts)
-        desk.clock.move(WAITS[0] + 0.1)
+        desk.clock.move(RETRY_DELAYS_S[0] + 0.1)
         await office.deliver()
         return first, office.post.texts
 
@@ -119,7 +119,7 @@ def test_order(desk):
 
 
 def test_tried_again(desk):
-    """A reply that was not taken is tried again after 1, 2, 4, 30, 120 and 600 seconds, the last ones for ever."""
+    """A failed delivery is retried after 1, 2, 4, 30, 120 and 600 seconds, the last repeatedly."""
 
     async def run():
         office = Office(desk, Post(*[NotDelivered("busy")] * 8))
@@ -142,7 +142,7 @@ def test_tried_again(desk):
 
 
 def test_in_parts(desk):
-    """A reply arrives part by part, and one that fails is tried again from where it stands."""
+    """A reply is delivered in parts, and a failed part is retried from there."""
 
     class Narrow(Post):
         def split(self, text):
@@ -168,7 +168,7 @@ def test_in_parts(desk):
 
 
 def test_never_delivered(desk):
-    """A reply that a channel will never take is given up, with an event, and the next one goes on."""
+    """A permanent failure is recorded, and the next reply is delivered."""
 
     async def run():
         office = Office(desk, Post(NeverDelivered("blocked")))
@@ -184,7 +184,7 @@ def test_never_delivered(desk):
 
 
 def test_never_split(desk):
-    """A reply that a channel cannot split is given up, with an event, and the next one goes on."""
+    """A reply that the channel cannot split is refused with an event, and the next is delivered."""
 
     class Picky(Post):
         def split(self, text):
@@ -208,7 +208,7 @@ def test_never_split(desk):
 
 @pytest.mark.parametrize("takes_key", [True, False])
 def test_nobody_knows(desk, takes_key):
-    """Where nobody knows whether it arrived, it is repeated with its key, or recorded as uncertain and not repeated."""
+    """An uncertain delivery is repeated if the channel takes a key, or else recorded as uncertain and not repeated."""
 
     async def run():
         office = Office(desk, Post(ConnectionResetError("gone"), takes_key=takes_key))
@@ -231,7 +231,7 @@ def test_nobody_knows(desk, takes_key):
 
 
 def test_one_that_hangs(tmp_path, stand_in):
-    """A delivery that takes its time holds up nobody at another address."""
+    """A slow delivery does not delay other addresses."""
 
     class Slow(Post):
         async def deliver(self, address, text, key):
@@ -278,7 +278,7 @@ with open_desk(sys.argv[1]) as desk:
 
 @pytest.mark.parametrize("takes_key", [True, False])
 def test_killed_in_between(tmp_path, takes_key):
-    """What was on its way when the process died is sent again with its key at once; without one it is uncertain."""
+    """After a crash a message in delivery is sent again at once if the channel takes a key, or else is uncertain."""
     here = os.path.dirname(os.path.abspath(__file__))
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join([here, *filter(None, sys.path)])}
     words = [sys.executable, "-c", SCRIPT, os.fspath(tmp_path), str(takes_key)]
@@ -298,12 +298,12 @@ def test_killed_in_between(tmp_path, takes_key):
         assert office.post.texts == ["two"]
         assert states == {"one": "uncertain", "two": "sent"}
         lost = [event for event in office.heard.events if event.type.value == "channel_error"]
-        assert ["nobody knows" in event.error for event in lost] == [True]
+        assert ["delivery is uncertain" in event.error for event in lost] == [True]
 
 
 def test_a_lease_that_ran_out(tmp_path):
-    """What another living process has been sending for too long is taken over once its lease has run out."""
-    clock = MovedClock(NOON)
+    """A delivery of another process is taken over once its lease has expired."""
+    clock = ManualClock(NOON)
 
     async def run(one, two):
         stuck, other = Office(one, Post(takes_key=True)), Office(two, Post(takes_key=True))
@@ -325,8 +325,8 @@ def test_a_lease_that_ran_out(tmp_path):
 
 
 def test_through_the_gateway(tmp_path, stand_in):
-    """A reply goes out by its channel when its turn has ended, and what was left is delivered by the next start."""
-    stand_in.follow(Says(text="One."), Says(text="Two."))
+    """A reply is sent when its turn has ended; undelivered ones are sent after the next start."""
+    stand_in.follow(ScriptedReply(text="One."), ScriptedReply(text="Two."))
 
     async def run():
         post, later = Post(), Post()
@@ -348,7 +348,7 @@ def test_through_the_gateway(tmp_path, stand_in):
 
 
 def test_closed_on_its_way(tmp_path, stand_in):
-    """A gateway that closes lets a delivery that is on its way come to its end."""
+    """A closing gateway waits for a running delivery."""
 
     async def run():
         post = Post()
@@ -364,7 +364,7 @@ def test_closed_on_its_way(tmp_path, stand_in):
 
 
 def test_the_waits():
-    """The waits grow, and the first ones are those of the document."""
-    assert WAITS[:3] == (1.0, 2.0, 4.0)
-    assert list(WAITS) == sorted(WAITS)
-    assert timedelta(seconds=WAITS[-1]) == timedelta(minutes=10)
+    """The retry delays grow, and the first ones are those of the specification."""
+    assert RETRY_DELAYS_S[:3] == (1.0, 2.0, 4.0)
+    assert list(RETRY_DELAYS_S) == sorted(RETRY_DELAYS_S)
+    assert timedelta(seconds=RETRY_DELAYS_S[-1]) == timedelta(minutes=10)

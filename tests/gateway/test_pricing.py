@@ -1,4 +1,4 @@
-"""Claims about the price of an edit: what is quoted for each session is what its next call then costs."""
+"""The price of an edit: the quote of each session is what its next call costs."""
 
 import json
 from datetime import datetime
@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 import pytest
 from house import CONFIG, read_log, say
 
-from foreword.cli import main
-from foreword.testing import NOON, MovedClock, write_files
+from foreword.cli.main import main
+from foreword.testing import NOON, ManualClock, write_files
 
 RULE = "Say less than you know, and never more than you were asked.\n"
 SOUL = "".join(f"{number}. {RULE}" for number in range(1, 90))
@@ -24,13 +24,13 @@ FILES = {
 
 @pytest.fixture
 def clock():
-    """A clock that only moves when it is told to."""
-    return MovedClock(NOON)
+    """A manual clock."""
+    return ManualClock(NOON)
 
 
 @pytest.fixture
 def ask(tmp_path, clock, capsys, monkeypatch):
-    """Type `foreword price` in a wide terminal, at the time of the clock."""
+    """Run `foreword price` in a wide terminal, at the time of the clock."""
     monkeypatch.setenv("COLUMNS", "200")
 
     def ask(*words, code=0):
@@ -43,7 +43,7 @@ def ask(tmp_path, clock, capsys, monkeypatch):
 
 
 async def talk_a_while(gateway):
-    """Have two people talk, and a room."""
+    """Run turns of two users and a room."""
     for number in range(3):
         await say(gateway, f"Message {number}")
     await say(gateway, "Hello", user="bob")
@@ -51,12 +51,12 @@ async def talk_a_while(gateway):
 
 
 def find_offers(one):
-    """Find the offers of a quote by their policies."""
+    """Map the offers of a quote by policy."""
     return {offer["policy"]: offer for offer in one["offers"]}
 
 
 def test_each_session_has_a_price(tmp_path, run, ask):
-    """An edit of SOUL.md is priced for everybody who was told it, under four policies, and summed up."""
+    """An edit of SOUL.md is priced for every session that contains it, under four policies, with a total."""
     run(talk_a_while, FILES)
     write_files(tmp_path, {"SOUL.md": EDITED})
     told = ask("SOUL.md", "--json")
@@ -74,18 +74,18 @@ def test_each_session_has_a_price(tmp_path, run, ask):
     assert whole["now"]["once"] == pytest.approx(sum(find_offers(one)["now"]["once"] for one in told["sessions"]))
     assert told["all"]["best"] == "append"
     shown = ask("SOUL.md")
-    assert "the cheapest that takes effect is append" in shown
+    assert "cheapest allowed policy: append" in shown
     assert "all 3" in shown
     assert "bob in family" in shown
 
 
 def test_the_price_of_now_is_what_is_billed(tmp_path, stand_in, run, ask):
-    """What `now` says is billed again is what the provider then reads less than it would have."""
+    """The tokens that `now` quotes are those that the provider no longer reads from the cache."""
     run(talk_a_while, FILES)
     write_files(tmp_path, {"SOUL.md": EDITED})
     (mine,) = (one for one in ask("SOUL.md", "--json")["sessions"] if one["user"] == "alice")
     shown = ask("SOUL.md", "--apply", "now")
-    assert "is sent the prompt anew with its next message: an edit of soul is to apply now" in shown
+    assert "gets a rebuilt prompt with its next message: the edit of soul applies now" in shown
 
     async def talk(gateway):
         await say(gateway, "And now?")
@@ -102,7 +102,7 @@ def test_the_price_of_now_is_what_is_billed(tmp_path, stand_in, run, ask):
 
 
 def test_a_text_that_nobody_has_saved(tmp_path, run, ask):
-    """A text is priced as if the file had it, and neither the file nor the state is touched."""
+    """An unsaved text is priced as if it were saved, and neither file nor state changes."""
     run(talk_a_while, FILES)
     write_files(tmp_path, {"draft.md": EDITED})
     assert ask("SOUL.md", "--json")["spared"]["same"] == 3
@@ -117,7 +117,7 @@ def test_a_text_that_nobody_has_saved(tmp_path, run, ask):
 
 
 def test_a_cold_cache_has_nothing_to_lose(tmp_path, clock, run, ask):
-    """Hours later nothing is billed again, and a day later nobody is expected to go on."""
+    """Hours later no token is billed again; a day later the sessions count as idle."""
     run(talk_a_while, FILES)
     write_files(tmp_path, {"SOUL.md": EDITED})
     clock.move(3 * 3600)
@@ -129,11 +129,11 @@ def test_a_cold_cache_has_nothing_to_lose(tmp_path, clock, run, ask):
     clock.move(24 * 3600)
     told = ask("SOUL.md", "--json")
     assert (told["sessions"], told["idle"]) == ([], 3)
-    assert "no session is going on" in ask("SOUL.md")
+    assert "no running session" in ask("SOUL.md")
 
 
 def test_a_file_of_one_person(tmp_path, run, ask):
-    """A file of one person is priced where that person speaks alone, and nowhere else."""
+    """A user's file is priced only in the user's private sessions."""
     run(talk_a_while, FILES)
     write_files(tmp_path, {"USER.md": "Alice binds books, and boats.\n", "draft.md": EDITED})
     told = ask("USER.md", "--json")
@@ -141,49 +141,49 @@ def test_a_file_of_one_person(tmp_path, run, ask):
     assert told["spared"]["apart"] == 2
     soul = ask("SOUL.md", "--with", str(tmp_path / "draft.md"), "--session", told["sessions"][0]["session"], "--json")
     again, all_of_it = (find_offers(one["sessions"][0])["now"]["again"] for one in (told, soul))
-    assert 0 < again < all_of_it  # what stands before it stays in the cache
+    assert 0 < again < all_of_it  # the text before it remains cached
 
 
 def test_a_file_that_is_gone(tmp_path, run, ask):
-    """A file that was deleted is an edit, too, that cannot wait; one that never was is refused."""
+    """A deleted file is an edit that cannot be deferred; a file that never existed is refused."""
     run(talk_a_while, FILES)
     (tmp_path / "USER.md").unlink()
     (one,) = ask("USER.md", "--json")["sessions"]
     assert (one["user"], one["best"], one["deed"]) == ("alice", "now", "rebase")
     assert [offer["allowed"] for offer in one["offers"]] == [True, False, False, False]
     assert "append (not allowed)" in ask("USER.md")
-    assert "gone" in ask("USER.md", "--apply", "cold", code=2)
-    assert "there is no NOTHING.md" in ask("NOTHING.md", code=2)
+    assert "is deleted" in ask("USER.md", "--apply", "cold", code=2)
+    assert "no NOTHING.md in" in ask("NOTHING.md", code=2)
 
 
 def test_what_has_no_price(tmp_path, run, ask):
-    """A file in no prompt, a folder, a binary file, one outside, and the configuration are each told in words."""
+    """A file in no prompt, a folder, a binary file, an outside path and the configuration each have a message."""
     run(talk_a_while, FILES)
     (tmp_path / "binary.md").write_bytes(b"\x00\x01")
-    assert "notes.txt is in no prompt" in ask("notes.txt")
+    assert "no prompt of a running or new session contains notes.txt" in ask("notes.txt")
     assert "nothing to decide" in ask("notes.txt", "--apply", "now", code=2)
     assert "is a folder" in ask("users", code=2)
     for root in (".", "./", str(tmp_path)):
-        assert f"{root} is the folder of the workspace; name a file in it" in ask(root, code=2)
+        assert f"{root} is the workspace folder; name a file in it" in ask(root, code=2)
     assert "is no text" in ask("binary.md", code=2)
     assert "is refused" in ask("../elsewhere.md", code=2)
-    assert "is in no prompt" in ask("foreword.yaml", code=2)
-    assert "which file?" in ask(code=2)
+    assert "is not part of any prompt" in ask("foreword.yaml", code=2)
+    assert "give either FILE or --decided" in ask(code=2)
 
 
 def test_without_a_session(tmp_path, ask):
-    """Where nobody has talked yet, a session that begins is priced, and no state is made."""
+    """Without sessions the price of a new session is shown, and no state is created."""
     write_files(tmp_path, FILES)
     told = ask("SOUL.md", "--json")
     assert told["sessions"] == []
     assert told["fresh"]["own"] > 500
     assert told["fresh"]["cold_usd"] > told["fresh"]["warm_usd"] > 0
-    assert "a session that begins now (reid with alice)" in ask("SOUL.md")
+    assert "a session that starts now (reid with alice)" in ask("SOUL.md")
     assert not (tmp_path / ".foreword" / "state.sqlite").exists()
 
 
 def test_one_session(tmp_path, run, ask):
-    """One session is asked by the beginning of its id; one that is not there is named."""
+    """A session is selected by the prefix of its id; an unknown one is named in the error."""
     run(talk_a_while, FILES)
     write_files(tmp_path, {"SOUL.md": EDITED})
     first = ask("SOUL.md", "--json")["sessions"][0]["session"]
@@ -192,7 +192,7 @@ def test_one_session(tmp_path, run, ask):
 
 
 def test_a_file_that_stands_for_a_longer_text(tmp_path, ask):
-    """A short file in the place of a longer text that is built in is said to save tokens, in words."""
+    """A file that is shorter than the built-in text it replaces is reported as saving tokens."""
     write_files(tmp_path, {**FILES, "SOUL.md": "Be calm.\n"})
     own = ask("SOUL.md", "--json")["fresh"]["own"]
     assert own < 0
@@ -202,59 +202,59 @@ def test_a_file_that_stands_for_a_longer_text(tmp_path, ask):
 @pytest.mark.parametrize(
     ("policy", "said"),
     [
-        ("now", "sessions that go on are sent the prompt anew, with their next message"),
-        ("append", "sessions that go on are told it behind their prompt, with their next message"),
-        ("cold", "sessions that go on keep what they were told until their cache is cold, and have it then"),
-        ("next-session", "sessions that go on keep what they were told; the next ones have it"),
+        ("now", "running sessions get a rebuilt prompt with their next message"),
+        ("append", "running sessions get the change appended after their prompt with their next message"),
+        ("cold", "running sessions keep the old text until their cache is cold"),
+        ("next-session", "running sessions keep the old text; new sessions get the new one"),
     ],
 )
 def test_a_decision_is_said_in_a_sentence(tmp_path, run, ask, policy, said):
-    """What was decided is said by what it does, also about a text that is not saved yet."""
+    """A decision is confirmed by its effect, also for an unsaved text."""
     run(talk_a_while, FILES)
     write_files(tmp_path, {"SOUL.md": EDITED, "draft.md": SOUL.replace("41. Say", "41. Do not say")})
-    assert f"decided about this edit of SOUL.md: {said}\n" in ask("SOUL.md", "--apply", policy)
+    assert f"decided for this edit of SOUL.md: {said}\n" in ask("SOUL.md", "--apply", policy)
     draft = ask("SOUL.md", "--with", str(tmp_path / "draft.md"), "--apply", policy)
-    assert f"decided about this edit of SOUL.md, as soon as it is saved with this text: {said}\n" in draft
+    assert f"decided for this edit of SOUL.md, once it is saved with this text: {said}\n" in draft
 
 
 def test_nothing_to_decide(tmp_path, run, ask):
-    """Where every session had the text already, or nobody talks, that is said, and nothing is decided."""
+    """If no session is affected, this is reported, and no decision is stored."""
     write_files(tmp_path, {**FILES, "same.md": SOUL})
-    nothing = "nothing differs by SOUL.md for a session that goes on, so nothing is decided"
+    nothing = "SOUL.md changes no running session, so nothing was decided"
     assert nothing in ask("SOUL.md", "--apply", "next-session")
     run(talk_a_while, FILES)
     for words in (["--apply", "cold"], ["--apply", "now", "--with", str(tmp_path / "same.md")]):
         answer = ask("SOUL.md", *words)
         assert nothing in answer
-        assert "3 sessions had this text already" in answer
+        assert "3 sessions: already with this text" in answer
         told = ask("SOUL.md", *words, "--json")
         assert (told["policy"], told["spared"]["same"]) == (None, 3)
     assert ask("--decided", "--json") == []
 
 
 def test_one_session_of_many(tmp_path, run, ask):
-    """One session can be asked about; a decision is about all of them, and is not made as if it were about one."""
+    """One session can be priced, but a decision applies to all sessions and is refused for one."""
     run(talk_a_while, FILES)
     write_files(tmp_path, {"USER.md": "Alice binds books, and boats.\n", "draft.md": EDITED})
     draft = str(tmp_path / "draft.md")
     sessions = ask("SOUL.md", "--with", draft, "--json")["sessions"]
     other = next(one["session"] for one in sessions if one["user"] == "bob")
     assert ask("USER.md", "--session", other, "--json")["sessions"] == []
-    assert "in all sessions" in ask("USER.md", "--apply", "cold", "--session", other, code=2)
+    assert "for all sessions" in ask("USER.md", "--apply", "cold", "--session", other, code=2)
     assert ask("--decided", "--json") == []
 
 
 def test_a_session_that_was_not_used_lately(tmp_path, clock, run, ask):
-    """An old session has no cache to lose, so that only an edit that waits for the next one is decided for it."""
+    """An idle session has no cache to lose, so only `next-session` is stored for it."""
     run(talk_a_while, FILES)
     write_files(tmp_path, {"SOUL.md": EDITED})
     clock.move(40 * 3600)
-    assert "nothing is decided" in ask("SOUL.md", "--apply", "now")
-    assert "decided about this edit of SOUL.md" in ask("SOUL.md", "--apply", "next-session")
+    assert "nothing was decided" in ask("SOUL.md", "--apply", "now")
+    assert "decided for this edit of SOUL.md" in ask("SOUL.md", "--apply", "next-session")
 
 
 def test_decisions_have_times_of_the_reader(tmp_path, ask):
-    """The table of what was decided has times in the zone of the owner, and JSON has them in UTC."""
+    """The table of decisions shows times in the owner's zone, and JSON in UTC."""
     config = FILES["foreword.yaml"].replace("timezone: UTC", "timezone: Asia/Tokyo")
     write_files(tmp_path, {**FILES, "foreword.yaml": config, "draft.md": EDITED})
     ask("SOUL.md", "--apply", "cold", "--with", str(tmp_path / "draft.md"))

@@ -1,11 +1,10 @@
-"""Claims about rates: a bucket holds a minute's worth, fills evenly, and says how long to wait."""
+"""Rate limits: a bucket holds one minute's worth, refills evenly, and returns the wait."""
 
 from itertools import pairwise
 
 import pytest
 
-from foreword.gateway.guessing import EACH, SHARED, Guesses
-from foreword.gateway.rates import Rates
+from foreword.gateway.rate_limit import MAX_ATTEMPTS_PER_IDENTITY, MAX_SHARED_ATTEMPTS, PairingAttempts, RateLimiter
 
 
 class Seconds:
@@ -18,9 +17,9 @@ class Seconds:
 
 
 def test_bucket():
-    """A minute's worth can be taken at once, and then as fast as it fills."""
+    """One minute's worth can be taken at once, then as fast as it refills."""
     clock = Seconds()
-    each = Rates(6, clock)
+    each = RateLimiter(6, clock)
     assert [each.take("a") for _ in range(6)] == [0.0] * 6
     assert each.take("a") == pytest.approx(10.0)
     clock.now = 9.0
@@ -31,25 +30,33 @@ def test_bucket():
 
 
 def count_in_an_hour(times):
-    """Count the most that fall into one hour."""
+    """Count the maximum in any hour."""
     return max(sum(start <= at < start + 3600 for at in times) for start in times)
 
 
 def test_guesses():
-    """Of all who guess, the first try of each in an hour is looked at, and of the others so many."""
+    """Each identity's first pairing attempt in an hour is checked; the further ones share a limit."""
     clock = Seconds()
-    guesses = Guesses(clock)
+    guesses = PairingAttempts(clock)
     seen = [sum(guesses.take(f"telegram:{who}") for _ in range(10)) for who in range(50)]
-    assert (seen[0], max(seen), min(seen), sum(seen)) == (EACH, EACH, 1, 50 + SHARED)
+    assert (seen[0], max(seen), min(seen), sum(seen)) == (
+        MAX_ATTEMPTS_PER_IDENTITY,
+        MAX_ATTEMPTS_PER_IDENTITY,
+        1,
+        50 + MAX_SHARED_ATTEMPTS,
+    )
     clock.now = 3600.0
-    assert sum(guesses.take("telegram:0") for _ in range(10)) == EACH
+    assert sum(guesses.take("telegram:0") for _ in range(10)) == MAX_ATTEMPTS_PER_IDENTITY
 
 
-@pytest.mark.parametrize(("people", "each", "shared"), [(1, EACH, EACH), (30, 3, SHARED)])
+@pytest.mark.parametrize(
+    ("people", "each", "shared"),
+    [(1, MAX_ATTEMPTS_PER_IDENTITY, MAX_ATTEMPTS_PER_IDENTITY), (30, 3, MAX_SHARED_ATTEMPTS)],
+)
 def test_guesses_in_any_hour(people, each, shared):
-    """However they are spread, no hour has more looks than are said, of one identity or of all but the first ones."""
+    """In any hour neither one identity nor all attempts after the first ones exceed their limit."""
     clock = Seconds()
-    guesses = Guesses(clock)
+    guesses = PairingAttempts(clock)
     looks = {who: [] for who in range(people)}
     for second in range(0, 3 * 3600, 20):
         clock.now = float(second)
@@ -61,23 +68,23 @@ def test_guesses_in_any_hour(people, each, shared):
 
 
 def test_guesses_are_bounded():
-    """However many identities try, so many are known, and those that tried last."""
-    guesses = Guesses(Seconds(), names=3)
+    """The number of known identities is bounded, and the oldest are dropped."""
+    guesses = PairingAttempts(Seconds(), names=3)
     assert all(guesses.take(name) for name in "abcd")
     assert list(guesses._each) == ["b", "c", "d"]
 
 
 def test_apart():
-    """Nobody takes from another's bucket."""
-    each = Rates(1, Seconds())
+    """Each name has its own bucket."""
+    each = RateLimiter(1, Seconds())
     assert each.take("a") == 0.0
     assert each.take("a") > 0
     assert each.take("b") == 0.0
 
 
 def test_bounded():
-    """However many names there are, so many buckets are kept, and those used last."""
-    each = Rates(1, Seconds(), names=3)
+    """The number of buckets is bounded, and the least recently used are dropped."""
+    each = RateLimiter(1, Seconds(), names=3)
     for name in "abcd":
         each.take(name)
     assert list(each._levels) == ["b", "c", "d"]

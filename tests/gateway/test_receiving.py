@@ -1,4 +1,4 @@
-"""Claims about what becomes of what a channel hears, through the gateway and with a stand-in provider."""
+"""Messages of a channel through the gateway, with a fake provider."""
 
 import asyncio
 from dataclasses import replace
@@ -7,16 +7,14 @@ import pytest
 from house import LIVELY, end, open_house, open_rows, read_log, until
 from messenger import Messenger
 
+from foreword.engine.signal import CORRECTION_LABEL
 from foreword.gateway import pairing
-from foreword.gateway.channel import Chat, NotDelivered
-from foreword.gateway.guessing import EACH, SHARED
-from foreword.gateway.receiving import HELP, HOW, NO_CODE, SEEN, STRANGER, TOO_MANY
-from foreword.gateway.router import Route
-from foreword.gateway.standing import CHANGED
-from foreword.gateway.strangers import NOTICE
-from foreword.gateway.working import Patience
-from foreword.signal.labels import CORRECTED
-from foreword.testing import NOON, Called, MovedClock, Refuses, Says, write_files
+from foreword.gateway.channel import ChatKind, NotDelivered
+from foreword.gateway.intake import CODE_EXPOSED, HELP, HOW_TO_PAIR, NO_CODE, STRANGER, TOO_MANY_CODES
+from foreword.gateway.rate_limit import LIMIT_NOTICE, MAX_ATTEMPTS_PER_IDENTITY, MAX_SHARED_ATTEMPTS
+from foreword.gateway.router import ACCESS_CHANGED, Route
+from foreword.gateway.worker import WorkerRetryPolicy
+from foreword.testing import NOON, ManualClock, ScriptedCall, ScriptedError, ScriptedReply, write_files
 
 CONFIG = """\
 owner: alice
@@ -33,11 +31,11 @@ FILES = {
     "USER.md": "Alice lives in Ghent.\n",
     "BOOT.md": "The safe is behind the clock.\n",
 }
-KITCHEN = {"chat": Chat.GROUP, "place": "-100", "title": "The kitchen"}
+KITCHEN = {"chat": ChatKind.GROUP, "place": "-100", "title": "The kitchen"}
 
 
 def play(folder, stand_in, *acts, files=FILES, **options):
-    """Play acts with a messenger, each with the gateway opened anew; return the messenger."""
+    """Run acts with a messenger, each with a newly opened gateway; return the messenger."""
     arrived = []
 
     async def run(act):
@@ -56,8 +54,8 @@ def play(folder, stand_in, *acts, files=FILES, **options):
 
 
 def test_private(tmp_path, stand_in):
-    """What a known person writes in private is a turn at their own clearance, and the reply arrives with them."""
-    stand_in.follow(Says(text="Good morning."))
+    """A private message of a known user is a turn at their clearance, and the reply is delivered to them."""
+    stand_in.follow(ScriptedReply(text="Good morning."))
 
     async def run():
         post = Messenger()
@@ -75,8 +73,8 @@ def test_private(tmp_path, stand_in):
 
 
 def test_coop_group(tmp_path, stand_in):
-    """Alice, who is full, is familiar in a group, since everybody there reads the reply."""
-    stand_in.follow(Says(text="At noon."))
+    """Alice has full trust but is familiar in a group, because all members read the reply."""
+    stand_in.follow(ScriptedReply(text="At noon."))
 
     async def run():
         post = Messenger()
@@ -96,8 +94,8 @@ def test_coop_group(tmp_path, stand_in):
 
 
 def test_overheard(tmp_path, stand_in):
-    """What nobody says to the agent is not answered; the next turn of the room hears it once, with who said it."""
-    stand_in.choose = lambda _: Says(text="Yes.")
+    """An overheard message gets no reply; the next turn of the room includes it once, with its author."""
+    stand_in.choose = lambda _: ScriptedReply(text="Yes.")
 
     async def act(post):
         for sender, text in (
@@ -125,7 +123,7 @@ def test_overheard(tmp_path, stand_in):
             "alice: @reid is that too late?",
         ]
         assert first.count("eat at eight") == str(stand_in.requests[1].body["messages"]).count("eat at eight") == 1
-        assert str(stand_in.body["messages"]).count("eat at eight") == 1  # a stranger's lane hears it, too
+        assert str(stand_in.body["messages"]).count("eat at eight") == 1  # also in a stranger's session
 
     play(tmp_path, stand_in, act, files=FILES)
     assert len(stand_in.requests) == 3
@@ -135,9 +133,9 @@ def test_overheard(tmp_path, stand_in):
 
 
 def test_overheard_is_bounded(tmp_path, stand_in):
-    """Of what was overheard the newest twenty are told, of one day, and each as far as it is not too long."""
-    stand_in.choose = lambda _: Says(text="Yes.")
-    clock = MovedClock(NOON)
+    """At most twenty overheard messages of one day are included, each truncated."""
+    stand_in.choose = lambda _: ScriptedReply(text="Yes.")
+    clock = ManualClock(NOON)
 
     async def act(post):
         await post.write("an old word", **KITCHEN)
@@ -161,9 +159,9 @@ def test_overheard_is_bounded(tmp_path, stand_in):
 
 
 def test_overheard_in_a_room_that_fell_silent(tmp_path, stand_in):
-    """What was overheard goes after a day also where nobody says anything more; what is said later is heard as ever."""
-    stand_in.choose = lambda _: Says(text="Yes.")
-    clock = MovedClock(NOON)
+    """Overheard messages expire after a day even in an inactive room, and later ones are stored as usual."""
+    stand_in.choose = lambda _: ScriptedReply(text="Yes.")
+    clock = ManualClock(NOON)
 
     async def fall_silent(post):
         await post.write("an old word", **KITCHEN)
@@ -183,9 +181,14 @@ def test_overheard_in_a_room_that_fell_silent(tmp_path, stand_in):
 
 
 def test_silent(tmp_path, stand_in):
-    """A silent reply is delivered to nobody, told as such and kept in the history; so is one that ends after a tool."""
-    search = Says(calls=(Called(name="memory_search", arguments={"query": "lunch"}),))
-    stand_in.follow(Says(text="**NO_ACTION_NEEDED**"), search, Says(text=""), Says(text="NO_ACTION_NEEDED\nAt noon."))
+    """A suppressed reply, or an empty one after tools, is not delivered but recorded and in the history."""
+    search = ScriptedReply(calls=(ScriptedCall(name="memory_search", arguments={"query": "lunch"}),))
+    stand_in.follow(
+        ScriptedReply(text="**NO_ACTION_NEEDED**"),
+        search,
+        ScriptedReply(text=""),
+        ScriptedReply(text="NO_ACTION_NEEDED\nAt noon."),
+    )
 
     async def act(post):
         for text in ("Thanks to all of you", "Lunch is at noon.", "When is lunch?"):
@@ -202,7 +205,7 @@ def test_silent(tmp_path, stand_in):
 
 
 def test_refused_in_words(tmp_path, stand_in):
-    """A message that cannot be one is answered in words, once, and never holds up its channel."""
+    """An invalid message gets one reply with the reason and does not delay its channel."""
 
     async def act(post):
         for _ in range(2):
@@ -218,8 +221,8 @@ def test_refused_in_words(tmp_path, stand_in):
 
 
 def test_renamed(tmp_path, stand_in):
-    """A message that is heard again after its sender was renamed is the same one, and the identity a stranger's."""
-    stand_in.choose = lambda _: Says(text="Yes.")
+    """A message redelivered after its sender was renamed is the same turn, and the identity is a stranger's."""
+    stand_in.choose = lambda _: ScriptedReply(text="Yes.")
     renamed = CONFIG.replace('bob: {trust: familiar, identities: ["telegram:1002"]}', "robert: {trust: familiar}")
 
     async def before(post):
@@ -240,12 +243,12 @@ def test_renamed(tmp_path, stand_in):
 
 
 class Fragile(Messenger):
-    """A messenger that breaks a few times before it runs."""
+    """A messenger that fails some times before it runs."""
 
     breaks = 3
 
     async def run(self, hear):
-        """Break, and then run."""
+        """Fail, then run."""
         if self.breaks:
             self.breaks -= 1
             raise ConnectionError("no route")
@@ -253,8 +256,8 @@ class Fragile(Messenger):
 
 
 def test_started_again(tmp_path, stand_in):
-    """A channel that breaks is told and started again."""
-    stand_in.choose = lambda _: Says(text="Yes.")
+    """A channel that fails is reported and restarted."""
+    stand_in.choose = lambda _: ScriptedReply(text="Yes.")
 
     async def run():
         post = Fragile()
@@ -269,21 +272,21 @@ def test_started_again(tmp_path, stand_in):
 
 
 def make_code(folder, user="carol", now=NOON, minutes=10):
-    """Make a code as `foreword pair` does."""
+    """Create a pairing code, as `foreword pair` does."""
     with open_rows(folder) as state:
-        return pairing.offer(state, user, ["alice", "bob", "carol", "dave"], now, minutes)
+        return pairing.create_code(state, user, ["alice", "bob", "carol", "dave"], now, minutes)
 
 
 def test_pairing(tmp_path, stand_in):
-    """A code in private makes a stranger a user from then on, across restarts, and is good once."""
-    stand_in.choose = lambda _: Says(text="Yes.")
+    """A code in private pairs a stranger with a user, across restarts, and can be used once."""
+    stand_in.choose = lambda _: ScriptedReply(text="Yes.")
 
     async def pair(post):
         await post.write("Who am I?", "7")
         code = make_code(tmp_path)
         for sender in ("7", "8"):
             await post.write(f"/pair {code.lower()}", sender, name="Carol\nalice", key=f"pair {sender}")
-        await post.write(f"/pair {code}", "7", key="pair 7")  # heard twice
+        await post.write(f"/pair {code}", "7", key="pair 7")  # redelivered
         texts = await post.until(3)
         assert sorted(texts) == sorted(["Yes.", "Welcome, carol. From now on I know you here.", NO_CODE])
 
@@ -291,7 +294,7 @@ def test_pairing(tmp_path, stand_in):
         await post.write("Who am I now?", "7")
         await post.until(4)
 
-    play(tmp_path, stand_in, pair, later, clock=MovedClock(NOON))
+    play(tmp_path, stand_in, pair, later, clock=ManualClock(NOON))
     assert "Calm and exact" not in str(stand_in.requests[0].body)
     assert "Calm and exact" in str(stand_in.body)
     (paired,) = [facts["paired"] for kind, _, _, facts in read_log(tmp_path) if "paired" in facts]
@@ -301,8 +304,8 @@ def test_pairing(tmp_path, stand_in):
 
 
 def test_bad_codes(tmp_path, stand_in):
-    """Too late, made up, mistyped, for nobody, from somebody known: words, and nothing else."""
-    clock = MovedClock(NOON)
+    """An expired or invalid code, one for an unknown user or from a known one, gets a message and no pairing."""
+    clock = ManualClock(NOON)
 
     async def act(post):
         late, gone = make_code(tmp_path, minutes=1), make_code(tmp_path, "dave")
@@ -312,7 +315,7 @@ def test_bad_codes(tmp_path, stand_in):
             await post.until(number + 1)
         await post.write(f"/pair {make_code(tmp_path, now=clock())}", "1001")
         texts = await post.until(7)
-        assert texts == [NO_CODE, NO_CODE, NO_CODE, HOW, NO_CODE, NO_CODE, "You are known here as alice already."]
+        assert texts == [NO_CODE, NO_CODE, NO_CODE, HOW_TO_PAIR, NO_CODE, NO_CODE, "I already know you here as alice."]
 
     play(tmp_path, stand_in, act, clock=clock)
     assert stand_in.requests == []
@@ -322,53 +325,53 @@ def test_bad_codes(tmp_path, stand_in):
 
 @pytest.mark.parametrize("text", ["2345-6789", "/pair 2345-6789", "/pair 1234", "/pair \u202e"])
 def test_guessing(tmp_path, stand_in, text):
-    """Who guesses is soon not listened to, not even with a good code; what is no code at all counts as a wrong one."""
+    """After some wrong attempts even a valid code is refused; malformed codes count as attempts."""
 
     async def act(post):
-        for _ in range(EACH):
+        for _ in range(MAX_ATTEMPTS_PER_IDENTITY):
             await post.write(text, "7")
         await post.write("/pair", "7")
         await post.write(f"/pair {make_code(tmp_path)}", "7")
-        texts = await post.until(EACH + 2)
-        assert texts == [NO_CODE] * EACH + [HOW, TOO_MANY]
+        texts = await post.until(MAX_ATTEMPTS_PER_IDENTITY + 2)
+        assert texts == [NO_CODE] * MAX_ATTEMPTS_PER_IDENTITY + [HOW_TO_PAIR, TOO_MANY_CODES]
 
-    play(tmp_path, stand_in, act, clock=MovedClock(NOON))
+    play(tmp_path, stand_in, act, clock=ManualClock(NOON))
 
 
 def test_guessing_together(tmp_path, stand_in):
-    """Strangers who guess together have few tries, and keep nobody out who was given a code."""
-    crowd = SHARED // (EACH - 1)
+    """Strangers share few attempts, and do not block a user who has a valid code."""
+    crowd = MAX_SHARED_ATTEMPTS // (MAX_ATTEMPTS_PER_IDENTITY - 1)
 
     async def act(post):
         for sender in range(crowd):
-            for number in range(EACH):
+            for number in range(MAX_ATTEMPTS_PER_IDENTITY):
                 await post.write("/pair 2345-6789", f"9{sender}", key=f"{sender} {number}")
-        assert set(await post.until(crowd * EACH)) == {NO_CODE}
+        assert set(await post.until(crowd * MAX_ATTEMPTS_PER_IDENTITY)) == {NO_CODE}
         code = make_code(tmp_path)
         for text, sender in (("/pair 1234", "7"), (f"/pair {code}", "7"), (f"/pair {code}", "8")):
             await post.write(text, sender)
-        texts = await post.until(crowd * EACH + 3)
-        # Two people are answered side by side, in whatever order.
-        assert sorted(texts[-3:]) == sorted([NO_CODE, TOO_MANY, "Welcome, carol. From now on I know you here."])
+        texts = await post.until(crowd * MAX_ATTEMPTS_PER_IDENTITY + 3)
+        # Replies to two people arrive in any order.
+        assert sorted(texts[-3:]) == sorted([NO_CODE, TOO_MANY_CODES, "Welcome, carol. From now on I know you here."])
 
-    play(tmp_path, stand_in, act, clock=MovedClock(NOON))
+    play(tmp_path, stand_in, act, clock=ManualClock(NOON))
 
 
 def test_shown_to_all(tmp_path, stand_in):
-    """A code that was shown in a group is good no more, whoever showed it and however."""
+    """A code shown in a group is invalidated, by any sender and in any form."""
 
     async def act(post):
         code = make_code(tmp_path)
         await post.write(f"hey all, mine is {code}.", "7", **KITCHEN)
         await post.write(code, "7")
-        assert await post.until(2) == [SEEN, NO_CODE]
+        assert await post.until(2) == [CODE_EXPOSED, NO_CODE]
 
-    play(tmp_path, stand_in, act, clock=MovedClock(NOON))
+    play(tmp_path, stand_in, act, clock=ManualClock(NOON))
 
 
 def test_revoked(tmp_path, stand_in):
-    """An identity that was taken back is a stranger's again."""
-    stand_in.choose = lambda _: Says(text="Yes.")
+    """A revoked identity is a stranger's again."""
+    stand_in.choose = lambda _: ScriptedReply(text="Yes.")
 
     async def act(post):
         await post.write(make_code(tmp_path), "7")
@@ -376,22 +379,22 @@ def test_revoked(tmp_path, stand_in):
         await post.until(2)
         assert "Calm and exact" in str(stand_in.body)
         with open_rows(tmp_path) as state:
-            assert [one.identity for one in pairing.revoke(state, "carol")] == ["telegram:7"]
+            assert [one.identity for one in pairing.revoke_identities(state, "carol")] == ["telegram:7"]
         await post.write("And now?", "7")
         await post.until(3)
         assert "Calm and exact" not in str(stand_in.body)
 
-    play(tmp_path, stand_in, act, clock=MovedClock(NOON))
+    play(tmp_path, stand_in, act, clock=ManualClock(NOON))
 
 
 def revoke(folder, _gateway):
-    """Take back what was paired."""
+    """Revoke the pairing."""
     with open_rows(folder) as state:
-        pairing.revoke(state, "telegram:7")
+        pairing.revoke_identities(state, "telegram:7")
 
 
 def rewrite(before, after):
-    """Make an edit of the configuration."""
+    """Return a function that edits the configuration."""
 
     def edit(folder, gateway):
         write_files(folder, {"foreword.yaml": CONFIG.replace(before, after)})
@@ -418,10 +421,10 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_somebody_else_by_then(tmp_path, stand_in, change):
-    """A turn that waits is not answered to an address that is another's then, or in a place that is another room."""
+    """A queued turn is not answered if its address or room has another owner by then."""
     written, edit = CHANGES[change]
-    away, clock = Refuses(status=529), MovedClock(NOON)
-    stand_in.choose = lambda _: away or Says(text="It is behind the clock.")
+    away, clock = ScriptedError(status=529), ManualClock(NOON)
+    stand_in.choose = lambda _: away or ScriptedReply(text="It is behind the clock.")
 
     async def act(post):
         nonlocal away
@@ -434,18 +437,18 @@ def test_somebody_else_by_then(tmp_path, stand_in, change):
         away = None
         clock.move(61)
         await end(post.gateway, accepted.turn)
-        await until(lambda: post.arrived and post.arrived[-1][1] == CHANGED)
+        await until(lambda: post.arrived and post.arrived[-1][1] == ACCESS_CHANGED)
 
-    post = play(tmp_path, stand_in, act, clock=clock, patience=Patience(later=(60.0,)))
+    post = play(tmp_path, stand_in, act, clock=clock, patience=WorkerRetryPolicy(later=(60.0,)))
     assert "behind the clock" not in str(post.arrived)
 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_somebody_else_before_it_arrives(tmp_path, stand_in, change):
-    """A reply that waits for its channel is not sent any more, and told to be so."""
+    """An undelivered reply is refused if its address or room has another owner by then, with an event."""
     written, edit = CHANGES[change]
-    stand_in.choose = lambda _: Says(text="It is behind the clock.")
-    clock = MovedClock(NOON)
+    stand_in.choose = lambda _: ScriptedReply(text="It is behind the clock.")
+    clock = ManualClock(NOON)
 
     async def act(post):
         if written["sender"] == "7":
@@ -461,21 +464,21 @@ def test_somebody_else_before_it_arrives(tmp_path, stand_in, change):
 
     post = play(tmp_path, stand_in, act, clock=clock)
     assert "behind the clock" not in str(post.arrived)
-    assert any("not who it was written for" in error for _, _, error, _ in read_log(tmp_path))
+    assert any("no longer belongs to the person or room" in error for _, _, error, _ in read_log(tmp_path))
 
 
 def read_fate(folder, turn):
-    """Read how far the reply of a turn is."""
+    """Read the delivery status of a turn's reply."""
     with open_rows(folder) as state:
         return state.execute("SELECT state FROM outbox WHERE key = ?", (turn,)).fetchone()[0]
 
 
 def test_edits_that_change_nothing(tmp_path, stand_in):
-    """An edit that changes no words is not answered again, also after a restart; one that does is."""
-    stand_in.choose = lambda _: Says(text="Yes.")
+    """An edit with the same text is ignored, also after a restart; another text is a turn."""
+    stand_in.choose = lambda _: ScriptedReply(text="Yes.")
 
     def edit(text, number):
-        return {"text": f"{CORRECTED} {text}", "key": f"1001:6:{number}", "corrects": "1001:6"}
+        return {"text": f"{CORRECTION_LABEL} {text}", "key": f"1001:6:{number}", "corrects": "1001:6"}
 
     async def ask(post):
         await post.write("Is it open?", key="1001:6")
@@ -493,7 +496,7 @@ def test_edits_that_change_nothing(tmp_path, stand_in):
 
 
 def test_help(tmp_path, stand_in):
-    """What an app sends when somebody begins, or asks for help, is answered at once and without the agent."""
+    """/start and /help are answered at once and without the agent."""
 
     async def act(post):
         for sender, text in (("7", "/start"), ("7", "/start from-a-link"), ("1001", "/help")):
@@ -503,7 +506,7 @@ def test_help(tmp_path, stand_in):
         assert (await post.write("/help", **KITCHEN)).decision.route is Route.OVERHEARD
         texts = await post.until(4)
         assert sorted(texts) == sorted(
-            [f"{HELP} {STRANGER}", f"{HELP} {STRANGER}", f"{HELP} You are known here as alice already.", HELP]
+            [f"{HELP} {STRANGER}", f"{HELP} {STRANGER}", f"{HELP} I already know you here as alice.", HELP]
         )
 
     play(tmp_path, stand_in, act)
@@ -511,8 +514,8 @@ def test_help(tmp_path, stand_in):
 
 
 def test_help_in_more_words(tmp_path, stand_in):
-    """A command with words behind it is a message like every other."""
-    stand_in.follow(Says(text="Gladly."))
+    """A command with more text is a normal message."""
+    stand_in.follow(ScriptedReply(text="Gladly."))
 
     async def act(post):
         assert (await post.write("/help me with this letter")).decision.route is Route.TURN
@@ -522,13 +525,13 @@ def test_help_in_more_words(tmp_path, stand_in):
 
 
 BOUNDED = FILES | {"foreword.yaml": f"{CONFIG}strangers: {{turns: 2, all_turns: 3}}\n"}
-ATTIC = {"chat": Chat.GROUP, "place": "-7", "called": True}
+ATTIC = {"chat": ChatKind.GROUP, "place": "-7", "called": True}
 
 
 def test_a_stranger_is_bounded(tmp_path, stand_in):
-    """Who is not known is answered so often in an hour, told so once, and answered again later; others always are."""
-    stand_in.choose = lambda _: Says(text="Yes.")
-    clock = MovedClock(NOON)
+    """A stranger gets a limited number of replies per hour and one notice; known users are not limited."""
+    stand_in.choose = lambda _: ScriptedReply(text="Yes.")
+    clock = ManualClock(NOON)
 
     async def act(post):
         for number in range(2):
@@ -537,22 +540,22 @@ def test_a_stranger_is_bounded(tmp_path, stand_in):
         for _ in range(3):
             received = await post.write("And another question?", "7")
             assert received.decision.route is Route.IGNORED
-            assert received.decision.reason == "a stranger is answered 2 times an hour at most"
-        assert await post.until(3) == ["Yes.", "Yes.", NOTICE]
+            assert received.decision.reason == "a stranger gets at most 2 answers an hour"
+        assert await post.until(3) == ["Yes.", "Yes.", LIMIT_NOTICE]
         for number in range(4):
             await post.write(f"Known question {number}?", "1002")
             await post.until(4 + number)
         clock.move(3601)
         assert (await post.write("May I ask again?", "7")).decision.route is Route.TURN
-        assert (await post.until(8)).count(NOTICE) == 1
+        assert (await post.until(8)).count(LIMIT_NOTICE) == 1
 
     play(tmp_path, stand_in, act, files=BOUNDED, clock=clock)
 
 
 def test_all_strangers_are_bounded(tmp_path, stand_in):
-    """All strangers together are bounded, too, also in places that the owner has not listed, where nobody is told."""
-    stand_in.choose = lambda _: Says(text="Yes.")
-    clock = MovedClock(NOON)
+    """All strangers together are limited as well, also in unlisted rooms, where no notice is sent."""
+    stand_in.choose = lambda _: ScriptedReply(text="Yes.")
+    clock = ManualClock(NOON)
 
     async def act(post):
         for number in range(3):
@@ -561,6 +564,6 @@ def test_all_strangers_are_bounded(tmp_path, stand_in):
         assert (await post.write("And who are you?", "47")).decision.route is Route.IGNORED
         assert (await post.write("And who are you?", "57", **ATTIC)).decision.route is Route.OVERHEARD
         assert (await post.write("And who are you?", "57", **KITCHEN, called=True)).decision.route is Route.TURN
-        assert sorted(await post.until(5)) == sorted(["Yes."] * 4 + [NOTICE])
+        assert sorted(await post.until(5)) == sorted(["Yes."] * 4 + [LIMIT_NOTICE])
 
     play(tmp_path, stand_in, act, files=BOUNDED, clock=clock)

@@ -1,4 +1,4 @@
-"""The claim that edits hold while everybody talks: no turn fails, a good edit is in force soon, a bad one told."""
+"""Edits under load: no turn fails, a valid edit applies soon, and an invalid one is reported."""
 
 import asyncio
 import json
@@ -9,32 +9,31 @@ from pathlib import Path
 
 from house import open_house, say, until
 
-from foreword.events.event import EventType, Level
-from foreword.events.notices import Notice
-from foreword.gateway.message import State
-from foreword.shipped import read_blueprint
-from foreword.testing import Says
+from foreword.events.event import EventType, Level, Notice
+from foreword.gateway.messages import TurnState
+from foreword.resources import read_blueprint
+from foreword.testing import ScriptedReply
 
 SOAK = bool(os.environ.get("FOREWORD_SOAK"))
 EDITS = 60 if SOAK else 12
 EVERY = 1.0 if SOAK else 0.0  # seconds between two edits
 SERVER = str(Path(__file__).parent.parent / "runtime" / "tool_server.py")
-PATIENT = 120.0  # seconds; a machine that is busy with other tests may need some
+PATIENT = 120.0  # seconds; generous for a busy machine
 
 
 class Board:
-    """The owner, who is told."""
+    """Records the owner's notices."""
 
     def __init__(self):
         self.heard = []
 
     def notify(self, notice: Notice):
-        """Take a notice."""
+        """Record a notice."""
         self.heard.append(notice.text)
 
 
 class Editor:
-    """Somebody who edits everything in turn, in the ways in which editors save; every fifth edit is broken."""
+    """Edits all files in turn, as editors save them; every fifth edit is broken."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -42,7 +41,7 @@ class Editor:
         self.files = {"foreword.yaml": self.write_config(), **self.write_rest("begun", "begun")}
 
     def write_config(self):
-        """Write the configuration as it is meant now."""
+        """Return the current configuration."""
         server = {"name": self.served, "command": [sys.executable, SERVER], "trust": "familiar"}
         agent = {"model": "anthropic:claude-sonnet-5", "blueprint": "mine", "instructions": f"Work {self.said}."}
         config = {
@@ -53,7 +52,7 @@ class Editor:
         return json.dumps(config, indent=1)
 
     def write_rest(self, kind, mark):
-        """Write the other files, one of them with a mark."""
+        """Return the other files, one of them with a mark."""
         marks = dict.fromkeys(("soul", "rule", "skill", "blueprint"), "plain") | {kind: mark}
         blueprint = read_blueprint("default").replace("name: default", "name: mine")
         return {
@@ -64,7 +63,7 @@ class Editor:
         }
 
     def edit(self, number):
-        """Make an edit; return what has to be seen in a prompt, or nothing where it is broken."""
+        """Make an edit; return the text expected in a prompt, or nothing if it is broken."""
         mark = f"mark{number}x"
         if number % 5 == 4:
             self.spoil(number // 5 % 4)
@@ -80,7 +79,7 @@ class Editor:
         return mark
 
     def spoil(self, how):
-        """Break something, in one of several ways."""
+        """Break a file, in one of several ways."""
         path = self.folder / "foreword.yaml"
         if how == 0:
             path.write_text("owner: [\n")
@@ -92,7 +91,7 @@ class Editor:
             path.unlink()
 
     def save(self, name, text, *, rename):
-        """Save as some editors do, in place, or as others, by a file that takes the place of the old one."""
+        """Save in place or by rename, as editors do."""
         path = self.folder / name
         if rename:
             path.with_suffix(".tmp").write_text(text)
@@ -102,8 +101,8 @@ class Editor:
 
 
 def test_under_load(tmp_path, stand_in, record_property):
-    """Every turn is answered, every good edit is in a prompt soon after it, and the owner hears of every bad one."""
-    stand_in.choose = lambda _: Says(text="Yes.")
+    """Every turn is answered, every valid edit is in a prompt soon, and the owner is notified of every invalid one."""
+    stand_in.choose = lambda _: ScriptedReply(text="Yes.")
     editor, board = Editor(tmp_path), Board()
     states, took, told = [], [], []
 
@@ -111,7 +110,7 @@ def test_under_load(tmp_path, stand_in, record_property):
         number = 0
         while not ended.is_set():
             number += 1
-            room = f"{user}{number // 10}"  # a session anew now and then, or they become long
+            room = f"{user}{number // 10}"  # new sessions now and then, so that they stay short
             reply = await say(gateway, f"{number}?", user=user, channel="web", room=room, situation="group")
             states.append(reply.state)
             await asyncio.sleep(0.02)
@@ -123,7 +122,7 @@ def test_under_load(tmp_path, stand_in, record_property):
         async with open_house(tmp_path, stand_in, editor.files, notices=(board,)) as gateway:
             log = gateway.listeners.recorder
             record, log.record = log.record, lambda event: (told.append(event), record(event))
-            await say(gateway, "First.")  # what takes long the first time
+            await say(gateway, "First.")  # warm up
             ended = asyncio.Event()
             talking = [asyncio.create_task(talk(gateway, user, ended)) for user in ("alice", "bob", "carol")]
             for number in range(EDITS):
@@ -140,7 +139,7 @@ def test_under_load(tmp_path, stand_in, record_property):
             await asyncio.gather(*talking)
 
     asyncio.run(run())
-    assert set(states) == {State.ANSWERED}
+    assert set(states) == {TurnState.ANSWERED}
     faults = [event for event in told if event.type is EventType.CONFIG_RELOADED and event.level is Level.ERROR]
     broken = EDITS // 5
     assert len(faults) == len(board.heard) == broken, board.heard
@@ -148,7 +147,7 @@ def test_under_load(tmp_path, stand_in, record_property):
     took.sort()
     record_property("median_s", took[len(took) // 2])
     record_property("slowest_s", took[-1])
-    # By the clock of a machine that may be busy; alone the slowest is below a second.
+    # Wall-clock time on a possibly busy machine; alone the slowest is below a second.
     assert took[len(took) // 2] < 10, f"{len(states)} turns; an edit was in force after {took} s"
     if SOAK:
         sys.stderr.write(

@@ -1,4 +1,4 @@
-"""An edited configuration is told when the gateway takes it up, without a message that makes it look."""
+"""Configuration reload by a running gateway, without a message that triggers it."""
 
 import asyncio
 import json
@@ -10,17 +10,17 @@ from house import CONFIG, FILES, follow_log, open_house, read_log, say, until
 from test_outbox import Post
 
 from foreword.events.event import EventType
-from foreword.gateway.message import State
-from foreword.shipped import read_blueprint
-from foreword.testing import Heard, Says, listen
+from foreword.gateway.messages import TurnState
+from foreword.resources import read_blueprint
+from foreword.testing import FakeRecorder, ScriptedReply, run_fake_provider
 
 
 def test_told(tmp_path, stand_in):
-    """While nobody writes, an edit is seen and told; the next turn has it."""
-    heard = Heard()
+    """An edit in an idle gateway is recorded, and the next turn uses it."""
+    heard = FakeRecorder()
 
     async def run():
-        stand_in.choose = lambda _: Says(text="Yes.")
+        stand_in.choose = lambda _: ScriptedReply(text="Yes.")
         async with open_house(tmp_path, stand_in) as gateway:
             log = gateway.listeners.recorder
             record, log.record = log.record, lambda event: (heard.record(event), record(event))
@@ -36,10 +36,10 @@ def test_told(tmp_path, stand_in):
 
 
 def test_an_edited_budget(tmp_path, stand_in):
-    """A budget that is written while the gateway runs holds for the next turn."""
+    """A new budget applies to the next turn."""
 
     async def run():
-        stand_in.choose = lambda _: Says(text="Yes.")
+        stand_in.choose = lambda _: ScriptedReply(text="Yes.")
         async with open_house(tmp_path, stand_in) as gateway:
             before = await say(gateway, "before")
             (tmp_path / "foreword.yaml").write_text(f"{CONFIG}budgets: {{daily_usd: 0.000001}}\n")
@@ -47,16 +47,16 @@ def test_an_edited_budget(tmp_path, stand_in):
             return before, await say(gateway, "after")
 
     before, after = asyncio.run(run())
-    assert (before.state, after.state) == (State.ANSWERED, State.REFUSED)
+    assert (before.state, after.state) == (TurnState.ANSWERED, TurnState.REFUSED)
 
 
 def test_another_address(tmp_path, stand_in):
-    """An edited address of a provider is the one that the next turn speaks to."""
-    stand_in.choose = lambda _: Says(text="The first.")
+    """A new provider URL is used by the next turn."""
+    stand_in.choose = lambda _: ScriptedReply(text="The first.")
 
     async def run():
-        with listen() as other:
-            other.choose = lambda _: Says(text="The second.")
+        with run_fake_provider() as other:
+            other.choose = lambda _: ScriptedReply(text="The second.")
             async with open_house(tmp_path, stand_in) as gateway:
                 before = await say(gateway, "Who is there?")
                 edited = f"{CONFIG}providers: {{anthropic: {{base_url: '{other.url}'}}}}\n"
@@ -68,23 +68,23 @@ def test_another_address(tmp_path, stand_in):
 
 
 class Owner:
-    """The owner, who is told."""
+    """Records the owner's notices."""
 
     def __init__(self):
         self.heard = []
 
     def notify(self, notice):
-        """Take a notice."""
+        """Record a notice."""
         self.heard.append(notice.text)
 
 
 def test_while_nobody_writes(tmp_path, stand_in):
-    """In an idle gateway the owner is told of a broken blueprint, of keys and of what needs a restart, each once."""
+    """An idle gateway notifies the owner of a broken blueprint, changed keys and needed restarts, each once."""
     owner, mine = Owner(), CONFIG.replace("reid: {", "reid: {blueprint: mine, ")
     files = {"foreword.yaml": mine, "blueprints/mine.yaml": read_blueprint("default")}
 
     async def run():
-        stand_in.choose = lambda _: Says(text="Yes.")
+        stand_in.choose = lambda _: ScriptedReply(text="Yes.")
         async with open_house(tmp_path, stand_in, files, notices=(owner,)) as gateway:
             await until(lambda: "mine" in gateway.workspace._blueprints)
             for name, text in (
@@ -96,24 +96,24 @@ def test_while_nobody_writes(tmp_path, stand_in):
                 (tmp_path / name).write_text(text)
                 await until(lambda heard=heard: len(owner.heard) > heard)
             await until(lambda: gateway.listeners.log.bounds.days == 7)
-            await asyncio.sleep(0.6)  # in which nothing is told again
+            await asyncio.sleep(0.6)  # no further notice
             return await say(gateway, "Are you there?")
 
-    assert asyncio.run(run()).state is State.ANSWERED
+    assert asyncio.run(run()).state is TurnState.ANSWERED
     assert [words.partition(" ")[0] for words in owner.heard] == ["blueprints/mine.yaml:1", ".env", "events.otlp"]
 
 
 def test_a_broken_soul(tmp_path, stand_in):
-    """A soul that is spoilt while the agent serves is told once; the old one speaks on until it is mended."""
+    """A SOUL.md that breaks is reported once, and the last good text is used until it is fixed."""
     owner = Owner()
 
     async def run():
-        stand_in.choose = lambda _: Says(text="Yes.")
+        stand_in.choose = lambda _: ScriptedReply(text="Yes.")
         async with open_house(tmp_path, stand_in, notices=(owner,)) as gateway:
             await say(gateway, "before")
             (tmp_path / "SOUL.md").write_bytes(b"a\0b")
             await until(lambda: owner.heard)
-            await asyncio.sleep(0.6)  # in which nothing is told again
+            await asyncio.sleep(0.6)  # no further notice
             await say(gateway, "meanwhile")
             (tmp_path / "SOUL.md").write_text("Loud and merry.\n")
             await until(lambda: not gateway.workspace.files.faults)
@@ -129,7 +129,7 @@ def test_a_broken_soul(tmp_path, stand_in):
 
 @pytest.mark.parametrize(("owner", "told"), [("identities: ['post:7']", 2), ("", 0)])
 def test_by_letter(tmp_path, stand_in, owner, told):
-    """The owner is written to in private, once for each fault; where they have no address nobody else is."""
+    """The owner gets one private message for each error; without an address no message is sent."""
     good = CONFIG.replace("{trust: full,", f"{{trust: full, {owner},").replace("full, ,", "full,")
     good = good.replace("familiar}", "familiar, identities: ['post:8']}")
     post = Post()
@@ -140,21 +140,21 @@ def test_by_letter(tmp_path, stand_in, owner, told):
                 (tmp_path / "foreword.yaml").write_text(text)
                 gateway.reloading.look(now=True)
             await until(lambda: len(post.arrived) >= told)
-            await asyncio.sleep(0.3)  # in which no further letter comes
+            await asyncio.sleep(0.3)  # no further message
 
     asyncio.run(run())
-    words = "foreword.yaml:4 is faulty: what was in force before still is; see: foreword doctor"
+    words = "foreword.yaml:4 is faulty: the previous version stays in use; see: foreword doctor"
     assert [(address, text) for address, text, _ in post.arrived] == [("7", words)] * told
     assert len({key for _, _, key in post.arrived}) == told
 
 
 def test_a_new_server_of_tools(tmp_path, stand_in):
-    """A server that is added while nobody writes is there for the next turn, and one that fails is told."""
+    """A new tool server is available to the next turn, and one that fails is reported."""
     owner = Owner()
     script = os.path.join(os.path.dirname(__file__), "..", "runtime", "tool_server.py")
 
     async def run():
-        stand_in.choose = lambda _: Says(text="Yes.")
+        stand_in.choose = lambda _: ScriptedReply(text="Yes.")
         async with open_house(tmp_path, stand_in, notices=(owner,)) as gateway:
             for command in ([sys.executable, script], ["no-such-program-anywhere"]):
                 server = json.dumps([{"name": "small", "command": command}])
@@ -164,15 +164,15 @@ def test_a_new_server_of_tools(tmp_path, stand_in):
             await until(lambda: owner.heard)
             return await say(gateway, "And now?")
 
-    assert asyncio.run(run()).state is State.ANSWERED
+    assert asyncio.run(run()).state is TurnState.ANSWERED
     assert all(b"small_add" in request.raw for request in stand_in.requests)
     assert owner.heard[0].startswith("the MCP server 'small' of foreword.yaml does not start")
 
 
 def test_a_text_that_never_was_good(tmp_path, stand_in):
-    """A text that is broken before any turn has read it is told when one asks for it, and that it is mended."""
+    """A file that is broken before its first read is reported when a turn reads it, and so is its fix."""
     owner = Owner()
-    stand_in.choose = lambda _: Says(text="Yes.")
+    stand_in.choose = lambda _: ScriptedReply(text="Yes.")
 
     async def run():
         async with open_house(tmp_path, stand_in, notices=(owner,)) as gateway:

@@ -1,4 +1,4 @@
-"""Claims about what is remembered of sessions between their turns: never what the state does not say."""
+"""The session cache: it never returns anything that differs from the state."""
 
 import asyncio
 import gc
@@ -14,15 +14,14 @@ import pytest
 from house import CONFIG, FILES, open_house, open_rows, say
 from test_compaction import LONG, SMALL, answer
 
-from foreword.erasure.forgetting import forget
-from foreword.erasure.house import find_house
-from foreword.gateway.past import Kind, Piece, add_piece, copy_past, fold
-from foreword.gateway.remembered import Remembered
-from foreword.runtime.history import close, dump
-from foreword.runtime.history import say as utter
-from foreword.store import ledgers
-from foreword.store.state import open_state
-from foreword.testing import NOON, MovedClock, Says, listen, write_files
+from foreword.agent.conversation import close_turn, dump_messages
+from foreword.agent.conversation import make_user_message as utter
+from foreword.gateway.history import HistoryKind, HistoryPiece, append_piece, compact_history, copy_history
+from foreword.gateway.session_state import SessionCache
+from foreword.privacy.erasure import erase_person
+from foreword.storage import ledgers
+from foreword.storage.database import open_state
+from foreword.testing import NOON, ManualClock, ScriptedReply, run_fake_provider, write_files
 
 
 @pytest.fixture
@@ -32,43 +31,43 @@ def state(tmp_path):
         state.execute("PRAGMA foreign_keys=OFF")
         for session in ("one", "two"):
             for number in range(3):
-                add_piece(state, session, make_piece(f"{session} {number} " + "x" * 1_000))
+                append_piece(state, session, make_piece(f"{session} {number} " + "x" * 1_000))
         yield state
 
 
-def make_piece(text, kind=Kind.TURN):
-    """Make what was said in a turn."""
-    return Piece(kind=kind, messages=dump(close((utter(text),), "Yes.")), tokens=10)
+def make_piece(text, kind=HistoryKind.TURN):
+    """Make the history of a turn."""
+    return HistoryPiece(kind=kind, messages=dump_messages(close_turn((utter(text),), "Yes.")), tokens=10)
 
 
 def tell(rows):
-    """Tell rows as their first words."""
+    """Return the first words of each row."""
     return [row.stretch.told[0].text.split(" x")[0] for row in rows]
 
 
 def test_the_very_rows(state):
-    """Rows that stand in the table as they did are the very ones that were read before, and new ones join them."""
-    remembered = Remembered()
+    """Unchanged rows are returned from the cache, and new rows are added."""
+    remembered = SessionCache()
     first = remembered.read(state, "one")
-    add_piece(state, "one", make_piece("one 3"))
+    append_piece(state, "one", make_piece("one 3"))
     again = remembered.read(state, "one")
     assert [one is other for one, other in zip(first, again, strict=False)] == [True] * 3
     assert tell(again) == ["one 0", "one 1", "one 2", "one 3"]
 
 
 def rewrite(state):
-    """Rewrite a row, as a scrub does."""
+    """Rewrite a row, as redaction does."""
     state.execute("UPDATE history SET messages = ? WHERE position = 2", (make_piece("another").messages,))
 
 
 def remove(state):
-    """Remove a row, as forgetting does."""
+    """Delete a row, as erasure does."""
     state.execute("DELETE FROM history WHERE position = 2")
 
 
 def sum_up(state):
-    """Fold rows, as compaction does."""
-    fold(state, "one", 2, make_piece("in short", Kind.SUMMARY))
+    """Compact rows."""
+    compact_history(state, "one", 2, make_piece("in short", HistoryKind.SUMMARY))
 
 
 @pytest.mark.parametrize(
@@ -80,8 +79,8 @@ def sum_up(state):
     ],
 )
 def test_changed_by_another(tmp_path, state, change, told):
-    """Whatever another process does to rows is seen when they are next read, and the others stay as they were."""
-    remembered = Remembered()
+    """Changes by another process are visible at the next read, and other rows remain cached."""
+    remembered = SessionCache()
     before = {row.position: row for row in remembered.read(state, "one")}
     with closing(sqlite3.connect(tmp_path / "state.sqlite", isolation_level=None)) as other:
         change(other)
@@ -91,10 +90,10 @@ def test_changed_by_another(tmp_path, state, change, told):
 
 
 def test_a_fork_is_another(state):
-    """A fork has rows of its own, and what becomes of them is nothing to the session that it was forked from."""
-    remembered = Remembered()
+    """A fork has its own rows, independent of its parent session."""
+    remembered = SessionCache()
     remembered.read(state, "one")
-    copy_past(state, "one", 2, "three")
+    copy_history(state, "one", 2, "three")
     assert tell(remembered.read(state, "three")) == ["one 0", "one 1"]
     state.execute("UPDATE history SET messages = ? WHERE session_id = 'three'", (make_piece("other").messages,))
     assert tell(remembered.read(state, "three")) == ["other", "other"]
@@ -102,8 +101,8 @@ def test_a_fork_is_another(state):
 
 
 def test_everything_goes_with_somebody(tmp_path, state):
-    """When somebody was forgotten nothing is remembered of any session, since the file was written anew then."""
-    remembered = Remembered()
+    """After an erasure no session is cached, because the database file was vacuumed."""
+    remembered = SessionCache()
     rows = {session: remembered.read(state, session) for session in ("one", "two")}
     with closing(sqlite3.connect(tmp_path / "state.sqlite", isolation_level=None)) as other:
         other.execute("DELETE FROM history WHERE session_id = 'one'")
@@ -115,35 +114,35 @@ def test_everything_goes_with_somebody(tmp_path, state):
 
 
 def test_never_more_than_that(state):
-    """Of more than may be remembered, the session that was read longest ago is read anew."""
-    size = sum(len(row.stretch.stored) for row in Remembered().read(state, "one"))
-    remembered = Remembered(largest=size * 3 // 2)
+    """If the cache exceeds its size, the least recently read session is dropped."""
+    size = sum(len(row.stretch.stored) for row in SessionCache().read(state, "one"))
+    remembered = SessionCache(largest=size * 3 // 2)
     one, two = remembered.read(state, "one"), remembered.read(state, "two")
     assert remembered.read(state, "two")[0] is two[0]
     assert remembered.read(state, "one")[0] is not one[0]
-    nothing = Remembered(largest=size - 1)
+    nothing = SessionCache(largest=size - 1)
     assert nothing.read(state, "one")[0] is not nothing.read(state, "one")[0]
 
 
 def make_files(config):
-    """Make a house in which two people are so little known that no prompt of theirs has the id of a session."""
+    """Return files whose users have too little trust for a session id in the prompt."""
     config = config.replace("bob: {trust: familiar}", "bob: {trust: familiar}, carol: {trust: familiar}")
     return {**FILES, "foreword.yaml": config}
 
 
 class Twins:
-    """Two houses in which the same happens: in one the gateway stays, in the other it is opened for every turn."""
+    """Two workspaces with the same steps: one gateway stays open, the other is reopened for every turn."""
 
     def __init__(self, folder, files):
-        self.folders = [folder / "one", folder / "two"]  # a prompt may name its folder
+        self.folders = [folder / "one", folder / "two"]  # a prompt may contain its folder
         self.files = files
-        self.clocks = [MovedClock(NOON), MovedClock(NOON)]
+        self.clocks = [ManualClock(NOON), ManualClock(NOON)]
         self.bodies = [[], []]
 
     async def play(self, steps):
-        """Do every step in both houses, and note what each of them sends."""
+        """Run every step in both workspaces and record their requests."""
         for number, folder in enumerate(self.folders):
-            with listen(clock=self.clocks[number]) as stand_in:
+            with run_fake_provider(clock=self.clocks[number]) as stand_in:
                 stand_in.choose = answer
                 if number == 0:
                     async with self._open(number, stand_in) as gateway:
@@ -157,13 +156,13 @@ class Twins:
                 self.bodies[number] = [one.raw.replace(own, b"here") for one in stand_in.requests]
 
     def _open(self, number, stand_in):
-        begun = self.folders[number].exists()  # then what was edited stays so
+        begun = self.folders[number].exists()  # keep edited files
         files = {"foreword.yaml": self.files["foreword.yaml"]} if begun else self.files
         return open_house(self.folders[number], stand_in, files, clock=self.clocks[number])
 
 
 def speak(user, text, **fields):
-    """Make a step in which somebody says something."""
+    """Make a step in which a user sends a message."""
 
     async def step(gateway, _folder, clock):
         clock.move(60)
@@ -174,12 +173,12 @@ def speak(user, text, **fields):
 
 
 async def find_session(gateway, user):
-    """Find the newest session of somebody."""
+    """Find the newest session of a user."""
     return (await gateway.sessions.list(user))[0]
 
 
 async def begin_anew(gateway, _folder, clock):
-    """Begin a session anew."""
+    """Start a new session."""
     clock.move(1)
     session = await find_session(gateway, "carol")
     await gateway.sessions.begin(session.lane, session.situation)
@@ -189,34 +188,34 @@ async def fork_it(gateway, _folder, clock):
     """Fork a session at its first turn."""
     clock.move(1)
     session = await find_session(gateway, "carol")
-    turns = sum(row.kind is Kind.TURN for row in await gateway.sessions.read(session.id))
+    turns = sum(row.kind is HistoryKind.TURN for row in await gateway.sessions.read(session.id))
     await gateway.sessions.fork(session.id, min(1, turns))
 
 
 async def rewrite_beside(_gateway, folder, _clock):
-    """Rewrite the words of a row in another connection, so that it has as many bytes as before."""
+    """Rewrite a row in another connection, with the same number of bytes."""
     with open_rows(folder) as rows:
         rows.execute("UPDATE history SET messages = CAST(replace(messages, 'plum', 'pear') AS BLOB) WHERE position = 1")
 
 
 async def edit_soul(gateway, folder, _clock):
-    """Edit a file, of which sessions are told then."""
+    """Edit a file that is part of the prompt."""
     write_files(folder, {"SOUL.md": "Calm, exact, and brief.\n"})
     gateway.workspace.refresh(now=True)
 
 
 async def forget_bob(gateway, _folder, _clock):
-    """Forget somebody."""
+    """Erase a user."""
     with open_rows(gateway.workspace.files.root) as rows:
         known = rows.execute("SELECT count(*) FROM turns WHERE user_id = 'bob'").fetchone()[0]
     if known:
-        report = await asyncio.to_thread(forget, find_house(gateway.workspace), "bob")
+        report = await asyncio.to_thread(erase_person, gateway.workspace, "bob")
         assert report.done, report
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_as_if_it_had_been_restarted(tmp_path, seed):
-    """Whatever happens to sessions, a gateway that remembers sends, byte for byte, what one sends that cannot."""
+    """Whatever happens to sessions, a gateway with a cache sends the same bytes as a restarted one."""
     chance = random.Random(seed)
     others = (begin_anew, fork_it, rewrite_beside, edit_soul, forget_bob)
     steps = [speak("carol", "the plum tree 0"), speak("bob", "zebra 0")]
@@ -232,7 +231,7 @@ def test_as_if_it_had_been_restarted(tmp_path, seed):
 
 
 def test_folded_as_if_it_had_been_restarted(tmp_path):
-    """A conversation that is folded again and again is sent as by a gateway that has just read it."""
+    """A repeatedly compacted conversation is sent as by a restarted gateway."""
     twins = Twins(tmp_path, make_files(SMALL))
     asyncio.run(twins.play([speak("carol", f"number {number}: {LONG}") for number in range(14)]))
     stays, restarts = twins.bodies
@@ -241,9 +240,9 @@ def test_folded_as_if_it_had_been_restarted(tmp_path):
 
 
 def test_forgotten_by_a_command(tmp_path, stand_in):
-    """What another process makes the state forget is neither sent nor told in the next turn, in a room of others."""
+    """Data erased by another process is not in the next turn, also in a shared room."""
     config = CONFIG + "rooms: {kitchen: {situation: group}}\n"
-    stand_in.choose = lambda _: Says(text="Yes.")
+    stand_in.choose = lambda _: ScriptedReply(text="Yes.")
 
     async def run():
         async with open_house(tmp_path, stand_in, {**FILES, "foreword.yaml": config}) as gateway:
@@ -260,8 +259,8 @@ def test_forgotten_by_a_command(tmp_path, stand_in):
 
 
 def test_a_ledger_that_is_handed_on(tmp_path, stand_in):
-    """What a session has sent is remembered as its row says it, and as soon as that says anything else, it is read."""
-    stand_in.choose = lambda _: Says(text="Yes.")
+    """A cached ledger is used while its row is unchanged, and otherwise read again."""
+    stand_in.choose = lambda _: ScriptedReply(text="Yes.")
 
     async def run():
         async with open_house(tmp_path, stand_in) as gateway:
@@ -271,10 +270,10 @@ def test_a_ledger_that_is_handed_on(tmp_path, stand_in):
 
     session = asyncio.run(run())
     with open_rows(tmp_path) as rows:
-        remembered = Remembered()
+        remembered = SessionCache()
         remembered.read(rows, session)
         row, frozen = ledgers.find_ledger(rows, session), ledgers.read_ledger(rows, session)
-        remembered.keep_ledger(session, row, frozen)
+        remembered.cache_ledger(session, row, frozen)
         assert remembered.read_ledger(rows, session) is frozen
         held = json.loads(row.frozen) | {"calls": 99}
         rows.execute("UPDATE ledgers SET frozen = ? WHERE session_id = ?", (json.dumps(held), session))
@@ -286,8 +285,8 @@ def test_a_ledger_that_is_handed_on(tmp_path, stand_in):
 
 
 def test_what_is_kept_is_what_is_read(tmp_path, stand_in):
-    """What a ledger is when it is written is what it is when it is read, so one can stand for the other."""
-    stand_in.choose = lambda _: Says(text="Yes.")
+    """A ledger reads back exactly as written, so either can be cached."""
+    stand_in.choose = lambda _: ScriptedReply(text="Yes.")
 
     async def run():
         async with open_house(tmp_path, stand_in) as gateway:
@@ -296,12 +295,12 @@ def test_what_is_kept_is_what_is_read(tmp_path, stand_in):
     (session, *_) = asyncio.run(run())
     with open_rows(tmp_path) as rows:
         row, frozen = ledgers.find_ledger(rows, session), ledgers.read_ledger(rows, session)
-    assert ledgers.make_row(frozen) == row
-    assert ledgers.read_row(ledgers.make_row(frozen)) == frozen
+    assert ledgers.build_ledger_row(frozen) == row
+    assert ledgers.parse_ledger_row(ledgers.build_ledger_row(frozen)) == frozen
 
 
 def find_texts(*roots):
-    """Find every text that somebody holds, however deep; modules, classes and functions hold those of the program."""
+    """Find every text reachable from objects, except through modules, classes and functions."""
     seen, found, rest = set(), [], list(roots)
     while rest:
         one = rest.pop()
@@ -316,8 +315,8 @@ def find_texts(*roots):
 
 
 def test_nothing_is_left_in_memory(tmp_path, stand_in):
-    """Once somebody was forgotten, a gateway has no word of theirs in its memory after the next turn of others."""
-    stand_in.choose = lambda _: Says(text="Yes.")
+    """After an erasure and the next turn of another user the gateway's memory contains no word of the person."""
+    stand_in.choose = lambda _: ScriptedReply(text="Yes.")
 
     async def run():
         async with open_house(tmp_path, stand_in) as gateway:
@@ -325,7 +324,7 @@ def test_nothing_is_left_in_memory(tmp_path, stand_in):
                 await say(gateway, f"I keep zebrabob under stone {number}", user="bob")
             await say(gateway, "I keep zebraalice under the stone")
             before = find_texts(gateway)
-            await asyncio.to_thread(forget, find_house(gateway.workspace), "bob")
+            await asyncio.to_thread(erase_person, gateway.workspace, "bob")
             await say(gateway, "Are you there?")
             return before, find_texts(gateway)
 

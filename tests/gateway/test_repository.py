@@ -1,52 +1,51 @@
-"""Claims about the repositories of projects: looked at beside the loop, and at most every half minute."""
+"""Git state of projects: read outside the event loop, at most every half minute."""
 
 import asyncio
 import threading
 
 from desk import open_desk
 
-from foreword.gateway.equipping import Equipping
-from foreword.gateway.repository import FRESH, MANY, Repositories
+from foreword.gateway.equipment import GIT_CACHE_S, MAX_CACHED_PROJECTS, EquipmentFinder, GitStates
 from foreword.testing import make_workspace
 from foreword.turn import NO_TOOLS, Git
 from waiting import PATIENCE
 
 
 class Shelf:
-    """Repositories that count how often they are looked at, with a clock that is moved by hand."""
+    """Fake repositories that record reads, with a manual clock."""
 
     def __init__(self):
         self.looks, self.now, self.gate = [], 0.0, threading.Event()
         self.gate.set()
 
     def find(self, path):
-        """Look at one."""
+        """Read one."""
         self.looks.append(path)
         self.gate.wait(PATIENCE)
         return Git(branch=f"{path}-{len(self.looks)}")
 
     def open(self, **more):
-        """Open them."""
-        return Repositories(self.find, lambda: self.now, **more)
+        """Open the cache."""
+        return GitStates(self.find, lambda: self.now, **more)
 
 
 def test_fresh():
-    """Within half a minute the answer is the same one, and nobody looks again; after it, somebody does."""
+    """Within half a minute the state is cached; afterwards it is read again."""
     shelf = Shelf()
 
     async def run():
         repositories = shelf.open()
         found = [await repositories.find("a")]
-        shelf.now = FRESH - 1
+        shelf.now = GIT_CACHE_S - 1
         found += [await repositories.find("a"), await repositories.find("b")]
-        shelf.now = FRESH
+        shelf.now = GIT_CACHE_S
         return [*found, await repositories.find("a")]
 
     assert [git.branch for git in asyncio.run(run())] == ["a-1", "a-1", "b-2", "a-3"]
 
 
 def test_at_once():
-    """Many who ask at once wait for one look, and who is stopped meanwhile does not stop it for the others."""
+    """Concurrent requests share one read, and cancelling one does not cancel the others."""
     shelf = Shelf()
     shelf.gate.clear()
 
@@ -65,7 +64,7 @@ def test_at_once():
 
 
 def test_slow():
-    """A turn does not wait for long: it goes without, and the next one has what came of the look."""
+    """A turn does not wait long: it continues without the state, and the next one has it."""
     shelf = Shelf()
     shelf.gate.clear()
 
@@ -84,44 +83,40 @@ def test_slow():
 
 
 def test_bounded():
-    """However many projects there are, few are remembered."""
+    """The number of cached projects is bounded."""
     shelf = Shelf()
 
     async def run():
         repositories = shelf.open()
-        for number in range(MANY + 3):
+        for number in range(MAX_CACHED_PROJECTS + 3):
             await repositories.find(str(number))
         await repositories.find("0")
         return len(repositories._looks)
 
-    assert asyncio.run(run()) == MANY
+    assert asyncio.run(run()) == MAX_CACHED_PROJECTS
     assert shelf.looks.count("0") == 2
 
 
 class Chosen:
-    """Chooses always the same model, and has no tools."""
+    """A fake that always returns the same model and no tools."""
 
     async def choose(self, _agent, _named=""):
-        """Choose it."""
+        """Return the model."""
         return "anthropic:claude-sonnet-5"
 
-    async def find(self, _agent, session=""):  # noqa: ARG002 - it has none in any session
-        """Find nothing."""
+    async def find(self, _agent, session=""):  # noqa: ARG002 - no tools in any session
+        """Return no tools."""
         return NO_TOOLS, ()
-
-    async def offer(self, _claimed, tools):
-        """Offer what there is."""
-        return tools
 
 
 def test_not_even_opened(tmp_path):
-    """Below inner, and without a project, nobody looks at a repository at all."""
+    """Below inner trust, or without a project, no repository is read."""
     shelf = Shelf()
 
     async def run():
         workspace = make_workspace(tmp_path / "ws", {"foreword.yaml": "owner: alice\nusers: {alice: {trust: full}}\n"})
-        equipping = Equipping(workspace, Chosen(), Chosen(), Chosen(), repositories=shelf.open())
         with open_desk(tmp_path) as desk:
+            equipping = EquipmentFinder(workspace, Chosen(), Chosen(), desk.writer, (), repositories=shelf.open())
             for fields in ({"user": "bob", "project": "a"}, {"user": "alice"}, {"user": "alice", "room": "kitchen"}):
                 assert (await equipping.equip(await desk.accept(**fields))).git is None
             assert shelf.looks == []

@@ -1,20 +1,20 @@
-"""In a room every lane hears what the others said, and nothing of what their tools found."""
+"""Rooms: every session of a room includes what others said, but no tool results."""
 
 import asyncio
 
 from house import FILES, open_house, say
 
-from foreword.gateway.message import State
-from foreword.testing import Called, Says
+from foreword.gateway.messages import TurnState
+from foreword.testing import ScriptedCall, ScriptedReply
 
 ROOM = {"room": "kitchen", "situation": "group", "channel": "telegram"}
 SOCIAL = {"memory/social/cake.md": "The cake is for Sunday.\n"}
 
 
 def test_lanes(tmp_path, stand_in):
-    """A stranger in a room has a lane of their own, is told what was said, and not what a tool found."""
-    search = Says(calls=(Called(name="memory_search", arguments={"query": "cake"}),))
-    stand_in.follow(search, Says(text="For Sunday."), Says(text="Hello."), Says(text="Yes."))
+    """A stranger in a room has their own session with the room's messages, but without tool results."""
+    search = ScriptedReply(calls=(ScriptedCall(name="memory_search", arguments={"query": "cake"}),))
+    stand_in.follow(search, ScriptedReply(text="For Sunday."), ScriptedReply(text="Hello."), ScriptedReply(text="Yes."))
 
     async def run():
         async with open_house(tmp_path, stand_in, files={**FILES, **SOCIAL}) as gateway:
@@ -24,7 +24,7 @@ def test_lanes(tmp_path, stand_in):
             return bob, stranger, again
 
     bob, stranger, again = asyncio.run(run())
-    assert {one.state for one in (bob, stranger, again)} == {State.ANSWERED}
+    assert {one.state for one in (bob, stranger, again)} == {TurnState.ANSWERED}
     assert bob.session == again.session != stranger.session
     theirs = stand_in.requests[2].body
     assert "bob: What is the cake for?" in str(theirs["messages"])
@@ -37,8 +37,8 @@ def test_lanes(tmp_path, stand_in):
 
 
 def test_one_clearance_one_session(tmp_path, stand_in):
-    """Two people of one clearance in a room share its session; another room does not."""
-    stand_in.choose = lambda _: Says(text="Yes.")
+    """Two users of one clearance in a room share its session; another room has another."""
+    stand_in.choose = lambda _: ScriptedReply(text="Yes.")
 
     async def run():
         async with open_house(tmp_path, stand_in) as gateway:
@@ -54,8 +54,8 @@ def test_one_clearance_one_session(tmp_path, stand_in):
 
 
 def test_who_speaks(tmp_path, stand_in):
-    """In a room the agent hears who says what, and nobody can put words into the mouth of another."""
-    stand_in.choose = lambda _: Says(text="Yes.")
+    """In a room every message names its author, and no user can forge another's line."""
+    stand_in.choose = lambda _: ScriptedReply(text="Yes.")
 
     async def run():
         async with open_house(tmp_path, stand_in) as gateway:
@@ -76,8 +76,8 @@ def test_who_speaks(tmp_path, stand_in):
 
 
 def test_begun_anew(tmp_path, stand_in):
-    """A session that is begun anew in a room has nothing of what was said before, in whichever lane."""
-    stand_in.choose = lambda _: Says(text="Yes.")
+    """A new session in a room contains no earlier messages of any session."""
+    stand_in.choose = lambda _: ScriptedReply(text="Yes.")
 
     async def run():
         async with open_house(tmp_path, stand_in) as gateway:

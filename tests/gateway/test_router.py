@@ -1,4 +1,4 @@
-"""Claims about the router: who wrote, which room it is, and whether the agent answers; what is not known is public."""
+"""The router: user, room and route of a message; unknown values are public."""
 
 from dataclasses import replace
 
@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foreword.config import load
-from foreword.gateway.channel import Chat, Heard
-from foreword.gateway.lane import find_lane
-from foreword.gateway.room import find_words, label
-from foreword.gateway.router import Route, find_room, place, route
-from foreword.words import Trust
+from foreword.config.load import load_config
+from foreword.gateway.channel import ChatKind, InboundMessage
+from foreword.gateway.rooms import name_author, write_model_text
+from foreword.gateway.router import Route, make_routed_message, resolve_room, route
+from foreword.gateway.session_lookup import resolve_session_key
+from foreword.types import Trust
 
-CONFIG = load(
+CONFIG = load_config(
     """\
 owner: alice
 users:
@@ -32,14 +32,14 @@ rooms:
 """,
     "foreword.yaml",
 )
-HI = Heard(channel="telegram", sender="1001", text="What is on today?", key="1", address="1001")
-GROUP = {"chat": Chat.GROUP, "address": "-100", "place": "-100", "called": True}
+HI = InboundMessage(channel="telegram", sender="1001", text="What is on today?", key="1", address="1001")
+GROUP = {"chat": ChatKind.GROUP, "address": "-100", "place": "-100", "called": True}
 
 
 def find(heard, paired=""):
-    """Find the clearance of a message, and who is taken to speak."""
-    incoming = place(heard, CONFIG, paired)
-    return find_lane(incoming, CONFIG).clearance.level, incoming.user
+    """Return the clearance and the user of a message."""
+    incoming = make_routed_message(heard, CONFIG, paired)
+    return resolve_session_key(incoming, CONFIG).clearance.level, incoming.user
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def find(heard, paired=""):
         ({"sender": "7"}, "", (Trust.PUBLIC, "telegram:7")),
         ({"sender": "7"}, "carol", (Trust.INNER, "carol")),
         ({"sender": "7"}, "dave", (Trust.PUBLIC, "telegram:7")),  # removed or renamed since
-        ({"sender": "1001"}, "carol", (Trust.FULL, "alice")),  # what the owner wrote down wins
+        ({"sender": "1001"}, "carol", (Trust.FULL, "alice")),  # the configuration takes precedence
         ({"sender": ""}, "carol", (Trust.PUBLIC, "")),
         ({"sender": "alice"}, "", (Trust.PUBLIC, "telegram:alice")),
         ({"channel": "signal"}, "", (Trust.PUBLIC, "signal:1001")),
@@ -61,7 +61,7 @@ def find(heard, paired=""):
     ],
 )
 def test_identities(fields, paired, expected):
-    """An identity is a user's by the configuration, then by pairing; everybody else is public under their own id."""
+    """An identity belongs to a user by configuration, then by pairing; any other is public under its own id."""
     assert find(replace(HI, **fields), paired) == expected
 
 
@@ -69,14 +69,14 @@ def test_identities(fields, paired, expected):
     ("fields", "situation", "level"),
     [
         ({}, "dm", Trust.FULL),
-        ({**GROUP, "place": "-900"}, "group", Trust.FAMILIAR),  # Coop's example: full, in a group of ceiling familiar
+        ({**GROUP, "place": "-900"}, "group", Trust.FAMILIAR),  # Coop's example: full trust in a familiar group
         (GROUP, "group", Trust.FAMILIAR),
-        ({**GROUP, "sender": "1002"}, "group", Trust.PUBLIC),  # known, and no member of this room
+        ({**GROUP, "sender": "1002"}, "group", Trust.PUBLIC),  # known, but not a member of this room
         ({**GROUP, "place": "-200"}, "group", Trust.PUBLIC),
         ({**GROUP, "place": "-300"}, "friends", Trust.INNER),
-        ({**GROUP, "place": "-500", "chat": Chat.BROADCAST}, "broadcast", Trust.PUBLIC),
-        ({**GROUP, "place": "-900", "chat": Chat.BROADCAST}, "broadcast", Trust.PUBLIC),
-        ({**GROUP, "place": "", "chat": Chat.BROADCAST}, "broadcast", Trust.PUBLIC),
+        ({**GROUP, "place": "-500", "chat": ChatKind.BROADCAST}, "broadcast", Trust.PUBLIC),
+        ({**GROUP, "place": "-900", "chat": ChatKind.BROADCAST}, "broadcast", Trust.PUBLIC),
+        ({**GROUP, "place": "", "chat": ChatKind.BROADCAST}, "broadcast", Trust.PUBLIC),
         ({**GROUP, "place": ""}, "group", Trust.FAMILIAR),
         ({"situation": "friends"}, "friends", Trust.INNER),
         ({**GROUP, "place": "-900", "situation": "dm"}, "group", Trust.FAMILIAR),  # a request can only lower it
@@ -85,24 +85,24 @@ def test_identities(fields, paired, expected):
     ],
 )
 def test_situations(fields, situation, level):
-    """The kind of chat is the situation; a broadcast, or what nobody knows, is public."""
+    """The kind of chat determines the situation; a broadcast or an unknown situation is public."""
     heard = replace(HI, **fields)
-    assert place(heard, CONFIG).situation == situation
+    assert make_routed_message(heard, CONFIG).situation == situation
     assert find(heard)[0] is level
 
 
 def test_rooms():
-    """A room is known by the ids of its places, whatever people call it; any other has a stable name from its id."""
+    """A room is identified by the ids of its places, not its title; an unlisted place has a stable name from its id."""
     heard = replace(HI, **GROUP, title="kitchen")
-    assert find_room(heard, CONFIG) == "kitchen"
-    assert find_room(replace(heard, channel="signal", place="k"), CONFIG) == "kitchen"
-    assert find_room(replace(heard, channel="signal"), CONFIG) == "signal:-100"
-    assert find_room(replace(heard, place="-400"), CONFIG) == "telegram:-400"
-    assert find_room(replace(heard, chat=Chat.PRIVATE), CONFIG) == ""
+    assert resolve_room(heard, CONFIG) == "kitchen"
+    assert resolve_room(replace(heard, channel="signal", place="k"), CONFIG) == "kitchen"
+    assert resolve_room(replace(heard, channel="signal"), CONFIG) == "signal:-100"
+    assert resolve_room(replace(heard, place="-400"), CONFIG) == "telegram:-400"
+    assert resolve_room(replace(heard, chat=ChatKind.PRIVATE), CONFIG) == ""
     for title in ("kitchen", "attic", "", "\n"):
-        assert find_room(replace(heard, place="-900", title=title), CONFIG) == "telegram:-900"
+        assert resolve_room(replace(heard, place="-900", title=title), CONFIG) == "telegram:-900"
     for odd in ("../../etc", "a/b", "..", "x" * 500, "\ud800", "a\x00b", "(group)"):
-        name = find_room(replace(heard, place=odd), CONFIG)
+        name = resolve_room(replace(heard, place=odd), CONFIG)
         assert name.removeprefix("telegram:").isalnum(), odd
 
 
@@ -111,39 +111,39 @@ def test_rooms():
     [
         ({}, Route.TURN, "private"),
         ({"text": "ok"}, Route.TURN, "private"),
-        ({"text": "   "}, Route.IGNORED, "no words"),
+        ({"text": "   "}, Route.IGNORED, "no text"),
         ({"text": "hello", "situation": "quiet"}, Route.IGNORED, "noise"),
         ({"text": "hello", "situation": "quiet", "address": ""}, Route.TURN, "private"),
-        ({**GROUP, "place": "-900"}, Route.TURN, "speaks to the agent"),
+        ({**GROUP, "place": "-900"}, Route.TURN, "addresses the agent"),
         ({**GROUP, "place": "-900", "called": False}, Route.OVERHEARD, "mentions alone"),
         ({**GROUP, "called": False}, Route.TURN, "answers everything"),
         ({**GROUP, "called": False, "text": "lol"}, Route.OVERHEARD, "noise: it is a greeting"),
-        ({**GROUP, "text": "hello"}, Route.TURN, "speaks to the agent"),
+        ({**GROUP, "text": "hello"}, Route.TURN, "addresses the agent"),
         ({**GROUP, "place": "-300", "called": False}, Route.OVERHEARD, "pattern"),
-        ({**GROUP, "place": "-300", "called": False, "text": "So, Reid?"}, Route.TURN, "pattern of the room fits"),
+        ({**GROUP, "place": "-300", "called": False, "text": "So, Reid?"}, Route.TURN, "room's pattern matches"),
         ({**GROUP, "place": "-300", "called": False, "text": f"{'x' * 1000} reid"}, Route.OVERHEARD, "pattern"),
-        ({**GROUP, "place": "-300"}, Route.TURN, "speaks to the agent"),
+        ({**GROUP, "place": "-300"}, Route.TURN, "addresses the agent"),
         ({"text": "/pair AB23-CD45"}, Route.PAIRING, "paired"),
         ({"text": "ab23-cd45", "sender": "7"}, Route.PAIRING, "paired"),
-        ({"text": "2345-6789"}, Route.TURN, "private"),  # who is known needs no code
+        ({"text": "2345-6789"}, Route.TURN, "private"),  # a known user needs no code
         ({"text": "/pair"}, Route.PAIRING, "paired"),
         ({**GROUP, "text": "/pair@reid_bot"}, Route.PAIRING, "paired"),
         ({**GROUP, "text": "/pair@other_bot", "called": False, "place": "-900"}, Route.OVERHEARD, "mentions alone"),
         ({"text": "my code is AB23-CD45"}, Route.TURN, "private"),
-        ({"text": "ABCD-EFGH"}, Route.TURN, "private"),  # a word, and no code: it has no digit
+        ({"text": "ABCD-EFGH"}, Route.TURN, "private"),  # not a code: it has no digit
         ({"channel": "web", "sender": "alice", "text": "/pair AB23-CD45", "address": ""}, Route.TURN, "private"),
-        ({**GROUP, "text": "AB23-CD45"}, Route.TURN, "speaks to the agent"),
+        ({**GROUP, "text": "AB23-CD45"}, Route.TURN, "addresses the agent"),
     ],
 )
 def test_routes(fields, becomes, why):
-    """In private everything is answered; in a room what its trigger wants, and the rest is overheard."""
+    """Every private message is answered; in a room the trigger decides, and other messages are overheard."""
     decision = route(replace(HI, **fields), CONFIG)
     assert decision.route is becomes
     assert why in decision.reason
 
 
 def test_codes_in_company():
-    """Codes that are shown in company are found wherever they stand; in private only where they are meant."""
+    """In a group pairing codes are found anywhere in the text; in private only as a command or alone."""
     said = replace(HI, text="mine is ab23-cd45, or EF67-GH89!")
     assert route(replace(said, **GROUP), CONFIG).claim.codes == ("AB23-CD45", "EF67-GH89")
     assert route(said, CONFIG).claim.codes == ()
@@ -160,7 +160,7 @@ SITUATIONS = st.sampled_from(["", "dm", "system", "friends", "group", "x"])
     st.fixed_dictionaries({"name": CLAIMED, "title": CLAIMED, "text": CLAIMED, "situation": SITUATIONS}), st.booleans()
 )
 def test_words_prove_nothing(claims, group):
-    """No display name, title or text changes whose words they are, or raises what may be seen."""
+    """No display name, title or text changes the user of a message or raises its clearance."""
     where = {**GROUP, "place": "-900"} if group else {}
     for sender, most in (("1002", Trust.FAMILIAR), ("7", Trust.PUBLIC)):
         plain = replace(HI, sender=sender, **where)
@@ -169,16 +169,16 @@ def test_words_prove_nothing(claims, group):
         assert user == find(plain)[1] != "alice"
         assert level <= find(plain)[0] <= most
         if group:
-            lines = find_words(place(said, CONFIG)).split("\n")
-            assert lines[0].startswith(f"{label(user)}: ")
+            lines = write_model_text(make_routed_message(said, CONFIG)).split("\n")
+            assert lines[0].startswith(f"{name_author(user)}: ")
             assert all(line.startswith("  ") for line in lines[1:])
             assert not any(line.lower().startswith("alice") for line in lines)
 
 
 def test_labels():
-    """A stranger's label is theirs alone, stays the same, and can be the name of no user."""
-    labels = [label(user) for user in ("telegram:7", "telegram:8", "signal:7", "")]
+    """A stranger's label is unique, stable and never equal to a user name."""
+    labels = [name_author(user) for user in ("telegram:7", "telegram:8", "signal:7", "")]
     assert len(set(labels)) == 4
-    assert labels[0] == label("telegram:7")
+    assert labels[0] == name_author("telegram:7")
     assert all(" " in one for one in labels)
-    assert label("alice") == "alice"
+    assert name_author("alice") == "alice"

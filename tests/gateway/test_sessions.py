@@ -1,4 +1,4 @@
-"""Claims about sessions: they are resumed, begun anew, forked and listed, and nothing of them is lost."""
+"""Sessions can be resumed, started, forked and listed, and lose nothing."""
 
 import asyncio
 
@@ -6,13 +6,13 @@ import pytest
 from desk import open_desk
 from house import FILES, open_house, say
 
+from foreword.agent.conversation import close_turn, dump_messages
+from foreword.agent.conversation import make_user_message as tell
 from foreword.errors import InputError
-from foreword.gateway.message import NotFound, State
-from foreword.gateway.past import Kind, Piece, fold
-from foreword.gateway.working import Patience
-from foreword.runtime.history import close, dump
-from foreword.runtime.history import say as tell
-from foreword.testing import NOON, MovedClock, Refuses, Says
+from foreword.gateway.history import HistoryKind, HistoryPiece, compact_history
+from foreword.gateway.messages import NotFound, TurnState
+from foreword.gateway.worker import WorkerRetryPolicy
+from foreword.testing import NOON, ManualClock, ScriptedError, ScriptedReply
 
 
 @pytest.fixture
@@ -23,8 +23,8 @@ def desk(tmp_path):
 
 
 def test_resumed_across_restarts(tmp_path, stand_in):
-    """After a restart a person goes on where they were."""
-    stand_in.follow(Says(text="Noted."), Says(text="Seven."))
+    """After a restart a user continues their session."""
+    stand_in.follow(ScriptedReply(text="Noted."), ScriptedReply(text="Seven."))
 
     async def run():
         async with open_house(tmp_path, stand_in) as gateway:
@@ -41,11 +41,11 @@ def test_resumed_across_restarts(tmp_path, stand_in):
 
 
 def test_what_is_not_answered_yet(tmp_path, stand_in):
-    """A session lists what is not answered yet, in order, and knows its newest answer; other sessions count nothing."""
-    stand_in.follow(Says(text="1"), *[Refuses()] * 4)
+    """A session lists its unanswered messages in order and its newest reply, without other sessions."""
+    stand_in.follow(ScriptedReply(text="1"), *[ScriptedError()] * 4)
 
     async def run():
-        async with open_house(tmp_path, stand_in, patience=Patience()) as gateway:
+        async with open_house(tmp_path, stand_in, patience=WorkerRetryPolicy()) as gateway:
             session = (await say(gateway, "one")).session
             assert await gateway.sessions.list_unfinished(session) == []
             await say(gateway, "two")
@@ -55,13 +55,16 @@ def test_what_is_not_answered_yet(tmp_path, stand_in):
             return unfinished, await gateway.sessions.list_missed(session), other
 
     unfinished, (last,), other = asyncio.run(run())
-    assert [(one.asked, one.reply.state) for one in unfinished] == [("two", State.QUEUED), ("three", State.QUEUED)]
+    assert [(one.asked, one.reply.state) for one in unfinished] == [
+        ("two", TurnState.QUEUED),
+        ("three", TurnState.QUEUED),
+    ]
     assert (last.asked, last.reply.text) == ("one", "1")
     assert other.session != last.reply.session
 
 
 def test_begun_anew(desk):
-    """A session that is begun anew is the one that its lane goes on with; the earlier one can be taken up again."""
+    """A new session becomes the current one of its session key; the earlier one can be resumed."""
 
     async def run():
         first = await desk.talk("one", "1")
@@ -79,7 +82,7 @@ def test_begun_anew(desk):
 
 
 def test_another_lane_stays(desk):
-    """Whoever begins anew in one place moves nobody else's session, and none of their own elsewhere."""
+    """A new session in one place changes no other session of the user or of others."""
 
     async def run():
         mine, web, bob = [
@@ -94,7 +97,7 @@ def test_another_lane_stays(desk):
 
 
 def test_forked(desk):
-    """A fork has what was said up to there, goes on by itself, and leaves the other as it was."""
+    """A fork has the history up to its turn, continues independently, and leaves its parent unchanged."""
 
     async def run():
         for number in (1, 2, 3):
@@ -121,11 +124,13 @@ def test_forked(desk):
 
 
 def test_forked_around_a_summary(desk):
-    """A fork before a summary has every word; after it the summary stands for them, and the newest one counts."""
+    """A fork from before a summary has the original messages; a later one has the newest summary."""
 
     def summarise(session, upto, text):
-        piece = Piece(kind=Kind.SUMMARY, messages=dump(close((tell(text),), "understood")), tokens=5)
-        return desk.writer.do(lambda state: fold(state, session.id, upto, piece))
+        piece = HistoryPiece(
+            kind=HistoryKind.SUMMARY, messages=dump_messages(close_turn((tell(text),), "understood")), tokens=5
+        )
+        return desk.writer.do(lambda state: compact_history(state, session.id, upto, piece))
 
     async def run():
         for number in range(1, 7):
@@ -152,7 +157,7 @@ def test_forked_around_a_summary(desk):
 
 
 def test_only_ones_own(desk):
-    """A list has one's own private sessions, those used last first, and nothing of a room or of anybody else."""
+    """The list has the user's private sessions, most recently used first, and none of rooms or other users."""
 
     async def run():
         mine = [await desk.talk("x", "y", channel=channel) for channel in ("web", "signal", "terminal")]
@@ -172,10 +177,10 @@ def test_only_ones_own(desk):
 
 
 def test_another_model(tmp_path, stand_in):
-    """A session speaks with the model that was chosen for it; one that cannot be opened says so and changes nothing."""
+    """A session uses the model chosen for it; an unavailable model gives an error and changes nothing."""
 
     async def run():
-        async with open_house(tmp_path, stand_in, FILES, clock=MovedClock(NOON)) as gateway:
+        async with open_house(tmp_path, stand_in, FILES, clock=ManualClock(NOON)) as gateway:
             first = await say(gateway, "hello")
             await gateway.sessions.set_model(first.session, "openai:gpt-5")
             await say(gateway, "and now?")

@@ -1,4 +1,4 @@
-"""Claims about a disk that is full and a state that somebody else holds: nothing half, and nothing lost."""
+"""A full disk and a locked state: no partial writes and no losses."""
 
 import asyncio
 import sqlite3
@@ -9,21 +9,20 @@ import pytest
 from house import end, open_house, open_rows, read_log, say, until
 from messenger import Messenger
 
-from foreword.gateway.gateway import NotKept
-from foreword.gateway.message import Incoming, State
-from foreword.gateway.working import Patience
-from foreword.runtime.toolbox import Further
-from foreword.testing import Called, Refuses, Says
-from foreword.tools import Answer
-from foreword.turn import Tool, Toolset
-from foreword.words import Trust
+from foreword.agent.tool_calls import AdditionalTools
+from foreword.gateway.channel import NotStored
+from foreword.gateway.messages import RoutedMessage, TurnState
+from foreword.gateway.worker import WorkerRetryPolicy
+from foreword.testing import ScriptedCall, ScriptedError, ScriptedReply
+from foreword.turn import Tool, ToolAnswer, Toolset
+from foreword.types import Trust
 
-CALL = Says(calls=(Called(name="wait", arguments={}),))
+CALL = ScriptedReply(calls=(ScriptedCall(name="wait", arguments={}),))
 
 
 @contextmanager
 def hold(folder):
-    """Hold the state as another process that writes does."""
+    """Lock the state, as another writing process does."""
     with open_rows(folder) as state:
         state.execute("BEGIN IMMEDIATE")
         yield
@@ -31,7 +30,7 @@ def hold(folder):
 
 
 async def fill(gateway, pages=0):
-    """Let the state grow by so many pages and no further; negative: as much as it likes."""
+    """Limit the growth of the state to some pages; negative: no limit."""
 
     def work(state):
         (now,) = state.execute("PRAGMA page_count").fetchone()
@@ -41,17 +40,17 @@ async def fill(gateway, pages=0):
 
 
 async def hurry(gateway):
-    """Have the gateway wait for a lock for a moment only."""
+    """Make the gateway wait only briefly for a lock."""
     await gateway._writer.do(lambda state: state.execute("PRAGMA busy_timeout=30").fetchall())
 
 
 def tell_later():
-    """Tell the time at which a lease of now has run out."""
+    """Return a time at which current leases have expired."""
     return datetime.now(UTC) + timedelta(minutes=1)
 
 
 class Gate:
-    """A tool that waits until it is let through."""
+    """A tool that waits until its gate opens."""
 
     def __init__(self):
         self.open = asyncio.Event()
@@ -61,48 +60,48 @@ class Gate:
         """Wait."""
         self.called += 1
         await self.open.wait()
-        return Answer(text="through", tokens=1)
+        return ToolAnswer(text="through", tokens=1)
 
     def offer(self):
-        """Offer it to the agents."""
-        return (Further(tools=Toolset([Tool(name="wait", trust=Trust.PUBLIC)]), runs=self),)
+        """Offer the tool to the agents."""
+        return (AdditionalTools(tools=Toolset([Tool(name="wait", trust=Trust.PUBLIC)]), runs=self),)
 
 
 def test_full_when_a_message_comes(tmp_path, stand_in):
-    """A message that cannot be kept is not accepted and leaves no turn; once there is room, the session goes on."""
+    """A message that cannot be stored is refused and leaves no turn; once there is space, the session continues."""
 
     async def run():
         async with open_house(tmp_path, stand_in) as gateway:
             first = await say(gateway, "hello")
             await fill(gateway)
-            with pytest.raises(NotKept, match=r"could not be kept .*full.*try again later"):
-                await gateway.accept(Incoming(text="x" * 100_000, user="alice", key="k"))
+            with pytest.raises(NotStored, match=r"could not be stored .*full.*try again later"):
+                await gateway.accept(RoutedMessage(text="x" * 100_000, user="alice", key="k"))
             await fill(gateway, -1)
             return first, await say(gateway, "x" * 1_000, key="k")
 
     first, after = asyncio.run(run())
-    assert (after.state, after.session) == (State.ANSWERED, first.session)
+    assert (after.state, after.session) == (TurnState.ANSWERED, first.session)
     with open_rows(tmp_path) as state:
         assert state.execute("SELECT count(*) FROM turns").fetchone() == (2,)
     assert "channel_error" in [kind for kind, *_ in read_log(tmp_path)]
 
 
 def test_locked_when_a_message_comes(tmp_path, stand_in):
-    """While somebody else holds the state a message is refused with words, and accepted when it is free again."""
+    """While the state is locked a message is refused with a reason, and accepted once it is free."""
 
     async def run():
         async with open_house(tmp_path, stand_in) as gateway:
             await say(gateway, "hello")
             await hurry(gateway)
-            with hold(tmp_path), pytest.raises(NotKept, match="locked"):
-                await gateway.accept(Incoming(text="hello?", user="alice"))
+            with hold(tmp_path), pytest.raises(NotStored, match="locked"):
+                await gateway.accept(RoutedMessage(text="hello?", user="alice"))
             return await say(gateway, "And now?")
 
-    assert asyncio.run(run()).state is State.ANSWERED
+    assert asyncio.run(run()).state is TurnState.ANSWERED
 
 
 def test_waiting_through_a_lock(tmp_path, stand_in):
-    """Who waits for a turn while somebody else holds the state gets its reply all the same."""
+    """Waiting for a turn returns its reply even if the state is locked meanwhile."""
 
     async def run():
         async with open_house(tmp_path, stand_in) as one, open_house(tmp_path, stand_in) as two:
@@ -111,11 +110,11 @@ def test_waiting_through_a_lock(tmp_path, stand_in):
             with hold(tmp_path):
                 return await asyncio.wait_for(two.wait(reply.turn), 120)
 
-    assert asyncio.run(run()).state is State.ANSWERED
+    assert asyncio.run(run()).state is TurnState.ANSWERED
 
 
 class Stumbling:
-    """An inbox whose first looks and renewals fail in a way that nobody has foreseen."""
+    """An inbox whose first claims fail with an unexpected error."""
 
     def __init__(self, inbox):
         self._inbox = inbox
@@ -133,30 +132,30 @@ class Stumbling:
 
 
 def test_a_look_that_fails(tmp_path, stand_in):
-    """A fault that nobody has foreseen is told in the log, and the gateway looks around again."""
+    """An unexpected error is recorded, and the gateway continues to claim turns."""
 
     async def run():
         async with open_house(tmp_path, stand_in) as gateway:
             gateway._inbox = stumbling = Stumbling(gateway._inbox)
-            turns = [await gateway.accept(Incoming(text=text, user="alice")) for text in ("1", "2")]
+            turns = [await gateway.accept(RoutedMessage(text=text, user="alice")) for text in ("1", "2")]
             replies = [await asyncio.wait_for(gateway.wait(one.turn), 120) for one in turns]
             return replies, stumbling.stumbled
 
     replies, stumbled = asyncio.run(run())
-    assert [reply.state for reply in replies] == [State.ANSWERED] * 2
+    assert [reply.state for reply in replies] == [TurnState.ANSWERED] * 2
     assert stumbled >= 3
     assert ("channel_error", "error") in [row[:2] for row in read_log(tmp_path)]
 
 
 def test_full_when_a_turn_ends(tmp_path, stand_in):
-    """What came of a turn is told at once where it cannot be written, and it is written when there is room."""
-    stand_in.follow(CALL, Says(text="So it is."))
+    """A result that cannot be written is returned at once, and written once the state is free."""
+    stand_in.follow(CALL, ScriptedReply(text="So it is."))
 
     async def run():
         gate = Gate()
         async with open_house(tmp_path, stand_in, further=gate.offer()) as gateway:
             await hurry(gateway)
-            accepted = await gateway.accept(Incoming(text="hello", user="alice"))
+            accepted = await gateway.accept(RoutedMessage(text="hello", user="alice"))
             await until(lambda: gate.called)
             with open_rows(tmp_path) as state:
                 state.execute("BEGIN IMMEDIATE")
@@ -173,20 +172,20 @@ def test_full_when_a_turn_ends(tmp_path, stand_in):
     assert told.state.ended
     assert kept == "running"
     assert (written.state, written.text) == (told.state, told.text)
-    assert after.state is State.ANSWERED
+    assert after.state is TurnState.ANSWERED
     assert ("channel_error", "error") in [row[:2] for row in read_log(tmp_path)]
     assert stand_in.requests[-1].refused == ""
 
 
 def test_closed_while_the_disk_is_full(tmp_path, stand_in):
-    """A gateway that closes before it could write an ending leaves the turn to the next start, which answers it."""
-    stand_in.choose = lambda body: Says(text="Through.") if "through" in str(body["messages"][-1]) else CALL
+    """A gateway that closes before it could write a result leaves the turn to the next start, which answers it."""
+    stand_in.choose = lambda body: ScriptedReply(text="Through.") if "through" in str(body["messages"][-1]) else CALL
 
     async def run():
         gate = Gate()
         async with open_house(tmp_path, stand_in, further=gate.offer()) as gateway:
             await hurry(gateway)
-            accepted = await gateway.accept(Incoming(text="hello", user="alice"))
+            accepted = await gateway.accept(RoutedMessage(text="hello", user="alice"))
             await until(lambda: gate.called)
             other = sqlite3.connect(tmp_path / ".foreword" / "state.sqlite", isolation_level=None)
             other.execute("BEGIN IMMEDIATE")
@@ -199,11 +198,11 @@ def test_closed_while_the_disk_is_full(tmp_path, stand_in):
             return await asyncio.wait_for(end(gateway, accepted.turn), 120)
 
     reply = asyncio.run(run())
-    assert (reply.state, reply.text) == (State.ANSWERED, "Through.")
+    assert (reply.state, reply.text) == (TurnState.ANSWERED, "Through.")
 
 
 def test_locked_at_any_moment(tmp_path, stand_in):
-    """Locks that come and go while messages come in lose nothing that was accepted."""
+    """Intermittent locks lose no accepted message."""
 
     async def run():
         async with open_house(tmp_path, stand_in) as gateway:
@@ -218,22 +217,22 @@ def test_locked_at_any_moment(tmp_path, stand_in):
                         state.execute("ROLLBACK")
                 try:
                     turns.append(
-                        await gateway.accept(Incoming(text=f"{number}", user="alice", channel=f"c{number % 4}"))
+                        await gateway.accept(RoutedMessage(text=f"{number}", user="alice", channel=f"c{number % 4}"))
                     )
-                except NotKept:
+                except NotStored:
                     continue
             return [await asyncio.wait_for(end(gateway, one.turn), 120) for one in turns]
 
     replies = asyncio.run(run())
     assert replies
-    assert {reply.state for reply in replies} <= {State.ANSWERED, State.FAILED}
+    assert {reply.state for reply in replies} <= {TurnState.ANSWERED, TurnState.FAILED}
     with open_rows(tmp_path) as state:
         assert state.execute("SELECT count(*) FROM turns WHERE finished IS NULL").fetchone() == (0,)
         assert state.execute("SELECT count(*) FROM turns").fetchone() == (len(replies),)
 
 
 def fail(gateway, times, when=lambda: True):
-    """Have the disk fail as often as that, once it is time; return what it has taken since, one by one."""
+    """Make fsync fail some times once a condition holds; return the results of the calls since then."""
     takes, taken = gateway._writer._wait, []
 
     def wait(file):
@@ -249,17 +248,17 @@ def fail(gateway, times, when=lambda: True):
 
 
 def test_a_disk_that_fails_when_messages_come(tmp_path, stand_in):
-    """A message that is worked on is accepted, though the disk has not taken it, and so is one that waits behind it."""
-    stand_in.follow(CALL, Says(text="Paid."), Says(text="And you are welcome."))
+    """A message that is processed before a failed fsync counts as accepted, and so does one behind it."""
+    stand_in.follow(CALL, ScriptedReply(text="Paid."), ScriptedReply(text="And you are welcome."))
 
     async def run():
         gate = Gate()
         async with open_house(tmp_path, stand_in, further=gate.offer()) as gateway:
             fail(gateway, 1)
-            first = await gateway.accept(Incoming(text="Pay 5 euros", user="alice"))
+            first = await gateway.accept(RoutedMessage(text="Pay 5 euros", user="alice"))
             await until(lambda: gate.called)
             fail(gateway, 1)
-            second = await gateway.accept(Incoming(text="Thanks", user="alice"))
+            second = await gateway.accept(RoutedMessage(text="Thanks", user="alice"))
             gate.open.set()
             return [await asyncio.wait_for(gateway.wait(one.turn), 120) for one in (first, second)]
 
@@ -270,17 +269,17 @@ def test_a_disk_that_fails_when_messages_come(tmp_path, stand_in):
             ("Thanks", "answered"),
         ]
     told = [(level, error) for kind, level, error, _ in read_log(tmp_path) if kind == "channel_error"]
-    assert told == [("error", "OperationalError: the disk did not take it: I/O error")] * 2
+    assert told == [("error", "OperationalError: fsync failed: I/O error")] * 2
 
 
 def test_a_disk_that_fails_when_a_turn_ends(tmp_path, stand_in):
-    """An end that the disk did not take is sealed as soon as it takes it, and is there once."""
-    stand_in.follow(CALL, Says(text="So it is."))
+    """A result whose fsync failed is synced as soon as possible, and stored once."""
+    stand_in.follow(CALL, ScriptedReply(text="So it is."))
 
     async def run():
         gate = Gate()
         async with open_house(tmp_path, stand_in, further=gate.offer()) as gateway:
-            accepted = await gateway.accept(Incoming(text="hello", user="alice"))
+            accepted = await gateway.accept(RoutedMessage(text="hello", user="alice"))
             await until(lambda: gate.called)
             taken = fail(gateway, 3)
             gate.open.set()
@@ -289,7 +288,7 @@ def test_a_disk_that_fails_when_a_turn_ends(tmp_path, stand_in):
             return told, taken
 
     told, taken = asyncio.run(run())
-    assert (told.state, told.text) == (State.ANSWERED, "So it is.")
+    assert (told.state, told.text) == (TurnState.ANSWERED, "So it is.")
     assert taken == [False, False, False, True]
     kinds = [kind for kind, *_ in read_log(tmp_path)]
     assert (kinds.count("channel_error"), kinds.count("message_sent")) == (1, 1)
@@ -298,25 +297,25 @@ def test_a_disk_that_fails_when_a_turn_ends(tmp_path, stand_in):
 
 
 def test_a_disk_that_fails_when_a_turn_is_left_for_later(tmp_path, stand_in):
-    """A turn that is left for later while the disk fails is answered later."""
-    stand_in.follow(*[Refuses(status=529)] * 20)
-    stand_in.choose = lambda _: Says(text="Here I am.")
+    """A turn that is postponed during disk errors is answered later."""
+    stand_in.follow(*[ScriptedError(status=529)] * 20)
+    stand_in.choose = lambda _: ScriptedReply(text="Here I am.")
 
     async def run():
-        patience = Patience(later=(0.5, 0.0), disk=(0.01,))
+        patience = WorkerRetryPolicy(later=(0.5, 0.0), disk=(0.01,))
         async with open_house(tmp_path, stand_in, patience=patience) as gateway:
-            accepted = await gateway.accept(Incoming(text="hello", user="alice"))
+            accepted = await gateway.accept(RoutedMessage(text="hello", user="alice"))
             taken = fail(gateway, 2)
             reply = await asyncio.wait_for(end(gateway, accepted.turn), 120)
             return reply, taken
 
     reply, taken = asyncio.run(run())
-    assert (reply.state, reply.text) == (State.ANSWERED, "Here I am.")
+    assert (reply.state, reply.text) == (TurnState.ANSWERED, "Here I am.")
     assert taken[:3] == [False, False, True]
 
 
 def test_a_disk_that_fails_when_a_letter_is_taken(tmp_path, stand_in):
-    """A letter whose way the disk did not take is delivered once the disk has it, and so is what comes behind it."""
+    """An outbound message whose claim failed to sync is delivered once synced, and so are later ones."""
 
     def is_taken():
         with open_rows(tmp_path) as state:
@@ -327,7 +326,7 @@ def test_a_disk_that_fails_when_a_letter_is_taken(tmp_path, stand_in):
         async with open_house(tmp_path, stand_in, channels={"telegram": messenger}) as gateway:
             taken = fail(gateway, 1, is_taken)
             for text in ("hello", "And now?"):
-                await gateway.accept(Incoming(text=text, user="alice", channel="telegram", address="1001"))
+                await gateway.accept(RoutedMessage(text=text, user="alice", channel="telegram", address="1001"))
             await asyncio.wait_for(messenger.until(2), 120)
             return taken[:2]
 

@@ -1,4 +1,4 @@
-"""Stopping a turn that has come to its end, while the disk does not take that end."""
+"""Stopping a turn that has ended while its result cannot be written."""
 
 import asyncio
 import os
@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 
 from house import open_house, say, until
 
-from foreword.gateway.message import Incoming, State
-from foreword.runtime.ears import Words
-from foreword.testing import Says
+from foreword.agent.agent_events import TextDelta
+from foreword.gateway.messages import RoutedMessage, TurnState
+from foreword.testing import ScriptedReply
 
 
 class Grip:
-    """A clock that holds the state for itself from the moment at which an answer is said and its turn not ended."""
+    """A clock that locks the state once the reply is streamed and its turn not yet finished."""
 
     def __init__(self, path):
         self._state = sqlite3.connect(path, isolation_level=None)
@@ -23,7 +23,7 @@ class Grip:
         self.held = asyncio.Event()
 
     def __call__(self):
-        """Tell the time."""
+        """Return the time."""
         mine = threading.current_thread() is threading.main_thread()
         if mine and self.said and not self.held.is_set():
             self._state.execute("BEGIN IMMEDIATE")
@@ -31,13 +31,13 @@ class Grip:
         return datetime.now(UTC)
 
     def close(self):
-        """Let go of the state."""
+        """Release the state."""
         self._state.close()
 
 
 def test_too_late(tmp_path, stand_in):
-    """Its answer is written once the disk takes it, nothing is asked anew, and the session goes on."""
-    stand_in.follow(Says(text="One."), Says(text="Two."), Says(text="Three."))
+    """The reply is written once the state is free, no call is repeated, and the session continues."""
+    stand_in.follow(ScriptedReply(text="One."), ScriptedReply(text="Two."), ScriptedReply(text="Three."))
 
     async def run():
         async with open_house(tmp_path, stand_in) as gateway:
@@ -45,20 +45,20 @@ def test_too_late(tmp_path, stand_in):
         with closing(Grip(os.path.join(tmp_path, ".foreword", "state.sqlite"))) as grip:
             async with open_house(tmp_path, stand_in, clock=grip) as gateway:
                 await gateway._writer.do(lambda state: state.execute("PRAGMA busy_timeout=30").fetchall())
-                accepted = await gateway.accept(Incoming(text="second", user="alice"))
+                accepted = await gateway.accept(RoutedMessage(text="second", user="alice"))
                 async for delta in gateway.hear(accepted.turn):
-                    grip.said = grip.said or isinstance(delta, Words)
+                    grip.said = grip.said or isinstance(delta, TextDelta)
                     if grip.said:
                         break
-                await until(lambda: accepted.turn in gateway._aside)  # its end was not taken
+                await until(lambda: accepted.turn in gateway._aside)  # the result could not be written
                 stopping = asyncio.create_task(gateway.stop(accepted.turn))
-                await asyncio.sleep(0)  # in which stopping begins
+                await asyncio.sleep(0)  # let stop() begin
                 grip.close()
                 stopped = await stopping
                 return stopped, await gateway.wait(accepted.turn), await say(gateway, "third")
 
     stopped, second, third = asyncio.run(run())
     assert not stopped
-    assert (second.state, second.text) == (State.ANSWERED, "Two.")
-    assert (third.state, third.text) == (State.ANSWERED, "Three.")
+    assert (second.state, second.text) == (TurnState.ANSWERED, "Two.")
+    assert (third.state, third.text) == (TurnState.ANSWERED, "Three.")
     assert len(stand_in.requests) == 3

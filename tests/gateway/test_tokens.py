@@ -1,13 +1,13 @@
-"""Claims about tokens: they are random, kept hashed, and refused in one way whatever is wrong with them."""
+"""API tokens: random, stored as hashes, and refused identically for every reason."""
 
 from datetime import timedelta
 
 import pytest
 
 from foreword.errors import InputError, UnknownName
-from foreword.gateway.tokens import PREFIX, Tokens
 from foreword.secret import find_secrets
-from foreword.store.state import STATE_FILE
+from foreword.storage.api_tokens import TOKEN_PREFIX, ApiTokens
+from foreword.storage.database import STATE_FILE
 from foreword.testing import NOON, FrozenClock
 
 USERS = ("alice", "bob")
@@ -20,26 +20,26 @@ def clock():
 
 @pytest.fixture
 def tokens(tmp_path, clock):
-    with Tokens(str(tmp_path), clock) as opened:
+    with ApiTokens(str(tmp_path), clock) as opened:
         yield opened
 
 
 def test_round(tokens):
-    """A token that was made is found again, as that of its person."""
+    """A created token is found as its user's."""
     made = tokens.create("alice", USERS, name="phone")
     found = tokens.find(made.secret, USERS)
     assert (found.user, found.name, found.id) == ("alice", "phone", made.token.id)
 
 
 def test_256_bits(tokens):
-    """A token has 256 random bits, and no two are the same."""
+    """A token has 256 random bits and is unique."""
     secrets = {tokens.create("alice", USERS).secret for _ in range(20)}
     assert len(secrets) == 20
-    assert {len(secret) for secret in secrets} == {len(PREFIX) + 43}
+    assert {len(secret) for secret in secrets} == {len(TOKEN_PREFIX) + 43}
 
 
 def test_not_stored(tokens, tmp_path):
-    """Nothing on the disk holds the token itself."""
+    """No file contains the token itself."""
     made = tokens.create("alice", USERS)
     for path in tmp_path.iterdir():
         assert made.secret.encode() not in path.read_bytes(), path.name
@@ -47,12 +47,12 @@ def test_not_stored(tokens, tmp_path):
 
 
 def test_looks_like_a_secret(tokens):
-    """A token in a text is known as one, so that it is kept out of logs and reported in files."""
+    """A token in a text is detected as a secret, so that it is redacted in logs and reported in files."""
     assert any(find_secrets(f"use {tokens.create('alice', USERS).secret} here"))
 
 
 def test_whatever_is_wrong_takes_one_way(tokens, clock):
-    """Unknown, mangled, revoked, expired, or of a person who left: each is one look into one index."""
+    """Unknown, malformed, revoked, expired and orphaned tokens all take one identical index lookup."""
     gone, old = tokens.create("alice", USERS), tokens.create("alice", USERS, days=1)
     tokens.revoke(gone.token.id)
     left = tokens.create("bob", USERS).secret
@@ -60,7 +60,7 @@ def test_whatever_is_wrong_takes_one_way(tokens, clock):
     asked: list[str] = []
     tokens._connection.set_trace_callback(asked.append)
     ways = []
-    for secret in (f"{PREFIX}{'x' * 43}", "", "ä\ud800", "x" * 100_000, gone.secret, old.secret, left):
+    for secret in (f"{TOKEN_PREFIX}{'x' * 43}", "", "ä\ud800", "x" * 100_000, gone.secret, old.secret, left):
         asked.clear()
         assert tokens.find(secret, ("alice",)) is None
         ways.append([statement.partition("WHERE")[0] for statement in asked])
@@ -72,7 +72,7 @@ def test_whatever_is_wrong_takes_one_way(tokens, clock):
 
 
 def test_expires(tokens, clock):
-    """A token with days is good to their end and not a moment longer."""
+    """A token with `days` is valid exactly until their end."""
     made = tokens.create("alice", USERS, days=3)
     clock.now = NOON + timedelta(days=3, microseconds=-1)
     assert tokens.find(made.secret, USERS)
@@ -81,7 +81,7 @@ def test_expires(tokens, clock):
 
 
 def test_last_use(tokens, clock):
-    """When a token was last used is kept to the hour, so that reading costs no write each time."""
+    """The last use is stored with a resolution of one hour, so that most lookups write nothing."""
     made = tokens.create("alice", USERS)
     tokens.find(made.secret, USERS)
     clock.now = NOON + timedelta(minutes=59)
@@ -93,7 +93,7 @@ def test_last_use(tokens, clock):
 
 
 def test_revoke_all(tokens):
-    """By the name of a person all of theirs are revoked, and nobody else's."""
+    """Revoking by user revokes all tokens of that user and no others."""
     first, second = tokens.create("alice", USERS), tokens.create("alice", USERS)
     other = tokens.create("bob", USERS)
     assert {token.id for token in tokens.revoke("alice")} == {first.token.id, second.token.id}
@@ -102,12 +102,12 @@ def test_revoke_all(tokens):
 
 
 def test_refused(tokens):
-    """A person whom nobody knows gets none, and neither days nor names can be anything."""
+    """An unknown user, invalid days and invalid names are refused."""
     with pytest.raises(UnknownName, match="did you mean 'alice'"):
         tokens.create("alic", USERS)
     with pytest.raises(InputError, match="days"):
         tokens.create("alice", USERS, days=0)
     with pytest.raises(InputError, match="printable"):
         tokens.create("alice", USERS, name="a\nb")
-    with pytest.raises(InputError, match="no token"):
+    with pytest.raises(InputError, match="neither the id of a token"):
         tokens.revoke("nobody")

@@ -1,4 +1,4 @@
-"""Claims about transcripts: whatever anybody says, it is theirs, and looks like nobody else's."""
+"""Transcripts: every text is attributed to its author and cannot forge another's."""
 
 import os
 from datetime import timedelta
@@ -8,12 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from foreword.gateway.lane import Lane
-from foreword.gateway.session import Session
-from foreword.gateway.transcript import Remark, Transcript, name_file, write_transcript
-from foreword.sources.document import parse_document
+from foreword.engine.sources.documents import parse_document
+from foreword.gateway.transcripts import Transcript, TranscriptEntry, name_file, write_transcript
+from foreword.storage.sessions import Lane, Session
 from foreword.testing import NOON
-from foreword.words import Trust
+from foreword.types import Trust
 
 SOAK = bool(os.environ.get("FOREWORD_SOAK"))
 UTC = ZoneInfo("UTC")
@@ -28,12 +27,12 @@ exchanges = st.lists(st.tuples(names, words, words), min_size=1, max_size=4)
 
 
 def make(spoken):
-    """Make a transcript of who said what and was answered how."""
+    """Make a transcript of users, texts and replies."""
     lane = Lane(agent="reid", channel="web", room="den", clearance=Trust.INNER, user="")
     return Transcript(
         session=Session(id="5fa0da3c", lane=lane, situation="group", created=NOON, used=NOON),
         exchanges=tuple(
-            Remark(user=user, text=text, reply=reply, received=NOON, finished=NOON + timedelta(seconds=3))
+            TranscriptEntry(user=user, text=text, reply=reply, received=NOON, finished=NOON + timedelta(seconds=3))
             for user, text, reply in spoken
         ),
     )
@@ -42,7 +41,7 @@ def make(spoken):
 @settings(max_examples=2_000 if SOAK else 150, deadline=None)
 @given(exchanges)
 def test_nobody_speaks_for_another(spoken):
-    """As Markdown is read, there is one heading for each message, no tag, and no front matter but ours."""
+    """Parsed as Markdown, a transcript has one heading per message, no HTML and only our front matter."""
     text = write_transcript(make(spoken), UTC)
     document = parse_document("a.md", text)
     assert (document.field("clearance"), document.field("turns")) == ("inner", str(len(spoken)))
@@ -62,7 +61,7 @@ def test_nobody_speaks_for_another(spoken):
 @settings(max_examples=500 if SOAK else 100, deadline=None)
 @given(st.text(max_size=500))
 def test_names_of_files(text):
-    """The name of a file is a short, plain one, whatever was said first."""
+    """The file name is short and plain, whatever the first message."""
     name = name_file(make([("alice", text, "")]), UTC, "5fa0da3c")
     assert name.startswith("2026-11-15-")
     assert name.endswith("-5fa0da3c.md")

@@ -1,4 +1,4 @@
-"""Claims about turns through the gateway: many at once, in order, heard, stopped, and left to the next start."""
+"""Turns through the gateway: concurrent, in order, streamed, stopped, and resumed after a restart."""
 
 import asyncio
 import time
@@ -7,23 +7,22 @@ from dataclasses import replace
 import pytest
 from house import LIVELY, end, open_house, open_rows, read_log, read_roles, say, until
 
-from foreword.gateway.gateway import Closing, Rhythm
-from foreword.gateway.message import Incoming, State
-from foreword.runtime.acting import TimeLimits
-from foreword.runtime.ears import Asking, Calling, Returned, Words
-from foreword.runtime.loop import Bounds
-from foreword.runtime.toolbox import Further
-from foreword.testing import Called, Hangs, Refuses, Says
-from foreword.tools import Answer
-from foreword.turn import Tool, Toolset
-from foreword.words import Trust
+from foreword.agent.agent_events import ApprovalNeeded, TextDelta, ToolFinished, ToolStarted
+from foreword.agent.loop import TurnLimits
+from foreword.agent.tool_calls import AdditionalTools, ToolTimeLimits
+from foreword.gateway.live import GatewaySettings
+from foreword.gateway.messages import RoutedMessage, TurnState
+from foreword.gateway.service import ShuttingDown
+from foreword.testing import ScriptedCall, ScriptedError, ScriptedHang, ScriptedReply
+from foreword.turn import Tool, ToolAnswer, Toolset
+from foreword.types import Trust
 
-HASTY = Rhythm(look=0.02, renew=0.05, grace=0.0)
-PRESS = Says(calls=(Called(name="press", arguments={}),))
+HASTY = GatewaySettings(look=0.02, renew=0.05, grace=0.0)
+PRESS = ScriptedReply(calls=(ScriptedCall(name="press", arguments={}),))
 
 
 class Button:
-    """A tool that counts how often it was pressed, and waits while its gate is shut."""
+    """A tool that counts its calls and waits while its gate is closed."""
 
     def __init__(self):
         self.pressed = 0
@@ -34,27 +33,27 @@ class Button:
         """Press."""
         self.pressed += 1
         await self.gate.wait()
-        return Answer(text="pressed", tokens=1)
+        return ToolAnswer(text="pressed", tokens=1)
 
     def offer(self, *, changes=False, confirm=True):
-        """Offer it to the agents."""
+        """Offer the tool to the agents."""
         tool = Tool(name="press", trust=Trust.PUBLIC, changes=changes, confirm=confirm)
-        return (Further(tools=Toolset([tool]), runs=self),)
+        return (AdditionalTools(tools=Toolset([tool]), runs=self),)
 
 
 def read_said(body):
-    """Read the newest words of the person."""
+    """Read the newest user text."""
     return body["messages"][-1]["content"][-1]["text"]
 
 
 def test_many_at_once(tmp_path, stand_in):
-    """Forty sessions run at once, each answer is that of its own message, and each session in order."""
-    stand_in.choose = lambda body: Says(text=f"re: {read_said(body)}")
+    """Twenty sessions run concurrently; each reply belongs to its message, and each session is in order."""
+    stand_in.choose = lambda body: ScriptedReply(text=f"re: {read_said(body)}")
 
     async def run():
         async with open_house(tmp_path, stand_in) as gateway:
             accepted = [
-                await gateway.accept(Incoming(text=f"{part} of {n}", user="alice", channel=f"c{n}"))
+                await gateway.accept(RoutedMessage(text=f"{part} of {n}", user="alice", channel=f"c{n}"))
                 for part in ("one", "two")
                 for n in range(20)
             ]
@@ -71,12 +70,12 @@ def test_many_at_once(tmp_path, stand_in):
 
 
 def test_hearing_late(tmp_path, stand_in):
-    """Who comes late hears what was said so far; of a turn that has ended, or never was, there is nothing to hear."""
-    stand_in.follow(Hangs(seconds=20, text="It was a dark"))
+    """A late listener gets the text so far; a finished or unknown turn has no stream."""
+    stand_in.follow(ScriptedHang(seconds=20, text="It was a dark"))
 
     async def run():
         async with open_house(tmp_path, stand_in) as gateway:
-            accepted = await gateway.accept(Incoming(text="Tell me.", user="alice"))
+            accepted = await gateway.accept(RoutedMessage(text="Tell me.", user="alice"))
             early = gateway.hear(accepted.turn)
             first = await anext(early)
             late = await anext(gateway.hear(accepted.turn))
@@ -87,19 +86,19 @@ def test_hearing_late(tmp_path, stand_in):
             return first, late, rest, ended, never
 
     first, late, rest, ended, never = asyncio.run(run())
-    assert isinstance(late, Words)
+    assert isinstance(late, TextDelta)
     assert first.text
     assert (first.text + rest).startswith(late.text)
     assert (ended, never) == ([], [])
 
 
 def test_stopping_in_mid_sentence(tmp_path, stand_in):
-    """A turn that is stopped while it speaks ends at once; the log says so, and the next one follows."""
-    stand_in.follow(Hangs(seconds=20, text="It was a dark"), Says(text="Yes?"))
+    """A turn that is stopped while streaming ends at once with an event, and the next turn follows."""
+    stand_in.follow(ScriptedHang(seconds=20, text="It was a dark"), ScriptedReply(text="Yes?"))
 
     async def run():
         async with open_house(tmp_path, stand_in) as gateway:
-            accepted = await gateway.accept(Incoming(text="Tell me.", user="alice"))
+            accepted = await gateway.accept(RoutedMessage(text="Tell me.", user="alice"))
             await anext(gateway.hear(accepted.turn))
             started = time.monotonic()
             assert await gateway.stop(accepted.turn)
@@ -109,7 +108,7 @@ def test_stopping_in_mid_sentence(tmp_path, stand_in):
             return stopped, took, await say(gateway, "And now?")
 
     stopped, took, after = asyncio.run(run())
-    assert (stopped.state, stopped.text, after.text) == (State.STOPPED, "", "Yes?")
+    assert (stopped.state, stopped.text, after.text) == (TurnState.STOPPED, "", "Yes?")
     assert took < 10
     assert read_roles(stand_in.body) == ["user", "assistant", "user"]
     assert "(stopped before the end)" in str(stand_in.body["messages"][1])
@@ -118,17 +117,17 @@ def test_stopping_in_mid_sentence(tmp_path, stand_in):
 
 
 def test_stopping_a_tool(tmp_path, stand_in):
-    """A turn that is stopped while a tool runs is closed with the call unanswered, and the next one follows."""
-    stand_in.follow(PRESS, Says(text="Yes?"))
+    """A turn that is stopped during a tool call is closed with the call unanswered, and the next turn follows."""
+    stand_in.follow(PRESS, ScriptedReply(text="Yes?"))
 
     async def run():
         button = Button()
         button.gate.clear()
         async with open_house(tmp_path, stand_in, further=button.offer()) as gateway:
-            accepted = await gateway.accept(Incoming(text="Press.", user="alice"))
+            accepted = await gateway.accept(RoutedMessage(text="Press.", user="alice"))
             await until(lambda: button.pressed)
             assert await gateway.stop(accepted.turn)
-            assert (await gateway.wait(accepted.turn)).state is State.STOPPED
+            assert (await gateway.wait(accepted.turn)).state is TurnState.STOPPED
             return await say(gateway, "And now?")
 
     assert asyncio.run(run()).text == "Yes?"
@@ -138,11 +137,11 @@ def test_stopping_a_tool(tmp_path, stand_in):
 
 
 def test_stopping_at_once(tmp_path, stand_in):
-    """A turn can be stopped before it has begun, twice, and by two at the same time."""
+    """A turn can be stopped before it starts, twice, and concurrently."""
 
     async def run():
         async with open_house(tmp_path, stand_in) as gateway:
-            accepted = await gateway.accept(Incoming(text="hello", user="alice"))
+            accepted = await gateway.accept(RoutedMessage(text="hello", user="alice"))
             async with asyncio.timeout(120):
                 got = await asyncio.gather(gateway.stop(accepted.turn), gateway.stop(accepted.turn))
             stopped = await gateway.wait(accepted.turn)
@@ -150,64 +149,68 @@ def test_stopping_at_once(tmp_path, stand_in):
 
     got, stopped, after = asyncio.run(run())
     assert got == [True, True]
-    assert (stopped.state, after.state) == (State.STOPPED, State.ANSWERED)
+    assert (stopped.state, after.state) == (TurnState.STOPPED, TurnState.ANSWERED)
     assert stand_in.requests[-1].refused == ""
     assert "stopped" in [facts.get("outcome") for kind, _, _, facts in read_log(tmp_path) if kind == "turn_completed"]
 
 
 def test_stopping_as_it_begins(tmp_path, stand_in):
-    """A turn that is stopped between its claim and its first step ends like any other, and so does whoever stops it."""
-    stand_in.follow(PRESS, Says(text="first"), Says(text="third"))
+    """A turn that is stopped between its claim and its first step ends normally, and stop() returns."""
+    stand_in.follow(PRESS, ScriptedReply(text="first"), ScriptedReply(text="third"))
 
     async def run():
         button = Button()
         button.gate.clear()
         async with open_house(tmp_path, stand_in, further=button.offer()) as gateway:
-            first, second = [await gateway.accept(Incoming(text=text, user="alice")) for text in ("1", "2")]
+            first, second = [await gateway.accept(RoutedMessage(text=text, user="alice")) for text in ("1", "2")]
             await until(lambda: button.pressed)
             button.gate.set()
-            while gateway._known[second.turn].task is None:  # noqa: ASYNC110 - the very next moment counts
+            while gateway._known[second.turn].task is None:  # noqa: ASYNC110 - must react to the very next step
                 await asyncio.sleep(0)
             async with asyncio.timeout(120):
                 assert await gateway.stop(second.turn)
                 return [await gateway.wait(one.turn) for one in (first, second)], await say(gateway, "3")
 
     (first, second), third = asyncio.run(run())
-    assert (first.text, second.state, third.text) == ("first", State.STOPPED, "third")
+    assert (first.text, second.state, third.text) == ("first", TurnState.STOPPED, "third")
     assert stand_in.requests[-1].refused == ""
 
 
 def test_stopping_one_that_waits(tmp_path, stand_in):
-    """A turn that waits behind another is stopped without a call; the one before and the one after are answered."""
-    stand_in.follow(PRESS, Says(text="first"), Says(text="third"))
+    """A waiting turn is stopped without a call; the turns before and after it are answered."""
+    stand_in.follow(PRESS, ScriptedReply(text="first"), ScriptedReply(text="third"))
 
     async def run():
         button = Button()
         button.gate.clear()
         async with open_house(tmp_path, stand_in, further=button.offer()) as gateway:
-            turns = [await gateway.accept(Incoming(text=text, user="alice")) for text in ("1", "2", "3")]
+            turns = [await gateway.accept(RoutedMessage(text=text, user="alice")) for text in ("1", "2", "3")]
             await until(lambda: button.pressed)
             assert await gateway.stop(turns[1].turn)
             button.gate.set()
             return [await gateway.wait(one.turn) for one in turns]
 
     first, second, third = asyncio.run(run())
-    assert [reply.state for reply in (first, second, third)] == [State.ANSWERED, State.STOPPED, State.ANSWERED]
+    assert [reply.state for reply in (first, second, third)] == [
+        TurnState.ANSWERED,
+        TurnState.STOPPED,
+        TurnState.ANSWERED,
+    ]
     assert (first.text, third.text) == ("first", "third")
     assert ("turn_completed", "warn", "stopped before it began") in [row[:3] for row in read_log(tmp_path)]
 
 
 @pytest.mark.parametrize("allowed", [True, False])
 def test_asking(tmp_path, stand_in, allowed):
-    """Before something is changed the person is asked, also one who comes late; their answer decides."""
-    stand_in.follow(PRESS, Says(text="So be it."))
+    """A changing tool asks for approval, also of a late listener, and the answer decides."""
+    stand_in.follow(PRESS, ScriptedReply(text="So be it."))
 
     async def run():
         button = Button()
         async with open_house(tmp_path, stand_in, further=button.offer(changes=True)) as gateway:
-            accepted = await gateway.accept(Incoming(text="Press.", user="alice", asks=True))
+            accepted = await gateway.accept(RoutedMessage(text="Press.", user="alice", asks=True))
             async for piece in gateway.hear(accepted.turn):
-                if isinstance(piece, Asking):
+                if isinstance(piece, ApprovalNeeded):
                     break
             late = gateway.hear(accepted.turn)
             assert await anext(late) == piece
@@ -221,15 +224,15 @@ def test_asking(tmp_path, stand_in, allowed):
 
     pressed, heard, reply = asyncio.run(run())
     assert pressed == int(allowed)
-    assert Returned(name="press", done=allowed) in heard
-    assert Calling(name="press") not in heard
+    assert ToolFinished(name="press", done=allowed) in heard
+    assert ToolStarted(name="press") not in heard
     assert reply.text == "So be it."
     assert ("the person has not allowed it" in str(stand_in.body["messages"][-1])) is not allowed
 
 
 def test_silence_is_no_yes(tmp_path, stand_in):
-    """A call runs neither where the person does not answer nor where nobody can be asked."""
-    stand_in.follow(PRESS, Says(text="Not done."), PRESS, Says(text="Not done either."))
+    """Without an answer, or without a way to ask, a changing tool does not run."""
+    stand_in.follow(PRESS, ScriptedReply(text="Not done."), PRESS, ScriptedReply(text="Not done either."))
 
     async def run():
         button = Button()
@@ -244,21 +247,21 @@ def test_silence_is_no_yes(tmp_path, stand_in):
 
 
 def test_left_to_the_next_start(tmp_path, stand_in):
-    """A gateway that closes leaves a running turn to the next, which goes on after its last step."""
-    stand_in.follow(PRESS, Hangs(seconds=20), Says(text="Pressed it."), Says(text="Hello."))
+    """A closing gateway leaves a running turn to the next start, which continues after its last step."""
+    stand_in.follow(PRESS, ScriptedHang(seconds=20), ScriptedReply(text="Pressed it."), ScriptedReply(text="Hello."))
 
     async def run():
         button = Button()
         async with open_house(
             tmp_path, stand_in, further=button.offer(changes=True, confirm=False), rhythm=HASTY
         ) as gateway:
-            accepted = await gateway.accept(Incoming(text="Press.", user="alice"))
-            behind = await gateway.accept(Incoming(text="Hello?", user="alice"))
+            accepted = await gateway.accept(RoutedMessage(text="Press.", user="alice"))
+            behind = await gateway.accept(RoutedMessage(text="Hello?", user="alice"))
             waiting = asyncio.create_task(gateway.wait(accepted.turn))
             await until(lambda: len(stand_in.requests) == 2)
         left = await asyncio.wait_for(waiting, 120)
-        with pytest.raises(Closing):
-            await gateway.accept(Incoming(text="Too late.", user="alice"))
+        with pytest.raises(ShuttingDown):
+            await gateway.accept(RoutedMessage(text="Too late.", user="alice"))
         async with open_house(tmp_path, stand_in, further=button.offer(changes=True, confirm=False)) as gateway:
             replies = [await end(gateway, turn.turn) for turn in (accepted, behind)]
             return left, replies, button.pressed
@@ -271,14 +274,14 @@ def test_left_to_the_next_start(tmp_path, stand_in):
 
 
 def test_graceful(tmp_path, stand_in):
-    """A turn that needs little more time is finished before the gateway closes."""
-    stand_in.follow(PRESS, Says(text="Done."))
+    """A turn that ends within the grace period is finished before the gateway closes."""
+    stand_in.follow(PRESS, ScriptedReply(text="Done."))
 
     async def run():
         button = Button()
         button.gate.clear()
         async with open_house(tmp_path, stand_in, further=button.offer()) as gateway:
-            accepted = await gateway.accept(Incoming(text="Press.", user="alice"))
+            accepted = await gateway.accept(RoutedMessage(text="Press.", user="alice"))
             await until(lambda: button.pressed)
             asyncio.get_running_loop().call_later(0.05, button.gate.set)
         return accepted.turn
@@ -289,32 +292,32 @@ def test_graceful(tmp_path, stand_in):
 
 
 def test_who_hangs_up(tmp_path, stand_in):
-    """Who goes away while their message is being accepted blocks nothing: it is answered, and so is the next."""
+    """A client that disconnects during acceptance blocks nothing: its message and the next are answered."""
 
     async def run():
         async with open_house(tmp_path, stand_in) as gateway:
             for delay in range(8):
-                task = asyncio.create_task(gateway.accept(Incoming(text=f"hello {delay}", user="alice")))
+                task = asyncio.create_task(gateway.accept(RoutedMessage(text=f"hello {delay}", user="alice")))
                 for _ in range(delay):
                     await asyncio.sleep(0)
                 task.cancel()
             async with asyncio.timeout(120):
                 reply = await say(gateway, "Still there?")
-                with open_rows(tmp_path) as state:  # one of the others may have come after it
+                with open_rows(tmp_path) as state:  # another message may be accepted after it
                     await until(lambda: not state.execute("SELECT 1 FROM turns WHERE finished IS NULL").fetchall())
                 return reply
 
-    assert asyncio.run(run()).state is State.ANSWERED
+    assert asyncio.run(run()).state is TurnState.ANSWERED
     with open_rows(tmp_path) as state:
         assert state.execute("SELECT DISTINCT state FROM turns").fetchall() == [("answered",)]
 
 
 def test_the_same_message_twice_at_once(tmp_path, stand_in):
-    """A message that a channel delivers ten times at the same moment is one turn with one call."""
+    """A message delivered ten times concurrently is one turn with one call."""
 
     async def run():
         async with open_house(tmp_path, stand_in) as gateway:
-            message = Incoming(text="hello", user="alice", key="m1")
+            message = RoutedMessage(text="hello", user="alice", key="m1")
             got = await asyncio.gather(*(gateway.accept(message) for _ in range(10)))
             replies = await asyncio.gather(*(gateway.wait(one.turn) for one in got))
             return got, replies
@@ -327,8 +330,8 @@ def test_the_same_message_twice_at_once(tmp_path, stand_in):
 
 
 def test_two_processes(tmp_path, stand_in):
-    """Two gateways over one state answer each message once, and who waits at the one hears of what the other did."""
-    stand_in.choose = lambda body: Says(text=f"re: {read_said(body)}")
+    """Two gateways on one state answer each message once, and each can wait for turns of the other."""
+    stand_in.choose = lambda body: ScriptedReply(text=f"re: {read_said(body)}")
 
     async def run():
         async with (
@@ -336,7 +339,7 @@ def test_two_processes(tmp_path, stand_in):
             open_house(tmp_path, stand_in) as two,
             asyncio.timeout(120),
         ):
-            turns = [await one.accept(Incoming(text=f"{n}", user="alice")) for n in range(6)]
+            turns = [await one.accept(RoutedMessage(text=f"{n}", user="alice")) for n in range(6)]
             heard = [[piece async for piece in one.hear(turn.turn)] for turn in turns]
             replies = [await gateway.wait(turn.turn) for turn in turns for gateway in (one, two)]
             return replies, heard
@@ -348,26 +351,26 @@ def test_two_processes(tmp_path, stand_in):
 
 
 def test_stopped_from_elsewhere(tmp_path, stand_in):
-    """A turn that another process runs is stopped by it when somebody says so here."""
-    stand_in.follow(Hangs(seconds=20))
+    """A turn that runs in another process can be stopped from here."""
+    stand_in.follow(ScriptedHang(seconds=20))
 
     async def run():
         async with open_house(tmp_path, stand_in) as one, open_house(tmp_path, stand_in) as two:
-            accepted = await one.accept(Incoming(text="hello", user="alice"))
+            accepted = await one.accept(RoutedMessage(text="hello", user="alice"))
             await until(lambda: stand_in.requests)
             assert await two.stop(accepted.turn)
             return await asyncio.wait_for(two.wait(accepted.turn), 120)
 
-    assert asyncio.run(run()).state is State.STOPPED
+    assert asyncio.run(run()).state is TurnState.STOPPED
 
 
 def test_behind_one_that_is_queued(tmp_path, stand_in):
-    """Nobody is left waiting behind a turn that is queued for later; all of them are answered in order."""
-    stand_in.follow(*[Refuses()] * 4, *[Says(text=text) for text in ("1", "2", "3")])
+    """Turns behind a queued one are queued as well, and all are answered in order."""
+    stand_in.follow(*[ScriptedError()] * 4, *[ScriptedReply(text=text) for text in ("1", "2", "3")])
 
     async def run():
-        async with open_house(tmp_path, stand_in, bounds=Bounds(limits=TimeLimits(usual=5))) as gateway:
-            turns = [await gateway.accept(Incoming(text=text, user="alice")) for text in ("a", "b", "c")]
+        async with open_house(tmp_path, stand_in, bounds=TurnLimits(limits=ToolTimeLimits(usual=5))) as gateway:
+            turns = [await gateway.accept(RoutedMessage(text=text, user="alice")) for text in ("a", "b", "c")]
             async with asyncio.timeout(120):
                 return [await end(gateway, one.turn) for one in turns]
 

@@ -1,4 +1,4 @@
-"""Claims about the one thread that writes."""
+"""The writer thread of the state."""
 
 import asyncio
 import contextvars
@@ -9,12 +9,12 @@ from contextlib import closing
 
 import pytest
 
-from foreword.gateway.writer import PIECE, Writer, write_again
+from foreword.storage.writer import REWRITE_CHUNK_BYTES, Writer, rewrite_file
 from waiting import PATIENCE
 
 
 def open_rows(path, patience=0.05):
-    """Open a file with one table."""
+    """Open a database with one table."""
     connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("CREATE TABLE IF NOT EXISTS rows (number INTEGER PRIMARY KEY, text TEXT)")
@@ -22,14 +22,14 @@ def open_rows(path, patience=0.05):
 
 
 class Disk:
-    """A disk that fails as often as it is told to; it sees whether its file was written to since."""
+    """A fake fsync that fails some times and records whether its file was written since."""
 
     def __init__(self, *, fails):
         self.fails = fails
         self.seen = []
 
     def __call__(self, file):
-        """Take what was written, or fail; a system that has failed once believes that nothing is left to write."""
+        """Sync or fail; after a failed fsync the kernel considers the pages clean."""
         self.seen.append(os.fstat(file).st_mtime_ns > 0)
         os.utime(file, ns=(0, 0))
         if len(self.seen) <= self.fails:
@@ -37,18 +37,18 @@ class Disk:
 
 
 def put(number, text=""):
-    """Make the work that adds a row."""
+    """Make a function that inserts a row."""
     return lambda state: state.execute("INSERT INTO rows VALUES (?, ?)", (number, text)).rowcount
 
 
 def read_numbers(path):
-    """Read what is durable, as another process would."""
+    """Read the committed rows, as another process would."""
     with closing(sqlite3.connect(path)) as other:
         return [number for (number,) in other.execute("SELECT number FROM rows ORDER BY rowid")]
 
 
 async def hold(writer, hand_in):
-    """Hold the thread until everything is handed in, so that it shares one transaction."""
+    """Block the thread until all work is queued, so that it shares one transaction."""
     gate, held = threading.Event(), threading.Event()
     first = asyncio.ensure_future(writer.do(lambda _: held.set() or gate.wait(PATIENCE)))
     await asyncio.to_thread(held.wait, PATIENCE)
@@ -61,12 +61,12 @@ async def hold(writer, hand_in):
 
 @pytest.fixture
 def path(tmp_path):
-    """A file for rows."""
+    """A path for a database."""
     return str(tmp_path / "rows.sqlite")
 
 
 def test_durable_when_it_returns(path):
-    """What was done is there for everybody when the caller goes on."""
+    """Work is committed when the call returns."""
 
     async def run(writer):
         assert await writer.do(put(1)) == 1
@@ -77,7 +77,7 @@ def test_durable_when_it_returns(path):
 
 
 def test_one_failure_takes_nothing_from_others(path):
-    """Of work that shares a transaction a part may fail, and only that part is undone, wholly."""
+    """In a shared transaction only the failing work is rolled back, completely."""
 
     def half(state):
         put(50)(state)
@@ -96,7 +96,7 @@ def test_one_failure_takes_nothing_from_others(path):
 
 
 def test_order(path):
-    """A thousand pieces of work are done in the order in which they were handed in."""
+    """A thousand pieces of work run in the order of submission."""
     done = []
 
     async def run(writer):
@@ -108,7 +108,7 @@ def test_order(path):
 
 
 def test_who_is_cancelled_undoes_nothing(path):
-    """Who does not wait any longer takes nothing back, and nobody else notices."""
+    """Cancelling a call does not undo its work and does not affect others."""
 
     async def run(writer):
         gate = threading.Event()
@@ -127,7 +127,7 @@ def test_who_is_cancelled_undoes_nothing(path):
 
 
 def test_a_lock_of_another_process(path):
-    """Work that meets a lock fails with words, and the next is done once the lock is gone."""
+    """Work that meets a lock fails with an error, and the next succeeds once the lock is released."""
 
     async def run(writer, other):
         other.execute("BEGIN IMMEDIATE")
@@ -141,7 +141,7 @@ def test_a_lock_of_another_process(path):
 
 
 def test_a_full_disk(path):
-    """What does not fit fails and leaves nothing; what fits beside it is not lost in silence."""
+    """Work that does not fit on the disk fails without a trace, and other work is stored or raises."""
     connection = open_rows(path)
     connection.execute("PRAGMA max_page_count=20")
 
@@ -159,7 +159,7 @@ def test_a_full_disk(path):
 
 
 def test_a_loop_that_is_gone(path):
-    """Whoever asked may be gone with their loop; what they asked for is done, and the thread serves the next one."""
+    """If the caller's event loop is gone, its work is still done, and the thread serves the next caller."""
     gate = threading.Event()
 
     async def leave(writer):
@@ -178,7 +178,7 @@ def test_a_loop_that_is_gone(path):
 
 
 def test_closed(path):
-    """A writer that closes finishes what it was given; afterwards nobody waits for it in vain."""
+    """A closing writer finishes its queue; afterwards calls raise."""
     writer = Writer(open_rows(path))
 
     async def run():
@@ -194,13 +194,13 @@ def test_closed(path):
 
 
 def test_begun_before_it_is_sealed(path):
-    """Who waits for the disk is told before that what was written, in the context in which they handed it in."""
+    """The callback of write_durable runs before the fsync, in the caller's context."""
     whose = contextvars.ContextVar("whose", default="nobody")
     told = []
 
     async def run(writer):
         whose.set("alice")
-        done = await writer.seal(put(1), lambda got: told.append((got, whose.get(), read_numbers(path))))
+        done = await writer.write_durable(put(1), lambda got: told.append((got, whose.get(), read_numbers(path))))
         told.append(done)
 
     with closing(Writer(open_rows(path))) as writer:
@@ -209,13 +209,13 @@ def test_begun_before_it_is_sealed(path):
 
 
 def test_failed_before_it_is_sealed(path):
-    """What failed is not begun with."""
+    """The callback is not called for failed work."""
     told = []
 
     async def run(writer):
         await writer.do(put(1))
         with pytest.raises(sqlite3.IntegrityError):
-            await writer.seal(put(1), told.append)
+            await writer.write_durable(put(1), told.append)
 
     with closing(Writer(open_rows(path))) as writer:
         asyncio.run(run(writer))
@@ -223,13 +223,13 @@ def test_failed_before_it_is_sealed(path):
 
 
 def test_without_a_journal_beside_it(tmp_path):
-    """A file whose journal is of another kind is sealed all the same."""
+    """write_durable works with another journal mode."""
     path = str(tmp_path / "plain.sqlite")
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     connection.execute("CREATE TABLE rows (number INTEGER PRIMARY KEY, text TEXT)")
 
     async def run(writer):
-        assert await writer.seal(put(1)) == 1
+        assert await writer.write_durable(put(1)) == 1
         assert read_numbers(path) == [1]
 
     with closing(Writer(connection)) as writer:
@@ -237,61 +237,61 @@ def test_without_a_journal_beside_it(tmp_path):
 
 
 def test_a_disk_that_takes_nothing(path):
-    """Who has begun hears the result, and why it is not sealed; who has not begun hears of the failure alone."""
+    """After a failed fsync a call with callbacks returns its result and reports the error; one without raises."""
     told = []
 
     async def run(writer):
-        work = [writer.seal(put(1), told.append, told.append), writer.seal(put(2)), writer.do(put(3))]
+        work = [writer.write_durable(put(1), told.append, told.append), writer.write_durable(put(2)), writer.do(put(3))]
         return await hold(writer, work)
 
     with closing(Writer(open_rows(path), Disk(fails=1))) as writer:
         begun, sealed, done = asyncio.run(run(writer))
     assert (begun, done) == (1, 1)
-    assert "the disk did not take it: I/O error" in str(sealed)
+    assert "fsync failed: I/O error" in str(sealed)
     assert told == [1, sealed]
     assert read_numbers(path) == [1, 2, 3]
 
 
 def test_a_sync_is_not_believed(path):
-    """After a sync that failed everything is written again before the next, though there is nothing new to write."""
+    """After a failed fsync the WAL is rewritten before the next one, even if there is nothing new to write."""
 
     async def run(writer):
         for _ in range(2):
-            with pytest.raises(sqlite3.OperationalError, match="did not take it"):
-                await writer.seal(lambda state: None if read_numbers(path) else put(1)(state))
+            with pytest.raises(sqlite3.OperationalError, match="fsync failed"):
+                await writer.write_durable(lambda state: None if read_numbers(path) else put(1)(state))
         for _ in range(2):
-            await writer.seal(lambda _: None)
+            await writer.write_durable(lambda _: None)
 
     disk = Disk(fails=2)
     with closing(Writer(open_rows(path), disk)) as writer:
         asyncio.run(run(writer))
-    assert disk.seen == [True, True, True]  # and what is sealed is not sealed once more
+    assert disk.seen == [True, True, True]  # a successful sync is not repeated
     assert read_numbers(path) == [1]
 
 
-@pytest.mark.parametrize("size", [0, 1, PIECE, 2 * PIECE + 1])
+@pytest.mark.parametrize("size", [0, 1, REWRITE_CHUNK_BYTES, 2 * REWRITE_CHUNK_BYTES + 1])
 def test_written_again(tmp_path, size):
-    """What is written again is the same file, all of it: a file full of holes has none afterwards."""
+    """rewrite_file writes the whole file, including holes."""
     file = tmp_path / "file"
     file.touch()
     os.truncate(file, size)
-    write_again(str(file))
+    rewrite_file(str(file))
     assert file.read_bytes() == bytes(size)
     assert file.stat().st_blocks * 512 >= size
 
 
 def test_what_cannot_be_written_again(path):
-    """As long as the lost part cannot be written again, nothing is sealed, and what needs no seal is done."""
+    """While the rewrite fails, durable writes fail and other writes succeed."""
 
     async def run(writer):
-        with pytest.raises(sqlite3.OperationalError, match="did not take it"):
-            await writer.seal(put(1))
+        with pytest.raises(sqlite3.OperationalError, match="fsync failed"):
+            await writer.write_durable(put(1))
         writer._path = f"{path}.away"
-        with pytest.raises(sqlite3.OperationalError, match="did not take it"):
-            await writer.seal(put(2))
+        with pytest.raises(sqlite3.OperationalError, match="fsync failed"):
+            await writer.write_durable(put(2))
         assert await writer.do(put(3)) == 1
         writer._path = path
-        assert await writer.seal(put(4)) == 1
+        assert await writer.write_durable(put(4)) == 1
 
     with closing(Writer(open_rows(path), Disk(fails=1))) as writer:
         asyncio.run(run(writer))

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from foreword import Assembly, Toolset, Turn
-from foreword.shipped import read_blueprint
+from foreword.assembly import Assembly
+from foreword.resources import read_blueprint
 from foreword.testing import make_workspace
-from foreword.tokens import Counter
-from foreword.words import Vocabulary
+from foreword.tokens.count import Counter
+from foreword.turn import Toolset, Turn
+from foreword.types import Vocabulary
 
 MODEL = "openai:gpt-5"  # its vocabulary is the one we count with, so that counts are exact
 CONFIG = """\

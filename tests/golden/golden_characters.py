@@ -4,7 +4,7 @@ from golden_case import Case, alice
 from golden_coop import describe
 from golden_moltis import PLAIN, PROJECT, moltis
 
-from foreword import Toolset
+from foreword.turn import Toolset
 
 LINE = "Write it down where the next one finds it, with the day and your name.\n"
 SKILL = '<skill name="s001" source="skill" path="skills/s001">\n\n</skill>\n'

@@ -3,8 +3,9 @@
 from golden_case import CONFIG, Case, alice, number_lines
 from golden_sections import EVERY, MEMORIES, OWNED, SEARCH, SOUL
 
-from foreword import Mode, Tool, Toolset, Trust, Turn
-from foreword.tools import READING
+from foreword.agent.tools.reading_tools import READING_TOOLS
+from foreword.turn import Tool, Toolset, Turn
+from foreword.types import Mode, Trust
 
 OVERLAYS = """\
 situations:
@@ -24,7 +25,7 @@ HOUSE = {
     "prompts/group-rules.md": "Everyone reads this. Keep it short.\n",
     "prompts/heartbeat-rules.md": "Say only what changed.\n",
 }
-TOOLS = Toolset([SEARCH, *READING.tools])
+TOOLS = Toolset([SEARCH, *READING_TOOLS.tools])
 NOTES = "# The handbook\n\n" + number_lines(1, 32, "Otto prints on both sides of the paper.")
 HANDBOOK = {"SOUL.md": SOUL, "TOOLS.md": NOTES}
 RULES = number_lines(1, 20, "In the group, answer only when somebody asks you.")
@@ -112,7 +113,7 @@ CASES = (
         proves="a file that fits to the last token is inlined",
         base="coop",
         files=HANDBOOK,
-        turn=alice(tools=READING),
+        turn=alice(tools=READING_TOOLS),
         spare=0,
         verdicts={"tools": "kept", "menu": "absent"},
     ),
@@ -121,7 +122,7 @@ CASES = (
         proves="one token to spare changes nothing",
         base="coop",
         files=HANDBOOK,
-        turn=alice(tools=READING),
+        turn=alice(tools=READING_TOOLS),
         spare=1,
         verdicts={"tools": "kept", "menu": "absent"},
     ),
@@ -130,7 +131,7 @@ CASES = (
         proves="a file that is one token too long is truncated at a whole line, with Coop's marker",
         base="coop",
         files=HANDBOOK,
-        turn=alice(tools=READING),
+        turn=alice(tools=READING_TOOLS),
         spare=-1,
         verdicts={"tools": "shortened", "menu": "absent"},
         says={"tools": 'rest: memory_get("TOOLS.md", from='},
@@ -149,7 +150,7 @@ CASES = (
         proves="a long file cannot push out the tools, the channel or the situation's rules, which are served first",
         base="coop",
         files=CROWD,
-        turn=alice(situation="group", channel="signal", tools=READING),
+        turn=alice(situation="group", channel="signal", tools=READING_TOOLS),
         budget={"system": 884},
         verdicts={"tool-list": "kept", "channel": "kept", "overlay": "kept", "tools": "shortened"},
     ),
@@ -158,7 +159,7 @@ CASES = (
         proves="with 200 tokens left a file is truncated",
         base="coop",
         files=HANDBOOK,
-        turn=alice(tools=READING),
+        turn=alice(tools=READING_TOOLS),
         budget=ROOMY,
         edge="tools",
         spare=0,
@@ -170,7 +171,7 @@ CASES = (
         proves="with 199 tokens left the file is listed on the menu instead",
         base="coop",
         files=HANDBOOK,
-        turn=alice(tools=READING),
+        turn=alice(tools=READING_TOOLS),
         budget=ROOMY,
         edge="tools",
         spare=-1,
@@ -182,7 +183,7 @@ CASES = (
         proves="with 201 tokens left the file is truncated as well",
         base="coop",
         files=HANDBOOK,
-        turn=alice(tools=READING),
+        turn=alice(tools=READING_TOOLS),
         budget=ROOMY,
         edge="tools",
         spare=1,
@@ -194,7 +195,7 @@ CASES = (
         proves="a menu that fills its share exactly is whole",
         base="coop",
         files={"SOUL.md": SOUL, **remember(0)},
-        turn=alice(tools=READING),
+        turn=alice(tools=READING_TOOLS),
         budget=SHARE,
         verdicts={"menu": "kept"},
     ),
@@ -203,7 +204,7 @@ CASES = (
         proves="a menu one token below its share is whole",
         base="coop",
         files={"SOUL.md": SOUL, **remember(-1)},
-        turn=alice(tools=READING),
+        turn=alice(tools=READING_TOOLS),
         budget=SHARE,
         verdicts={"menu": "kept"},
     ),
@@ -212,7 +213,7 @@ CASES = (
         proves="a menu one token beyond its share is truncated at a whole line; its marker and its closing lines stay",
         base="coop",
         files={"SOUL.md": SOUL, **remember(1)},
-        turn=alice(tools=READING),
+        turn=alice(tools=READING_TOOLS),
         budget=SHARE,
         verdicts={"menu": "shortened"},
     ),

@@ -2,8 +2,8 @@
 
 from golden_case import Case, alice, fill, number_lines
 
-from foreword import Step, Task
-from foreword.tools import READING
+from foreword.agent.tools.reading_tools import READING_TOOLS
+from foreword.turn import Step, Task
 
 SOUL = {"SOUL.md": "You are dry, kind and exact.\n"}  # 11 tokens under its heading
 ASK = "Ask before you buy anything, and keep the receipt."
@@ -63,7 +63,7 @@ CASES = (
         proves="a turn that can read the rest is told the call that does it",
         files={**SOUL, "rules/house.md": fill(201, RULES, ASK)},
         budget=TIER,
-        turn=alice(tools=READING),
+        turn=alice(tools=READING_TOOLS),
         says={"rules:house.md": 'rest: memory_get("rules/house.md", from='},
     ),
     Case(
@@ -71,7 +71,7 @@ CASES = (
         proves="a cut moves up to a heading that is near, and no heading is left without its text",
         files={**SOUL, "rules/house.md": PARTS},
         budget={**TIER, "system": 2500},
-        turn=alice(tools=READING),
+        turn=alice(tools=READING_TOOLS),
         verdicts={"rules:house.md": "shortened"},
         silent=("## Garden",),
     ),
@@ -152,7 +152,7 @@ CASES = (
             "rules/c-long.md": number_lines(1, 90, "Keep the receipts of the car."),
         },
         budget={"system": 2400, "tiers": "{critical: 1.0, high: 0.4, medium: 0.15, low: 0.2}"},
-        turn=alice(tools=READING),
+        turn=alice(tools=READING_TOOLS),
         verdicts={"rules:a-long.md": "shortened", "rules:b-short.md": "kept", "rules:c-long.md": "shortened"},
         says={"rules:a-long.md": "tier medium ends at 15 % of 2,400; wants"},
     ),
@@ -161,7 +161,7 @@ CASES = (
         proves="standing instructions keep their head and their tail, and the marker names the lines between",
         files=SOUL,
         budget=TIER,
-        turn=alice(instructions=number_lines(1, 40, "Prefer trains over planes on this route."), tools=READING),
+        turn=alice(instructions=number_lines(1, 40, "Prefer trains over planes on this route."), tools=READING_TOOLS),
         verdicts={"instructions": "shortened"},
         says={"instructions": 'rest: read_section("instructions", from='},
     ),
@@ -170,7 +170,7 @@ CASES = (
         proves="a file with just as much room as a useful rest needs is shortened",
         files={**SOUL, **LOG},
         budget=LEAST,
-        turn=alice(tools=READING),
+        turn=alice(tools=READING_TOOLS),
         verdicts={"files:LOG.md": "shortened"},
         says={"files:LOG.md": "tier low ends at 4 % of 2,000"},
     ),
@@ -179,7 +179,7 @@ CASES = (
         proves="a file with one token more room than a useful rest needs is shortened too",
         files={**SOUL, **LOG},
         budget={**LEAST, "least": 79},
-        turn=alice(tools=READING),
+        turn=alice(tools=READING_TOOLS),
         verdicts={"files:LOG.md": "shortened"},
     ),
     Case(
@@ -187,7 +187,7 @@ CASES = (
         proves="a file with one token less room than a useful rest needs is listed on the menu with its price",
         files={**SOUL, **LOG},
         budget={**LEAST, "least": 81},
-        turn=alice(tools=READING),
+        turn=alice(tools=READING_TOOLS),
         verdicts={"files:LOG.md": "indexed"},
         says={"files:LOG.md": "tier low ends at 4 % of 2,000; wants 328, and its part is 80; on the menu"},
     ),
@@ -204,7 +204,7 @@ CASES = (
         proves="a section that may not be on the menu is shortened while its room is just enough for a useful rest",
         files=SOUL,
         budget=SHELF,
-        turn=alice(directories=SHELVES, tools=READING),
+        turn=alice(directories=SHELVES, tools=READING_TOOLS),
         verdicts={"directories": "shortened"},
     ),
     Case(
@@ -212,7 +212,7 @@ CASES = (
         proves="with one token less than a useful rest needs, a line in its place names the call that reads it",
         files=SOUL,
         budget={**SHELF, "least": 81},
-        turn=alice(directories=SHELVES, tools=READING),
+        turn=alice(directories=SHELVES, tools=READING_TOOLS),
         verdicts={"directories": "dropped"},
         says={"directories": "its part is 80"},
         silent=("attic",),
@@ -239,7 +239,7 @@ CASES = (
         proves="a menu beyond its share is cut at a whole line, and how to load still stands at its end",
         files={**SOUL, **PEOPLE},
         budget={"system": 2400},
-        turn=alice(tools=READING),
+        turn=alice(tools=READING_TOOLS),
         verdicts={"menu": "shortened"},
     ),
     Case(
@@ -247,7 +247,7 @@ CASES = (
         proves="a menu whose share is too small for a useful list leaves the call that reads it",
         files={**SOUL, **PEOPLE},
         budget={"system": 1400},
-        turn=alice(tools=READING),
+        turn=alice(tools=READING_TOOLS),
         verdicts={"menu": "dropped"},
         silent=("ANNA",),
     ),
@@ -280,7 +280,7 @@ CASES = (
         proves="a slot of the turn without room for a useful rest leaves a line as well, and the call that reads it",
         files=SOUL,
         budget={"turn": 113},
-        turn=alice(task=work(100), tools=READING),
+        turn=alice(task=work(100), tools=READING_TOOLS),
         verdicts={"time": "kept", "task": "dropped", "remaining": "kept", "soul": "kept"},
         says={"task": "the slots of a turn have 113 tokens together; wants 141"},
         silent=("Plan the move",),

@@ -4,7 +4,7 @@ import json
 
 from golden_case import CONFIG, Case, alice
 
-from foreword.tools import BUILT_IN
+from foreword.agent.tools.registry import BUILT_IN
 
 ENTRY = '---\nclearance: "familiar"\nchannel: "telegram"\ntime: "2026-11-14T09:00:00+00:00"\n---\n'
 LONG = "The boiler " + "hums a little in the cellar at night, and " * 14 + "is serviced in October."

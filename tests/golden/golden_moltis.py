@@ -3,7 +3,8 @@
 from golden_case import CONFIG, Case, alice
 from golden_sections import EVERY, OWNED, SEARCH, SHELL, SKILLS, SOUL
 
-from foreword import Client, Host, Mode, Sandbox, Tool, Toolset, Trust
+from foreword.turn import Client, Host, Sandbox, Tool, Toolset
+from foreword.types import Mode, Trust
 
 EXEC = Tool(
     name="exec",

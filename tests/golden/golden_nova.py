@@ -6,7 +6,8 @@ from golden_case import Case, alice
 from golden_sections import EVERY, NOTIFY, SCHEDULE, SEARCH, TASK, WRITE
 from golden_spec010 import describe
 
-from foreword import Delivery, Mode, Step, Task, Toolset
+from foreword.turn import Step, Task, Toolset
+from foreword.types import Delivery, Mode
 
 SELF = "identity: You are Nova., instructions: Answer in one line where one line will do."
 DUTIES = """\

@@ -5,10 +5,10 @@ from dataclasses import replace
 from golden_case import CONFIG, Case, alice, fill, number_lines
 from golden_sections import EVERY, OWNED, RULES, TASK
 
-from foreword import Git, Host, Mode, State, Task, Turn, classify
-from foreword.tools import READING
-from foreword.turn import Bulletin, Communication
-from foreword.words import Trust
+from foreword.agent.tools.reading_tools import READING_TOOLS
+from foreword.engine.signal import classify
+from foreword.turn import Bulletin, Communication, Git, Host, State, Task, Turn
+from foreword.types import Mode, Trust
 
 DOCUMENT = {"SYSTEM.md": "You are Reid. Work calmly.\n"}  # short, so that a golden shows the block it is about
 ABOUT = {"IDENTITY.md": "You are Wren, who keeps the harbour's books.\n", "SOUL.md": "Quiet, exact, fond of tides.\n"}
@@ -134,7 +134,7 @@ CASES = (
         "own-variables",
         "a SYSTEM.md of one's own has tools, rules and profile where it names them; an unknown name leaves no trace",
         files={"SYSTEM.md": VARIABLES, "USER.md": OWNED["USER.md"], **RULES},
-        turn=alice(tools=READING),
+        turn=alice(tools=READING_TOOLS),
         says={"system": "unknown variables are left out: FORGOTTEN"},
         silent=("{{", "FORGOTTEN"),
     ),

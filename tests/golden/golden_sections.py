@@ -2,8 +2,9 @@
 
 from golden_case import CONFIG, Case, alice
 
-from foreword import Delivery, Git, Host, Mode, Sandbox, Step, Task, Tool, Toolset, Trust, Turn
-from foreword.tools import READING
+from foreword.agent.tools.reading_tools import READING_TOOLS
+from foreword.turn import Git, Host, Sandbox, Step, Task, Tool, Toolset, Turn
+from foreword.types import Delivery, Mode, Trust
 
 SOUL = "You are dry, kind and exact.\nYou would rather be brief than charming.\n"
 SHELL = Tool(name="bash", description="Run a command.", trust=Trust.INNER, kind="shell")
@@ -12,7 +13,7 @@ SEARCH = Tool(name="memory_search", description="Search the memory.", trust=Trus
 SCHEDULE = Tool(name="schedule", description="Plan a later run.", trust=Trust.INNER, kind="schedule")
 WRITE = Tool(name="write_file", description="Write a file.", trust=Trust.INNER, kind="files")
 INSTRUCT = Tool(name="set_instructions", description="Rewrite them.", trust=Trust.FAMILIAR, kind="instructions")
-EVERY = Toolset([SHELL, NOTIFY, SEARCH, SCHEDULE, WRITE, INSTRUCT, *READING.tools])
+EVERY = Toolset([SHELL, NOTIFY, SEARCH, SCHEDULE, WRITE, INSTRUCT, *READING_TOOLS.tools])
 
 TASK = Task(
     id="12",
@@ -168,7 +169,7 @@ CASES = (
         name="skills",
         proves="skills are listed with name, description and how to read one; one without both is known by its folder",
         files={"SOUL.md": SOUL, **SKILLS, "skills/odd/SKILL.md": '---\nname: "a<b"\ndescription: Tea & "cake"\n---\n'},
-        turn=alice(tools=READING),
+        turn=alice(tools=READING_TOOLS),
     ),
     Case(
         name="skills-without-tools",
@@ -179,7 +180,7 @@ CASES = (
         name="guidance",
         proves="tool guidance is one line per class of tools, and a class without a text has none",
         files={"SOUL.md": SOUL},
-        turn=alice(tools=Toolset([SHELL, WRITE, Tool(name="sing", kind="music"), *READING.tools])),
+        turn=alice(tools=Toolset([SHELL, WRITE, Tool(name="sing", kind="music"), *READING_TOOLS.tools])),
     ),
     Case(
         name="storage",
@@ -224,7 +225,7 @@ CASES = (
         name="boot-withheld",
         proves="at inner clearance BOOT.md, HEARTBEAT.md and MEMORY.md are withheld without a word",
         files={"SOUL.md": SOUL, **{name: OWNED[name] for name in ("BOOT.md", "HEARTBEAT.md", "MEMORY.md")}},
-        turn=alice(user="carol", tools=READING),
+        turn=alice(user="carol", tools=READING_TOOLS),
         verdicts={"boot": "withheld", "heartbeat": "withheld", "memory": "withheld"},
         silent=("good morning", "boiler", "MEMORY.md", "Boot"),
     ),
@@ -274,14 +275,14 @@ CASES = (
         name="menu-full",
         proves="at full clearance the menu has MEMORY.md and every store, priced, and both tools",
         files={"SOUL.md": SOUL, **MEMORIES},
-        turn=alice(tools=Toolset([SEARCH, *READING.tools])),
+        turn=alice(tools=Toolset([SEARCH, *READING_TOOLS.tools])),
         verdicts={"memory": "indexed", "menu": "kept"},
     ),
     Case(
         name="menu-familiar",
         proves="at familiar clearance the menu has the social store only",
         files={"SOUL.md": SOUL, **MEMORIES},
-        turn=alice(user="bob", tools=READING),
+        turn=alice(user="bob", tools=READING_TOOLS),
         silent=("FINANCE", "RECENT", "MEMORY.md"),
     ),
     Case(
@@ -300,7 +301,7 @@ CASES = (
             "memory/social/B101.md": f"---\ndescription: {'b' * 101}\n---\nText.\n",
             "memory/social/C99.md": f"---\ndescription: {'c' * 99}\n---\nText.\n",
         },
-        turn=alice(tools=READING),
+        turn=alice(tools=READING_TOOLS),
         silent=("b" * 100,),
     ),
     Case(

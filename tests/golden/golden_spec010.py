@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 from golden_case import CONFIG, Case, alice
 from golden_sections import EVERY, OWNED, SOUL
 
-from foreword import Client, Mode, Tool, Toolset, Trust
+from foreword.turn import Client, Tool, Toolset
+from foreword.types import Mode, Trust
 
 AGENT = 'reid: {model: "openai:gpt-5"}'
 WHO = "identity: {name: Reid, emoji: 🪶, vibe: Calm and a little dry., description: the assistant of a household}"

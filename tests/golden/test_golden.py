@@ -8,7 +8,7 @@ import pytest
 from golden_case import Case, assemble
 from golden_cases import CASES
 
-from foreword import Trust
+from foreword.types import Trust
 
 HERE = Path(__file__).parent
 WRITE = os.environ.get("FOREWORD_GOLDEN") == "write"

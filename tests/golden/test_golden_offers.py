@@ -10,11 +10,13 @@ import pytest
 from golden_case import Case, assemble
 from golden_cases import CASES
 
-from foreword import Assembly, Workspace
-from foreword.budget import Fitted
+from foreword.agent.tools.reading_tools import READING_TOOLS
+from foreword.agent.tools.registry import BUILT_IN
+from foreword.assembly import Assembly
+from foreword.engine.cuts import Fitted
 from foreword.testing import NOON
-from foreword.tools import BUILT_IN, READING
-from foreword.words import Verdict
+from foreword.types import Verdict
+from foreword.workspace import Workspace
 
 CALL = re.compile(r'(memory_get|read_section)\(("(?:[^"\\]|\\.)*")(?:, from=(\d+))?(?:, lines=(\d+))?\)')
 MENU_LINE = re.compile(r"^- (\S+) \(([\d,]+) tok\)(?: — .*)?$", re.MULTILINE)
@@ -123,7 +125,7 @@ def redeem_marker(workspace: Workspace, assembly: Assembly, line: str, base: str
         assert base == "spec010"  # its document's words, which do not ask for the tools of the turn
     elif not CALL.search(line):
         assert line.endswith(UNREADABLE), line
-        assert not assembly.terms.tools.names & READING.names, line
+        assert not assembly.terms.tools.names & READING_TOOLS.names, line
 
 
 def test_instructions_are_read_whole(tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ from worlds import BASES, HOME, make_world, open_at, worlds
 
 @given(worlds(), turns())
 def test_two_workspaces_give_the_same_bytes(world, turn):
-    """Two workspaces with the same texts give the same bytes, in whatever order their files were made.
+    """Two workspaces with the same texts give the same bytes, regardless of the order in which files were created.
 
-    Seen to fail when `Files` listed a folder in the order of the file system.
+    Seen to fail when `Files` listed a folder in file system order.
     """
     with world.opened() as one, world.opened(backwards=True) as other:
         assert see(one, turn) == see(other, turn)
@@ -28,9 +28,9 @@ def test_two_workspaces_give_the_same_bytes(world, turn):
 
 @given(worlds(), turns())
 def test_a_second_look_gives_the_same_bytes(world, turn):
-    """A workspace gives the same bytes again, with everything it remembered or with nothing.
+    """A workspace gives the same bytes again, with warm caches and with empty ones.
 
-    Seen to fail when `CountShelf` read its counts back one too high.
+    Seen to fail when the token count cache returned its counts one too high.
     """
     with world.opened() as workspace:
         first = see(workspace, turn)
@@ -41,9 +41,9 @@ def test_a_second_look_gives_the_same_bytes(world, turn):
 
 @given(worlds(), turns(), st.booleans())
 def test_an_edited_workspace_gives_what_a_fresh_one_gives(world, turn, read):
-    """After files came, went and changed, a workspace gives the bytes that a fresh one would give.
+    """After files are added, removed and changed, a workspace gives the same bytes as a newly opened one.
 
-    Seen to fail when `Files` never listed a folder again.
+    Seen to fail when `Files` cached a folder listing forever.
     """
     later = make_world(world.seed + 1)
     with world.opened() as workspace:
@@ -78,14 +78,14 @@ def test_two_processes_give_the_same_bytes(seed):
 
 
 def replace_tools(turn):
-    """Write a turn's tools as plain values, so that the other process sorts them itself."""
+    """Convert a turn's tools to plain values, so that the other process sorts them itself."""
     tools = turn.tools.tools if turn.tools is not None else None
     fields = {name: getattr(turn, name) for name in turn.__slots__ if name != "tools"}
     return fields, [(tool.name, tool.description, dict(tool.parameters), tool.trust, tool.kind) for tool in tools or ()]
 
 
 def look_from_afar(folder, seed):
-    """Assemble the stored turns in a process of their own."""
+    """Assemble the stored turns in a separate process."""
     environment = {**os.environ, "PYTHONHASHSEED": seed}
     done = subprocess.run(
         [sys.executable, __file__, folder], env=environment, capture_output=True, text=True, check=False
@@ -95,7 +95,7 @@ def look_from_afar(folder, seed):
 
 
 def main(folder):
-    """Print a digest of everything that can be seen of each stored turn."""
+    """Print a digest of all visible output for each stored turn."""
     from foreword.turn import Tool, Toolset, Turn
 
     with open(os.path.join(folder, "turns"), "rb") as file:

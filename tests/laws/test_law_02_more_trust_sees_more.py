@@ -1,4 +1,4 @@
-"""Law 2: whatever is eligible at a lower clearance is eligible at a higher one."""
+"""Law 2: every slot that is eligible at a lower clearance is eligible at a higher one."""
 
 from copy import deepcopy
 from dataclasses import replace
@@ -9,21 +9,21 @@ from hypothesis import strategies as st
 from world_turns import assemble, fitted, turns
 from worlds import OWNER, worlds
 
-from foreword.blueprint import select
-from foreword.sources import Missing
-from foreword.trust import resolve
-from foreword.words import Trust
+from foreword.engine.selection import select_slots
+from foreword.engine.sources.sections import Missing
+from foreword.engine.trust import resolve_trust
+from foreword.types import Trust
 
 PAIRS = list(combinations(Trust, 2))
-UNPLACED = ("template", "does not place it", "it has no words of its own")
+UNPLACED = ("template", "does not use it", "it has no text besides its variables")
 
 
 def find_eligible(world, turn):
-    """Return the slots that a turn may have, and those that really have a text, wherever a template puts it."""
+    """Return the clearance, the slots that a turn may have, and the slots that have a text."""
     with world.opened() as workspace:
         complete = workspace.complete(turn, workspace.ground)
-        plan = select(
-            complete, resolve(complete, workspace.config), workspace.config, workspace.blueprint(turn.blueprint)
+        plan = select_slots(
+            complete, resolve_trust(complete, workspace.config), workspace.config, workspace.blueprint(turn.blueprint)
         )
         allowed = {entry.id for run in plan.runs for entry in run.entries if entry.verdict is None}
         assembly = assemble(workspace, turn)
@@ -31,9 +31,9 @@ def find_eligible(world, turn):
 
 
 def find_told(assembly):
-    """Name the slots that have a text, and those whose text the owner's own template, which is read, does not place.
+    """Return the ids of slots that have a text, including texts that the owner's template does not place.
 
-    A template itself counts as told: the owner's own may stand in the place of ours and hold nothing but variables.
+    A template counts as having a text: the owner's template may replace ours and contain only variables.
     """
     entries = [entry for run in assembly.plan.runs for entry in run.entries]
     templates = {entry.id for entry in entries if entry.slot.source == "template" and entry.verdict is None}
@@ -43,12 +43,12 @@ def find_told(assembly):
 
 
 def name_of(section):
-    """Name a section; the passages of one template are one text."""
+    """Return the id of a section; the passages of one template share one id."""
     return section.entry.id if section.slot.source in ("template", "files") else section.id
 
 
 def with_trust(world, user, trust):
-    """The same world, in which one person has another trust."""
+    """Return the same world with another trust level for one person."""
     settings = deepcopy(dict(world.settings))
     settings["users"][user]["trust"] = str(trust)
     return replace(world, settings=settings)
@@ -56,7 +56,7 @@ def with_trust(world, user, trust):
 
 @given(worlds(), turns(user=OWNER), st.sampled_from(PAIRS))
 def test_a_higher_clearance_loses_no_slot(world, turn, levels):
-    """A person who is trusted more may have every slot they had before, and every text.
+    """A person with higher trust keeps every slot and every text of a lower trust level.
 
     Seen to fail when `judge` withheld every slot whose trust was not exactly the clearance.
     """

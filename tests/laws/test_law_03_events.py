@@ -1,5 +1,6 @@
-"""Law 3 for what is recorded: no event and no kept prompt tells its reader of what stands above them."""
+"""Law 3 for records: no event and no stored prompt reveals a text above its reader's clearance."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from hypothesis import assume, given
@@ -7,30 +8,36 @@ from world_turns import assemble, turns
 from worlds import CONFIGURED, worlds
 
 from foreword.events.event import Usage
-from foreword.events.row import make_row
-from foreword.events.sent import Sent, describe, identify, take_apart
-from foreword.testing import Heard, Listeners, MovedClock, Refusal, Reply, ScriptedLoop
+from foreword.events.record import make_row
+from foreword.events.sent_prompts import SentPrompt, describe_prompt, hash_prompt, split_prompt
+from foreword.testing import EventStream, FakeRecorder, ManualClock
+from night import Refusal, Reply, ScriptedNight
 
 USAGE = Usage(tokens_in=9_000, tokens_out=100, cache_read=4_000, cache_write=500)
+SCRIPT = (
+    Refusal(status=429, kind="rate_limit_error", message="busy"),
+    Reply(text="Let me look.", tools=("bash", "memory_list", "memory_saerch"), usage=USAGE),
+    Reply(text="Yes.", usage=USAGE),
+)
 
 
 def keep(assembly):
-    """Show a kept prompt to a reader of the turn's own clearance, as JSON and as a table."""
-    sent = Sent(
-        hash=identify(assembly),
-        facts=describe(assembly),
-        pieces=tuple(take_apart(assembly)),
+    """Render a stored prompt for a reader at the turn's clearance, as JSON and as a table."""
+    sent = SentPrompt(
+        hash=hash_prompt(assembly),
+        facts=describe_prompt(assembly),
+        pieces=tuple(split_prompt(assembly)),
         clearance=assembly.clearance.level,
     )
     return f"{sent.to_dict()}\n{sent.explain()}\n{sent.tools}"
 
 
 def tell(workspace, turn):
-    """Run a turn by a script; return every row that it left, without the ids that chance gives."""
-    heard = Heard()
-    clock = MovedClock(datetime(2026, 11, 16, 12, tzinfo=UTC))
-    loop = ScriptedLoop(workspace, Listeners(recorder=heard), clock)
-    loop.receive(turn, [Refusal(429, "busy"), Reply(tools=("bash",), usage=USAGE), Reply(text="Yes.", usage=USAGE)])
+    """Run a scripted turn and return every row that it wrote, without the random ids."""
+    heard = FakeRecorder()
+    clock = ManualClock(datetime(2026, 11, 16, 12, tzinfo=UTC))
+    night = ScriptedNight(workspace, EventStream(recorder=heard), clock)
+    night.say(replace(turn, message=turn.message or "Hi"), *SCRIPT)
     places = {event.place.span: str(number) for number, event in enumerate(heard.events)}
     rows = []
     for event in heard.events:
@@ -42,9 +49,9 @@ def tell(workspace, turn):
 
 @given(worlds(), turns())
 def test_deleting_what_is_above_changes_no_row(world, turn):
-    """Deleting every text above the clearance changes no row of a turn, and no byte of its kept prompt.
+    """Deleting every text above the clearance changes no row of a turn and no byte of its stored prompt.
 
-    Seen to fail when the loop told which files the private store holds.
+    Seen to fail when the loop recorded which files the private store contains.
     """
     level = world.level(turn)
     with world.opened() as whole, world.without(level).opened() as less:
@@ -56,9 +63,9 @@ def test_deleting_what_is_above_changes_no_row(world, turn):
 
 @given(worlds(), turns())
 def test_no_canary_from_above_is_recorded(world, turn):
-    """No row of a turn, and nothing that its own reader is shown of the kept prompt, holds a text from above.
+    """No row of a turn, and no part of the stored prompt that its reader sees, contains a text from above.
 
-    Seen to fail when `find_memories` did not ask for the trust of a store.
+    Seen to fail when `find_memories` did not check the trust of a store.
     """
     level = world.level(turn)
     with world.opened() as workspace:

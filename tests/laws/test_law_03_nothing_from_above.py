@@ -1,4 +1,4 @@
-"""Law 3: what is above the clearance changes nothing below it, and is never opened."""
+"""Law 3: texts above the clearance change nothing below it and are never opened."""
 
 import os
 import sys
@@ -9,18 +9,18 @@ from world_texts import dump
 from world_turns import SERVERS, assemble, hide, see, turns
 from worlds import BASES, CONFIGURED, worlds
 
+from foreword.engine.file_access import show_path
 from foreword.errors import InputError
-from foreword.sources.own_memory import show_path
 from foreword.testing import make_workspace
 from foreword.turn import Host, Sandbox, Turn
-from foreword.words import Trust
+from foreword.types import Trust
 
 OPENED: list[str] = []
 WATCHING: list[bool] = []
 
 
 def watch(event, arguments):
-    """Note every file that is opened while somebody watches; a hook can never be taken off again."""
+    """Record every opened file while watching is on; an audit hook cannot be removed."""
     if WATCHING and event == "open" and isinstance(arguments[0], str):
         OPENED.append(arguments[0])
 
@@ -29,7 +29,7 @@ sys.addaudithook(watch)
 
 
 def ask(workspace, assembly, path, tool="memory_get"):
-    """Read a path, or a section, with its reading tool and return every byte of the answer, or of the refusal."""
+    """Read a path or a section with its reading tool and return all bytes of the answer or the refusal."""
     try:
         return repr(workspace.call(assembly, tool, {"path" if tool == "memory_get" else "id": path}))
     except InputError as error:
@@ -37,12 +37,12 @@ def ask(workspace, assembly, path, tool="memory_get"):
 
 
 def names_of(file):
-    """The names under which somebody may ask for a file."""
+    """Return the spellings under which a file may be requested."""
     return (file.path, show_path(file.path), "./" + file.path, file.path + "/", file.path.upper())
 
 
 def list_sections(world, assembly):
-    """List the sections that somebody may ask for: every slot, the parts of templates, and each of several."""
+    """List the sections that may be requested: every slot, the parts of templates and of multi-file slots."""
     slots = [slot.id for slot in assembly.plan.blueprint.slots]
     files = [file.path.partition("/")[2] for file in world.planted]
     yield from slots
@@ -55,9 +55,9 @@ def list_sections(world, assembly):
 def test_deleting_what_is_above_changes_no_byte(world, turn):
     """Deleting every text above the clearance changes no byte of prompt, request, report or error.
 
-    Files, the parts of templates, projects, facts and what the configuration says of the agent are texts alike.
+    Texts are files, template parts, projects, facts and the agent's texts in the configuration.
 
-    Seen to fail when `find_memories` did not ask for the trust of a store.
+    Seen to fail when `find_memories` did not check the trust of a store.
     """
     level = world.level(turn)
     with world.opened() as whole, world.without(level).opened() as less:
@@ -68,7 +68,7 @@ def test_deleting_what_is_above_changes_no_byte(world, turn):
 def test_deleting_what_is_above_changes_no_answer_of_a_tool(world, turn):
     """Deleting every file above the clearance changes no answer and no refusal of the reading tools.
 
-    Seen to fail when `find_path` did not ask for the trust of a store.
+    Seen to fail when `find_path` did not check the trust of a store.
     """
     level = world.level(turn)
     with world.opened() as whole, world.without(level).opened() as less:
@@ -82,9 +82,9 @@ def test_deleting_what_is_above_changes_no_answer_of_a_tool(world, turn):
 
 @given(worlds(), turns())
 def test_facts_of_the_turn_above_the_clearance_change_no_byte(world, turn):
-    """A turn's own facts, tools, extensions and bulletins that its clearance may not see change no byte either.
+    """A turn's facts, tools, extensions and bulletins above its clearance change no byte.
 
-    Seen to fail when `agree` counted the schemas of all tools of the turn.
+    Seen to fail when the budget counted the schemas of all tools of the turn.
     """
     with world.opened() as workspace:
         assert see(workspace, turn) == see(workspace, hide(turn, world.level(turn)))
@@ -92,7 +92,7 @@ def test_facts_of_the_turn_above_the_clearance_change_no_byte(world, turn):
 
 @given(worlds(), turns())
 def test_no_canary_from_above_is_visible(world, turn):
-    """No byte of a text above the clearance is in anything that the reader of a turn sees.
+    """No byte of a text above the clearance is in any output that the reader of a turn sees.
 
     Seen to fail when `judge` compared with the user's trust instead of the clearance.
     """
@@ -112,9 +112,9 @@ def test_no_canary_from_above_is_visible(world, turn):
 
 @given(worlds(), turns())
 def test_a_turn_opens_nothing_above_its_clearance(world, turn):
-    """A turn, and every question to its reading tools, opens no file above its clearance.
+    """A turn and its reading tools open no file above the clearance.
 
-    Seen to fail when a refused entry kept its paths and its source was asked before its verdict was looked at.
+    Seen to fail when a refused entry retained its paths and its source was read before its verdict was checked.
     """
     level = world.level(turn)
     with world.opened() as workspace:
@@ -134,7 +134,7 @@ def test_a_turn_opens_nothing_above_its_clearance(world, turn):
 
 @given(worlds(), turns())
 def test_withheld_and_missing_sound_the_same(world, turn):
-    """The tools answer for a withheld path in the words they have for one that does not exist.
+    """The reading tools give the same answer for a withheld path and for a missing one.
 
     Seen to fail when `call` said that a path needs a higher trust.
     """
@@ -161,9 +161,9 @@ LISTED = (
 
 @pytest.mark.parametrize("path", LISTED)
 def test_a_listed_trust_holds_wherever_the_file_stands(tmp_path, path):
-    """A file that the owner lists as full is full, also where a folder or another slot would show it to more people.
+    """A file that the owner lists as full is full, even if a folder or another slot would show it to more people.
 
-    Seen to fail while only slots with a fixed file name asked for the listed trust.
+    Seen to fail while only slots with a fixed file name used the listed trust.
     """
     config = {
         "owner": "alice",
@@ -185,7 +185,7 @@ def test_a_listed_trust_holds_wherever_the_file_stands(tmp_path, path):
 def test_a_link_does_not_lower_a_trust(tmp_path):
     """A link inside the workspace does not show a file to people who may not see it.
 
-    Seen to fail while trust was asked of the name of a file only.
+    Seen to fail while trust was resolved from the name of a file only.
     """
     config = "owner: alice\nusers: {alice: {trust: full}, bob: {trust: familiar}}\n"
     workspace = make_workspace(tmp_path, {"foreword.yaml": config, "MEMORY.md": "kanari", "rules/a.md": "ours"})
@@ -199,9 +199,9 @@ INSIDE = ("CLAUDE.md", "deep/AGENTS.md", "memory/private/AGENTS.md", "users/alic
 @pytest.mark.parametrize("path", INSIDE)
 @pytest.mark.parametrize("base", ["default", "moltis"])
 def test_a_project_inside_the_workspace_opens_nothing(tmp_path, base, path):
-    """A file that is listed as full, or is in a store or a person's folder, is no project's, whatever folder is named.
+    """A file that is listed as full, or is in a store or a user's folder, never counts as a project file.
 
-    Seen to fail while the way up from a project asked for no trust.
+    Seen to fail while the search upwards from a project checked no trust.
     """
     listed = "" if path.startswith(("memory", "users")) else f"prompt: {{files: [{{path: {path}, trust: full}}]}}\n"
     config = f"owner: alice\nusers: {{alice: {{trust: full}}, bob: {{trust: inner}}}}\n{listed}"
@@ -213,9 +213,9 @@ def test_a_project_inside_the_workspace_opens_nothing(tmp_path, base, path):
 
 @pytest.mark.parametrize("base", BASES)
 def test_opening_a_profile_opens_nothing_beside_it(tmp_path, base):
-    """Somebody may see their own profile at a lower level, and the facts that stand beside it stay where they were.
+    """Lowering the trust of a user's profile does not expose the facts next to it.
 
-    Seen to fail while a slot that only looks into USER.md had the trust that the configuration gives that file.
+    Seen to fail while a slot that only reads part of USER.md had the trust that the configuration gives that file.
     """
     config = "owner: alice\nusers: {alice: {trust: familiar}}\nprompt: {files: [{path: USER.md, trust: familiar}]}\n"
     config += f"agents: {{reid: {{blueprint: {base}}}}}\n"

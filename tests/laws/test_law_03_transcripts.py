@@ -1,4 +1,4 @@
-"""Law 3 for transcripts: below its clearance, and for everybody else, one is as if it were not there."""
+"""Law 3 for transcripts: below its clearance, and for other people, a transcript does not exist."""
 
 import os
 import random
@@ -8,13 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from foreword import InputError, Turn
-from foreword.store.archives import Archive, reserve
-from foreword.store.state import open_state
+from foreword.agent.tools.file_tools import FILE_TOOLS
+from foreword.agent.tools.registry import BUILT_IN
+from foreword.errors import InputError
+from foreword.storage.database import open_state
+from foreword.storage.sessions import Archive, reserve_path
 from foreword.testing import make_workspace, write_files
-from foreword.tools import BUILT_IN, FILES
-from foreword.turn import Toolset
-from foreword.words import Trust
+from foreword.turn import Toolset, Turn
+from foreword.types import Trust
 
 CONFIG = """\
 owner: alice
@@ -24,7 +25,7 @@ rooms: {attic: {ceiling: full, situation: wide, group: den}}
 situations: {wide: {ceiling: full}}
 """
 DEN, BOB, CAROL, ALICE = (f"{top}/conversations" for top in ("groups/den", "users/bob", "users/carol", "users/alice"))
-# Whose session each is: room, person and clearance; one without was not written by the archive, whatever it says.
+# The session of each file: room, person and clearance. None: not written by the archive, whatever its header says.
 FOUND = {
     f"{DEN}/room.md": ("den", "", Trust.FAMILIAR),
     f"{DEN}/open.md": ("den", "", Trust.PUBLIC),
@@ -56,7 +57,7 @@ SEEN = {
 
 
 def make(folder, gone=()):
-    """Make a workspace with transcripts, or without some of them."""
+    """Make a workspace with transcripts, except those in `gone`."""
     text = '---\nagent: "reid"\nclearance: "public"\npeople: "bob"\n---\n# Conversation\n\n## bob\n\n> plum {}\n'
     files = {path: text.format(path) for path in FOUND if path not in gone}
     workspace = make_workspace(folder, {"foreword.yaml": CONFIG, "groups/den/AGENTS.md": "Be brief here.\n", **files})
@@ -65,14 +66,14 @@ def make(folder, gone=()):
             if session and path not in gone:
                 room, user, clearance = session
                 place = {"agent": "reid", "channel": "web", "room": room, "user": user}
-                reserve(state, Archive(path=path, session=path, clearance=clearance, **place), f"{path}x")
+                reserve_path(state, Archive(path=path, session=path, clearance=clearance, **place), f"{path}x")
     return workspace
 
 
 def see(workspace, place, channel="web"):
-    """Say everything that a turn is told, and what it gets when it asks for each of the transcripts."""
+    """Return everything that a turn sees, and the results of reading each of the transcripts."""
     user, situation, room = place
-    tools = Toolset([*BUILT_IN.tools, *(replace(tool, trust=Trust.PUBLIC) for tool in FILES.tools)])
+    tools = Toolset([*BUILT_IN.tools, *(replace(tool, trust=Trust.PUBLIC) for tool in FILE_TOOLS.tools)])
     turn = Turn(user=user, situation=situation, room=room, channel=channel, tools=tools, message="plum?")
     assembly = workspace.assemble(turn)
 
@@ -101,7 +102,7 @@ def see(workspace, place, channel="web"):
 
 @pytest.mark.parametrize("place", SEEN)
 def test_who_reads_what(tmp_path, place):
-    """A transcript is read at its clearance by its person alone, or in its room; elsewhere at full, and alone."""
+    """A transcript is readable at its clearance by its person alone or in its room; elsewhere at full and alone."""
     told = see(make(tmp_path), place)
     assert {path for path in FOUND if f"plum {path}" in told[f"read {path}"]} == SEEN[place]
     assert {path for path in FOUND if f"plum {path}" in told["found"]} == SEEN[place]
@@ -113,7 +114,7 @@ def test_who_reads_what(tmp_path, place):
 
 @pytest.mark.parametrize("place", SEEN)
 def test_nothing_above(tmp_path, place):
-    """Where it may not be read, deleting a transcript changes no byte of what is told."""
+    """Deleting a transcript that the turn may not read changes no byte that the turn sees."""
     whole = see(make(tmp_path / "whole"), place)
     shutil.rmtree(tmp_path / "whole")
     without = see(make(tmp_path / "whole", FOUND.keys() - SEEN[place]), place)
@@ -121,22 +122,22 @@ def test_nothing_above(tmp_path, place):
 
 
 def test_another_channel(tmp_path):
-    """A room of the same name on another channel is another room."""
+    """A room of the same name on another channel is a different room."""
     told = see(make(tmp_path), ("bob", "group", "den"), channel="telegram")
     assert not [path for path in FOUND if f"plum {path}" in told[f"read {path}"] + told[f"get {path}"]]
 
 
 def test_no_tool_writes_one(tmp_path):
-    """No agent can write or replace a transcript, also where it may read one."""
+    """No agent can write or replace a transcript, even one that it may read."""
     workspace = make(tmp_path)
-    assembly = workspace.assemble(Turn(user="alice", situation="dm", tools=FILES))
+    assembly = workspace.assemble(Turn(user="alice", situation="dm", tools=FILE_TOOLS))
     for path in (f"{DEN}/room.md", f"{DEN}/new.md", f"{ALICE}/new.md"):
         with pytest.raises(InputError, match="was not written"):
             workspace.call(assembly, "write_file", {"path": path, "text": "x"})
 
 
 def test_a_link_to_one(tmp_path):
-    """A link in a folder of prompts brings no transcript into a prompt below full."""
+    """A link in a prompt folder brings no transcript into a prompt below full."""
     workspace = make(tmp_path)
     write_files(tmp_path, {"rules/plain.md": "Be kind.\n"})
     os.symlink(f"../{DEN}/open.md", tmp_path / "rules" / "link.md")
@@ -148,7 +149,7 @@ def test_a_link_to_one(tmp_path):
 
 
 def test_other_letters(tmp_path):
-    """However the folder is written, what lies in it is no prompt's."""
+    """A `conversations` folder in any letter case is excluded from prompts."""
     chance = random.Random(7)
     names = {"".join(chance.choice((sign, sign.upper())) for sign in "conversations") for _ in range(20)}
     files = {f"groups/den/{name}/a.md": "plum\n" for name in names}

@@ -1,4 +1,4 @@
-"""Law 5: nothing is dropped or cut in silence."""
+"""Law 5: nothing is dropped or cut silently."""
 
 from collections import Counter
 
@@ -10,18 +10,18 @@ from worlds import OWNER, worlds
 from foreword.errors import ConfigError
 from foreword.testing import make_workspace
 from foreword.turn import Turn
-from foreword.words import Mode, Trust, Verdict
+from foreword.types import Mode, Trust, Verdict
 
 
 def find_text(assembly, name):
-    """Return the rendered text of a section, or nothing where it has none."""
+    """Return the rendered text of a section, or an empty string if it has none."""
     spans = {span.id: span for span in assembly.prompt.spans}
     return assembly.prompt.text[spans[name].start : spans[name].end] if name in spans else ""
 
 
 @given(worlds(), turns())
 def test_every_slot_has_one_verdict_and_a_reason(world, turn):
-    """In every dialect a planned slot ends in exactly one verdict, and in a reason unless it was kept.
+    """In every dialect a planned slot has exactly one verdict, and a reason unless it was included whole.
 
     Seen to fail when `read` skipped the entries that the plan had refused.
     """
@@ -42,9 +42,9 @@ def test_every_slot_has_one_verdict_and_a_reason(world, turn):
 
 @given(worlds(), turns())
 def test_what_is_not_whole_was_not_kept(world, turn):
-    """In every dialect what was kept stands there whole, and each of several texts has a verdict of its own.
+    """In every dialect an included text is whole, and each text of a multi-text slot has a separate verdict.
 
-    Seen to fail when `hold` kept what it had cut, and while the slots of a template that failed were forgotten.
+    Seen to fail when `hold` marked a cut text as whole, and while the slots of a failed template were lost.
     """
     with world.opened() as workspace:
         assembly = assemble(workspace, turn)
@@ -62,9 +62,9 @@ def test_what_is_not_whole_was_not_kept(world, turn):
 
 
 def test_two_titles_that_read_alike_are_refused(tmp_path):
-    """Two responsibilities cannot have one name, under which only one of them could be told of.
+    """Two responsibilities cannot have the same name.
 
-    Seen to fail while the configuration compared titles before their white space was folded.
+    Seen to fail while the configuration compared titles before collapsing their white space.
     """
     twins = "[{title: Twin bed, content: a}, {title: 'Twin  bed', content: b}]"
     config = f"owner: alice\nusers: {{alice: {{trust: full}}}}\nagents: {{reid: {{responsibilities: {twins}}}}}\n"
@@ -75,9 +75,9 @@ def test_two_titles_that_read_alike_are_refused(tmp_path):
 @pytest.mark.parametrize("base", ["default", "osa"])
 @pytest.mark.parametrize("template", ["{{ nope }} words", "{{ RULES }}\nwords {{ nope }}", "{{ RULES }}{{ nope }}"])
 def test_a_name_that_nothing_fills_in_is_mentioned(tmp_path, base, template):
-    """The verdict of a template says which of its variables there are not, wherever its own words begin.
+    """The verdict of a template names its undefined variables, wherever the template's text begins.
 
-    Seen to fail while only what opened a template carried what there was to say of it.
+    Seen to fail while only the opening of a template carried its problems.
     """
     config = f"owner: alice\nusers: {{alice: {{trust: full}}}}\nagents: {{reid: {{blueprint: {base}}}}}\n"
     workspace = make_workspace(tmp_path, {"foreword.yaml": config, "SYSTEM.md": template, "rules/a.md": "Be kind."})
@@ -87,9 +87,9 @@ def test_a_name_that_nothing_fills_in_is_mentioned(tmp_path, base, template):
 
 @given(worlds(strict=True), turns())
 def test_a_shortened_section_says_so(world, turn):
-    """A shortened section carries its marker, and one that was left out says so, in any strict blueprint.
+    """A shortened section carries its marker and an omitted section its stub, in any strict blueprint.
 
-    Seen to fail when `compose` left the marker out.
+    Seen to fail when `compose` left out the marker.
     """
     with world.opened() as workspace:
         assembly = assemble(workspace, turn)
@@ -104,7 +104,7 @@ def test_a_shortened_section_says_so(world, turn):
 
 @given(worlds(base="default", system=1_800), turns(user=OWNER, tools=None, mode=Mode.FULL, situation="dm", room=""))
 def test_an_indexed_section_is_on_the_menu(world, turn):
-    """A section that is indexed stands on the menu, or behind the menu's own marker.
+    """An indexed section is on the menu or is covered by the menu's marker.
 
     Seen to fail while a menu that did not fit its share was dropped.
     """

@@ -1,4 +1,4 @@
-"""Law 6: whatever the prompt offers is redeemed by the very call it names."""
+"""Law 6: every call that the prompt offers works exactly as written."""
 
 import ast
 import json
@@ -10,11 +10,11 @@ from hypothesis import assume, given
 from world_turns import assemble, fitted, turns
 from worlds import OWNER, worlds
 
-from foreword.budget.shorten import LISTS
-from foreword.shipped import read_blueprint
+from foreword.engine.cuts import TOOL_LIST_SOURCES
+from foreword.resources import read_blueprint
 from foreword.testing import make_workspace
 from foreword.turn import Turn
-from foreword.words import Mode, Verdict
+from foreword.types import Mode, Verdict
 
 CALL = re.compile(r'(memory_get|read_section)\(("(?:[^"\\]|\\.)*")(?:, from=(\d+))?(?:, lines=(\d+))?\)')
 MARKER = re.compile(r"^[ ]*\[shortened: lines .*\]\s*$", re.MULTILINE)
@@ -25,7 +25,7 @@ SKILL = re.compile(r'^<skill name="[^"]*" source="skill" path="([^"]*)">$', re.M
 
 
 def read_all(workspace, assembly, call):
-    """Make a call as it is written, follow it to its end, and return the lines."""
+    """Run a call as written, follow its continuations to the end, and return the lines."""
     lines = []
     while call:
         name, target, first, count = CALL.fullmatch(call).groups()
@@ -34,7 +34,7 @@ def read_all(workspace, assembly, call):
         arguments |= {"lines": int(count)} if count else {}
         reading = workspace.call(assembly, name, arguments)
         assert reading.first == int(first or 1)
-        # A page after the first one repeats whose words it continues.
+        # Each page after the first repeats the source line.
         text = INTRODUCTION.sub("", reading.text) if reading.first > 1 else reading.text
         assert text.count("\n") + 1 == reading.last - reading.first + 1
         lines += text.split("\n")
@@ -44,10 +44,10 @@ def read_all(workspace, assembly, call):
 
 @given(worlds(strict=True), turns())
 def test_a_marker_gives_exactly_what_is_missing(world, turn):
-    """What a shortened section shows and what its marker's call gives are together the whole text.
+    """A shortened section and the result of its marker's call add up to the whole text.
 
-    This holds in any strict blueprint, for passages of a template and the slots it names, and for limits.
-    Seen to fail when `write_call` counted lines from 0.
+    This holds in any strict blueprint, for template passages, for the slots a template names, and for limits. Seen to
+    fail when `write_call` counted lines from 0.
     """
     with world.opened() as workspace:
         assembly = assemble(workspace, turn)
@@ -60,8 +60,8 @@ def test_a_marker_gives_exactly_what_is_missing(world, turn):
             marker = MARKER.search(assembly.prompt.text[span.start : span.end])
             call = CALL.search(marker.group())
             if call is None:
-                # Only the description of read_section itself is never offered by a call of read_section.
-                described = one.item.slot.source in LISTS and "read_section" not in one.body
+                # The description of read_section is the only text that read_section never offers.
+                described = one.item.slot.source in TOOL_LIST_SOURCES and "read_section" not in one.body
                 assert described or not assembly.terms.tools.names & {"memory_get", "read_section"}
                 continue
             whole = one.item.text.split("\n")
@@ -71,8 +71,8 @@ def test_a_marker_gives_exactly_what_is_missing(world, turn):
             behind = len(whole) - head - count if count else 0
             tail = shown[-behind:] if behind else []
             assert shown[:head] + missing + tail == whole
-            # Beyond the text itself there is the marker, and what closes a code block that the cut left open, or opens
-            # it again; a limit may cut a line. The menu repeats its own last lines there, which say how to load.
+            # Besides the text there is the marker, and the fence that closes or reopens a code block at the cut.
+            # A limit may cut a line. The menu repeats its last lines there, which say how to load.
             between = shown[head : len(shown) - behind]
             at = next(at for at, line in enumerate(between) if call.group() in line)
             before = [line for line in between[:at] if not FENCE.fullmatch(line)]
@@ -84,7 +84,7 @@ def test_a_marker_gives_exactly_what_is_missing(world, turn):
 
 @given(worlds(strict=True), turns())
 def test_a_stub_gives_the_whole_text(world, turn):
-    """The call that stands in the place of a text that was left out gives that text from its first line to its last.
+    """The call in the stub of an omitted text returns that text from the first line to the last.
 
     Seen to fail when `write_call` counted lines from 0.
     """
@@ -102,7 +102,7 @@ def test_a_stub_gives_the_whole_text(world, turn):
 
 @given(worlds(base="default"), turns(user=OWNER, tools=None, mode=Mode.FULL, situation="dm", room=""))
 def test_a_menu_line_is_redeemed_at_its_price(world, turn):
-    """Every line of the menu can be read under the path it names, and weighs what it says.
+    """Every menu line can be read under the path it names and has the token count it shows.
 
     Seen to fail when `price_memory` counted the description as well.
     """
@@ -124,9 +124,9 @@ NAMES = ["it's.md", 'so "called".md', "with space.md", "übung, 1.md", "a) from=
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_file_of_any_name_can_be_read_to_its_end(tmp_path, name):
-    """A marker and its continuations can be followed whatever signs the name of the file has.
+    """A marker and its continuations work for any characters in the file name.
 
-    Seen to fail when `write_call` put a name between quotes that the name itself contains.
+    Seen to fail when `write_call` quoted a name with quotes that the name contains.
     """
     text = "\n".join(f"{at}. a line that is there to be missing later" for at in range(2_000))
     workspace = make_workspace(tmp_path, {f"rules/{name}": text})
@@ -148,7 +148,7 @@ def test_a_file_of_any_name_can_be_read_to_its_end(tmp_path, name):
     ("memory", "name"), [("memory/social/A.md", "social/A.md"), ("users/alice/memory/A.md", "own/A.md")]
 )
 def test_two_files_of_one_name_are_told_apart(tmp_path, memory, name):
-    """A file of the workspace and a memory whose paths look alike on the menu are each read at their price.
+    """A workspace file and a memory whose paths look alike on the menu are both readable at their token count.
 
     Seen to fail while the menu named a memory by its path below memory/ only.
     """
@@ -168,7 +168,7 @@ def test_two_files_of_one_name_are_told_apart(tmp_path, memory, name):
 
 @given(worlds(base="default"), turns(user=OWNER, tools=None, mode=Mode.FULL, situation="dm", room=""))
 def test_a_listed_skill_can_be_read(world, turn):
-    """Every skill of the listing can be read under the path that the listing names.
+    """Every listed skill can be read under the path in the listing.
 
     Seen to fail when `find_path` did not look for skills.
     """
@@ -185,9 +185,9 @@ def test_a_listed_skill_can_be_read(world, turn):
 
 @pytest.mark.parametrize("name", ["<skill>", "a & b", "&lt;", 'so "called"'])
 def test_a_name_is_read_as_it_is_shown(tmp_path, name):
-    """A skill or a memory whose name looks like a tag can be read by what the listing and the menu show.
+    """A skill or memory whose name looks like a tag can be read by the name that the prompt shows.
 
-    Seen to fail while the reading tools knew names only as the disk has them.
+    Seen to fail while the reading tools accepted only the names on disk.
     """
     files = {f"skills/{name}/SKILL.md": f"kanari of {name}", f"memory/social/{name}.md": f"kanari too of {name}"}
     workspace = make_workspace(tmp_path, files)

@@ -5,14 +5,14 @@ from hypothesis import assume, given
 from world_turns import assemble, turns
 from worlds import worlds
 
+from foreword.envelope import SHAPES
 from foreword.testing import make_workspace
 from foreword.turn import Turn
-from foreword.wire import SHAPES
-from foreword.words import Placement
+from foreword.types import Placement
 
 
 def find_parts(shape, request):
-    """Return the system text of a request, and the text parts of its newest message."""
+    """Return the system text of a request and the text parts of its newest message."""
     if shape == "anthropic":
         system = "".join(block["text"] for block in request.get("system", ()))
         newest = request["messages"][-1]["content"] if request["messages"] else []
@@ -54,9 +54,9 @@ def test_spans_cover_the_text(world, turn):
 @pytest.mark.parametrize("base", ["default", "osa"])
 @pytest.mark.parametrize("between", ["", " and ", "{{ USER_PROFILE }}", "{% if USER_PROFILE %}{{ RULES }}{% endif %}"])
 def test_what_a_template_names_twice_stands_once(tmp_path, base, between):
-    """A slot that a template names again has one place and one span, also behind what belongs to a person.
+    """A slot that a template names twice is rendered once and has one span, even after a per-user slot.
 
-    Seen to fail while the static and the moving part of a template did not know of each other's slots.
+    Seen to fail while the static part and the later part of a template did not share the list of their slots.
     """
     config = f"owner: alice\nusers: {{alice: {{trust: full}}}}\nagents: {{reid: {{blueprint: {base}}}}}\n"
     template = f"{{{{ RULES }}}}{between}{{{{ RULES }}}} {{{{ RULES }}}}"
@@ -68,9 +68,9 @@ def test_what_a_template_names_twice_stands_once(tmp_path, base, between):
 
 @given(worlds(), turns())
 def test_every_envelope_carries_the_text(world, turn):
-    """In every provider's shape the system part and the tail are together the text that explain shows.
+    """In every provider's format the system part and the tail add up to the text that explain shows.
 
-    Seen to fail when `Letter.system` joined its blocks with a line break.
+    Seen to fail when the envelope joined its system blocks with a line break.
     """
     with world.opened() as workspace:
         assembly = assemble(workspace, turn)

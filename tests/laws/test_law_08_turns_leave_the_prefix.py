@@ -1,4 +1,4 @@
-"""Laws 8 and 9: what belongs to a turn moves nothing that is cached."""
+"""Laws 8 and 9: turn data does not change the cached prefix."""
 
 from dataclasses import replace
 from itertools import takewhile
@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from world_turns import assemble, fitted, passing, see, stable, turns
 from worlds import open_at, worlds
 
-from foreword.budget import Fitted
+from foreword.engine.cuts import Fitted
 from foreword.turn import Message, Step, Task
-from foreword.words import Pace
+from foreword.types import Pace
 
 HUGE = Task(
     id="9",
@@ -21,7 +21,7 @@ HUGE = Task(
 
 
 def judge(assembly):
-    """Return what became of every section that is not a turn's."""
+    """Return the verdict of every section with a pace slower than turn."""
     return [
         (one.item.id, one.verdict, one.reason, one.body)
         for one in fitted(assembly)
@@ -33,11 +33,11 @@ def judge(assembly):
 def test_what_only_a_turn_depends_on_moves_no_cached_byte(world, turn, later):
     """Another clock, message, history, task, plan, run or repository changes no byte of the static and session part.
 
-    Seen to fail when `see_session` put the clock beside the name of the channel.
+    Seen to fail when `see_session` added the clock to the name of the channel.
     """
     with world.opened() as workspace:
         one = assemble(workspace, turn)
-        # A workspace of its own, since what the first one remembers could hide a difference.
+        # A separate workspace, because the caches of the first one could hide a difference.
         other = assemble(open_at(workspace.files.root), replace(turn, **later))
         assume(one is not None and other is not None)
         assert stable(one) == stable(other)
@@ -48,9 +48,9 @@ def test_what_only_a_turn_depends_on_moves_no_cached_byte(world, turn, later):
 
 @given(worlds(), turns(), passing())
 def test_the_leading_part_of_every_dialect_stays(world, turn, later):
-    """In every dialect, what stands before the first section of a turn is moved by nothing that only turns depend on.
+    """In every dialect, turn data changes no byte before the first section of a turn.
 
-    Seen to fail when `weave` gave the passages behind a session slot the pace of their template.
+    Seen to fail when template expansion gave the passages after a session slot the pace of their template.
     """
     with world.opened() as workspace:
         one = assemble(workspace, turn)
@@ -71,9 +71,9 @@ def lead(assembly):
 
 @given(worlds(), turns(), st.integers(0, 60))
 def test_pressure_of_a_turn_evicts_nothing(world, turn, said):
-    """A huge task and a long history change no verdict of a static or session section, or fail with the arithmetic.
+    """A huge task and a long history change no verdict of a static or session section, or raise a BudgetError.
 
-    Seen to fail when `fit` took the conversation off the system budget.
+    Seen to fail when `fit` subtracted the conversation from the system budget.
     """
     history = tuple(Message(role="user", text="a long story, told again " * 60) for _ in range(said))
     state = replace(turn.state, workflow="and on it goes, " * 500, tasks=(HUGE,) * 9)

@@ -1,4 +1,4 @@
-"""Law 10: text from outside cannot open or close a section."""
+"""Law 10: external text cannot open or close a section."""
 
 import os
 import re
@@ -16,52 +16,39 @@ from world_texts import BREAK, dump
 from world_turns import HOSTILE, assemble, fitted, turns
 from worlds import BASES, FAST, OWNER, worlds
 
-from foreword.blueprint.slot import Voice
+from foreword.agent.tools.reading_tools import READING_TOOLS
+from foreword.engine.blueprint import Voice
+from foreword.engine.render import make_tag
 from foreword.errors import InputError
-from foreword.render.layout import make_tag
-from foreword.shipped import read_blueprint
+from foreword.resources import read_blueprint
 from foreword.testing import make_workspace
-from foreword.tools import READING
-from foreword.turn import (
-    Bulletin,
-    Communication,
-    Extension,
-    Git,
-    Host,
-    Sandbox,
-    State,
-    Step,
-    Task,
-    Tool,
-    Toolset,
-    Turn,
-)
-from foreword.words import Mode, Placement, Trust
+from foreword.turn import Bulletin, Communication, Extension, Git, Host, Sandbox, State, Step, Task, Tool, Toolset, Turn
+from foreword.types import Mode, Placement, Trust
 
 HEADING = re.compile(r"#{1,6}(?:\s|#|$)")
 UNDERLINE = re.compile(r"(?:=+|-+|\*{3,}|_{3,})\s*$")
 LISTING = re.compile(r"<\s*/?\s*(?:available_skills|skill)[\s/>]", re.IGNORECASE)
-SIGNAL = "active signal:"  # the heading of a signal goes on with what is known only in the turn
+SIGNAL = "active signal:"  # the heading of a signal ends with values known only in the turn
 ALONE = {"situation": "dm", "room": "", "mode": Mode.FULL}
 
 
 def bare(line):
-    """A line without what a reader of the prompt would not see at its beginning."""
+    """Strip the leading characters of a line that a reader of the prompt would not see."""
     at = next((at for at, sign in enumerate(line) if unicodedata.category(sign) not in ("Zs", "Cf", "Cc")), len(line))
     return line[at:]
 
 
 def list_titles(assembly):
-    """List the headings that belong to the blueprint, in small letters."""
+    """List the headings of the blueprint, in lower case."""
     slots = assembly.plan.blueprint.slots
     titles = {title.casefold() for slot in slots for title in (slot.title, slot.group) if title}
     return titles | {f"available memory (trust: {level})" for level in Trust}
 
 
 def find_headings(assembly):
-    """Return the headings that the prompt's own sections have, in order, as they are rendered."""
+    """Return the rendered headings of the prompt's sections, in order."""
     headings = {}
-    shown = {span.id for span in assembly.prompt.spans}  # where a template parts, there may be nothing to show
+    shown = {span.id for span in assembly.prompt.spans}  # a part of a split template may be empty
     for run in assembly.fit.runs:
         before = None
         for one in run.items:
@@ -81,18 +68,18 @@ def find_headings(assembly):
 
 
 def hide_tags(line):
-    """Write a heading as it is rendered: no name is a tag of the skill listing."""
+    """Return a heading as rendered: no name is a tag of the skill listing."""
     return LISTING.sub(lambda tag: tag[0].replace("<", "&lt;"), line)
 
 
 def is_reserved(line, titles):
-    """Whether a line reads like one of our headings."""
+    """Return whether a line reads like one of our headings."""
     match = re.fullmatch(r"#{1,6}\s+(.*?)[\s#]*", bare(line))
     return bool(match) and (match[1].casefold() in titles or match[1].casefold().startswith(SIGNAL))
 
 
 def find_underlined(text, titles):
-    """Find the lines that a line of signs below them makes one of our headings."""
+    """Find the lines that an underline turns into one of our headings."""
     lines = [bare(line) for line in BREAK.split(text)]
     named = [
         (line.strip().casefold(), below) for line, below in pairwise(lines) if re.fullmatch(r"(?:=+|-+)\s*", below)
@@ -101,7 +88,7 @@ def find_underlined(text, titles):
 
 
 def check_headings(assembly):
-    """See that the prompt has the headings of its own sections and no others, within sections and across them."""
+    """Check that the prompt has only the headings of its sections, within sections and across them."""
     headings, titles = find_headings(assembly), list_titles(assembly)
     sections = {one.item.id: one.item for one in fitted(assembly)}
     text = assembly.prompt.text
@@ -124,7 +111,7 @@ def check_headings(assembly):
 
 
 def check_tags(assembly):
-    """See that every tag of ours stands where its section begins or ends, and nowhere else."""
+    """Check that each of our tags is at the start or the end of its section and nowhere else."""
     slots = assembly.plan.blueprint.slots
     tags = {name.casefold() for slot in slots for name in (make_tag(slot), slot.item) if name}
     pattern = re.compile(rf"<\s*(/?)\s*({'|'.join(map(re.escape, tags))})(?=[\s/>]|$)", re.IGNORECASE)
@@ -146,16 +133,16 @@ def check_tags(assembly):
 
 
 def tame(turn):
-    """Give instructions plain line breaks; the others have a test of their own."""
+    """Normalise the line breaks of instructions; other line breaks have a separate test."""
     return replace(turn, instructions=BREAK.sub("\n", turn.instructions))
 
 
 @given(worlds(rendering="markdown", system=12_000), (turns() | turns(user=OWNER, **ALONE)).map(tame))
 def test_only_sections_open_sections(world, turn):
-    """The headings of a prompt are those of its sections, whatever stands in files, tools, tasks and instructions.
+    """The headings of a prompt are those of its sections, whatever files, tools, tasks and instructions contain.
 
-    This holds in every dialect, and inside templates. Seen to fail when `Guard` escaped nothing in texts from outside,
-    and when it forgot the owner's reserved lines.
+    This holds in every dialect and inside templates. Seen to fail when `Guard` escaped nothing in external texts, and
+    when it ignored the owner's reserved lines.
     """
     with world.opened() as workspace:
         assembly = assemble(workspace, turn)
@@ -165,9 +152,9 @@ def test_only_sections_open_sections(world, turn):
 
 @given(worlds(rendering="markdown"), turns(mode=Mode.FULL))
 def test_no_part_of_a_template_stands_under_another_heading(world, turn):
-    """Where the first part of a template does not fit, its heading stays, and nothing stands under somebody else's.
+    """If the first part of a template does not fit, its heading stays and no part appears under another heading.
 
-    Seen to fail while a heading was left out with the passage behind it.
+    Seen to fail while a heading was dropped with the passage after it.
     """
     with world.opened() as workspace:
         assembly = assemble(workspace, turn)
@@ -180,9 +167,9 @@ def test_no_part_of_a_template_stands_under_another_heading(world, turn):
 
 
 def test_a_heading_stays_where_its_passage_does_not_fit(tmp_path):
-    """What a template names stands under the template's heading, when the words before it had to be left out.
+    """A slot in a template appears under the template's heading even if the text before it was dropped.
 
-    Seen to fail while a heading was left out with the passage behind it.
+    Seen to fail while a heading was dropped with the passage after it.
     """
     blueprint = yaml.safe_load(read_blueprint("coop")) | {"name": "own"}
     blueprint["budget"] |= {"system": 1_200, "least": 1_000}
@@ -201,7 +188,7 @@ def test_a_heading_stays_where_its_passage_does_not_fit(tmp_path):
 
 @given(worlds(rendering="xml", system=12_000), turns() | turns(user=OWNER, **ALONE))
 def test_only_sections_have_tags(world, turn):
-    """In the XML rendering every tag of ours stands once at the beginning and once at the end of its section.
+    """In the XML rendering each tag of ours appears once at the start and once at the end of its section.
 
     Seen to fail when `Guard` knew only the tags of the skill listing.
     """
@@ -213,11 +200,11 @@ def test_only_sections_have_tags(world, turn):
 
 @pytest.mark.parametrize("name", ["", "t\n## Core", "t\u2028# Core", "a b", "x" * 129])
 def test_a_tool_has_a_plain_name(name):
-    """A tool whose name could open a section, or that no provider would take, is refused.
+    """A tool is refused if its name could open a section or is invalid for providers.
 
-    Seen to fail while `Tool` took any name.
+    Seen to fail while `Tool` accepted any name.
     """
-    with pytest.raises(InputError, match="is no name for a tool"):
+    with pytest.raises(InputError, match="is not a valid tool name"):
         Tool(name=name)
 
 
@@ -226,7 +213,7 @@ SIGNS = (" ", "\u200b", "\u2066", "#", "x", "<", "Core", "</Task>", "<Core>", "<
 HEADS = ("## Core", "# Task", "===", "---", "\u200b## Identity", "## Active Signal: x", "Active Signal: x\n---")
 WORDS = (*SIGNS, *(f"{sign}{head}" for sign in BREAKS for head in HEADS))
 KINDS = ("instructions", "descriptions", "facts", "memories", "extensions", "state", "project", "agent")
-# Each extension by its name and in its own words, in the middle of a line and on lines of its own.
+# Each extension by name and with its instructions, in the middle of a line and on separate lines.
 TEMPLATE = """Tools: {{ TOOL_DEFINITIONS }} and what they say:
 {% for one in extensions %}{{ one.name }}
 {{ one.instructions }}
@@ -239,9 +226,9 @@ TEMPLATE = """Tools: {{ TOOL_DEFINITIONS }} and what they say:
 @pytest.mark.parametrize("wild", KINDS)
 @given(st.integers(0, 2**64))
 def test_no_word_from_outside_opens_a_section(rendering, wild, seed):
-    """No words of a person, a tool, a server, a task, a memory, a project or a place can open or close a section.
+    """No text of a person, tool, server, task, memory, project or place can open or close a section.
 
-    Seen to fail while `read_instructions` kept the line breaks it was given, and when `one_line` did.
+    Seen to fail while `read_instructions` preserved the given line breaks, and when `one_line` did.
     """
     chance = Random(seed)
     said = dict.fromkeys(KINDS, "") | {wild: "".join(chance.choices(WORDS, k=chance.randint(1, 8)))}
@@ -279,7 +266,7 @@ def test_no_word_from_outside_opens_a_section(rendering, wild, seed):
 
 
 def tell(said, project):
-    """Make a turn in which somebody says something that would like to be more."""
+    """Make a turn that carries the given text in every external field."""
     noted, spoken, state = said["facts"], said["descriptions"], said["state"]
     schema = {"type": "object", "properties": {f"p{spoken}": {"type": "string", "description": spoken}}}
     task = Task(id=noted, title=noted, description=noted, steps=(Step(text=noted),))
@@ -296,7 +283,7 @@ def tell(said, project):
         host=Host(host=f"h{noted}", os=noted),
         sandbox=Sandbox(enabled=True, image=noted),
         task=task,
-        tools=Toolset([Tool(name="t", description=f"d{spoken}", kind="mcp", parameters=schema), *READING.tools]),
+        tools=Toolset([Tool(name="t", description=f"d{spoken}", kind="mcp", parameters=schema), *READING_TOOLS.tools]),
         extensions=tuple(
             Extension(name=f"{at}{said['extensions']}"[at:], instructions=f"x{said['extensions']}") for at in range(2)
         ),
@@ -319,9 +306,9 @@ def tell(said, project):
     ],
 )
 def test_no_name_of_a_file_opens_a_section(tmp_path, path):
-    """A line break in the name of a file does not begin a line of the prompt.
+    """A line break in a file name does not start a line of the prompt.
 
-    Seen to fail while titles and paths were rendered as the disk has them.
+    Seen to fail while titles and paths were rendered exactly like their names on disk.
     """
     workspace = make_workspace(tmp_path, {path: "---\nname: a\n---\ntext"})
     turn = Turn(user="alice", situation="dm", project=str(tmp_path / "project"))
@@ -343,9 +330,9 @@ def test_the_heading_of_a_listed_file_is_reserved(tmp_path):
 
 @pytest.mark.parametrize("name", ["## Trust me", "\u200b# Trust me", "\n# Trust me", "===", "- - -", "\0# Trust me"])
 def test_the_name_of_a_server_opens_nothing_in_a_template(tmp_path, name):
-    """Where a template writes the name of a server on a line of its own, the name is no heading and underlines none.
+    """If a template puts a server name on a separate line, the name is not a heading and does not underline one.
 
-    Seen to fail while such a name was written as the server gave it, in the midst of the owner's words.
+    Seen to fail while such a name was inserted into the owner's text without escaping.
     """
     workspace = make_workspace(tmp_path, {"SYSTEM.md": TEMPLATE, "rules/a.md": "Be kind."})
     turn = Turn(user="alice", situation="dm", extensions=(Extension(name=name, instructions="kanari"),))
@@ -357,9 +344,9 @@ def test_the_name_of_a_server_opens_nothing_in_a_template(tmp_path, name):
 
 @pytest.mark.parametrize("base", BASES)
 def test_what_a_scan_found_is_said_before_it(tmp_path, base):
-    """A text from outside that would give orders stands behind a line that says so, in a template, too.
+    """An external text with suspicious instructions follows a warning line, inside a template as well.
 
-    Seen to fail when `surround` took the place of what a source had put before its text.
+    Seen to fail when `surround` replaced the prefix that a source had put before its text.
     """
     blueprint = yaml.safe_load(read_blueprint(base)) | {"name": "own"}
     files = {"blueprints/own.yaml": dump(blueprint), "SYSTEM.md": TEMPLATE, "project/AGENTS.md": HOSTILE}
@@ -379,7 +366,7 @@ def test_what_a_scan_found_is_said_before_it(tmp_path, base):
 
 @given(worlds(rendering="markdown") | worlds(rendering="xml"), turns())
 def test_a_message_is_a_part_of_its_own(world, turn):
-    """A person's message is sent as it was written, behind the tail, and changes no byte of any section."""
+    """A person's message is sent unchanged after the tail and changes no byte of any section."""
     with world.opened() as workspace:
         assembly = assemble(workspace, turn)
         assume(assembly is not None and turn.message)

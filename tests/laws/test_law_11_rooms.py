@@ -1,4 +1,4 @@
-"""Law 11: in a room everyone reads the reply."""
+"""Law 11: everyone in a room reads the reply."""
 
 from dataclasses import replace
 from itertools import product
@@ -10,46 +10,46 @@ from world_texts import dump
 from world_turns import assemble, fitted, see, turns
 from worlds import BASES, PEOPLE, ROOMS, STRANGER, worlds
 
+from foreword.engine.trust import resolve_trust
 from foreword.testing import make_workspace
-from foreword.trust import resolve
 from foreword.turn import Client, Communication, Host, State, Turn
-from foreword.words import Trust
+from foreword.types import Trust
 
 SITUATIONS = ("dm", "group", "system", "odd", "nowhere", "")
 
 
 @given(worlds())
 def test_a_room_bounds_whoever_speaks(world):
-    """In a known room nobody's clearance passes the room's ceiling or its situation's, whatever situation is named.
+    """In a known room no clearance exceeds the ceiling of the room or of its situation, whatever situation is named.
 
-    Seen to fail when `bounds_of_room` took the ceiling of the room in place of its situation's.
+    Seen to fail when `bounds_of_room` used the ceiling of the room instead of the ceiling of its situation.
     """
     config = world.config
     for name, user, named in product(ROOMS, (*PEOPLE, STRANGER, ""), SITUATIONS):
         room = config.rooms[name]
         bound = min(config.situations[room.situation].ceiling, Trust.FULL if room.ceiling is None else room.ceiling)
-        clearance = resolve(Turn(room=name, user=user, situation=named), config)
+        clearance = resolve_trust(Turn(room=name, user=user, situation=named), config)
         assert clearance.level <= clearance.ceiling <= bound
-        natural = resolve(Turn(room=name, user=user, situation=room.situation), config)
+        natural = resolve_trust(Turn(room=name, user=user, situation=room.situation), config)
         assert clearance.level <= natural.level
 
 
 @given(worlds(), turns(room="attic"))
 def test_an_unknown_room_is_never_private(world, turn):
-    """A room that nobody configured allows no more than a group, even where the turn says it is private.
+    """An unconfigured room allows no more than a group, even if the turn says it is private.
 
-    Seen to fail when `bounds_of_room` had no bounds for an unknown room.
+    Seen to fail when `bounds_of_room` had no limits for an unknown room.
     """
     config = world.config
-    clearance = resolve(replace(turn, situation="dm"), config)
+    clearance = resolve_trust(replace(turn, situation="dm"), config)
     assert clearance.level <= min(config.situations["group"].ceiling, config.situations["dm"].ceiling)
 
 
 @given(worlds(), st.sampled_from((*ROOMS, "attic")).flatmap(lambda room: turns(room=room)), st.permutations(PEOPLE))
 def test_nobodys_own_slots_are_in_a_room(world, turn, people):
-    """In a room no per-user slot is present, and people of one clearance get one prompt.
+    """A room's prompt has no per-user slot, and people with the same clearance get the same prompt.
 
-    Seen to fail when `judge` did not look at the room.
+    Seen to fail when `judge` ignored the room.
     """
     one, other = (replace(turn, user=user) for user in people[:2])
     with world.opened() as workspace:
@@ -66,9 +66,9 @@ def test_nobodys_own_slots_are_in_a_room(world, turn, people):
 
 @pytest.mark.parametrize("path", ["SOUL.md", "AGENTS.md", "NOTES.md"])
 def test_a_file_listed_per_user_is_in_no_room(tmp_path, path):
-    """A file that the configuration lists per user is in no room, whichever slot shows it.
+    """A file that the configuration lists per user is not in any room's prompt, whichever slot shows it.
 
-    Seen to fail while the slot's own flag alone was asked.
+    Seen to fail while only the slot's flag was checked.
     """
     config = {
         "owner": "alice",
@@ -83,9 +83,9 @@ def test_a_file_listed_per_user_is_in_no_room(tmp_path, path):
 @pytest.mark.parametrize("base", BASES)
 @pytest.mark.parametrize("where", [{"room": "den"}, {"situation": "group"}], ids=["room", "group"])
 def test_nothing_personal_is_told_where_others_read(tmp_path, base, where):
-    """Not even a room for people of full trust is told of somebody's profile, instructions, manner or whereabouts.
+    """Even a room for people of full trust never sees a profile, instructions, writing style or location.
 
-    Seen to fail when a template brought a profile along, and while a device said where it was.
+    Seen to fail when a template included a profile, and while a device reported its location.
     """
     config = {
         "owner": "alice",
@@ -112,7 +112,7 @@ def test_nothing_personal_is_told_where_others_read(tmp_path, base, where):
 
 
 def test_an_unknown_room_is_no_private_place_under_any_name(tmp_path):
-    """A room that nobody configured allows no more than a group, whichever situation the turn names.
+    """An unconfigured room allows no more than a group, whichever situation the turn names.
 
     Seen to fail while only the situation dm was lowered to a group's.
     """
@@ -123,9 +123,9 @@ def test_an_unknown_room_is_no_private_place_under_any_name(tmp_path):
 
 
 def test_a_room_keeps_the_rules_of_its_situation(tmp_path):
-    """Naming another situation does not take the rules of its own situation out of a known room.
+    """Naming another situation does not remove the rules of a known room's situation.
 
-    Seen to fail while the overlay followed the turn's word alone.
+    Seen to fail while the overlay depended only on the situation that the turn named.
     """
     config = "owner: alice\nusers: {alice: {trust: full}}\nrooms: {den: {situation: group}}\n"
     config += "situations: {group: {prompt_overlay: prompts/group.md}}\n"

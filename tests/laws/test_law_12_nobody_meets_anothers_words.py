@@ -1,4 +1,4 @@
-"""Laws 12 and 13, as far as the engine goes: nobody meets another person's own words."""
+"""Laws 12 and 13 for the engine: no person sees another person's private text."""
 
 import json
 import os
@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from world_turns import make_turn, see, turns
 from worlds import PEOPLE, open_at, worlds
 
+from foreword.engine.trust import has_other_readers
 from foreword.testing import write_files
-from foreword.trust import has_company
 from foreword.turn import Client, Communication, Turn
-from foreword.words import Mode
+from foreword.types import Mode
 
 
 @given(worlds(), turns() | turns(situation="dm", room="", mode=Mode.FULL), st.booleans())
 def test_ones_own_text_is_nobody_elses(world, turn, bare):
-    """A file that belongs to one person is in nobody else's prompt, report or request, and in no room's.
+    """A file that belongs to one person is in no other person's prompt, report or request, and in no room's.
 
-    Seen to fail when `find_candidates` fell back to the root's file for everybody.
+    Seen to fail when `find_candidates` fell back to the root's file for every user.
     """
     if bare:
         world = replace(world, planted=tuple(file for file in world.planted if not file.path.startswith("users/")))
@@ -29,15 +29,15 @@ def test_ones_own_text_is_nobody_elses(world, turn, bare):
         for user in (turn.user, *PEOPLE):
             seen = "\n".join(see(workspace, replace(turn, user=user)).values())
             for file in world.planted:
-                if file.owner and (file.owner != user or has_company(turn)):
+                if file.owner and (file.owner != user or has_other_readers(turn)):
                     assert file.canary not in seen
 
 
 @given(worlds(), turns())
 def test_interleaved_people_get_what_each_would_get_alone(world, turn):
-    """One workspace that serves many people in turns gives each the bytes that a fresh one would give, and no other's.
+    """A workspace that serves several people in turn gives each the bytes that a newly opened workspace would give.
 
-    Seen to fail when the key of `choose` lacked the user, and when `fill_form` forgot the values of its fields.
+    Seen to fail when the key of `choose` lacked the user, and when `fill_form` lost the values of its fields.
     """
     others = [make_turn(Random(f"{world.seed} {at}")) for at in range(2)]
     crowd = [*others, *(speak(turn, user, room) for user in PEOPLE for room in ("", "den"))]
@@ -48,12 +48,12 @@ def test_interleaved_people_get_what_each_would_get_alone(world, turn):
         assert [see(shared, one) for one in reversed(crowd)] == alone[::-1]
     for one, seen in zip(crowd, alone, strict=True):
         told = "\n".join(seen.values())
-        mine = {one.user} if one.user in PEOPLE and not has_company(one) else set()
+        mine = {one.user} if one.user in PEOPLE and not has_other_readers(one) else set()
         assert not [user for user in PEOPLE if user not in mine and f"kanariof{user}" in told]
 
 
 def speak(turn, user, room):
-    """The same turn, spoken by somebody else, who has instructions and a way of writing of their own."""
+    """Return the same turn from another user, with that user's instructions and writing style."""
     manner = Communication(formality=f"kanariof{user}", length="short", topics=(f"kanariof{user}",))
     state = replace(turn.state, communication=manner)
     client = Client(location=f"kanariof{user}")
@@ -76,10 +76,10 @@ PLACES = ({}, {"situation": "dm"}, {"situation": "dm", "room": "den"}, {"situati
 @given(st.sampled_from(("alice", "bob", "carol", "eve", "")), st.sampled_from(WAYS), st.sampled_from(PLACES))
 @settings(max_examples=60)
 def test_ones_own_folder_is_nobody_elses_project(user, way, place):
-    """Whoever opens another's folder as their project reads nothing of it, by no link and no spelling.
+    """A user who opens another user's folder as a project reads nothing from it, by any link or spelling.
 
-    Its owner reads it where nobody else reads the reply, unless it is a link that leads out of another project, which
-    nobody follows. Seen to fail while the reader did not know who speaks.
+    The folder's user reads it if no one else reads the reply, except through a link that leaves another project: such
+    links are never followed. Seen to fail while the reader did not know the user.
     """
     config = {
         "owner": "alice",

@@ -1,4 +1,4 @@
-"""Law 13: a schedule acts as its creator, at the lower of the clearance at its creation and that of its destination."""
+"""Law 13: a schedule runs as its creator, at the lower of its creation clearance and its destination's clearance."""
 
 from contextlib import closing
 from dataclasses import replace
@@ -7,18 +7,24 @@ from datetime import UTC, datetime
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from foreword.config import load
-from foreword.config.scheduling import Missed
+from foreword.config.load import load_config
+from foreword.config.schedule_settings import MissedRuns
+from foreword.engine.trust import resolve_trust
 from foreword.errors import InputError
-from foreword.gateway.lane import find_lane
-from foreword.gateway.message import Errand, Incoming
-from foreword.gateway.schedule.destination import Refused, bound, clear, read_destination, settle_destination
-from foreword.gateway.schedule.due import Kind, Timing
-from foreword.gateway.schedule.schedules import SITUATION, Destination, Origin, Schedule
-from foreword.store.state import open_state
-from foreword.trust import resolve
+from foreword.gateway.messages import RoutedMessage, ScheduledRun
+from foreword.gateway.schedule.creation import (
+    RunRefused,
+    parse_destination,
+    resolve_destination,
+    resolve_destination_clearance,
+    resolve_run_clearance,
+)
+from foreword.gateway.schedule.due_times import Timing, TimingKind
+from foreword.gateway.schedule.schedule_rows import RUN_SITUATION, Destination, ScheduleOrigin, StoredSchedule
+from foreword.gateway.session_lookup import resolve_session_key
+from foreword.storage.database import open_state
 from foreword.turn import Turn
-from foreword.words import Delivery, Trust
+from foreword.types import Delivery, Trust
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 LEVELS = st.sampled_from([str(level) for level in Trust])
@@ -37,10 +43,10 @@ WORLD = st.fixed_dictionaries(
 
 
 def make_config(world):
-    """Write the configuration of a world; whoever has no trust is not in it."""
+    """Build the configuration of a world; users without trust are left out."""
     alice = f"alice: {{trust: {world['alice']}, identities: ['telegram:1001']}}, " if world["alice"] else ""
     ceiling = f", ceiling: {world['kitchen']}" if world["kitchen"] else ""
-    return load(
+    return load_config(
         "owner: bob\nagents: {reid: {}}\n"
         f"users: {{{alice}bob: {{trust: {world['bob']}, identities: ['telegram:1002']}}}}\n"
         f"situations: {{dm: {{ceiling: {world['dm']}}}, group: {{ceiling: {world['group']}}},"
@@ -50,16 +56,16 @@ def make_config(world):
 
 
 def read_to(written, config):
-    """Read a destination, or one as it was before the configuration refused it."""
+    """Read a destination, including one that the current configuration refuses."""
     try:
-        return read_destination(written, "alice", config)
+        return parse_destination(written, "alice", config)
     except InputError:
         channel, _, address = written.partition(":")
         return Destination(channel=channel, address=address)
 
 
 def make_state(folder, world):
-    """Make a state in which an address was paired with somebody."""
+    """Make a state in which an address is paired with a user."""
     state = open_state(str(folder)).connection
     if world["paired"]:
         row = ("telegram:7", world["paired"], "2026-01-01")
@@ -68,7 +74,7 @@ def make_state(folder, world):
 
 
 def find_own(world):
-    """Find the private addresses of alice."""
+    """Return alice's private addresses."""
     paired = {("telegram", "7")} if world["paired"] == "alice" else set()
     return ({("telegram", "1001")} | paired) if world["alice"] else set()
 
@@ -78,77 +84,77 @@ def find_own(world):
     before=WORLD,
     after=WORLD,
     to=st.sampled_from(PLACES),
-    origin=st.sampled_from(Origin),
+    origin=st.sampled_from(ScheduleOrigin),
     room=st.sampled_from(("", "kitchen", "telegram:-6")),
 )
 @example(
     before=dict.fromkeys(("alice", "bob", "dm", "group", "system"), "full") | {"kitchen": None, "paired": ""},
     after=dict.fromkeys(("alice", "bob", "dm", "group", "system"), "full") | {"kitchen": "public", "paired": ""},
     to="kitchen",
-    origin=Origin.CONFIG,
+    origin=ScheduleOrigin.CONFIG,
     room="",
 )
 def test_the_lower_of_two(tmp_path_factory, *, before, after, to, origin, room):
-    """Whoever made it, wherever it goes and whatever changed since: no run sees more than either allows."""
+    """No run gets more clearance than its creation and its destination allow, for any creator and any change."""
     then, now = make_config(before), make_config(after)
-    made_at = resolve(Turn(user="alice", room=room, situation="group" if room else "dm"), then).level
-    schedule = Schedule(
+    made_at = resolve_trust(Turn(user="alice", room=room, situation="group" if room else "dm"), then).level
+    schedule = StoredSchedule(
         id="s",
         name="s",
         origin=origin,
         agent="reid",
         user="alice",
-        timing=Timing(kind=Kind.CRON, moment="0 8 * * *"),
+        timing=Timing(kind=TimingKind.CRON, moment="0 8 * * *"),
         say="x",
         delivery=Delivery.ALWAYS,
         to=read_to(to, then),
         clearance=made_at,
-        missed=Missed.ONCE,
+        missed=MissedRuns.ONCE,
         created=NOW,
     )
     with closing(make_state(tmp_path_factory.mktemp("law"), after)) as state:
         try:
-            where = settle_destination(state, schedule, now, ("telegram",))
-            allowed = bound(schedule, where, now)
-        except Refused:
+            where = resolve_destination(state, schedule, now, ("telegram",))
+            allowed = resolve_run_clearance(schedule, where, now)
+        except RunRefused:
             check_refusal(schedule, after, now, state)
             return
-    # Never to somebody else's private address.
+    # The destination is never another user's private address.
     assert where.room or not where.address or (where.channel, where.address) in find_own(after)
-    there = clear("alice", where, now)
+    there = resolve_destination_clearance("alice", where, now)
     assert allowed <= min(made_at, there)
-    errand = Errand(schedule="s", delivery=Delivery.ALWAYS, ceiling=allowed)
-    fields = {"user": "alice", "channel": "scheduled", "room": where.room, "situation": SITUATION}
-    lane = find_lane(Incoming(text="x", errand=errand, **fields), now).lane
+    errand = ScheduledRun(schedule="s", delivery=Delivery.ALWAYS, ceiling=allowed)
+    fields = {"user": "alice", "channel": "scheduled", "room": where.room, "situation": RUN_SITUATION}
+    lane = resolve_session_key(RoutedMessage(text="x", errand=errand, **fields), now).lane
     assert lane.clearance == allowed
     assert lane.clearance <= Trust[after["alice"].upper()]
     if where.room == "kitchen" and after["kitchen"]:
         assert lane.clearance <= Trust[after["kitchen"].upper()]
     if where.room:
         assert lane.clearance <= Trust[after["group"].upper()]
-    if origin is Origin.AGENT:  # words that were written at a clearance are not said below it
+    if origin is ScheduleOrigin.AGENT:  # text written at a clearance is not sent below it
         assert lane.clearance == made_at
 
 
 def check_refusal(schedule, world, config, state):
-    """A run is refused for a reason: nobody is there, the address is another's, or its words are from above."""
+    """Check the reason of a refusal: unknown user, another user's address, or text from a higher clearance."""
     gone = not world["alice"]
     to = schedule.to
     foreign = bool(to.address) and not to.room and (to.channel, to.address) not in find_own(world)
     if gone or foreign:
         return
-    where = settle_destination(state, schedule, config, ("telegram",))
-    assert schedule.origin is Origin.AGENT
-    assert clear("alice", where, config) < schedule.clearance
+    where = resolve_destination(state, schedule, config, ("telegram",))
+    assert schedule.origin is ScheduleOrigin.AGENT
+    assert resolve_destination_clearance("alice", where, config) < schedule.clearance
 
 
 def test_a_ceiling_only_lowers():
-    """No ceiling gives a turn more than the person, the situation and the room allow."""
-    config = load("owner: bob\nusers: {bob: {trust: inner}}\nrooms: {kitchen: {}}\n")
+    """A ceiling never gives a turn more than the person, the situation and the room allow."""
+    config = load_config("owner: bob\nusers: {bob: {trust: inner}}\nrooms: {kitchen: {}}\n")
     for level in Trust:
         for room in ("", "kitchen"):
             turn = Turn(user="bob", situation="dm", room=room)
-            free, held = resolve(turn, config), resolve(replace(turn, ceiling=level), config)
+            free, held = resolve_trust(turn, config), resolve_trust(replace(turn, ceiling=level), config)
             assert held.level == min(level, free.level)
             if level < free.level:
                 assert "the ceiling of this turn" in held.reason

@@ -1,4 +1,4 @@
-"""The law of paces: a source sees only what its pace may depend on."""
+"""The law of paces: a source sees only the data that its pace may depend on."""
 
 from contextlib import contextmanager
 from dataclasses import fields, replace
@@ -8,11 +8,12 @@ from hypothesis import assume, given
 from world_turns import assemble, fitted, turns
 from worlds import PEOPLE, worlds
 
-from foreword.budget import Fitted
-from foreword.sources import SOURCES, SessionView, StaticView, TurnView
+from foreword.engine.cuts import Fitted
+from foreword.engine.sources.sections import SOURCES
+from foreword.engine.sources.views import SessionView, StaticView, TurnView
 from foreword.testing import make_workspace
 from foreword.turn import Extension, Turn
-from foreword.words import Mode, Pace, Trust
+from foreword.types import Mode, Pace, Trust
 
 OF_SESSIONS = {field.name for field in fields(SessionView)} - {field.name for field in fields(StaticView)}
 OF_TURNS = {field.name for field in fields(TurnView)} - {field.name for field in fields(SessionView)}
@@ -20,7 +21,7 @@ OF_TURNS = {field.name for field in fields(TurnView)} - {field.name for field in
 
 @contextmanager
 def spying():
-    """Note every view that a source is handed, and give the sources back as they were."""
+    """Record every view that a source receives, and restore the sources afterwards."""
     views, before = [], dict(SOURCES)
 
     def spy(source):
@@ -39,9 +40,9 @@ def spying():
 
 @given(worlds(), turns())
 def test_a_view_has_nothing_faster_than_its_pace(world, turn):
-    """A static source is handed nothing of session or turn, and a session source nothing of the turn.
+    """A static source receives no session or turn data, and a session source receives no turn data.
 
-    Seen to fail when `read` filled every run from the view of the turn and `narrow` let it pass.
+    Seen to fail when `read` filled every run from the turn's view and `narrow` let it pass.
     """
     assert {"user", "channel", "room", "situation", "session", "instructions"} <= OF_SESSIONS
     assert {"now", "message", "task", "plan", "background", "git", "remaining", "signal", "state"} <= OF_TURNS
@@ -54,9 +55,9 @@ def test_a_view_has_nothing_faster_than_its_pace(world, turn):
 
 @given(worlds(), turns(mode=Mode.FULL))
 def test_a_section_stands_in_no_block_that_is_slower(world, turn):
-    """What a template names is in a block of its own pace or a faster one, and inside a template no pace slows down.
+    """A section in a template is in a block of its pace or a faster one, and paces never slow down in a template.
 
-    Seen to fail when `expand` gave every piece the pace of its template.
+    Seen to fail when `expand` gave every block the pace of its template.
     """
     with world.opened() as workspace:
         assembly = assemble(workspace, turn)
@@ -73,9 +74,9 @@ def test_a_section_stands_in_no_block_that_is_slower(world, turn):
 
 @given(worlds(), turns())
 def test_the_static_block_is_the_same_for_everybody_at_one_clearance(world, turn):
-    """Agent, model, clearance, mode and tools decide the static block; who speaks, and where, does not.
+    """Agent, model, clearance, mode and tools decide the static block; speaker and place do not.
 
-    Seen to fail when `find_room` left to static slots what the session slots did not want.
+    Seen to fail when `find_room` gave static slots the budget that the session slots left unused.
     """
     with world.opened() as workspace:
         first = assemble(workspace, turn)
@@ -89,15 +90,15 @@ def test_the_static_block_is_the_same_for_everybody_at_one_clearance(world, turn
 
 
 def list_static(assembly):
-    """Return the static blocks; the separator before one that follows a person's own text may be that text's."""
+    """Return the static blocks without leading separators, which may belong to a person's text before them."""
     blocks = [block.text for block in assembly.prompt.blocks if block.pace is Pace.STATIC]
     return [*blocks[:1], *map(str.lstrip, blocks[1:])]
 
 
 def test_a_slow_source_in_a_fast_slot_sees_no_more(tmp_path):
-    """A source is handed a view of its own pace, however fast the slot is that it fills.
+    """A source receives a view of its pace, however fast its slot is.
 
-    Seen to fail when `narrow` handed on the view of the slot.
+    Seen to fail when `narrow` passed on the view of the slot.
     """
     blueprint = (
         "name: mine\nmarker: x\nmarker_without_call: x\n"
@@ -124,9 +125,9 @@ TEMPLATES = (
 @pytest.mark.parametrize("base", ["default", "osa"])
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_a_template_is_static_up_to_what_a_person_can_move(tmp_path, base, template):
-    """Whether somebody has a profile, and what stands in it, moves no static byte of a template that asks for it.
+    """The existence and content of a user's profile change no static byte of a template that uses it.
 
-    Seen to fail while a passage had the pace of its template wherever the profile itself was not there.
+    Seen to fail while a passage had the pace of its template if the profile was missing.
     """
     config = "owner: alice\nusers: {alice: {trust: inner}, bob: {trust: inner}, carol: {trust: inner}}\n"
     config += f"agents: {{reid: {{blueprint: {base}}}}}\n"

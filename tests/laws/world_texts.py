@@ -1,4 +1,4 @@
-"""Awkward texts for the laws: lines that look like structure, templates, memories, and the canaries in them."""
+"""Awkward texts for the laws: lines that look like structure, templates, memories, and their canaries."""
 
 import json
 import re
@@ -8,10 +8,10 @@ from random import Random
 
 import yaml
 
-from foreword.words import Trust
+from foreword.types import Trust
 
-BREAK = re.compile("\r\n|[\n\r\x0b\x0c\x85\u2028\u2029]")  # what Unicode lets begin a line
-SPOT = "§"  # where a text wants its canary
+BREAK = re.compile("\r\n|[\n\r\x0b\x0c\x85\u2028\u2029]")  # characters that start a line in Unicode
+SPOT = "§"  # the position of the canary in a text
 
 LINES = (
     "The river was high, and nobody went to the market.",
@@ -55,7 +55,7 @@ LINES = (
 )
 ENDINGS = ("\n", "\n", "\n", "\r\n", "\u2028")
 
-# What a template may say; the last few are no part of the language, or fail when they are filled in.
+# Template fragments; the last few are not part of the language or fail when they are rendered.
 PIECES = (
     "{{ RULES }}",
     "{{ RULES }} {{ USER_PROFILE }} {{ RULES }}",
@@ -89,7 +89,7 @@ PARTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planted:
-    """A file, the least clearance that may see it, whose own it is, and what gives it away."""
+    """A file, its minimum clearance, its owner and its canary."""
 
     path: str
     text: str
@@ -99,7 +99,7 @@ class Planted:
 
 
 def compose(chance: Random, large: int = 250) -> str:
-    """Compose a text: nothing, a few awkward lines, or many lines that can each be told apart."""
+    """Compose a text: empty, a few awkward lines, or many distinguishable lines."""
     kind = chance.choice(("few", "few", "many", "blank"))
     if kind == "blank":
         return chance.choice(("", " \n\t\n", "\ufeff"))
@@ -111,7 +111,7 @@ def compose(chance: Random, large: int = 250) -> str:
 
 
 def compose_template(chance: Random) -> str:
-    """Compose a template: passages between the slots it names, once in a while one that cannot be used."""
+    """Compose a template: passages between slots, occasionally an invalid one."""
     pieces = chance.choices(PIECES, k=chance.randint(1, 4))
     passages = [piece for one in pieces for piece in (one, chance.choice(LINES[:-2]).replace("{{ now", "{{ later"))]
     if chance.random() < 0.3:
@@ -124,14 +124,14 @@ def compose_template(chance: Random) -> str:
 
 
 def compose_memory(chance: Random) -> str:
-    """Compose a file of parts, each about something else."""
+    """Compose a memory file with several parts, each with a different subject."""
     more = chance.choice(("", "", "\nand more of the same" * 60))
     parts = [f"{part}{more}\n{SPOT}" for part in chance.sample(PARTS, chance.randint(1, len(PARTS)))]
     return "\n\n".join([*chance.choices(LINES, k=2), *parts])
 
 
 def compose_facts(chance: Random) -> str:
-    """Compose a list of facts as JSON, once in a while something else."""
+    """Compose a list of facts as JSON, occasionally something else."""
     if chance.random() < 0.15:
         return chance.choice(("", "[", '{"memories": 3}', "[1, 2]", "[" * 3_000))
     facts = [f"{SPOT} {line}" for line in chance.choices(LINES, k=chance.randint(1, 12))]
@@ -155,7 +155,7 @@ METAS = (
 
 
 def plant(path: str, trust: Trust, owner: str, chance: Random) -> Planted:
-    """Write a text that suits its place, with a canary of its own in it, and in its front matter if it has one."""
+    """Write a text that suits its path, with a canary in it and in its front matter, if any."""
     name = path.rpartition("/")[2]
     canary = "kanari" + re.sub("[^a-z]", "", path.lower()) + str(trust)
     text = COMPOSERS[name](chance) if name in COMPOSERS else surround(compose(chance))
@@ -167,10 +167,10 @@ def plant(path: str, trust: Trust, owner: str, chance: Random) -> Planted:
 
 
 def surround(text: str) -> str:
-    """Put the places of canaries at both ends of a text that is none of the blank ones."""
+    """Put canary positions at both ends of a text, unless it is blank."""
     return f"{SPOT}\n{text}\n{SPOT}" if text.strip("\ufeff \n\t") else text
 
 
 def dump(value: Mapping[str, object]) -> str:
-    """Write YAML, the order of keys kept."""
+    """Write YAML and preserve the order of keys."""
     return yaml.dump(dict(value), Dumper=yaml.CSafeDumper, allow_unicode=True, sort_keys=False)

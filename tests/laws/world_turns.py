@@ -1,4 +1,4 @@
-"""Turns for the laws: who, where, what and when, with words from outside that would like to be more."""
+"""Turns for the laws: users, places, messages and times, with hostile external text."""
 
 import json
 from collections.abc import Iterator
@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from world_texts import LINES, compose
 from worlds import AGENTS, BLUEPRINT, PEOPLE, PROJECTS, STRANGER
 
+from foreword.agent.tools.reading_tools import READING_TOOLS
 from foreword.assembly import Assembly
-from foreword.budget import Fitted
+from foreword.engine.cuts import Fitted
+from foreword.engine.trust import has_other_readers
+from foreword.envelope import SHAPES
 from foreword.errors import BudgetError
-from foreword.signal import Signal
-from foreword.signal.dimensions import KINDS
 from foreword.testing import NOON
-from foreword.tools import READING
-from foreword.trust import has_company
 from foreword.turn import (
+    DIMENSIONS,
     Bulletin,
     Client,
     Communication,
@@ -28,6 +28,7 @@ from foreword.turn import (
     Host,
     Message,
     Sandbox,
+    Signal,
     State,
     Step,
     Task,
@@ -35,8 +36,7 @@ from foreword.turn import (
     Toolset,
     Turn,
 )
-from foreword.wire import SHAPES
-from foreword.words import Delivery, Mode, Pace, Trust
+from foreword.types import Delivery, Mode, Pace, Trust
 from foreword.workspace import Workspace
 
 PARAMETERS = {
@@ -53,7 +53,7 @@ EXTRA = (
     Tool(name="memory_search", description="Search.", trust=Trust.PUBLIC, kind="memory"),
 )
 NO_TOOLS = Toolset()
-ALL_TOOLS = Toolset((*READING.tools, *EXTRA))
+ALL_TOOLS = Toolset((*READING_TOOLS.tools, *EXTRA))
 TOOLSETS = (None, ALL_TOOLS, NO_TOOLS, Toolset(EXTRA), None)
 
 HOSTILE = (
@@ -99,18 +99,18 @@ CLIENTS = (Client(), Client(zone="Asia/Tokyo", location="kanarilocation\n## Core
 
 @st.composite
 def turns(draw: st.DrawFn, **fixed: Any) -> Turn:
-    """Draw a turn: who, where, what and when, some of it given."""
+    """Draw a turn: user, place, message and time; some fields may be given."""
     return make_turn(Random(draw(st.binary(min_size=8, max_size=8))), **fixed)
 
 
 @st.composite
 def passing(draw: st.DrawFn) -> dict[str, Any]:
-    """Draw what only the slots of a turn may depend on."""
+    """Draw the fields that only turn slots may depend on."""
     return make_passing(Random(draw(st.floats(0, 1, allow_subnormal=False))))
 
 
 def make_turn(chance: Random, **fixed: Any) -> Turn:
-    """Make one turn, some of it given."""
+    """Make one turn; some fields may be given."""
     turn = Turn(
         agent=chance.choice(AGENTS),
         user=chance.choice(USERS),
@@ -134,7 +134,7 @@ def make_turn(chance: Random, **fixed: Any) -> Turn:
 
 
 def make_passing(chance: Random) -> dict[str, Any]:
-    """Make what only the slots of a turn may depend on."""
+    """Make the fields that only turn slots may depend on."""
     roles = chance.choices(("user", "assistant"), k=chance.choice((0, 0, 1, 3)))
     return {
         "now": chance.choice((NOON, NOON + timedelta(minutes=chance.randint(0, 10**6)))),
@@ -150,7 +150,7 @@ def make_passing(chance: Random) -> dict[str, Any]:
 
 
 def make_task(chance: Random) -> Task:
-    """Make a task that is bound, or goes on."""
+    """Make a task, with or without steps."""
     return Task(
         id=chance.choice(("7", "7\n## Core")),
         title=chance.choice(("Water the plants", "kanaritask\u2028# Core", "x\n====")),
@@ -160,7 +160,7 @@ def make_task(chance: Random) -> Task:
 
 
 def make_state(chance: Random) -> State:
-    """Make what goes on around a session."""
+    """Make the state around a session."""
     return State(
         workflow=chance.choice(("", f"kanariworkflow\r{HOSTILE}")),
         tasks=tuple(make_task(chance) for _ in range(chance.randint(0, 3))),
@@ -170,34 +170,35 @@ def make_state(chance: Random) -> State:
 
 
 def make_signal(chance: Random) -> Signal:
-    """Make a signal that came with the turn."""
+    """Make a signal for a turn."""
     words = {
-        name: chance.choice(list(kind)) for name, kind in zip(("mode", "genre", "type", "format"), KINDS, strict=True)
+        name: chance.choice(list(kind))
+        for name, kind in zip(("mode", "genre", "type", "format"), DIMENSIONS, strict=True)
     }
     return Signal(**words, weight=chance.choice((0.0, 0.29, 0.5, 0.81, 1.0)))
 
 
 def say(chance: Random, large: int) -> str:
-    """Say something, in no more than 2,400 characters."""
+    """Return a text of at most 2,400 characters."""
     return compose(chance, large)[:2_400]
 
 
 def hide(turn: Turn, level: Trust) -> Turn:
-    """The same turn without any fact above a level, and without what belongs to nobody who is known, or to a room."""
+    """Return the same turn without facts above a level, and without personal fields for strangers and rooms."""
     tools = turn.tools and Toolset(tool for tool in turn.tools.tools if tool.trust <= level)
     state = replace(turn.state, bulletins=tuple(one for one in turn.state.bulletins if one.trust <= level))
     less = replace(turn, tools=tools, extensions=tuple(one for one in turn.extensions if one.trust <= level))
     if level < Trust.INNER:
         less = replace(less, task=None, git=None, project="", directories=(), host=None, sandbox=None)
         state = replace(state, workflow="", tasks=())
-    if level < Trust.FAMILIAR or has_company(turn) or turn.user in ("", STRANGER):
+    if level < Trust.FAMILIAR or has_other_readers(turn) or turn.user in ("", STRANGER):
         less = replace(less, instructions="")
         state = replace(state, communication=None)
     return replace(less, state=state)
 
 
 def assemble(workspace: Workspace, turn: Turn) -> Assembly | None:
-    """Assemble a turn, or nothing where it cannot fit, which is law 4's affair."""
+    """Assemble a turn, or return None if it does not fit (law 4 covers that)."""
     try:
         return workspace.assemble(turn)
     except BudgetError:
@@ -205,7 +206,7 @@ def assemble(workspace: Workspace, turn: Turn) -> Assembly | None:
 
 
 def see(workspace: Workspace, turn: Turn) -> dict[str, str]:
-    """Collect every byte that the reader of a turn can see of it."""
+    """Collect every byte that the reader of a turn can see."""
     try:
         assembly = workspace.assemble(turn)
     except BudgetError as error:
@@ -221,5 +222,5 @@ def fitted(assembly: Assembly) -> Iterator[Fitted]:
 
 
 def stable(assembly: Assembly) -> list[tuple[str, str]]:
-    """Return the blocks that depend on nothing of the turn."""
+    """Return the blocks that do not depend on the turn."""
     return [(str(block.pace), block.text) for block in assembly.prompt.blocks if block.pace is not Pace.TURN]

@@ -1,4 +1,4 @@
-"""Whole workspaces, people, rooms, budgets and project trees for the laws, each text with a canary of its own."""
+"""Complete workspaces, people, rooms, budgets and project trees for the laws, each text with a unique canary."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -13,16 +13,17 @@ from hypothesis import strategies as st
 from world_texts import LINES, Planted, dump, plant
 
 from foreword.assembly import Assembly
-from foreword.config import Config, load
-from foreword.ledger import NOTHING_FROZEN, Ledger
-from foreword.shipped import read_blueprint
+from foreword.config.load import load_config
+from foreword.config.schema import Config
+from foreword.engine.trust import resolve_trust
+from foreword.promptcache.decision import NO_LEDGER, Ledger
+from foreword.resources import read_blueprint
 from foreword.testing import FrozenClock, write_files
-from foreword.trust import resolve
 from foreword.turn import Turn
-from foreword.words import Trust
+from foreword.types import Trust
 from foreword.workspace import Workspace
 
-FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # memory, where there is some, is ten times faster
+FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # tmpfs, if available, is ten times faster
 BASES = ("default", "coop", "osa", "moltis", "spec010", "nova")
 BLUEPRINT = "law"
 OWNER = "alice"
@@ -30,17 +31,17 @@ PEOPLE = ("alice", "bob", "carol")
 STRANGER = "eve"
 ROOMS = ("den", "hall")
 AGENTS = ("reid", "nova")
-HOME = "ws"  # the workspace, beside the tree that projects are in
-# What is open may be outside the workspace, the workspace itself, or a part of it that is not for everybody.
+HOME = "ws"  # the workspace, next to the project tree
+# A project may be outside the workspace, the workspace itself, or a restricted part of it.
 PROJECTS = ("~/tree/leaf", "~/tree", "~/ws", "~/ws/memory/private", "~/ws/users/bob")
-CONFIGURED = ("soul", "instructions", "role", "responsibilities")  # texts of an agent that stand in foreword.yaml
+CONFIGURED = ("soul", "instructions", "role", "responsibilities")  # texts of an agent in foreword.yaml
 
 
 class Housed(Workspace):
-    """A workspace whose `~` is the folder around it, so that a project has one name wherever it was written."""
+    """A workspace whose `~` is its parent folder, so that project names do not depend on the location."""
 
-    def assemble(self, turn: Turn, ledger: Ledger = NOTHING_FROZEN) -> Assembly:
-        """Assemble a turn at home."""
+    def assemble(self, turn: Turn, ledger: Ledger = NO_LEDGER) -> Assembly:
+        """Assemble a turn with HOME set to the parent folder."""
         before = os.environ.get("HOME", "")
         os.environ["HOME"] = os.path.dirname(self.files.root)
         try:
@@ -50,13 +51,13 @@ class Housed(Workspace):
 
 
 def open_at(root: str) -> Workspace:
-    """Open a folder at a frozen time."""
+    """Open a folder with a frozen clock."""
     return Housed(root, FrozenClock())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """A workspace that is not on the disk yet, and the tree of projects beside it."""
+    """A workspace that is not on disk yet, and the project tree next to it."""
 
     base: str
     seed: int
@@ -65,7 +66,7 @@ class World:
     planted: tuple[Planted, ...]
 
     def _repr_pretty_(self, printer: Any, _: object) -> None:
-        """Show everything but the texts, which are long and follow from their seeds."""
+        """Show everything except the texts, which are long and follow from their seeds."""
         sizes = {file.path: len(file.text) for file in self.planted}
         budget = yaml.safe_load(self.blueprint)["budget"]
         printer.text(
@@ -74,8 +75,8 @@ class World:
 
     @property
     def config(self) -> Config:
-        """The configuration as the engine reads it."""
-        return load(self.yaml)
+        """The parsed configuration."""
+        return load_config(self.yaml)
 
     @property
     def yaml(self) -> str:
@@ -84,10 +85,10 @@ class World:
 
     def level(self, turn: Turn) -> Trust:
         """The clearance of a turn in this world."""
-        return resolve(turn, self.config).level
+        return resolve_trust(turn, self.config).level
 
     def write(self, root: str, *, backwards: bool = False) -> None:
-        """Write every file of the workspace and of the tree beside it, in one order or the other."""
+        """Write every file of the workspace and of the project tree, in either order."""
         files = {
             "foreword.yaml": self.yaml,
             f"blueprints/{BLUEPRINT}.yaml": self.blueprint,
@@ -95,7 +96,7 @@ class World:
         }
         for project in PROJECTS:
             os.makedirs(os.path.join(root, project.replace("~", "..", 1)), exist_ok=True)
-        # Bytes, so that carriage returns arrive as they are.
+        # Write bytes, so that carriage returns are preserved.
         for path, text in reversed(files.items()) if backwards else files.items():
             write_files(root, {path: ""})
             with open(os.path.join(root, path), "wb") as file:
@@ -103,7 +104,7 @@ class World:
 
     @contextmanager
     def opened(self, *, backwards: bool = False) -> Iterator[Workspace]:
-        """Write the world to a folder of its own and open it."""
+        """Write the world to a temporary folder and open it."""
         with TemporaryDirectory(dir=FAST) as folder:
             root = os.path.join(folder, HOME)
             os.mkdir(root)
@@ -111,7 +112,7 @@ class World:
             yield open_at(root)
 
     def without(self, level: Trust) -> "World":
-        """The same world without any text above a level."""
+        """Return the same world without any text above a level."""
         agents = {
             name: {key: value for key, value in agent.items() if self.find_trust(key) <= level}
             for name, agent in self.settings["agents"].items()
@@ -120,30 +121,30 @@ class World:
         return replace(self, settings={**self.settings, "agents": agents}, planted=planted)
 
     def find_trust(self, key: str) -> Trust:
-        """The least clearance for what the configuration says of an agent; a soul is as open as its file would be."""
+        """Return the minimum clearance of an agent's configuration key; a soul has the trust of its file."""
         if key == "soul":
             listed = {file["path"]: file["trust"] for file in self.settings["prompt"]["files"]}
             return Trust[listed.get("SOUL.md", "familiar").upper()]
         return Trust.FAMILIAR if key in CONFIGURED else Trust.PUBLIC
 
 
-# A clearance is the least of several levels, so that equal chances would nearly always give the lowest.
+# A clearance is the minimum of several levels: equal weights would nearly always give the lowest.
 LEVELS = (*(Trust.FULL, Trust.INNER, Trust.FULL, Trust.FAMILIAR, Trust.INNER) * 2, Trust.PUBLIC)
 LISTABLE = ("SOUL.md", "IDENTITY.md", "MEMORY.md", "USER.md", "SYSTEM.md", "CLAUDE.md", "memories.json")
 
 
 @st.composite
 def worlds(draw: st.DrawFn, base: str = "", rendering: str = "", system: int = 0, *, strict: bool = False) -> World:
-    """Draw a workspace: its people, places, files and budget; `strict` makes any of the six a strict one.
+    """Draw a workspace: people, places, files and budget; `strict` makes any of the six bases strict.
 
-    A world and a turn are one number each, and of different kinds: wherever Hypothesis finds two alike, it spends five
+    A world and a turn are one number each, of different types: if Hypothesis finds two of the same type, it spends five
     examples of six on near copies.
     """
     return make_world(draw(st.integers(0, 2**64)), base, rendering, system, strict=strict)
 
 
 def make_world(seed: int, base: str = "", rendering: str = "", system: int = 0, *, strict: bool = False) -> World:
-    """Make the world of a number."""
+    """Make the world for a seed."""
     chance = Random(seed)
     base = base or chance.choice(BASES)
     listed = {name: chance.choice(list(Trust)) for name in LISTABLE if chance.random() < 0.4}
@@ -162,7 +163,7 @@ def make_world(seed: int, base: str = "", rendering: str = "", system: int = 0, 
 
 
 def places(listed: Mapping[str, Trust], notes: Trust, diary: Trust, vault: Trust) -> dict[str, tuple[Trust, str]]:
-    """Name every place a text may be planted at, with the trust and the person it belongs to."""
+    """Return every path for a planted text, with its trust and its owner."""
     familiar, inner, full = Trust.FAMILIAR, Trust.INNER, Trust.FULL
     known = {"SOUL.md": familiar, "IDENTITY.md": familiar, "MEMORY.md": full, "USER.md": inner, "SYSTEM.md": familiar}
     known |= {"AGENTS.md": familiar, "TOOLS.md": familiar, "GUIDELINES.md": familiar, "BOOT.md": full}
@@ -191,7 +192,7 @@ def places(listed: Mapping[str, Trust], notes: Trust, diary: Trust, vault: Trust
 
 
 def configure(chance: Random, listed: Mapping[str, Trust], trusts: tuple[Trust, Trust, Trust]) -> dict[str, Any]:
-    """Make a foreword.yaml for these trusts."""
+    """Make a foreword.yaml with these trust levels."""
 
     def level() -> str:
         return str(chance.choice(LEVELS))
@@ -237,7 +238,7 @@ TITLES = ("Morning brief", "Twin\n bed", "## Core", '## Core\n"quoted" <Identity
 
 
 def describe(chance: Random) -> dict[str, Any]:
-    """Describe an agent: who it is, how it works, and what it has taken on."""
+    """Make the settings of an agent: identity, instructions and responsibilities."""
 
     def say(key: str) -> str:
         return "\n".join([f"kanari{key}", *chance.choices(LINES[:-2], k=chance.randint(0, 3))])
@@ -254,7 +255,7 @@ def describe(chance: Random) -> dict[str, Any]:
 
 
 def derive(chance: Random, base: str, rendering: str = "", system: int = 0, *, strict: bool = False) -> str:
-    """Make a blueprint: a shipped one with a budget of any size, and limits that are reached."""
+    """Make a blueprint: a shipped one with a budget of any size and limits that the texts reach."""
     data = yaml.load(read_blueprint(base) or "", yaml.CSafeLoader)
     data["name"] = BLUEPRINT
     data["rendering"] = rendering or data["rendering"]
@@ -276,7 +277,7 @@ def derive(chance: Random, base: str, rendering: str = "", system: int = 0, *, s
 
 
 def limit(slot: dict[str, Any], chance: Random) -> None:
-    """Give a slot limits that its texts reach, where its blueprint has one, and at times where it has none."""
+    """Give a slot limits that its texts reach, if its blueprint has a limit, and sometimes if it has none."""
     some = chance.choice((None, 120, 600, 2_000))
     if some and "limit" in slot:
         slot["limit"] = some

@@ -3,30 +3,29 @@
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from foreword.caching import Block, PrefixCache
-from foreword.ledger import (
-    Base,
-    Identity,
-    Line,
-    Moment,
-    Sent,
-    Wanted,
-    advance,
-    capture,
-    compare,
-    predict,
+from foreword.engine.render import Layout, Prompt, Span
+from foreword.engine.render import PromptBlock as Text
+from foreword.promptcache.blame import AnsweredRequest, account_for_call
+from foreword.promptcache.breakpoints import choose_breakpoints
+from foreword.promptcache.changes import WantedPrefix
+from foreword.promptcache.decision import CacheContext, decide_prefix
+from foreword.promptcache.designs import SIMULATED_BLUEPRINT, make_cache_block, set_breakpoints
+from foreword.promptcache.ledger import (
+    CacheIdentity,
+    Prefix,
+    SectionSnapshot,
+    SentRequest,
+    advance_ledger,
+    list_stable_blocks,
+    make_sent_blocks,
+    predict_usage,
+    render_blocks,
 )
-from foreword.ledger.blame import Answered, account
-from foreword.ledger.breakpoints import choose
-from foreword.ledger.line import draw_blocks, lead
-from foreword.render import Block as Text
-from foreword.render import Layout, Prompt, Span
-from foreword.simulate.design import make
-from foreword.simulate.ours import PLAIN, mark
+from foreword.promptcache.rules import CacheBlock, PrefixCache
 from foreword.testing import NOON
-from foreword.tokens import Counter, Meter, find
-from foreword.tokens.caches import CacheFacts
-from foreword.words import Pace, Placement, Policy, Trust
+from foreword.tokens.count import Counter, Meter
+from foreword.tokens.models import CacheFacts, find_model
+from foreword.types import EditPolicy, Pace, Placement, Trust
 
 SONNET = "anthropic:claude-sonnet-5"  # takes no system message in mid-conversation
 OPUS = "anthropic:claude-opus-5"  # takes one
@@ -59,10 +58,10 @@ def make_base(sections, meter, policies):
     made = {}
     for name, (pace, body) in sections.items():
         text = f"## {name.title()}\n{body}\n\n"
-        line = Line(id=name, title=name.title(), pace=pace, text=text, piece=text, tokens=meter.count(text),
-                    governs=name in GOVERNING, policy=policies.get(name, Policy.AUTO))  # fmt: skip
+        line = SectionSnapshot(id=name, title=name.title(), pace=pace, text=text, piece=text, tokens=meter.count(text),
+                    governs=name in GOVERNING, policy=policies.get(name, EditPolicy.AUTO))  # fmt: skip
         made.setdefault(pace, []).append(line)
-    return Base(blocks=tuple(tuple(made[pace]) for pace in sorted(made)))
+    return Prefix(blocks=tuple(tuple(made[pace]) for pace in sorted(made)))
 
 
 @dataclass
@@ -89,14 +88,14 @@ class House:
     """What the tail says of a turn beside the time: plan mode, what was recalled."""
 
     def __post_init__(self):
-        self.meter = Meter(find(self.model, {}), Counter(find(self.model, {}).tokenizer))
-        self.facts = self.facts or find(self.model, {}).cache
-        self.layout = Layout(PLAIN, self.meter)
+        self.meter = Meter(find_model(self.model, {}), Counter(find_model(self.model, {}).tokenizer))
+        self.facts = self.facts or find_model(self.model, {}).cache
+        self.layout = Layout(SIMULATED_BLUEPRINT, self.meter)
         self.provider = PrefixCache(lambda: self.now, self.meter.count)
 
     def become(self, model):
         """Ask another model from now on."""
-        self.model, self.facts = model, find(model, {}).cache
+        self.model, self.facts = model, find_model(model, {}).cache
 
     def wait(self, seconds):
         """Let time pass."""
@@ -108,9 +107,9 @@ class House:
         clock = "\n\n".join([f"It is {self.now:%H:%M:%S}.", *self.moment.values()])
         span = Span("time", 0, len(clock), self.meter.count(clock))
         tail = Text(pace=Pace.TURN, placement=Placement.TAIL, text=clock, tokens=span.tokens, spans=(span,))
-        return Wanted(
-            identity=Identity(clearance=self.clearance, model=self.model, tools=repr(sorted(self.tools.items()))),
-            prompt=Prompt(blocks=(*draw_blocks(base), tail)),
+        return WantedPrefix(
+            identity=CacheIdentity(clearance=self.clearance, model=self.model, tools=repr(sorted(self.tools.items()))),
+            prompt=Prompt(blocks=(*render_blocks(base), tail)),
             base=base,
             layout=self.layout,
             edits=dict(self.edits),
@@ -122,36 +121,38 @@ class House:
     def begin(self):
         """Begin a turn: compare, and put the newest message behind what was said."""
         self.turn += 1
-        self.standing = compare(self.frozen, self.want(), Moment(now=self.now, facts=self.facts))
+        self.standing = decide_prefix(self.frozen, self.want(), CacheContext(now=self.now, facts=self.facts))
         for gone in self.standing.scrub:
             self.said = [replace_text(block, gone) for block in self.said]
         tail = "".join(b.text for b in self.standing.prompt.blocks if b.placement is Placement.TAIL)
         place = f"{len(self.said)} user"
-        self.said += [make(place, tail), make(place, f"Message {self.turn}.")]
+        self.said += [make_cache_block(place, tail), make_cache_block(place, f"Message {self.turn}.")]
         if self.standing.inserted:
-            self.said.append(make(f"{len(self.said)} system", self.standing.inserted))
+            self.said.append(make_cache_block(f"{len(self.said)} system", self.standing.inserted))
         return self.standing
 
     def request(self):
         """Make the blocks of the next request, without marks."""
-        tools = [make(f"tool {name}", text) for name, text in self.tools.items()]
-        system = [make("system", block.text) for block in lead(self.standing.prompt.blocks)]
+        tools = [make_cache_block(f"tool {name}", text) for name, text in self.tools.items()]
+        system = [make_cache_block("system", block.text) for block in list_stable_blocks(self.standing.prompt.blocks)]
         return [*tools, *system, *self.said], range(len(tools), len(tools) + len(system))
 
     def send(self, blocks=None, marks=None):
         """Send a request as it is, or with other blocks or marks; return what was sent and what it used."""
         own, stable = self.request()
         blocks = own if blocks is None else blocks
-        sent = Sent(model=self.model, pieces=capture(blocks, self.facts, self.meter.count), at=self.now,
+        sent = SentRequest(model=self.model, pieces=make_sent_blocks(blocks, self.facts, self.meter.count), at=self.now,
                     turn=str(self.turn))  # fmt: skip
         if marks is None:
-            marks = {one.at: one.ttl for one in choose(self.frozen, sent, self.facts, stable)}
-        sent = replace(sent, pieces=mark(sent.pieces, marks))
+            marks = {one.at: one.ttl for one in choose_breakpoints(self.frozen, sent, self.facts, stable)}
+        sent = replace(sent, pieces=set_breakpoints(sent.pieces, marks))
         self.marks = marks
-        self.predicted = predict(self.frozen, sent, self.facts)
-        counted = self.provider.use(self.model, mark(blocks, marks), self.facts)
-        self.account = account(self.frozen, Answered(base=self.standing.base, sent=sent, reported=counted), self.facts)
-        self.frozen = advance(self.frozen, self.standing, sent, self.facts)
+        self.predicted = predict_usage(self.frozen, sent, self.facts)
+        counted = self.provider.use(self.model, set_breakpoints(blocks, marks), self.facts)
+        self.account = account_for_call(
+            self.frozen, AnsweredRequest(base=self.standing.base, sent=sent, reported=counted), self.facts
+        )
+        self.frozen = advance_ledger(self.frozen, self.standing, sent, self.facts)
         self.folded = False
         return counted
 
@@ -159,10 +160,12 @@ class House:
         """Let the model answer, with so many calls of tools at once and their results."""
         at = len(self.said)
         if not calls:
-            self.said.append(make(f"{at} assistant", f"Answer {self.turn}."))
+            self.said.append(make_cache_block(f"{at} assistant", f"Answer {self.turn}."))
             return
-        self.said += [make(f"{at} assistant", f"call {self.turn}.{number}") for number in range(calls)]
-        self.said += [make(f"{at + calls} user", f"result {self.turn}.{at}.{number}") for number in range(calls)]
+        self.said += [make_cache_block(f"{at} assistant", f"call {self.turn}.{number}") for number in range(calls)]
+        self.said += [
+            make_cache_block(f"{at + calls} user", f"result {self.turn}.{at}.{number}") for number in range(calls)
+        ]
 
     def talk(self, *loops):
         """Have a whole turn, with tool loops of so many calls at once."""
@@ -185,4 +188,4 @@ def replace_text(block, gone):
     """Take a text out of a block."""
     if gone not in block.text:
         return block
-    return Block(key=block.key.replace(gone, "…"), text=block.text.replace(gone, "…"), name=block.name)
+    return CacheBlock(key=block.key.replace(gone, "…"), text=block.text.replace(gone, "…"), name=block.name)

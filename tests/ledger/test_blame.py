@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from bookkeeping import GEMINI, GPT, LOCAL, MARKED_GPT, OPUS, SONNET, House
 
-from foreword.caching.cache import Counted
-from foreword.ledger.blame import Answered, Cause, account, confirm
-from foreword.prices import find_prices
-from foreword.simulate.design import make
-from foreword.words import Pace, Policy
+from foreword.promptcache.blame import AnsweredRequest, Cause, account_for_call, confirm_cause
+from foreword.promptcache.designs import make_cache_block
+from foreword.promptcache.rules import CacheUsage
+from foreword.tokens.prices import find_prices
+from foreword.types import EditPolicy, Pace
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def provoke(house, blocks=None, marks=None):
 
 def rebase(house, *sections):
     """Let edits apply at once, which a ledger would not do by itself."""
-    house.edits = dict.fromkeys(sections, Policy.NOW)
+    house.edits = dict.fromkeys(sections, EditPolicy.NOW)
 
 
 def find_byte(house, before):
@@ -91,7 +91,7 @@ def test_sections_in_another_order(house):
     moved = replace(before, blocks=((static[1], static[0], *static[2:]), session))
     house.standing = replace(house.standing, base=moved)
     own, stable = house.request()
-    own[stable[0]] = make("system", "".join(line.piece for line in moved.blocks[0]))
+    own[stable[0]] = make_cache_block("system", "".join(line.piece for line in moved.blocks[0]))
     house.send(own)
     blame = house.account.blame
     assert (blame.cause, blame.where) == (Cause.SECTION, "soul")
@@ -104,7 +104,7 @@ def test_a_clock_behind_the_stable_sections():
     for minute in range(2):
         house.begin()
         own, stable = house.request()
-        house.send([*own[: stable[-1] + 1], make("system", f"It is 12:0{minute}."), *own[stable[-1] + 1 :]])
+        house.send([*own[: stable[-1] + 1], make_cache_block("system", f"It is 12:0{minute}."), *own[stable[-1] + 1 :]])
         house.answer()
         house.wait(60)
     blame = house.account.blame
@@ -181,7 +181,7 @@ def test_a_rewritten_message(house):
     at = 4
     before = sum(len(block.text.encode()) for block in house.said[:at])
     house.begin()
-    house.said[at] = make(house.said[at].name, "Something else was said.")
+    house.said[at] = make_cache_block(house.said[at].name, "Something else was said.")
     house.send()
     blame = house.account.blame
     assert (blame.cause, blame.where, blame.byte) == (Cause.HISTORY, house.said[at].name, before)
@@ -245,7 +245,7 @@ def test_history_at_other_providers(model):
     house.talk(30)
     house.begin()
     before = sum(len(block.text.encode()) for block in house.said[:4])
-    house.said[4] = make(house.said[4].name, "Something else was said.")
+    house.said[4] = make_cache_block(house.said[4].name, "Something else was said.")
     house.send()
     blame = house.account.blame
     assert (blame.cause, blame.where, blame.byte) == (Cause.HISTORY, house.said[4].name, before)
@@ -276,9 +276,9 @@ def test_counts_of_another_scale(house):
     before = house.frozen
     house.send()
     reported = house.account.reported
-    more = Counted(**{name: int(getattr(reported, name) * 1.3) for name in ("read", "write", "fresh")})
-    answered = Answered(base=house.standing.base, sent=house.frozen.last, reported=more)
-    assert account(before, answered, house.facts).blame is None
+    more = CacheUsage(**{name: int(getattr(reported, name) * 1.3) for name in ("read", "write", "fresh")})
+    answered = AnsweredRequest(base=house.standing.base, sent=house.frozen.last, reported=more)
+    assert account_for_call(before, answered, house.facts).blame is None
 
 
 def test_what_is_written_for_an_hour_costs_more(house):
@@ -291,8 +291,8 @@ def test_what_is_written_for_an_hour_costs_more(house):
     plain = replace(house.account.reported, hour=0)
     prices = find_prices(SONNET, {})
     for hour, paid in ((0, prices.cache_write), (plain.write, prices.cache_write_1h)):
-        answered = Answered(base=house.standing.base, sent=house.frozen.last, reported=replace(plain, hour=hour))
-        blame = account(before, answered, house.facts, prices).blame
+        answered = AnsweredRequest(base=house.standing.base, sent=house.frozen.last, reported=replace(plain, hour=hour))
+        blame = account_for_call(before, answered, house.facts, prices).blame
         assert blame.usd == pytest.approx(blame.tokens * (paid - prices.cache_read))
 
 
@@ -301,6 +301,6 @@ def test_a_second_opinion(house):
     house.edit("soul")
     rebase(house, "soul")
     blame = provoke(house)
-    assert confirm(blame, "system_changed").confirmed is True
-    assert confirm(blame, "tools_changed").confirmed is False
-    assert confirm(blame, "unavailable").confirmed is None
+    assert confirm_cause(blame, "system_changed").confirmed is True
+    assert confirm_cause(blame, "tools_changed").confirmed is False
+    assert confirm_cause(blame, "unavailable").confirmed is None

@@ -7,15 +7,16 @@ from hashlib import sha256
 
 import pytest
 
-from foreword.caching import list_blocks
-from foreword.ledger import Book, Deed, Ground, Moment, Sent, advance, capture
-from foreword.ledger.breakpoints import choose
-from foreword.prices import find_prices
-from foreword.standin.rules import judge_anthropic
+from foreword.envelope import set_breakpoints
+from foreword.promptcache.breakpoints import choose_breakpoints
+from foreword.promptcache.decision import CacheContext, SessionLedger
+from foreword.promptcache.ledger import Action, Reason, SentRequest, advance_ledger, make_sent_blocks
+from foreword.promptcache.rules import list_blocks
 from foreword.testing import NOON, make_workspace, write_files
+from foreword.testing.request_rules import check_anthropic
+from foreword.tokens.prices import find_prices
 from foreword.turn import Message, Tool, Toolset, Turn
-from foreword.wire import put_marks
-from foreword.words import Policy, Trust
+from foreword.types import EditPolicy, Trust
 
 SONNET, OPUS = "anthropic:claude-sonnet-5", "anthropic:claude-opus-5"
 YAML = "owner: alice\nusers: {alice: {trust: full}}\nprompt: {files: [%s]}\n"
@@ -39,22 +40,33 @@ class Sitting:
 
     def assemble(self, said="What is on?"):
         """Assemble the next turn."""
-        turn = Turn(user="alice", situation="dm", model=self.model, tools=TOOLS, now=self.now, message=said,
-                    history=tuple(self.history))  # fmt: skip
-        moment = Moment(now=self.now, facts=self.facts, prices=find_prices(self.model, {}))
-        return self.workspace.assemble(turn, Book(frozen=self.frozen, moment=moment, edits=self.edits))
+        turn = Turn(
+            user="alice",
+            situation="dm",
+            model=self.model,
+            tools=TOOLS,
+            now=self.now,
+            message=said,
+            history=tuple(self.history),
+        )
+        moment = CacheContext(now=self.now, facts=self.facts, prices=find_prices(self.model, {}))
+        return self.workspace.assemble(turn, SessionLedger(frozen=self.frozen, moment=moment, edits=self.edits))
 
     def send(self, said="What is on?"):
         """Have a turn."""
         assembly = self.assemble(said)
         request = assembly.envelope("anthropic").request
-        blocks = list_blocks("anthropic", put_marks("anthropic", request, ()))
-        sent = Sent(model=self.model, pieces=capture(blocks, self.facts, assembly.terms.meter.count), at=self.now,
-                    turn=str(len(self.history)))  # fmt: skip
+        blocks = list_blocks("anthropic", set_breakpoints("anthropic", request, ()))
+        sent = SentRequest(
+            model=self.model,
+            pieces=make_sent_blocks(blocks, self.facts, assembly.terms.meter.count),
+            at=self.now,
+            turn=str(len(self.history)),
+        )
         stable = [at for at, piece in enumerate(sent.pieces) if piece.part == "system"]
-        self.marked = put_marks("anthropic", request, choose(self.frozen, sent, self.facts, stable))
-        pieces = capture(list_blocks("anthropic", self.marked), self.facts, assembly.terms.meter.count)
-        self.frozen = advance(self.frozen, assembly.standing, replace(sent, pieces=pieces), self.facts)
+        self.marked = set_breakpoints("anthropic", request, choose_breakpoints(self.frozen, sent, self.facts, stable))
+        pieces = make_sent_blocks(list_blocks("anthropic", self.marked), self.facts, assembly.terms.meter.count)
+        self.frozen = advance_ledger(self.frozen, assembly.standing, replace(sent, pieces=pieces), self.facts)
         newest = "".join(part["text"] for part in request["messages"][-1]["content"])
         self.history += [Message(role="user", text=newest), Message(role="assistant", text="Nothing much.")]
         self.now += timedelta(seconds=40)
@@ -81,10 +93,10 @@ def test_an_edit_moves_no_byte(sitting):
     sitting.write(SOUL=FILES["SOUL.md"].replace("7. Be dry", "7. Be warm"))
     assembly = sitting.send()
     assert assembly.envelope().request["system"] == before
-    assert assembly.standing.deed is Deed.APPEND
+    assert assembly.standing.deed is Action.APPEND
     assert "+7. Be warm" in assembly.prompt.text
     assert assembly.prompt.blocks[-1].spans[-1].id == "updates"
-    assert sitting.send().standing.deed is Deed.REUSE
+    assert sitting.send().standing.deed is Action.REUSE
 
 
 def test_once_it_is_cold_the_prompt_is_as_if_it_were_new(sitting):
@@ -94,7 +106,7 @@ def test_once_it_is_cold_the_prompt_is_as_if_it_were_new(sitting):
     sitting.now += timedelta(hours=2)
     assembly = sitting.send()
     fresh = sitting.workspace.assemble(replace(assembly.turn))
-    assert assembly.standing.rebase.ground is Ground.COLD
+    assert assembly.standing.rebase.ground is Reason.COLD
     assert assembly.envelope().request["system"] == fresh.envelope().request["system"]
 
 
@@ -104,8 +116,8 @@ def test_a_file_says_when_its_edits_apply(tmp_path):
     sitting.send()
     sitting.write(SOUL=FILES["SOUL.md"].replace("7. Be dry", "7. Be warm"))
     assert sitting.assemble().standing.held == ("soul",)
-    sitting.edits = {("SOUL.md", sha256((tmp_path / "SOUL.md").read_bytes()).hexdigest()): Policy.NOW}
-    assert sitting.assemble().standing.rebase.ground is Ground.ORDERED
+    sitting.edits = {("SOUL.md", sha256((tmp_path / "SOUL.md").read_bytes()).hexdigest()): EditPolicy.NOW}
+    assert sitting.assemble().standing.rebase.ground is Reason.ORDERED
 
 
 def test_a_file_that_is_closed_to_this_clearance(tmp_path):
@@ -122,7 +134,7 @@ def test_a_file_that_is_closed_to_this_clearance(tmp_path):
     standing = sitting.assemble().standing
     assert "before you buy" not in standing.prompt.text
     assert "no longer applies" not in standing.prompt.text
-    assert standing.rebase.ground is Ground.PRIVATE
+    assert standing.rebase.ground is Reason.PRIVATE
 
 
 def test_a_shared_heading_is_no_change(sitting):
@@ -137,7 +149,7 @@ def test_the_requests_are_taken(sitting):
     """Every request has at most four marks in an order that the provider takes, and its newest block is marked."""
     for _ in range(5):
         sitting.send()
-        assert not list(judge_anthropic({**sitting.marked, "max_tokens": 100}))
+        assert not list(check_anthropic({**sitting.marked, "max_tokens": 100}))
         marks = json.dumps(sitting.marked).count("cache_control")
         assert marks <= 4
         assert "cache_control" in sitting.marked["messages"][-1]["content"][-1]
@@ -158,4 +170,4 @@ def test_a_system_message_is_a_message_of_its_own(tmp_path):
     assert [message["role"] for message in newest[-2:]] == ["user", "system"]
     assert "slowly" in newest[-1]["content"][0]["text"]
     assert "slowly" not in json.dumps(newest[-2])
-    assert not list(judge_anthropic({**assembly.envelope().request, "max_tokens": 100}))
+    assert not list(check_anthropic({**assembly.envelope().request, "max_tokens": 100}))

@@ -3,7 +3,7 @@
 import pytest
 from bookkeeping import GEMINI, GPT, LOCAL, MARKED_GPT, SONNET, House
 
-from foreword.words import Pace
+from foreword.types import Pace
 
 
 def show(house):

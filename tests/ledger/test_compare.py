@@ -4,15 +4,14 @@ import pytest
 from bookkeeping import GOVERNING, GPT, MODELS, OPUS, SONNET, House, lines
 
 from foreword.errors import InputError
-from foreword.ledger import Deed, Ground, replay
-from foreword.ledger.line import Channel, Kind
-from foreword.ledger.listing import find_entry_policy, list_entries
-from foreword.words import Pace, Policy, Trust
+from foreword.promptcache.changes import find_entry_policy, list_entries
+from foreword.promptcache.ledger import Action, Reason, UpdateChannel, UpdateKind, apply_updates
+from foreword.types import EditPolicy, Pace, Trust
 
 
 def know(house):
     """What counts for the model, by section."""
-    return {name: line.text for name, line in replay(house.frozen.base, house.frozen.updates).items()}
+    return {name: line.text for name, line in apply_updates(house.frozen.base, house.frozen.updates).items()}
 
 
 def wanted(house):
@@ -39,8 +38,8 @@ def test_the_first_turn_freezes_what_is_wanted():
     """A session that has sent nothing sends what is wanted, and that is its base."""
     house = House()
     standing = house.begin()
-    assert standing.deed is Deed.REUSE
-    assert standing.reason == "nothing is frozen: the session has sent nothing yet"
+    assert standing.deed is Action.REUSE
+    assert standing.reason == "no prefix yet: the session has sent nothing"
     assert standing.base == house.want().base
 
 
@@ -48,7 +47,7 @@ def test_the_same_is_reused(house):
     """What did not change is sent as it was, byte for byte."""
     before = house.frozen.base.text
     standing = house.begin()
-    assert standing.deed is Deed.REUSE
+    assert standing.deed is Action.REUSE
     assert standing.base.text == before
     assert not standing.decisions
 
@@ -58,7 +57,7 @@ def test_a_small_edit_is_appended(house):
     house.edit("soul")
     standing = house.begin()
     decision = decide(standing, "soul")
-    assert (decision.deed, decision.what) == (Deed.APPEND, "changed")
+    assert (decision.deed, decision.what) == (Action.APPEND, "changed")
     assert "further calls, moving the prefix would cost" in decision.reason
     assert standing.base == house.frozen.base
     assert "## Prompt Updates\n" in standing.prompt.text
@@ -74,7 +73,7 @@ def test_a_short_section_is_told_whole(house):
     pace, _ = house.sections["menu"]
     house.sections["menu"] = (pace, "Nothing is left.")
     standing = house.begin()
-    assert standing.new[0].kind is Kind.REPLACES
+    assert standing.new[0].kind is UpdateKind.REPLACES
     assert "## Menu\nNothing is left." in standing.prompt.text
 
 
@@ -82,10 +81,10 @@ def test_a_section_that_comes_and_one_that_goes(house):
     """What is new is told with its text, and of what is gone only that it applies no longer."""
     house.sections["note"] = (Pace.SESSION, "The bees are well.")
     del house.sections["menu"]
-    house.policies = dict.fromkeys(("note", "menu"), Policy.APPEND)
+    house.policies = dict.fromkeys(("note", "menu"), EditPolicy.APPEND)
     house.edits = dict(house.policies)
     standing = house.begin()
-    assert [(one.id, one.kind) for one in standing.new] == [("note", Kind.JOINS), ("menu", Kind.ENDS)]
+    assert [(one.id, one.kind) for one in standing.new] == [("note", UpdateKind.JOINS), ("menu", UpdateKind.ENDS)]
     assert "“Menu” in your system prompt no longer applies." in standing.prompt.text
     house.send()
     assert know(house) == wanted(house)
@@ -97,7 +96,7 @@ def test_a_cold_cache_rebases_for_free(house):
     house.talk()
     house.wait(4_000)
     standing = house.begin()
-    assert standing.rebase.ground is Ground.COLD
+    assert standing.rebase.ground is Reason.COLD
     assert standing.rebase.free
     assert (standing.rebase.section, standing.rebase.byte > 0) == ("soul", True)
     assert not standing.updates
@@ -114,15 +113,15 @@ def test_another_model_rebases_for_free(house):
     house.edit("soul")
     house.become(GPT)
     standing = house.begin()
-    assert (standing.rebase.ground, standing.rebase.tokens) == (Ground.MODEL, 0)
-    assert decide(standing, "soul").deed is Deed.REBASE
+    assert (standing.rebase.ground, standing.rebase.tokens) == (Reason.MODEL, 0)
+    assert decide(standing, "soul").deed is Action.REBASE
 
 
 def test_other_tools_rebase_for_free(house):
     """Tools stand before everything, so that nothing more is lost when the prompt moves with them."""
     house.edit("soul")
     house.tools["lamp"] = "Turns on a lamp."
-    assert house.begin().rebase.ground is Ground.TOOLS
+    assert house.begin().rebase.ground is Reason.TOOLS
 
 
 def test_compaction_brings_the_prompt_up_to_date(house):
@@ -132,7 +131,7 @@ def test_compaction_brings_the_prompt_up_to_date(house):
     house.wait(30)
     house.said = house.said[-2:]
     standing = house.begin()
-    assert standing.rebase.ground is Ground.COMPACTED
+    assert standing.rebase.ground is Reason.COMPACTED
     assert not standing.updates
     house.send()
     assert know(house) == wanted(house)
@@ -141,9 +140,9 @@ def test_compaction_brings_the_prompt_up_to_date(house):
 def test_an_order_applies_now(house):
     """With the policy `now` the prefix moves, whatever it costs, and the cost is recorded."""
     house.edit("soul")
-    house.edits = {"soul": Policy.NOW}
+    house.edits = {"soul": EditPolicy.NOW}
     standing = house.begin()
-    assert standing.rebase.ground is Ground.ORDERED
+    assert standing.rebase.ground is Reason.ORDERED
     assert standing.rebase.tokens > 0
     assert not standing.new
 
@@ -153,9 +152,11 @@ def test_others_ride_with_a_rebase(house):
     house.edit("soul")
     house.edit("menu")
     house.edit("user")
-    house.edits = {"soul": Policy.NOW, "user": Policy.COLD}
+    house.edits = {"soul": EditPolicy.NOW, "user": EditPolicy.COLD}
     standing = house.begin()
-    assert {one.section: one.deed for one in standing.decisions} == dict.fromkeys(("soul", "user", "menu"), Deed.REBASE)
+    assert {one.section: one.deed for one in standing.decisions} == dict.fromkeys(
+        ("soul", "user", "menu"), Action.REBASE
+    )
 
 
 def test_a_rebase_of_what_belongs_to_the_session_leaves_the_static_part(house):
@@ -163,7 +164,7 @@ def test_a_rebase_of_what_belongs_to_the_session_leaves_the_static_part(house):
     house.edit("soul")
     house.talk()
     house.edit("menu")
-    house.edits = {"menu": Policy.NOW}
+    house.edits = {"menu": EditPolicy.NOW}
     standing = house.begin()
     assert standing.rebase.section == "menu"
     assert [one.id for one in standing.updates] == ["soul"]
@@ -171,27 +172,27 @@ def test_a_rebase_of_what_belongs_to_the_session_leaves_the_static_part(house):
     assert know(house) == wanted(house)
 
 
-@pytest.mark.parametrize("policy", [Policy.COLD, Policy.NEXT_SESSION])
+@pytest.mark.parametrize("policy", [EditPolicy.COLD, EditPolicy.NEXT_SESSION])
 def test_held(house, policy):
     """What is held is neither told nor moved, and says until when it waits."""
     house.edit("soul")
     house.policies = {"soul": policy}
     standing = house.begin()
-    assert decide(standing, "soul").deed is Deed.HOLD
+    assert decide(standing, "soul").deed is Action.HOLD
     assert "waits" in decide(standing, "soul").reason
     assert standing.held == ("soul",)
     assert standing.base == house.frozen.base
     house.send()
     house.wait(4_000)
     later = house.begin()
-    assert (later.held == ()) is (policy is Policy.COLD)
+    assert (later.held == ()) is (policy is EditPolicy.COLD)
 
 
 def test_what_waits_for_the_next_session_stays_through_a_rebase(house):
     """A section that waits for the next session keeps its old text even when the prompt is built anew."""
     house.edit("soul")
     house.edit("menu")
-    house.policies = {"soul": Policy.NEXT_SESSION}
+    house.policies = {"soul": EditPolicy.NEXT_SESSION}
     house.wait(4_000)
     standing = house.begin()
     assert "soul says on line 3 " in standing.base.text
@@ -201,10 +202,10 @@ def test_what_waits_for_the_next_session_stays_through_a_rebase(house):
 def test_what_was_only_told_and_waits_finds_a_place_in_the_base(house):
     """A section that joined by an update, and whose removal waits, is taken up by the next rebase."""
     house.sections["note"] = (Pace.SESSION, "The bees are well.")
-    house.edits = {"note": Policy.APPEND}
+    house.edits = {"note": EditPolicy.APPEND}
     house.talk()
     del house.sections["note"]
-    house.edits = {"note": Policy.NEXT_SESSION}
+    house.edits = {"note": EditPolicy.NEXT_SESSION}
     house.wait(4_000)
     standing = house.begin()
     assert standing.held == ("note",)
@@ -215,13 +216,13 @@ def test_what_was_only_told_and_waits_finds_a_place_in_the_base(house):
 def test_what_may_not_be_seen_leaves_no_trace(house):
     """Text that this clearance may not see any more leaves the prompt and the history at once, without a word."""
     house.sections["secret"] = (Pace.SESSION, lines("secret", 5))
-    house.edits = {"secret": Policy.APPEND}
+    house.edits = {"secret": EditPolicy.APPEND}
     house.talk()
     assert any("secret says" in block.text for block in house.said)
     del house.sections["secret"]
     house.withheld, house.edits = frozenset({"secret"}), {}
     standing = house.begin()
-    assert standing.rebase.ground is Ground.PRIVATE
+    assert standing.rebase.ground is Reason.PRIVATE
     assert standing.scrub
     assert "secret" not in standing.prompt.text.lower()
     assert not any("secret says" in block.text for block in house.said)
@@ -232,7 +233,7 @@ def test_a_frozen_section_that_may_not_be_seen_leaves_at_once(house):
     del house.sections["user"]
     house.withheld = frozenset({"user"})
     standing = house.begin()
-    assert (standing.rebase.ground, standing.rebase.section) == (Ground.PRIVATE, "user")
+    assert (standing.rebase.ground, standing.rebase.section) == (Reason.PRIVATE, "user")
     assert "user says" not in standing.prompt.text
 
 
@@ -243,15 +244,15 @@ def test_what_governs_safety_never_travels_in_a_message(section):
         house = House(model=model)
         house.talk()
         house.edit(section)
-        house.edits = {section: Policy.APPEND}
+        house.edits = {section: EditPolicy.APPEND}
         standing = house.begin()
         tail = standing.prompt.blocks[-1].text
         assert f"{section} says" not in tail
         if house.facts.system_messages:
-            assert [one.channel for one in standing.new] == [Channel.SYSTEM]
+            assert [one.channel for one in standing.new] == [UpdateChannel.SYSTEM]
             assert "line three" in standing.inserted
         else:
-            assert standing.rebase.ground in (Ground.GOVERNING, Ground.COLD)  # too short for Gemini, and so free
+            assert standing.rebase.ground in (Reason.GOVERNING, Reason.COLD)  # too short for Gemini, and so free
 
 
 def test_updates_are_bounded(house):
@@ -260,7 +261,7 @@ def test_updates_are_bounded(house):
     for number in range(12):
         pace, _ = house.sections["menu"]
         house.sections["menu"] = (pace, lines(f"menu {number}", 40))
-        house.edits = {"menu": Policy.APPEND}
+        house.edits = {"menu": EditPolicy.APPEND}
         standing = house.begin()
         house.send()
         house.answer()
@@ -269,7 +270,7 @@ def test_updates_are_bounded(house):
         assert know(house) == wanted(house)
         if standing.rebase:
             grounds.append(standing.rebase.ground)
-    assert Ground.CROWDED in grounds
+    assert Reason.CROWDED in grounds
 
 
 def test_early_in_a_session_moving_may_be_cheaper():
@@ -279,7 +280,7 @@ def test_early_in_a_session_moving_may_be_cheaper():
     for name in ("user", "menu"):
         house.sections[name] = (Pace.SESSION, lines(f"new {name}", 50))
     standing = house.begin()
-    assert standing.rebase.ground is Ground.CHEAPER
+    assert standing.rebase.ground is Reason.CHEAPER
     assert "updates would cost" in standing.rebase.reason
 
 
@@ -300,7 +301,7 @@ def test_back_to_what_was_frozen_costs_a_line(house):
 def test_another_clearance_is_another_session(house):
     """A session keeps its clearance for life."""
     house.clearance = Trust.INNER
-    with pytest.raises(InputError, match="keeps its clearance for life: this one is full, and the turn is inner"):
+    with pytest.raises(InputError, match="clearance cannot change: the session has full, the turn inner"):
         house.begin()
 
 
@@ -326,7 +327,7 @@ def test_spans_cover_what_is_sent(model):
     house = House(model=model)
     house.talk()
     house.edit("menu")
-    house.edits = {"menu": Policy.APPEND}
+    house.edits = {"menu": EditPolicy.APPEND}
     for block in house.begin().prompt.blocks:
         ends = [0, *(span.end for span in block.spans)]
         assert [span.start for span in block.spans] == ends[:-1]
@@ -343,8 +344,8 @@ def test_entries_of_a_listing():
     ]
     names = ["social/a.md", "trip (2023).md", "trip (2024).md", "trip (7 tok).md"]
     assert list_entries("\n".join(["Menu", *lines])) == dict(zip(names, lines, strict=True))
-    waits = {"memory/trip (2024).md": Policy.COLD}
-    assert [find_entry_policy(waits, name) is Policy.COLD for name in names] == [False, False, True, False]
+    waits = {"memory/trip (2024).md": EditPolicy.COLD}
+    assert [find_entry_policy(waits, name) is EditPolicy.COLD for name in names] == [False, False, True, False]
     alike = ["- a (3 tok) — x.md (5 tok)", "- a (3 tok) — y.md (5 tok)"]
     assert list(list_entries("\n".join(alike)).values()) == alike
     assert not list_entries("\n".join(alike)).keys() <= list_entries(alike[1]).keys()

@@ -6,18 +6,17 @@ from bookkeeping import GOVERNING, MODELS, OPUS, SECTIONS, SONNET, House, lines
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foreword.caching import PrefixCache
-from foreword.ledger import Deed, Ground, replay
-from foreword.ledger.line import Channel
-from foreword.ledger.writing import name_base, read, read_base, write, write_base
-from foreword.words import Pace, Policy
+from foreword.promptcache.ledger import Action, Reason, UpdateChannel, apply_updates
+from foreword.promptcache.ledger_json import dump_ledger, dump_prefix, hash_prefix, parse_ledger, parse_stored_prefix
+from foreword.promptcache.rules import PrefixCache
+from foreword.types import EditPolicy, Pace
 
-FREE = [Ground.COLD, Ground.MODEL]
+FREE = [Reason.COLD, Reason.MODEL]
 NAMES = [*SECTIONS, "channel", "note", "rules:a.md"]
 EXTRA = {"channel": Pace.SESSION, "note": Pace.SESSION, "rules:a.md": Pace.STATIC}
 
-edits = st.tuples(st.just("edit"), st.sampled_from(NAMES), st.integers(0, 3), st.sampled_from([None, *Policy]))
-gone = st.tuples(st.just("remove"), st.sampled_from(NAMES), st.sampled_from([None, *Policy]))
+edits = st.tuples(st.just("edit"), st.sampled_from(NAMES), st.integers(0, 3), st.sampled_from([None, *EditPolicy]))
+gone = st.tuples(st.just("remove"), st.sampled_from(NAMES), st.sampled_from([None, *EditPolicy]))
 hidden = st.tuples(st.just("withhold"), st.sampled_from(["user", "menu", "note"]))
 gaps = st.tuples(st.just("wait"), st.sampled_from([1, 20, 90, 299, 301, 900, 1_801, 3_700, 90_000]))
 loops = st.tuples(st.just("loop"), st.lists(st.sampled_from([1, 1, 2, 9, 10, 30]), max_size=3))
@@ -135,22 +134,22 @@ class Watched(House):
 
     def hold_the_truth(self, standing):
         """Frozen sections with updates are the wanted ones, less those held."""
-        known = {name: line.text for name, line in replay(standing.base, standing.updates).items()}
+        known = {name: line.text for name, line in apply_updates(standing.base, standing.updates).items()}
         wanted = {line.id: line.text for line in self.want().base.lines}
         held = set(standing.held)
         assert {name: text for name, text in known.items() if name not in held} == {
             name: text for name, text in wanted.items() if name not in held
         }
         if self.frozen:
-            told = replay(self.frozen.base, self.frozen.updates)
+            told = apply_updates(self.frozen.base, self.frozen.updates)
             for name in held:
                 assert known.get(name) == (told[name].text if name in told else None)
         for name in held:
-            assert self.edits.get(name) in (Policy.COLD, Policy.NEXT_SESSION)
+            assert self.edits.get(name) in (EditPolicy.COLD, EditPolicy.NEXT_SESSION)
         for update in standing.updates:
             assert any(update.said in block.text for block in self.said), "what counts is in the conversation"
         for update in standing.new:
-            assert update.channel is Channel.SYSTEM or update.id not in GOVERNING
+            assert update.channel is UpdateChannel.SYSTEM or update.id not in GOVERNING
         for name in self.withheld:
             assert f"{name} says" not in standing.prompt.text
 
@@ -158,7 +157,7 @@ class Watched(House):
         """What was sent stays as sent, unless somebody may not see it any more."""
         if not standing.scrub:
             assert [block.key for block in self.said[: len(said)]] == [block.key for block in said]
-        assert (not standing.scrub) or standing.rebase.ground is Ground.PRIVATE
+        assert (not standing.scrub) or standing.rebase.ground is Reason.PRIVATE
         for name in self.withheld:
             assert not any(f"{name} says" in block.text for block in self.said if "user" in block.name)
 
@@ -188,10 +187,10 @@ class Watched(House):
     def hold_the_state(self):
         """The state outlives the process."""
         base = self.frozen.base
-        assert read_base(write_base(base), name_base(base)) == base
-        again = read(write(self.frozen), base)
+        assert parse_stored_prefix(dump_prefix(base), hash_prefix(base)) == base
+        again = parse_ledger(dump_ledger(self.frozen), base)
         assert again == self.frozen
-        assert write(again) == write(self.frozen)
+        assert dump_ledger(again) == dump_ledger(self.frozen)
         self.frozen = again
 
 
@@ -226,7 +225,7 @@ def test_the_clock_moves_nothing(model, turns):
     house = Watched(model=model)
     for things in turns:
         house.live(things)
-        assert (house.standing.deed, house.standing.rebase) == (Deed.REUSE, None)
+        assert (house.standing.deed, house.standing.rebase) == (Action.REUSE, None)
         assert house.standing.base.text == "".join(line.text for line in house.want().base.lines)
 
 
@@ -268,7 +267,7 @@ def test_what_is_compared_twice_is_the_same(session):
             second.decisions,
             second.rebase,
         )
-        assert first.deed in Deed
+        assert first.deed in Action
 
 
 def replace_said(again, house):

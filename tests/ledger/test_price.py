@@ -5,13 +5,12 @@ from dataclasses import replace
 import pytest
 from bookkeeping import OPUS, SONNET, House
 
-from foreword.caching.cache import Counted
-from foreword.ledger import Moment, compare
-from foreword.ledger.calibration import Calibration, learn, show
-from foreword.ledger.price import quote
-from foreword.money import show_usd
-from foreword.prices import find_prices
-from foreword.words import Policy
+from foreword.promptcache.calibration import Calibration, format_calibration, update_calibration
+from foreword.promptcache.decision import CacheContext, decide_prefix
+from foreword.promptcache.price import quote_edit
+from foreword.promptcache.rules import CacheUsage
+from foreword.tokens.prices import find_prices, format_usd
+from foreword.types import EditPolicy
 
 
 @pytest.fixture
@@ -26,8 +25,8 @@ def house():
 
 def ask(house, **other):
     """Ask what the edits of a house cost."""
-    moment = Moment(now=house.now, facts=house.facts, prices=find_prices(house.model, {}), **other)
-    asked = quote(house.frozen, house.want(), moment)
+    moment = CacheContext(now=house.now, facts=house.facts, prices=find_prices(house.model, {}), **other)
+    asked = quote_edit(house.frozen, house.want(), moment)
     return asked, {offer.policy: offer for offer in asked.offers}
 
 
@@ -36,23 +35,23 @@ def test_the_four_prices(house):
     house.edit("soul")
     asked, offers = ask(house)
     assert asked.sections == ("soul",)
-    assert list(offers) == [Policy.NOW, Policy.APPEND, Policy.COLD, Policy.NEXT_SESSION]
-    assert offers[Policy.NOW].total > offers[Policy.APPEND].total > offers[Policy.COLD].total
-    assert offers[Policy.NEXT_SESSION].total == 0
-    assert asked.best is Policy.APPEND
+    assert list(offers) == [EditPolicy.NOW, EditPolicy.APPEND, EditPolicy.COLD, EditPolicy.NEXT_SESSION]
+    assert offers[EditPolicy.NOW].total > offers[EditPolicy.APPEND].total > offers[EditPolicy.COLD].total
+    assert offers[EditPolicy.NEXT_SESSION].total == 0
+    assert asked.best is EditPolicy.APPEND
 
 
 def test_now_is_what_is_billed(house):
     """What `now` is said to bill again is what the provider then does not read."""
     house.edit("soul")
     _, offers = ask(house)
-    house.edits = {"soul": Policy.NOW}
+    house.edits = {"soul": EditPolicy.NOW}
     before = house.frozen.last.tokens
     house.begin()
     counted = house.send()
-    assert before - counted.read == offers[Policy.NOW].again
-    again = offers[Policy.NOW].again * (find_prices(SONNET, {}).cache_write - find_prices(SONNET, {}).cache_read)
-    assert offers[Policy.NOW].once == pytest.approx(again, rel=0.2)
+    assert before - counted.read == offers[EditPolicy.NOW].again
+    again = offers[EditPolicy.NOW].again * (find_prices(SONNET, {}).cache_write - find_prices(SONNET, {}).cache_read)
+    assert offers[EditPolicy.NOW].once == pytest.approx(again, rel=0.2)
 
 
 def test_a_cold_cache_has_nothing_to_lose(house):
@@ -60,8 +59,8 @@ def test_a_cold_cache_has_nothing_to_lose(house):
     house.edit("soul", new="line three, and some more words about it, ")
     house.wait(10_000)
     _, offers = ask(house)
-    assert offers[Policy.NOW].again == 0
-    assert offers[Policy.NOW].once > 0
+    assert offers[EditPolicy.NOW].again == 0
+    assert offers[EditPolicy.NOW].once > 0
 
 
 @pytest.mark.parametrize("section", ["soul", "core"])
@@ -71,12 +70,12 @@ def test_one_act_has_one_price(house, section):
     house.wait(10_000)
     _, offers = ask(house)
     acts, costs = set(), set()
-    for policy in (Policy.NOW, Policy.APPEND, Policy.COLD):
+    for policy in (EditPolicy.NOW, EditPolicy.APPEND, EditPolicy.COLD):
         house.edits = {section: policy}
-        moment = Moment(now=house.now, facts=house.facts, prices=find_prices(SONNET, {}))
-        standing = compare(house.frozen, house.want(), moment)
+        moment = CacheContext(now=house.now, facts=house.facts, prices=find_prices(SONNET, {}))
+        standing = decide_prefix(house.frozen, house.want(), moment)
         acts.add((standing.deed, standing.prompt.text))
-        costs.add(replace(offers[policy], policy=Policy.NOW))
+        costs.add(replace(offers[policy], policy=EditPolicy.NOW))
     assert len(acts) == len(costs) == 1
 
 
@@ -87,8 +86,8 @@ def test_what_governs_safety_is_not_offered(model, allowed):
     house.talk()
     house.edit("core")
     asked, offers = ask(house)
-    assert offers[Policy.APPEND].allowed is allowed
-    assert asked.best is (Policy.APPEND if allowed else Policy.NOW)
+    assert offers[EditPolicy.APPEND].allowed is allowed
+    assert asked.best is (EditPolicy.APPEND if allowed else EditPolicy.NOW)
 
 
 def test_nothing_differs(house):
@@ -109,35 +108,38 @@ def test_counts_are_corrected():
     known = Calibration(model=SONNET)
     assert known.correct(1_000) == 1_000
     for tokens in range(1_000, 2_000, 50):
-        known = learn(known, tokens, round(tokens * 1.25))
+        known = update_calibration(known, tokens, round(tokens * 1.25))
     assert known.correct(1_000) == pytest.approx(1_250, abs=2)
     assert known.raw == pytest.approx(0.2, abs=0.001)
     assert known.error < 0.02
-    assert "counts × 1.250 by 20 calls" in show(known)
+    assert "counts × 1.250 by 20 calls" in format_calibration(known)
 
 
 @pytest.mark.parametrize("priced", [True, False])
-@pytest.mark.parametrize("policy", [Policy.AUTO, Policy.NOW])
+@pytest.mark.parametrize("policy", [EditPolicy.AUTO, EditPolicy.NOW])
 def test_a_decision_costs_what_was_quoted(house, priced, policy):
     """What a decision is said to cost is what was quoted for it, and what was learned of tokens moves no decision."""
     known = Calibration(model=SONNET, calls=9, ratio=1.25)
     house.edit("soul")
     house.edits = {"soul": policy}
-    moment = Moment(now=house.now, facts=house.facts, prices=find_prices(SONNET, {}) if priced else None, known=known)
-    plain, corrected = (
-        compare(house.frozen, house.want(), one) for one in (replace(moment, known=Calibration(model=SONNET)), moment)
+    moment = CacheContext(
+        now=house.now, facts=house.facts, prices=find_prices(SONNET, {}) if priced else None, known=known
     )
-    offers = {one.policy: one for one in quote(house.frozen, house.want(), moment).offers}
+    plain, corrected = (
+        decide_prefix(house.frozen, house.want(), one)
+        for one in (replace(moment, known=Calibration(model=SONNET)), moment)
+    )
+    offers = {one.policy: one for one in quote_edit(house.frozen, house.want(), moment).offers}
     assert plain.prompt.text == corrected.prompt.text
     assert (plain.deed, plain.updates) == (corrected.deed, corrected.updates)
-    if policy is Policy.NOW:
-        again = offers[Policy.NOW].again
+    if policy is EditPolicy.NOW:
+        again = offers[EditPolicy.NOW].again
         assert corrected.rebase.tokens == again == known.correct(plain.rebase.tokens)
         assert corrected.rebase.usd == (pytest.approx(plain.rebase.usd * 1.25) if priced else None)
     else:
-        assert corrected.decisions[0].tokens == pytest.approx(offers[Policy.APPEND].more, abs=1)
-        total = offers[Policy.APPEND].total
-        said = show_usd(total) if priced else f"{total:,.0f} tokens of input"
+        assert corrected.decisions[0].tokens == pytest.approx(offers[EditPolicy.APPEND].more, abs=1)
+        total = offers[EditPolicy.APPEND].total
+        said = format_usd(total) if priced else f"{total:,.0f} input tokens"
         assert corrected.reason.startswith(f"{said} with ")
         assert not plain.reason.startswith(f"{said} with ")
 
@@ -145,25 +147,25 @@ def test_a_decision_costs_what_was_quoted(house, priced, policy):
 def test_what_is_predicted_is_corrected():
     """All parts of a prediction are corrected by the same factor, and make up the corrected whole."""
     known = Calibration(model=SONNET, calls=9, ratio=1.1)
-    plain = Counted(read=1_003, write=205, hour=205, fresh=7)
-    found = known.correct_all(plain)
+    plain = CacheUsage(read=1_003, write=205, hour=205, fresh=7)
+    found = known.correct_usage(plain)
     assert found.total == known.correct(plain.total)
     assert (found.read, found.write, found.hour) == (1_103, 226, 226)
-    assert Calibration(model=SONNET).correct_all(plain) is plain
+    assert Calibration(model=SONNET).correct_usage(plain) is plain
 
 
 def test_a_provider_that_changes_is_followed():
     """Old calls are forgotten, so that another tokenizer of the same name is learned."""
     known = Calibration(model=SONNET)
     for _ in range(200):
-        known = learn(known, 1_000, 1_200)
+        known = update_calibration(known, 1_000, 1_200)
     for _ in range(200):
-        known = learn(known, 1_000, 900)
+        known = update_calibration(known, 1_000, 900)
     assert known.ratio == pytest.approx(0.9, abs=0.01)
 
 
 def test_nothing_reported_teaches_nothing():
     """A call without usage leaves what is known."""
     known = Calibration(model=SONNET)
-    assert learn(known, 1_000, 0) is known
-    assert "nothing reported yet" in show(known)
+    assert update_calibration(known, 1_000, 0) is known
+    assert "nothing reported yet" in format_calibration(known)

@@ -3,10 +3,10 @@
 import pytest
 from bookkeeping import GEMINI, GPT, LOCAL, MARKED_GPT, OPUS, SONNET, House
 
-from foreword.caching.cache import Counted
-from foreword.ledger.blame import Answered, account
-from foreword.ledger.telling import tell_account
-from foreword.words import Policy
+from foreword.promptcache.blame import AnsweredRequest, account_for_call
+from foreword.promptcache.ledger_json import account_to_json
+from foreword.promptcache.rules import CacheUsage
+from foreword.types import EditPolicy
 
 MODELS = [SONNET, OPUS, GPT, MARKED_GPT, GEMINI, LOCAL]
 
@@ -26,10 +26,10 @@ def send_whole(house, share=1.0):
     house.send()
     sent = house.frozen.last
     read = int(sent.tokens * share)
-    answered = Answered(
-        base=house.standing.base, sent=sent, reported=Counted(read=read, write=0, hour=0, fresh=sent.tokens - read)
+    answered = AnsweredRequest(
+        base=house.standing.base, sent=sent, reported=CacheUsage(read=read, write=0, hour=0, fresh=sent.tokens - read)
     )
-    return account(before, answered, house.facts).surplus, sent.tokens - house.predicted.read
+    return account_for_call(before, answered, house.facts).surplus, sent.tokens - house.predicted.read
 
 
 @pytest.mark.parametrize("model", [SONNET, GPT, LOCAL])
@@ -44,7 +44,7 @@ def test_another_session_was_there_before(model):
     more = second.account.surplus
     assert more.tokens == counted.read > 0
     assert "another one with the same beginning was sent" in more.reason
-    assert tell_account(second.account)["surplus"] == {"tokens": more.tokens, "reason": more.reason}
+    assert account_to_json(second.account)["surplus"] == {"tokens": more.tokens, "reason": more.reason}
 
 
 def test_a_provider_that_keeps_longer():
@@ -60,9 +60,9 @@ def test_what_cannot_be_explained():
     """In a warm session nothing is made up: another request may have written it."""
     house = settle(House())
     house.sections["soul"] = (house.sections["soul"][0], "All is new here.\n" * 200)
-    house.edits = {"soul": Policy.NOW}
+    house.edits = {"soul": EditPolicy.NOW}
     more, _ = send_whole(house)
-    assert more.reason.startswith("another request with the same beginning may have written it")
+    assert more.reason.startswith("another request with the same prefix may have written it")
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -87,6 +87,6 @@ def test_counts_that_are_off_are_no_surplus(model):
     before = house.frozen
     house.send()
     reported = house.account.reported
-    more = Counted(**{name: int(getattr(reported, name) * 1.3) for name in ("read", "write", "fresh")})
-    answered = Answered(base=house.standing.base, sent=house.frozen.last, reported=more)
-    assert account(before, answered, house.facts).surplus is None
+    more = CacheUsage(**{name: int(getattr(reported, name) * 1.3) for name in ("read", "write", "fresh")})
+    answered = AnsweredRequest(base=house.standing.base, sent=house.frozen.last, reported=more)
+    assert account_for_call(before, answered, house.facts).surplus is None

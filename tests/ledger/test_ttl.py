@@ -2,8 +2,8 @@
 
 import pytest
 
-from foreword.ledger.ttl import Exposure, choose_life, expect, find_chances
-from foreword.tokens.caches import find_cache
+from foreword.promptcache.breakpoints import Exposure, choose_ttl, expect_cost, find_gap_probabilities
+from foreword.tokens.models import find_cache
 
 ANTHROPIC = find_cache("anthropic", "claude-sonnet-5")
 TALK, PAUSES, NIGHTS = (60.0,) * 60, (60.0,) * 50 + (900.0,) * 10, (50_000.0,) * 64
@@ -11,7 +11,7 @@ TALK, PAUSES, NIGHTS = (60.0,) * 60, (60.0,) * 50 + (900.0,) * 10, (50_000.0,) *
 
 def choose(gaps, cached=20_000, fresh=500, seconds=300):
     """Choose a life for a mark."""
-    life = choose_life(Exposure(cached=cached, fresh=fresh, seconds=seconds), gaps, ANTHROPIC)
+    life = choose_ttl(Exposure(cached=cached, fresh=fresh, seconds=seconds), gaps, ANTHROPIC)
     return life.name if life else None
 
 
@@ -39,12 +39,12 @@ def test_nothing_measured():
 def test_the_break_even_is_where_both_cost_the_same():
     """Where one gap in a hundred is a pause, the long mark wins from the size on at which its price is made up for."""
     gaps = (60.0,) * 990 + (900.0,) * 10
-    chances = find_chances(gaps)
+    chances = find_gap_probabilities(gaps)
     lives = {life.name: life for life in ANTHROPIC.lives}
 
     def gain(fresh):
         exposure = Exposure(cached=20_000, fresh=fresh, seconds=300)
-        short, long = (expect(exposure, lives[name], chances, ANTHROPIC) for name in ("5m", "1h"))
+        short, long = (expect_cost(exposure, lives[name], chances, ANTHROPIC) for name in ("5m", "1h"))
         return short - long
 
     even = next(fresh for fresh in range(10, 20_000, 10) if gain(fresh) <= 0)
@@ -57,4 +57,4 @@ def test_the_break_even_is_where_both_cost_the_same():
 def test_one_life():
     """A provider with one life has no choice but whether to write at all."""
     gpt = find_cache("openai", "gpt-5.6")
-    assert choose_life(Exposure(cached=0, fresh=5_000, seconds=0), TALK, gpt).name == "30m"
+    assert choose_ttl(Exposure(cached=0, fresh=5_000, seconds=0), TALK, gpt).name == "30m"

@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from foreword.lint import Finding, check
+from foreword.lint.linter import lint_workspace
+from foreword.lint.survey import Finding
 from foreword.testing import make_workspace
 
 
 def find(folder: Path, rule: str, files: Mapping[str, str]) -> list[Finding]:
     """Return the findings of one rule in a workspace with these files."""
-    return [finding for finding in check(make_workspace(folder, files)) if finding.rule == rule]
+    return [finding for finding in lint_workspace(make_workspace(folder, files)) if finding.rule == rule]
 
 
 def places(findings: list[Finding]) -> list[tuple[str, int, str]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from lint_case import find, places
 
-from foreword.lint import check
+from foreword.lint.linter import lint_workspace
 from foreword.testing import make_workspace
 
 HEAD = "owner: alice\nusers: {alice: {trust: full}}\n"
@@ -20,9 +20,9 @@ def test_limit(tmp_path: Path, path: str, limit: int) -> None:
     """A file may be as large as its tier; one token more and it is always shortened."""
     config = HEAD + "agents: {a: {model: big}}\nmodels: {big: {window: 1000000, tokenizer: o200k, factor: 1.0}}\n"
     workspace = make_workspace(tmp_path, {"foreword.yaml": config, path: " a" * limit})
-    assert [finding for finding in check(workspace) if finding.rule == "oversize"] == []
+    assert [finding for finding in lint_workspace(workspace) if finding.rule == "oversize"] == []
     (tmp_path / path).write_text("a" + " a" * limit)
-    findings = [finding for finding in check(workspace) if finding.rule == "oversize"]
+    findings = [finding for finding in lint_workspace(workspace) if finding.rule == "oversize"]
     assert places(findings) == [(path, 1, "warning")]
     assert f"{limit + 1:,} tokens" in findings[0].message
     assert f"gets {limit:,} at most" in findings[0].message

@@ -28,7 +28,7 @@ def test_slot(tmp_path: Path) -> None:
     config = "owner: alice\nusers: {alice: {trust: inner}}\nagents:\n  a: {blueprint: default}\n"
     [(file, line, message)] = lint(tmp_path, config, {"BOOT.md": "hi", "HEARTBEAT.md": "hi"})
     assert (file, line) == ("foreword.yaml", 4)
-    assert "can have boot, heartbeat: it needs full, and the highest clearance is inner" in message
+    assert "can use boot, heartbeat: it needs full, and the highest clearance is inner" in message
 
 
 def test_ceiling(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_ceiling(tmp_path: Path) -> None:
     messages = [message for _, _, message in lint(tmp_path, config, {"BOOT.md": "hi"})]
     assert len(messages) == 2
     assert all("the highest clearance is familiar" in message for message in messages)
-    assert "can have boot: it needs full" in messages[0]
+    assert "can use boot: it needs full" in messages[0]
 
 
 def test_missing_file_is_missed_by_nobody(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_listed_trust(tmp_path: Path) -> None:
     config = f"owner: alice\nusers: {{alice: {{trust: inner}}}}\n{listed}"
     [(file, line, message)] = lint(tmp_path, config, {"A.md": "hi", "B.md": "hi"})
     assert (file, line) == ("foreword.yaml", 6)
-    assert message.startswith("no turn can have B.md: it needs full")
+    assert message.startswith("no turn can use B.md: it needs full")
 
 
 def test_listed_nowhere(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_listed_nowhere(tmp_path: Path) -> None:
     per_user = "{path: C.md, per_user: true, trust: inner}"
     config = f"{HEAD}prompt:\n  files:\n    - {{path: A.md}}\n    - {{path: B.md}}\n    - {per_user}\n"
     found = lint(tmp_path, config, {"agents/assistant/A.md": "hi", "users/alice/C.md": "hi"})
-    assert found == [("foreword.yaml", 8, "B.md is listed and does not exist")]
+    assert found == [("foreword.yaml", 8, "B.md is listed but does not exist")]
 
 
 def test_own_file(tmp_path: Path) -> None:
@@ -91,10 +91,10 @@ def test_overlay(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "words"),
     [
-        ("users/alcie/USER.md", "belongs to no user, so nothing in it is ever read; did you mean 'alice'?"),
-        ("agents/asistant/SOUL.md", "belongs to no agent, so nothing in it is ever read; did you mean 'assistant'?"),
+        ("users/alcie/USER.md", "belongs to no user, so its files are never read; did you mean 'alice'?"),
+        ("agents/asistant/SOUL.md", "belongs to no agent, so its files are never read; did you mean 'assistant'?"),
         ("memory/secret/A.md", "belongs to no store"),
-        ("memory/A.md", "memory/A.md lies in no store"),
+        ("memory/A.md", "memory/A.md is not in a store"),
     ],
 )
 def test_folder(tmp_path: Path, path: str, words: str) -> None:
@@ -109,7 +109,7 @@ def test_store(tmp_path: Path) -> None:
     config = "owner: alice\nusers: {alice: {trust: inner}}\nstores:\n  social: {trust: public}\n"
     [(file, line, message)] = lint(tmp_path, config, {"memory/private/A.md": "hi", "memory/shared/A.md": "hi"})
     assert (file, line) == ("foreword.yaml", 3)
-    assert message.startswith("no turn can have memory/private: it needs full")
+    assert message.startswith("no turn can use memory/private: it needs full")
 
 
 def test_rooms(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from lint_case import find, places
     [
         ("{{TOOL_DEFINITION}}", "did you mean TOOL_DEFINITIONS?"),
         ("{{- tool_definitions -}}", "did you mean TOOL_DEFINITIONS?"),
-        ("{{ weather | upper }}", "there is RULES, TOOL_DEFINITIONS, USER_PROFILE, agent, "),
-        ("{% if weather %}x{% endif %}", "there is RULES, "),
+        ("{{ weather | upper }}", "known variables: RULES, TOOL_DEFINITIONS, USER_PROFILE, agent, "),
+        ("{% if weather %}x{% endif %}", "known variables: RULES, "),
     ],
 )
 def test_unknown(tmp_path: Path, text: str, remedy: str) -> None:
@@ -33,14 +33,14 @@ def test_unusable(tmp_path: Path, text: str) -> None:
     """A template that cannot be read, or that does more than a template may, is an error on its line."""
     findings = find(tmp_path, "variable", {"SYSTEM.md": f"---\nx: 1\n---\n\nBe kind.\n{text}"})
     assert places(findings) == [("SYSTEM.md", 6, "error")]
-    assert findings[0].remedy == "correct it; until then it is left out, or the built-in text stands in"
+    assert findings[0].remedy == "correct it; until then it is omitted or replaced by the built-in text"
 
 
 def test_clock(tmp_path: Path) -> None:
     """The time is a variable that templates may name, and an error, since it would move the cached prefix."""
     findings = find(tmp_path, "variable", {"SYSTEM.md": "Be kind.\n\n{{ current_date_time }}"})
     assert places(findings) == [("SYSTEM.md", 3, "error")]
-    assert findings[0].remedy == "take it out; the time is told with each message"
+    assert findings[0].remedy == "remove it; each message carries the time"
 
 
 def test_declared(tmp_path: Path) -> None:
@@ -63,9 +63,7 @@ def test_two_agents(tmp_path: Path) -> None:
     """A variable that one agent's blueprint knows and another's does not is an error that names the other agent."""
     config = "owner: alice\nusers: {alice: {trust: full}}\nagents: {a: {blueprint: default}, b: {blueprint: osa}}\n"
     findings = find(tmp_path, "variable", {"foreword.yaml": config, "SYSTEM.md": "{{ SOUL }}\n"})
-    assert [finding.message for finding in findings] == [
-        "there is no variable 'SOUL' for a, so nothing will stand here"
-    ]
+    assert [finding.message for finding in findings] == ["unknown variable 'SOUL' for a; it renders as nothing"]
 
 
 def test_one_line_number(tmp_path: Path) -> None:

@@ -5,9 +5,7 @@ import tempfile
 
 import pytest
 
-from foreword.local.catalogue import find_weights
-from foreword.local.fetch import fetch
-from foreword.local.progress import show_bar
+from foreword.agent.providers.embedded_weights import fetch_weights, find_weights, show_progress_bar
 
 # Outside the folders of one run: the weights are fetched once on a machine, by whichever process comes first.
 WEIGHTS = os.path.join(tempfile.gettempdir(), "foreword-test-weights")
@@ -16,7 +14,7 @@ WEIGHTS = os.path.join(tempfile.gettempdir(), "foreword-test-weights")
 @pytest.fixture(scope="session")
 def weights():
     """The path of the real weights."""
-    return fetch(find_weights("smollm2"), WEIGHTS, show_bar)
+    return fetch_weights(find_weights("smollm2"), WEIGHTS, show_progress_bar)
 
 
 @pytest.fixture

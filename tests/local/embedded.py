@@ -3,17 +3,16 @@
 import json
 import urllib.request
 
-from foreword import Turn
+from foreword.agent.agent_events import NO_CALLBACKS, TextDelta, TurnCallbacks
+from foreword.agent.conversation import convert_to_texts, make_segments
+from foreword.agent.loop import AgentLoop, TurnInput, TurnLimits
+from foreword.agent.providers.model_clients import open_models
+from foreword.agent.retry import RetryPolicy
 from foreword.events.event import EventType
-from foreword.events.reader import find_context
-from foreword.events.trace import Trace
-from foreword.runtime.ears import DEAF, Ears, Words
-from foreword.runtime.history import recount
-from foreword.runtime.loop import Bounds, Loop, Work
-from foreword.runtime.models import open_models
-from foreword.runtime.retrying import Retrying
-from foreword.runtime.stretch import stretch
-from foreword.testing import Heard, Listeners, make_workspace
+from foreword.events.query import find_context
+from foreword.events.tracer import Tracer
+from foreword.testing import EventStream, FakeRecorder, make_workspace
+from foreword.turn import Turn
 
 MODEL = "local:smollm2"
 CONFIG = """\
@@ -30,10 +29,12 @@ class Embedded:
     def __init__(self, folder, environ, longest=8, **files):
         self.workspace = make_workspace(folder, {"foreword.yaml": CONFIG, "AGENTS.md": "Be brief.\n", **files})
         self.models = open_models(self.workspace.config, environ)
-        self.heard = Heard()
-        retrying = Retrying(waits=(0.0, 0.0), sleep=self.sleep, chance=lambda: 0.0)
-        bounds = Bounds(max_tokens=longest)
-        self.loop = Loop(self.workspace, self.models, Listeners(recorder=self.heard), bounds=bounds, retrying=retrying)
+        self.heard = FakeRecorder()
+        retrying = RetryPolicy(waits=(0.0, 0.0), sleep=self.sleep, chance=lambda: 0.0)
+        bounds = TurnLimits(max_tokens=longest)
+        self.loop = AgentLoop(
+            self.workspace, self.models, EventStream(recorder=self.heard), bounds=bounds, retrying=retrying
+        )
         self.histories = {}
         self.assembly = None
 
@@ -56,23 +57,25 @@ class Embedded:
         heard = []
 
         async def hear(delta):
-            if isinstance(delta, Words):
+            if isinstance(delta, TextDelta):
                 heard.append(delta.text)
                 if first and len(heard) == 1:
                     first()
 
         history = self.histories.get(session, ())
-        turn = Turn(user="alice", situation="dm", session=session, message=message, history=recount(history))
-        outcome = await self.run(turn, history, Ears(delta=hear))
+        turn = Turn(user="alice", situation="dm", session=session, message=message, history=convert_to_texts(history))
+        outcome = await self.run(turn, history, TurnCallbacks(delta=hear))
         self.histories[session] = (*history, *outcome.messages)
         return outcome
 
-    async def run(self, turn, history=(), ears=DEAF, **more):
+    async def run(self, turn, history=(), ears=NO_CALLBACKS, **more):
         """Run any turn."""
         self.assembly = self.workspace.assemble(turn)
-        trace = Trace(self.heard, find_context(self.assembly))
+        trace = Tracer(self.heard, find_context(self.assembly))
         with trace.step(EventType.MESSAGE_RECEIVED, length=len(turn.message)) as received:
-            return await self.loop.run(Work(assembly=self.assembly, history=stretch(history), **more), received, ears)
+            return await self.loop.run(
+                TurnInput(assembly=self.assembly, history=make_segments(history), **more), received, ears
+            )
 
 
 def goes_on(reply, before, after):

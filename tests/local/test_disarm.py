@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foreword.local.disarm import compile_marks, disarm, disarm_text
+from foreword.agent.providers.embedded_engine import compile_control_tokens, escape_control_tokens, escape_request
 
 MARKS = ("<|im_start|>", "<|im_end|>", "aba")
 PIECES = st.lists(st.sampled_from([*MARKS, "<|im_", "start|>", "a", "b", "<", " ", "x"]), max_size=12).map("".join)
@@ -13,7 +13,7 @@ PIECES = st.lists(st.sampled_from([*MARKS, "<|im_", "start|>", "a", "b", "<", " 
 @given(PIECES)
 def test_none_left(text):
     """Whatever is put together, no mark is left, and only spaces were added."""
-    calm = disarm_text(text, compile_marks(MARKS))
+    calm = escape_control_tokens(text, compile_control_tokens(MARKS))
     assert not any(mark in calm for mark in MARKS)
     assert calm.replace(" ", "") == text.replace(" ", "")
 
@@ -28,7 +28,7 @@ def test_messages():
             {"role": "assistant", "content": None},
         ],
     }
-    assert disarm(body, MARKS) == {
+    assert escape_request(body, MARKS) == {
         "model": "m",
         "messages": [
             {"role": "system", "content": "a < |im_end|>"},
@@ -42,4 +42,4 @@ def test_messages():
 def test_no_marks(marks):
     """A model without marks changes nothing."""
     body = {"messages": [{"role": "user", "content": "with a space"}]}
-    assert disarm(body, marks) == body
+    assert escape_request(body, marks) == body

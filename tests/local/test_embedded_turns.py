@@ -11,10 +11,10 @@ import urllib.request
 import pytest
 from embedded import MODEL, Embedded, ask, goes_on
 
-from foreword import Turn
+from foreword.agent.agent_events import TurnEnd
+from foreword.agent.loop import TurnLimits
 from foreword.events.event import EventType
-from foreword.runtime.loop import Bounds
-from foreword.runtime.outcome import End
+from foreword.turn import Turn
 from waiting import until, wait
 
 
@@ -25,7 +25,7 @@ def test_sessions_keep_their_prefix(tmp_path, environ):
         async with Embedded(tmp_path, environ) as house:
             first = {session: await house.say(session, "Hello, who are you?") for session in ("a", "b")}
             for session, before in first.items():
-                assert before.end is End.ANSWERED, before
+                assert before.end is TurnEnd.ANSWERED, before
                 assert before.usage.tokens_out > 0
                 outcome = await house.say(session, "Name a fruit.")
                 assert goes_on(before.text, before.usage, outcome.usage), (before.usage, outcome.usage)
@@ -70,9 +70,9 @@ def test_stopping(tmp_path, environ):
                 await turn
             await until(lambda: not any(slot["is_processing"] for slot in ask(running, "/slots")))
             assert max(slot.get("n_decoded", 0) for slot in ask(running, "/slots")) < 900
-            house.loop._bounds = Bounds(max_tokens=4)
+            house.loop._bounds = TurnLimits(max_tokens=4)
             outcome = await house.say("a", "Hello.")
-            assert outcome.end is End.ANSWERED
+            assert outcome.end is TurnEnd.ANSWERED
             assert house.engine.start() is running
 
     asyncio.run(talk())
@@ -87,12 +87,12 @@ def test_killed(tmp_path, environ):
             before = house.engine.start()
             os.kill(before.process.pid, signal.SIGKILL)
             outcome = await house.say("a", "Count to three.")
-            assert outcome.end is End.ANSWERED
+            assert outcome.end is TurnEnd.ANSWERED
             after = house.engine.start()
             assert after.process.pid != before.process.pid
 
             outcome = await house.say("a", "Count to ten.", after.process.kill)
-            assert outcome.end is End.ANSWERED
+            assert outcome.end is TurnEnd.ANSWERED
             assert house.engine.start() is not after
 
     asyncio.run(talk())
@@ -118,8 +118,8 @@ def test_too_long(tmp_path, environ):
     async def talk():
         async with Embedded(tmp_path, environ, longest=4) as house:
             outcome = await house.say("a", "இன்று வானிலை நன்றாக உள்ளது. " * 50)  # five times what is counted
-            assert (outcome.end, outcome.too_long) == (End.FAILED, True)
-            assert (await house.say("b", "Hello.")).end is End.ANSWERED
+            assert (outcome.end, outcome.too_long) == (TurnEnd.FAILED, True)
+            assert (await house.say("b", "Hello.")).end is TurnEnd.ANSWERED
 
     asyncio.run(talk())
 
@@ -134,7 +134,7 @@ def test_own_file(tmp_path, weights):
     async def talk():
         async with Embedded(tmp_path / "house", {}, **{"foreword.yaml": config}) as house:
             outcome = await house.say("a", "Hello.")
-            assert outcome.end is End.ANSWERED
+            assert outcome.end is TurnEnd.ANSWERED
             assert outcome.cost_usd == 0.0
 
     asyncio.run(talk())
@@ -152,9 +152,9 @@ def test_dies_with_its_parent(weights, tmp_path):
     """The engine ends when the process that started it is killed."""
     script = f"""
 import time
-from foreword.local.engine import Engine
-from foreword.local.setup import Setup
-print(Engine(Setup(path={weights!r}, weights=None, window=256, slots=1)).start().url, flush=True)
+from foreword.agent.providers.embedded_engine import EmbeddedEngine
+from foreword.agent.providers.embedded_weights import EngineSettings
+print(EmbeddedEngine(EngineSettings(path={weights!r}, weights=None, window=256, slots=1)).start().url, flush=True)
 time.sleep(600)
 """
     parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=tmp_path)

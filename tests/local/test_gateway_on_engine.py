@@ -12,14 +12,14 @@ from pathlib import Path
 
 from embedded import CONFIG, goes_on
 
+from foreword.agent.loop import TurnLimits
+from foreword.agent.providers import embedded_process
+from foreword.engine.sources.files import REFRESH_INTERVAL_S
 from foreword.events.event import Usage
-from foreword.gateway.message import Incoming
-from foreword.gateway.opening import Options, open_gateway
-from foreword.ledger.state import ANEW
-from foreword.local import child
-from foreword.runtime.run import Bounds
-from foreword.simulate.run import Hand
-from foreword.sources.files import SWEEP
+from foreword.gateway.messages import RoutedMessage
+from foreword.gateway.startup import GatewayOptions, open_gateway
+from foreword.promptcache.ledger import ENGINE_RESTARTED
+from foreword.promptcache.simulation import SimulatedClock
 from foreword.testing import make_workspace
 from waiting import wait
 
@@ -27,7 +27,7 @@ from waiting import wait
 PROFILE = "Likes short sentences, gardens, boats and long walks.\n"
 EDITED = PROFILE.replace("short", "very short")
 EDITS = {2: ("USER.md", EDITED), 3: ("IDENTITY.md", "---\nvibe: calm and dry\n---\nA gardener.\n")}
-SHORT = Bounds(max_tokens=8)
+SHORT = TurnLimits(max_tokens=8)
 SAID = (
     "Hello. I have eggs and leeks, half a loaf of bread and some cheese. What shall I cook tonight?",
     "And what would you cook for two children, who like neither leeks nor anything that is green?",
@@ -41,14 +41,14 @@ def kill_engine():
     """Kill the engine from outside, as a machine does that runs out of memory."""
     lists = Path(f"/proc/{os.getpid()}/task").glob("*/children")
     children = [int(one) for each in lists for one in each.read_text().split()]
-    (engine,) = (one for one in children if child.__file__ in Path(f"/proc/{one}/cmdline").read_text())
+    (engine,) = (one for one in children if embedded_process.__file__ in Path(f"/proc/{one}/cmdline").read_text())
     os.kill(engine, signal.SIGKILL)
     wait(lambda: "State:\tZ" in Path(f"/proc/{engine}/status").read_text())
 
 
 async def say(gateway, text, channel="terminal"):
     """Say something as alice, and return the reply."""
-    accepted = await gateway.accept(Incoming(text=text, user="alice", channel=channel))
+    accepted = await gateway.accept(RoutedMessage(text=text, user="alice", channel=channel))
     reply = await gateway.wait(accepted.turn)
     assert reply.text
     return reply.text
@@ -63,17 +63,17 @@ def read_log(folder, kind, *columns):
 
 def test_a_session_of_the_gateway(tmp_path, environ):
     """Through edits of files and clock ticks nothing that was sent before is evaluated again."""
-    clock = Hand(datetime(2026, 11, 16, 9, 58, tzinfo=UTC))
+    clock = SimulatedClock(datetime(2026, 11, 16, 9, 58, tzinfo=UTC))
     workspace = make_workspace(tmp_path, {"foreword.yaml": CONFIG, "USER.md": PROFILE})
 
     async def talk():
-        async with open_gateway(workspace, environ, Options(clock=clock, bounds=SHORT)) as gateway:
+        async with open_gateway(workspace, environ, GatewayOptions(clock=clock, bounds=SHORT)) as gateway:
             for number, text in enumerate(SAID):
                 clock.now += timedelta(minutes=7)
                 if number in EDITS:
                     name, edited = EDITS[number]
                     (tmp_path / name).write_text(edited)
-                    await asyncio.sleep(2 * SWEEP)
+                    await asyncio.sleep(2 * REFRESH_INTERVAL_S)
                 replies.append(await say(gateway, text))
 
     replies = []
@@ -89,13 +89,13 @@ def test_a_session_of_the_gateway(tmp_path, environ):
 
 def test_an_engine_that_was_started_anew(tmp_path, environ):
     """A new engine has nothing of what was sent before: an edit moves the prefix for nothing, and that is the cause."""
-    clock = Hand(datetime(2026, 11, 16, 9, 58, tzinfo=UTC))
+    clock = SimulatedClock(datetime(2026, 11, 16, 9, 58, tzinfo=UTC))
     for text in (PROFILE, EDITED):
         workspace = make_workspace(tmp_path, {"foreword.yaml": CONFIG, "USER.md": text})
 
         async def talk(workspace=workspace):
             clock.now += timedelta(minutes=7)
-            async with open_gateway(workspace, environ, Options(clock=clock, bounds=SHORT)) as gateway:
+            async with open_gateway(workspace, environ, GatewayOptions(clock=clock, bounds=SHORT)) as gateway:
                 clock.now += timedelta(seconds=5)
                 await say(gateway, "Hello.")
 
@@ -103,16 +103,20 @@ def test_an_engine_that_was_started_anew(tmp_path, environ):
     _, told = (json.loads(facts).get("ledger") for (facts,) in read_log(tmp_path, "prompt_built", "metadata"))
     assert (told["deed"], told["rebase"]["ground"], told["rebase"]["tokens"]) == ("rebase", "cold", 0)
     _, call = (json.loads(facts)["cache"] for (facts,) in read_log(tmp_path, "api_call", "metadata"))
-    assert (call["predicted"]["read"], call["blame"]["cause"], call["blame"]["reason"]) == (0, "expired", ANEW)
+    assert (call["predicted"]["read"], call["blame"]["cause"], call["blame"]["reason"]) == (
+        0,
+        "expired",
+        ENGINE_RESTARTED,
+    )
 
 
 def test_an_engine_that_dies_alone(tmp_path, environ):
     """What an engine had is lost when it dies, also for the other sessions; the next call knows, and the one after."""
-    clock = Hand(datetime(2026, 11, 16, 9, 58, tzinfo=UTC))
+    clock = SimulatedClock(datetime(2026, 11, 16, 9, 58, tzinfo=UTC))
     workspace = make_workspace(tmp_path, {"foreword.yaml": CONFIG, "USER.md": PROFILE})
 
     async def talk():
-        async with open_gateway(workspace, environ, Options(clock=clock, bounds=SHORT)) as gateway:
+        async with open_gateway(workspace, environ, GatewayOptions(clock=clock, bounds=SHORT)) as gateway:
             for channel in ("a", "b", None, "a", "b", "a"):
                 clock.now += timedelta(seconds=5)
                 if channel is None:
@@ -124,5 +128,5 @@ def test_an_engine_that_dies_alone(tmp_path, environ):
     calls = [json.loads(facts)["cache"] for (facts,) in read_log(tmp_path, "api_call", "metadata")]
     assert [call["predicted"]["read"] > 0 for call in calls] == [False, False, False, False, True]
     assert [call["blame"] and (call["blame"]["cause"], call["blame"]["reason"]) for call in calls] == [
-        None, None, ("expired", ANEW), ("expired", ANEW), None,
+        None, None, ("expired", ENGINE_RESTARTED), ("expired", ENGINE_RESTARTED), None,
     ]  # fmt: skip

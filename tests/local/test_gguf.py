@@ -7,12 +7,12 @@ from gguf_files import SMALL, header
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foreword.agent.providers.embedded_weights import make_engine_settings
+from foreword.agent.providers.model_clients import ModelClients
 from foreword.config.schema import ModelOverride
 from foreword.errors import InputError
-from foreword.local.setup import prepare
-from foreword.runtime.models import Models
-from foreword.tokens import find
 from foreword.tokens.gguf import read_header, read_sizes
+from foreword.tokens.models import find_model
 
 
 def write(folder, data):
@@ -25,7 +25,7 @@ def write(folder, data):
 def test_read(tmp_path):
     """Window, memory for a token and marks of the template are read from a header."""
     known = read_header(write(tmp_path, header(SMALL)))
-    assert known.trained == 4_096
+    assert known.trained_window == 4_096
     assert known.token_bytes == 2 * 2 * (16 + 16) * 2  # blocks, heads, key and value, bytes
     assert known.control == ("<|end|>", "</s>")
 
@@ -33,40 +33,42 @@ def test_read(tmp_path):
 def test_sizes_anywhere(tmp_path):
     """The sizes are found where the vocabulary stands before them, too."""
     turned = dict(reversed(SMALL.items()))
-    assert read_sizes(write(tmp_path, header(turned))).trained == 4_096
+    assert read_sizes(write(tmp_path, header(turned))).trained_window == 4_096
 
 
 def test_window_of_a_file(tmp_path):
     """A file's own window holds; the configuration wins; what a file does not say is assumed and said."""
     path = write(tmp_path, header(SMALL))
-    facts = find(f"local:{path}", {})
+    facts = find_model(f"local:{path}", {})
     assert (facts.window, facts.local, facts.native_tools, facts.assumed) == (4_096, True, False, "")
-    assert find(f"local:{path}", {f"local:{path}": ModelOverride(window=1_000)}).window == 1_000
+    assert find_model(f"local:{path}", {f"local:{path}": ModelOverride(window=1_000)}).window == 1_000
     large = {**SMALL, "llama.context_length": 1_000_000, "llama.block_count": 1_000}
-    assert 1_000 < find(f"local:{write(tmp_path, header(large))}", {}).window < 100_000
-    silent = find(f"local:{write(tmp_path, header({'general.architecture': 'x'}))}", {})
+    assert 1_000 < find_model(f"local:{write(tmp_path, header(large))}", {}).window < 100_000
+    silent = find_model(f"local:{write(tmp_path, header({'general.architecture': 'x'}))}", {})
     assert "names no window; one of 4,096 is assumed" in silent.assumed
-    assert "No such file" in find("local:/nowhere/x.gguf", {}).assumed
+    assert "No such file" in find_model("local:/nowhere/x.gguf", {}).assumed
 
 
 def test_room_of_a_file(tmp_path):
     """A small model has all slots and room to set conversations aside; a large one has one slot, and no such room."""
     setups = [
-        prepare(find(f"local:{write(tmp_path, header({**SMALL, 'llama.block_count': blocks}))}", {}), {})
+        make_engine_settings(
+            find_model(f"local:{write(tmp_path, header({**SMALL, 'llama.block_count': blocks}))}", {}), {}
+        )
         for blocks in (2, 3_000)
     ]
     assert [(setup.slots, setup.aside > 0) for setup in setups] == [(4, True), (1, False)]
 
 
 BROKEN = {
-    "empty": (b"", "ends too early"),
-    "other": (b"PK\3\4 and more", "does not begin as a GGUF file does"),
+    "empty": (b"", "it is truncated"),
+    "other": (b"PK\3\4 and more", "it is not a GGUF file"),
     "version": (header(SMALL, version=9), "version 9"),
-    "cut": (header(SMALL)[:100], "ends too early"),
+    "cut": (header(SMALL)[:100], "it is truncated"),
     "many": (b"GGUF" + struct.pack("<IQQ", 3, 0, 1 << 60), "claims 1,152,921,504,606,846,976 names"),
     "long": (b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 1 << 40), "bytes in a text"),
-    "kind": (b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 1) + b"x" + struct.pack("<I", 99), "kind 99"),
-    "list": (b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 1) + b"x" + struct.pack("<IIQ", 9, 4, 9_000_000), "too early"),
+    "kind": (b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 1) + b"x" + struct.pack("<I", 99), "unknown type 99"),
+    "list": (b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 1) + b"x" + struct.pack("<IIQ", 9, 4, 9_000_000), "truncated"),
 }
 
 
@@ -76,7 +78,7 @@ def test_broken(tmp_path, name):
     data, words = BROKEN[name]
     path = write(tmp_path, data)
     with pytest.raises(InputError, match=words) as caught:
-        Models({}, {}).find(f"local:{path}")
+        ModelClients({}, {}).find(f"local:{path}")
     assert path in str(caught.value)
 
 
@@ -87,7 +89,7 @@ def test_damaged(tmp_path_factory, noise, at):
     path = write(tmp_path_factory.mktemp("gguf"), whole[:at] + noise + whole[at + len(noise) :])
     try:
         known = read_header(path)
-        assert known.trained >= 0
+        assert known.trained_window >= 0
         assert known.token_bytes >= 0
         assert isinstance(known.control, tuple)
     except InputError:
@@ -97,11 +99,11 @@ def test_damaged(tmp_path_factory, noise, at):
 @pytest.mark.parametrize("name", ["local:models/x.gguf", "local:x.gguf"])
 def test_whole_paths(name):
     """A path that depends on where one stands is refused."""
-    with pytest.raises(InputError, match="no whole path"):
-        Models({}, {}).find(name)
+    with pytest.raises(InputError, match="not an absolute path"):
+        ModelClients({}, {}).find(name)
 
 
 def test_unknown_name():
     """A name that is not in the catalogue is refused with those that are."""
     with pytest.raises(InputError, match="unknown local model 'smolm'; did you mean 'smollm2'"):
-        Models({}, {}).find("local:smolm")
+        ModelClients({}, {}).find("local:smolm")

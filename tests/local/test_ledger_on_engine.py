@@ -8,20 +8,18 @@ from datetime import timedelta
 from bench.on_engine import by_turn, divide, play_all
 from embedded import MODEL, Embedded, ask, goes_on
 
-from foreword import Turn
+from foreword.agent.providers.embedded_engine import EmbeddedEngine
+from foreword.agent.providers.embedded_weights import EngineSettings
 from foreword.events.event import EventType
-from foreword.events.reader import find_context
-from foreword.events.trace import Trace
-from foreword.ledger import Deed
-from foreword.local.engine import Engine
-from foreword.local.setup import Setup
-from foreword.simulate import read_scenario
-from foreword.simulate.design import set_stage
-from foreword.simulate.ours import Kept, make_service
-from foreword.simulate.session import play
+from foreword.events.query import find_context
+from foreword.events.tracer import Tracer
+from foreword.promptcache.designs import LedgerDesign, list_calls, make_simulated_model, make_stage
+from foreword.promptcache.ledger import Action
+from foreword.promptcache.scenario import read_scenario
 from foreword.testing import NOON
-from foreword.tokens import find
-from foreword.words import Mode
+from foreword.tokens.models import find_model
+from foreword.turn import Turn
+from foreword.types import Mode
 
 SHORT = """
 name: short
@@ -39,11 +37,11 @@ MOST = 1.05  # times what is new, as the engine itself counts it
 def test_only_what_is_new(environ):
     """Through edits, clock ticks and a tool call, a turn evaluates what is new and at most a twentieth more."""
     scenario = read_scenario(SHORT, "short.yaml")
-    kept = Kept(set_stage(scenario), make_service(find(MODEL, {}), None))
-    done = asyncio.run(play_all(play(scenario), {"ours": kept}, environ, 6))["ours"]
+    kept = LedgerDesign(make_stage(scenario), make_simulated_model(find_model(MODEL, {}), None))
+    done = asyncio.run(play_all(list_calls(scenario), {"ours": kept}, environ, 6))["ours"]
     later = [one for one in done if one.turn > 1]
     assert [standing.deed for standing in kept.standings[1:]] == [
-        Deed.REUSE, Deed.APPEND, Deed.REUSE, Deed.APPEND, Deed.REUSE
+        Action.REUSE, Action.APPEND, Action.REUSE, Action.APPEND, Action.REUSE
     ]  # fmt: skip
     assert [turn for turn in by_turn(later) if not 1.0 <= divide(turn) <= MOST] == []
 
@@ -56,7 +54,7 @@ def test_a_question_beside_a_conversation(tmp_path, environ):
             before = await house.say("a", "Hello, who are you?")
             beside = Turn(user="alice", situation="dm", session="a", message="Sum it up.", mode=Mode.NONE)
             assembly = house.workspace.assemble(beside)
-            with Trace(house.heard, find_context(assembly)).step(EventType.SESSION_COMPACTED) as step:
+            with Tracer(house.heard, find_context(assembly)).step(EventType.SESSION_COMPACTED) as step:
                 await house.loop.ask(assembly, step)
             helper = Turn(user="alice", situation="dm", session="a", message="Find a fruit.", mode=Mode.MINIMAL)
             await house.run(helper, apart=True)
@@ -68,7 +66,7 @@ def test_a_question_beside_a_conversation(tmp_path, environ):
 
 def test_more_sessions_than_slots(weights):
     """A session that has lost its slot to another finds what was evaluated of it when it comes back."""
-    engine = Engine(Setup(path=weights, weights=None, window=512, slots=1, aside=64))
+    engine = EmbeddedEngine(EngineSettings(path=weights, weights=None, window=512, slots=1, aside=64))
     try:
         running = engine.start()
 
@@ -86,7 +84,7 @@ def test_more_sessions_than_slots(weights):
 
 def test_asked_while_it_starts(weights):
     """Whoever asks while the engine starts hears the same as who asked before: it has all that it will be sent."""
-    engine, done = Engine(Setup(path=weights, weights=None, window=256, slots=1)), threading.Event()
+    engine, done = EmbeddedEngine(EngineSettings(path=weights, weights=None, window=256, slots=1)), threading.Event()
     since = engine.remembers(NOON)
 
     def ask_on():

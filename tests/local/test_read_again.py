@@ -6,9 +6,8 @@ import httpx2
 import pytest
 from embedded import ask
 
-from foreword.local.engine import Engine
-from foreword.local.setup import Setup
-from foreword.local.transport import EngineTransport
+from foreword.agent.providers.embedded_engine import EmbeddedEngine, EngineTransport
+from foreword.agent.providers.embedded_weights import EngineSettings
 
 SAID = (
     "What can be cooked of eggs and leeks?",
@@ -61,7 +60,7 @@ def test_from_the_first_token_that_differs(weights, edited):
     """Whatever is said, in whatever tokens, what is read again begins with the first token that is another one."""
 
     async def talk():
-        engine = Engine(Setup(path=weights, weights=None, window=1_024, slots=1))
+        engine = EmbeddedEngine(EngineSettings(path=weights, weights=None, window=1_024, slots=1))
         async with httpx2.AsyncClient(transport=EngineTransport(engine)) as client:
             one, found = Talk(engine), []
             for number, text in enumerate(SAID):

@@ -2,12 +2,12 @@
 
 import asyncio
 
-from foreword.local.slots import Slots
+from foreword.agent.providers.embedded_engine import EngineSlots
 
 
 def run(work):
     """Run something with three slots."""
-    return asyncio.run(work(Slots(3)))
+    return asyncio.run(work(EngineSlots(3)))
 
 
 async def use(slots, *sessions):

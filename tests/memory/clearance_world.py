@@ -10,15 +10,17 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from foreword import Assembly, Turn, Workspace
+from foreword.agent.tools.registry import BUILT_IN
+from foreword.assembly import Assembly
+from foreword.engine.file_access import LEVELS as OWN_LEVELS
+from foreword.engine.file_access import find_own_level
+from foreword.engine.trust import Audience
 from foreword.errors import InputError
-from foreword.memory import Note
-from foreword.sources.own_memory import LEVELS as OWN_LEVELS
-from foreword.sources.own_memory import find_own_level
+from foreword.memory.entry import Note
 from foreword.testing import NOON, make_workspace
-from foreword.tools import BUILT_IN
-from foreword.trust import Audience
-from foreword.words import Trust
+from foreword.turn import Turn
+from foreword.types import Trust
+from foreword.workspace import Workspace
 
 CONFIG = """\
 owner: alice

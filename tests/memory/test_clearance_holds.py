@@ -28,18 +28,19 @@ from clearance_world import (
     show,
 )
 
-from foreword import Workspace
-from foreword.cli import main
-from foreword.memory import Memory
-from foreword.memory import memory as memory_module
+from foreword.cli.main import main
+from foreword.engine import trust
+from foreword.engine.file_access import list_index_stores
+from foreword.engine.sources import memory_sections as menu
+from foreword.engine.sources.views import SourceReader
+from foreword.engine.trust import Audience
+from foreword.memory import stores as memory_stores
 from foreword.memory.index import Figures
 from foreword.memory.sqlite_index import SqliteIndex
+from foreword.memory.stores import Memory
 from foreword.memory.upkeep import Upkeep
-from foreword.sources import catalogue as menu
-from foreword.sources.own_memory import list_index_stores
-from foreword.sources.trace import Reader
-from foreword.trust import Audience, clearance
-from foreword.words import Trust
+from foreword.types import Trust
+from foreword.workspace import Workspace
 
 SOAK = bool(os.environ.get("FOREWORD_SOAK"))
 CASES = 100_000 if SOAK else 2_000
@@ -74,7 +75,7 @@ def test_everybody_sees_their_own(world: World, user: str, situation: str) -> No
 
 Mend = Callable[[pytest.MonkeyPatch], None]
 _open_to, _open, _figures = Memory.open_to, Memory._open, SqliteIndex.figures
-_find_memories, _list_own = menu.find_memories, menu.list_own
+_find_memories, _list_own = menu.list_store_lines, menu.list_own_paths
 
 
 def count_everywhere(index: SqliteIndex, store: str) -> Figures:
@@ -91,12 +92,12 @@ MUTATIONS: dict[str, Mend] = {
     "the person of a search": lambda patch: patch.setattr(
         Memory, "_open", lambda self, audience, store="": _open(self, replace(audience, person="bob"), store)
     ),
-    "the company of a turn": lambda patch: patch.setattr(clearance, "has_company", lambda _: False),
+    "the company of a turn": lambda patch: patch.setattr(trust, "has_other_readers", lambda _: False),
     "the clearance of one's own memory": lambda patch: patch.setattr(
-        memory_module, "list_index_stores", lambda person, _: list_index_stores(person, Trust.FULL)
+        memory_stores, "list_index_stores", lambda person, _: list_index_stores(person, Trust.FULL)
     ),
     "the clearance of one's own files": lambda patch: patch.setattr(
-        menu, "list_own", lambda person, _, files: _list_own(person, Trust.FULL, files)
+        menu, "list_own_paths", lambda person, _, files: _list_own(person, Trust.FULL, files)
     ),
     "the clearance of facts": lambda patch: patch.setattr(
         Memory,
@@ -105,7 +106,7 @@ MUTATIONS: dict[str, Mend] = {
     ),
     "one table for each store": lambda patch: patch.setattr(SqliteIndex, "figures", count_everywhere),
     "the look at links of a search": lambda patch: patch.setattr(Upkeep, "_holds", lambda *_: True),
-    "the look at links of a turn": lambda patch: patch.setattr(Reader, "_may_follow", lambda *_: True),
+    "the look at links of a turn": lambda patch: patch.setattr(SourceReader, "_may_follow", lambda *_: True),
     "the clearance of a recall": lambda patch: patch.setattr(
         Workspace,
         "recall",
@@ -114,7 +115,7 @@ MUTATIONS: dict[str, Mend] = {
         ),
     ),
     "the clearance of the menu": lambda patch: patch.setattr(
-        menu, "find_memories", lambda view: _find_memories(replace(view, clearance=Trust.FULL))
+        menu, "list_store_lines", lambda view: _find_memories(replace(view, clearance=Trust.FULL))
     ),
 }
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from foreword import Workspace
+from foreword.engine.trust import Audience
 from foreword.errors import InputError
-from foreword.memory import Hit
+from foreword.memory.stores import Hit
 from foreword.testing import NOON, make_workspace
-from foreword.trust import Audience
-from foreword.words import Trust
+from foreword.types import Trust
+from foreword.workspace import Workspace
 
 ROUNDS = 300 if os.environ.get("FOREWORD_SOAK") else 12
 STORES = ("private", "shared", "social")

@@ -6,19 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from foreword.engine.file_access import Provenance, find_provenance
+from foreword.engine.sources.documents import parse_document
 from foreword.errors import InputError
-from foreword.memory.entry import (
-    LONGEST,
-    Note,
-    check_text,
-    find_places,
-    write_file,
-    write_note,
-)
-from foreword.sources.document import parse_document
-from foreword.sources.provenance import Provenance, find_provenance
+from foreword.memory.entry import LONGEST, Note, check_text, find_places, write_file, write_note
 from foreword.testing import NOON
-from foreword.words import Trust
+from foreword.types import Trust
 
 NOTE = Note(text="Bob likes rye.", author="bob", clearance=Trust.FAMILIAR, channel="telegram", session="s1", time=NOON)
 

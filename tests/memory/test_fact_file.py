@@ -10,15 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from foreword import Workspace
+from foreword.engine.file_access import Provenance
+from foreword.engine.trust import Audience
 from foreword.errors import InputError
-from foreword.memory import Note
-from foreword.memory.entry import Confirmed
+from foreword.memory.entry import Confirmed, Note
 from foreword.memory.facts import add_fact
-from foreword.sources.provenance import Provenance
 from foreword.testing import NOON, make_workspace
-from foreword.trust import Audience
-from foreword.words import Trust
+from foreword.types import Trust
+from foreword.workspace import Workspace
 
 FACTS = "memories.json"
 CONFIRMED = Confirmed(
@@ -123,10 +122,10 @@ def test_claimed(ws: Workspace) -> None:
 
 PROMOTER = """
 import sys, foreword
-from foreword.memory import Note
+from foreword.memory.entry import Note
 from foreword.testing import NOON
-from foreword.trust import Audience
-from foreword.words import Trust
+from foreword.engine.trust import Audience
+from foreword.types import Trust
 with foreword.open(sys.argv[1]) as ws:
     for number in range(25):
         note = Note(text=f"{sys.argv[2]} saw comet {number}.", author="bob", clearance=Trust.FAMILIAR, time=NOON)
@@ -151,8 +150,8 @@ def test_two_processes(ws: Workspace) -> None:
 FULL_DISK = """
 import resource, sys, foreword
 from foreword.errors import InputError
-from foreword.trust import Audience
-from foreword.words import Trust
+from foreword.engine.trust import Audience
+from foreword.types import Trust
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), int(sys.argv[3])))
 ws = foreword.open(sys.argv[1])
 try:

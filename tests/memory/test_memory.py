@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from foreword import Workspace
+from foreword.engine.trust import Audience
 from foreword.errors import InputError
-from foreword.memory import Note
+from foreword.memory.entry import Note
 from foreword.memory.upkeep import BATCH
 from foreword.testing import NOON, make_workspace, write_files
-from foreword.trust import Audience
-from foreword.words import Trust
-from foreword.workspace import open_workspace
+from foreword.types import Trust
+from foreword.workspace import Workspace, open_workspace
 
 FILES = {
     "memory/private/DIARY.md": "# Diary\n\nThe surprise is a trip to Lisbon.\n",
@@ -323,10 +322,10 @@ def test_kept(ws: Workspace) -> None:
 
 WRITER = """
 import sys, foreword
-from foreword.memory import Note
+from foreword.memory.entry import Note
 from foreword.testing import NOON
-from foreword.trust import Audience
-from foreword.words import Trust
+from foreword.engine.trust import Audience
+from foreword.types import Trust
 with foreword.open(sys.argv[1]) as ws:
     for number in range(15):
         text = f"{sys.argv[2]} saw comet{sys.argv[2]}{number}."
@@ -347,10 +346,10 @@ def test_two_processes(ws: Workspace) -> None:
 
 MIXED = """
 import sys, foreword
-from foreword.memory import Note
+from foreword.memory.entry import Note
 from foreword.testing import NOON
-from foreword.trust import Audience
-from foreword.words import Trust
+from foreword.engine.trust import Audience
+from foreword.types import Trust
 name = sys.argv[2]
 with foreword.open(sys.argv[1]) as ws:
     for number in range(12):
@@ -379,9 +378,9 @@ def test_three_processes(ws: Workspace) -> None:
 
 SAME = """
 import sys, foreword
-from foreword.memory import Note
+from foreword.memory.entry import Note
 from foreword.testing import NOON
-from foreword.words import Trust
+from foreword.types import Trust
 with foreword.open(sys.argv[1]) as ws:
     for number in range(40):
         note = Note(text=f"Comet {number}.", author="ada", clearance=Trust.FAMILIAR, time=NOON)
@@ -415,10 +414,10 @@ def test_saved_by_another_in_this_moment(ws: Workspace) -> None:
 FULL_DISK = """
 import resource, sys, foreword
 from foreword.errors import InputError
-from foreword.memory import Note
+from foreword.memory.entry import Note
 from foreword.testing import NOON
-from foreword.trust import Audience
-from foreword.words import Trust
+from foreword.engine.trust import Audience
+from foreword.types import Trust
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), int(sys.argv[2])))
 ws = foreword.open(sys.argv[1])
 for act in (
@@ -449,8 +448,8 @@ def test_full_disk(ws: Workspace, room: int) -> None:
 FORGETTER = """
 import resource, sys, foreword
 from foreword.errors import InputError
-from foreword.trust import Audience
-from foreword.words import Trust
+from foreword.engine.trust import Audience
+from foreword.types import Trust
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
 try:
     foreword.open(sys.argv[1]).memory.forget(sys.argv[2], Audience(clearance=Trust.FULL))

@@ -14,17 +14,16 @@ from typing import Any
 
 import pytest
 
-from foreword import Turn
+from foreword.engine.file_access import Provenance
+from foreword.engine.sources.documents import parse_document
+from foreword.engine.trust import Audience
 from foreword.errors import Forbidden, InputError
-from foreword.memory import Note
 from foreword.memory import notes as module
-from foreword.memory.entry import Confirmed, mark_text
+from foreword.memory.entry import Confirmed, Note, mark_text
 from foreword.memory.notes import add_text, list_added, remove_added
-from foreword.sources.document import parse_document
-from foreword.sources.provenance import Provenance
 from foreword.testing import NOON, make_workspace, write_files
-from foreword.trust import Audience
-from foreword.words import Trust
+from foreword.turn import Turn
+from foreword.types import Trust
 from foreword.workspace import Workspace
 
 OWNER = Audience(clearance=Trust.FULL)
@@ -328,10 +327,10 @@ def test_two_threads(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
 
 PROMOTER = """
 import sys, foreword
-from foreword.memory import Note
+from foreword.memory.entry import Note
 from foreword.testing import NOON
-from foreword.trust import Audience
-from foreword.words import Trust
+from foreword.engine.trust import Audience
+from foreword.types import Trust
 
 OWNER = Audience(clearance=Trust.FULL)
 with foreword.open(sys.argv[1]) as ws:

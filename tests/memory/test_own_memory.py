@@ -7,19 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from foreword import Turn, Workspace
+from foreword.agent.tools import reading_tools
+from foreword.agent.tools.registry import WITH_LOG
+from foreword.engine import trust
+from foreword.engine.file_access import hide_own_paths, list_index_stores, locate_path
+from foreword.engine.sources import memory_sections
+from foreword.engine.trust import Audience
 from foreword.errors import ConfigError, InputError
-from foreword.gateway.bulletins import write_order
-from foreword.lint.rules import check
-from foreword.memory import Memory, Note
-from foreword.memory import memory as memory_module
-from foreword.sources import catalogue
-from foreword.sources.own_memory import hide_own_paths, locate_path
+from foreword.gateway.bulletins import write_bulletin_prompt
+from foreword.lint.linter import lint_workspace
+from foreword.memory.entry import Note
+from foreword.memory.stores import Memory
 from foreword.testing import NOON, make_workspace, write_files
-from foreword.tools import WITH_LOG, reading
-from foreword.trust import Audience, clearance
-from foreword.words import Trust
-from foreword.workspace import open_workspace
+from foreword.turn import Turn
+from foreword.types import Trust
+from foreword.workspace import Workspace, open_workspace
 
 SOAK = bool(os.environ.get("FOREWORD_SOAK"))
 FAMILIES = 60 if SOAK else 4
@@ -73,7 +75,7 @@ def show_all(ws: Workspace, turn: Turn, query: str, paths: list[str]) -> str:
         [
             assembly.prompt.text,
             assembly.explain(),
-            write_order(documents),
+            write_bulletin_prompt(documents),
             use(ws, turn, "memory_search", query=query, limit=20),
             use(ws, turn, "memory_search", query=query, store="own"),
             use(ws, turn, "memory_list"),
@@ -192,19 +194,19 @@ def test_generated_families(tmp_path: Path, seed: int) -> None:
             assert [word for word in words if word not in seen] == []
 
 
-_open, _list_own = Memory._open, catalogue.list_own
+_open, _list_own = Memory._open, memory_sections.list_own_paths
 RULES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
-    "company": lambda patch: patch.setattr(clearance, "has_company", lambda _: False),
+    "company": lambda patch: patch.setattr(trust, "has_other_readers", lambda _: False),
     "the person of a search": lambda patch: patch.setattr(
         Memory,
         "_open",
-        lambda self, audience, store="": [*_open(self, audience, store), *memory_module.list_index_stores("p1", 3)],
+        lambda self, audience, store="": [*_open(self, audience, store), *list_index_stores("p1", 3)],
     ),
     "the person of memory_get": lambda patch: patch.setattr(
-        reading, "list_own", lambda _, level, files: _list_own("p1", level, files)
+        reading_tools, "list_own_paths", lambda _, level, files: _list_own("p1", level, files)
     ),
     "the person of the menu": lambda patch: patch.setattr(
-        catalogue, "list_own", lambda _, level, files: _list_own("p1", level, files)
+        memory_sections, "list_own_paths", lambda _, level, files: _list_own("p1", level, files)
     ),
 }
 
@@ -242,12 +244,12 @@ def test_renamed(ws: Workspace) -> None:
     ws.refresh(now=True)
     assert "Nothing" in use(ws, make_turn("maria"), "memory_search", query="red bicycle")
     assert use(ws, make_turn("mia"), "memory_list").startswith("unknown tool")
-    found = [finding.message for finding in check(ws) if finding.file.startswith("users/mia/memory/")]
-    assert found == ["users/mia belongs to no user, so nothing in it is ever read; did you mean 'maria'?"]
+    found = [finding.message for finding in lint_workspace(ws) if finding.file.startswith("users/mia/memory/")]
+    assert found == ["users/mia belongs to no user, so its files are never read; did you mean 'maria'?"]
     (root / "users/mia").rename(root / "users/maria")
     with open_workspace(str(root)) as again:
         assert WISH in use(again, make_turn("maria"), "memory_search", query="red bicycle")
-        assert not [finding for finding in check(again) if "belongs to no user" in finding.message]
+        assert not [finding for finding in lint_workspace(again) if "belongs to no user" in finding.message]
 
 
 def test_a_store_becomes_private(ws: Workspace) -> None:
@@ -272,7 +274,7 @@ def test_reserved(tmp_path: Path) -> None:
     (fault,) = caught.value.faults
     assert (fault.line, fault.message) == (
         4,
-        "stores.own is what each person's own memory (users/NAME/memory/) is known by; give the store another name",
+        "stores.own is reserved for each person's own memory (users/NAME/memory/); rename the store",
     )
 
 

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from foreword import Turn, Workspace
-from foreword.memory.memory import LARGE_STORE_CHUNKS
+from foreword.engine.sources.files import MAX_FILE_BYTES
+from foreword.engine.trust import Audience
 from foreword.memory.snippet import find_snippet
-from foreword.sources.files import LARGEST
+from foreword.memory.stores import LARGE_STORE_CHUNKS
 from foreword.testing import make_workspace
-from foreword.trust import Audience
-from foreword.words import Trust
+from foreword.turn import Turn
+from foreword.types import Trust
+from foreword.workspace import Workspace
 
 OWNER = Audience(clearance=Trust.FULL)
 FILLER = " ".join(f"Step {number} of the plan is described here in some detail." for number in range(60))
@@ -109,8 +110,8 @@ def test_a_fact_outranks_a_description(tmp_path: Path) -> None:
 def test_a_large_note_is_searched(tmp_path: Path) -> None:
     """A memory that is too large for a prompt is found and read in parts like any other."""
     line = "Nothing of interest was seen on this day, and the sea was calm.\n\n"
-    body = line * (LARGEST // len(line) + 10) + "The lighthouse keeper is called Maren.\n"
-    assert len(body) > LARGEST
+    body = line * (MAX_FILE_BYTES // len(line) + 10) + "The lighthouse keeper is called Maren.\n"
+    assert len(body) > MAX_FILE_BYTES
     with make_workspace(tmp_path, {"memory/social/log.md": body}) as ws:
         found = search(ws, "Who is the lighthouse keeper?", limit=1)
         assert "The lighthouse keeper is called Maren." in found

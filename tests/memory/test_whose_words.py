@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from foreword import Turn
+from foreword.engine.trust import Audience
 from foreword.errors import Forbidden, InputError
-from foreword.memory import Note
+from foreword.memory.entry import Note
 from foreword.testing import NOON, make_workspace
-from foreword.trust import Audience
-from foreword.words import Trust
+from foreword.turn import Turn
+from foreword.types import Trust
 from foreword.workspace import Workspace
 
 CONFIG = """\

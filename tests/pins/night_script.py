@@ -6,7 +6,16 @@ import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime
 
-from pin_house import Called, MovedClock, Refuses, Says, listen, listen_telegram, open_house, until
+from pin_house import (
+    ManualClock,
+    ScriptedCall,
+    ScriptedError,
+    ScriptedReply,
+    open_house,
+    run_fake_provider,
+    run_fake_telegram,
+    until,
+)
 
 BEGIN = datetime(2026, 11, 16, 1, 0, tzinfo=UTC)
 CONFIG = """\
@@ -37,7 +46,7 @@ KITCHEN = -100123
 
 def call(name, /, **arguments):
     """Have the model call one tool."""
-    return Says(calls=(Called(name=name, arguments=arguments),))
+    return ScriptedReply(calls=(ScriptedCall(name=name, arguments=arguments),))
 
 
 class Night:
@@ -84,20 +93,20 @@ async def use_tools(night):
         call("save_memory", text="The key hangs behind the clock.", title="Key"),
         call("memory_get", path="private/nothing.md"),
         call("delegate", task="Count the bees."),
-        Says(text="Forty."),
+        ScriptedReply(text="Forty."),
         call("task_write", tasks=[{"id": "1", "title": "Move", "description": "To the coast", "status": "active"}]),
         call("workflow_write", text="Stage 2 of 3"),
-        Says(text="All done."),
+        ScriptedReply(text="All done."),
     )
     assert await night.write("Do what there is to do.", *script) == "All done."
 
 
 async def be_refused(night):
     """Have the provider refuse four times, and answer later."""
-    night.house.follow(*[Refuses(status=429, message="too many requests")] * 4)
+    night.house.follow(*[ScriptedError(status=429, message="too many requests")] * 4)
     night.bot.say("Did the backup run?")
     await until(lambda: night.count("api_error") == 4 and night.count("turn_completed") == 3)
-    night.house.follow(Says(text="It did."))
+    night.house.follow(ScriptedReply(text="It did."))
     night.house.tick(61)
     await until(lambda: night.bot.sent[-1].text == "It did.")
     await night.settle()
@@ -106,10 +115,13 @@ async def be_refused(night):
 async def hold_calls(night):
     """Allow one held call and deny another."""
     for title, allowed in (("Bees", True), ("Cellar", False)):
-        script = (call("responsibility_add", title=title, content="Look after it."), Says(text="It needs your yes."))
+        script = (
+            call("responsibility_add", title=title, content="Look after it."),
+            ScriptedReply(text="It needs your yes."),
+        )
         reply = await night.write(f"Take on: {title}", *script)
         held, before = re.search(r"/api/held/([0-9a-f]+)", reply)[1], len(night.bot.sent)
-        night.house.follow(Says(text="It is done."))
+        night.house.follow(ScriptedReply(text="It is done."))
         await night.house.ask("POST", f"/api/held/{held}", allowed=allowed)
         if allowed:
             await until(lambda before=before: len(night.bot.sent) > before)
@@ -119,18 +131,20 @@ async def hold_calls(night):
 async def plan(night):
     """Plan, and accept the plan."""
     await night.write("/plan on")
-    await night.write("Plan the move.", Says(text="1. Pack.\n2. Drive."))
-    await night.write("/plan accept", Says(text="Packed."))
+    await night.write("Plan the move.", ScriptedReply(text="1. Pack.\n2. Drive."))
+    await night.write("/plan accept", ScriptedReply(text="Packed."))
 
 
 async def pair(night):
     """Pair bob, who saves a memory, writes in a room, and blocks the bot."""
     await night.write(f"/pair {night.house.make_pairing_code('bob')}", user=1002)
     saved = call("save_memory", text="Bob likes rye bread.", title="Bread")
-    await night.write("Remember the bread.", saved, Says(text="Kept."), user=1002)
+    await night.write("Remember the bread.", saved, ScriptedReply(text="Kept."), user=1002)
     night.bot.say("Has anybody seen the cat?", user=1002, chat=KITCHEN)
-    await night.write("@reid_bot what is for dinner?", Says(text="Soup."), user=1001, chat=KITCHEN, **mention(9))
-    night.house.follow(Says(text="Hello, Bob."))
+    await night.write(
+        "@reid_bot what is for dinner?", ScriptedReply(text="Soup."), user=1001, chat=KITCHEN, **mention(9)
+    )
+    night.house.follow(ScriptedReply(text="Hello, Bob."))
     night.bot.barred[1002] = "Forbidden: bot was blocked by the user"
     night.bot.say("Hello?", user=1002)
     await night.wait_for("channel_error")
@@ -159,11 +173,14 @@ async def edit(night):
 
 async def fire_schedules(night):
     """Plan a run with a tool, and let it and the configured one come due."""
-    script = (call("schedule_create", say="Feed the cat.", at="2026-11-16T06:30"), Says(text="At half past six."))
+    script = (
+        call("schedule_create", say="Feed the cat.", at="2026-11-16T06:30"),
+        ScriptedReply(text="At half past six."),
+    )
     await night.write("Remind me of the cat.", *script)
     for hour, minute, text in ((5, 30, "The cat!"), (7, 0, "Good morning.")):
         before = len(night.bot.sent)
-        night.house.follow(Says(text=text))
+        night.house.follow(ScriptedReply(text=text))
         night.house.clock.now = BEGIN.replace(hour=hour, minute=minute)
         await until(lambda before=before: len(night.bot.sent) > before)
         assert night.bot.sent[-1].text == text
@@ -172,9 +189,9 @@ async def fire_schedules(night):
 
 async def use_web(night):
     """Talk over another channel, and begin a second session there, so that the first one ends."""
-    await night.house.say("Hello from the web", Says(text="Hello."))
+    await night.house.say("Hello from the web", ScriptedReply(text="Hello."))
     await night.house.ask("POST", "/api/sessions", agent="reid")
-    await night.house.say("A new session", Says(text="Yes."))
+    await night.house.say("A new session", ScriptedReply(text="Yes."))
     await night.settle()
 
 
@@ -183,7 +200,7 @@ STEPS = (use_tools, be_refused, hold_calls, plan, pair, use_web, talk_long, edit
 
 def run_night(folder):
     """Run the night in a folder, and open the gateway an hour later to archive the conversations that have ended."""
-    clock = MovedClock(BEGIN)
+    clock = ManualClock(BEGIN)
 
     async def run(provider, bot):
         async with asyncio.timeout(400):
@@ -195,6 +212,6 @@ def run_night(folder):
             async with open_house(folder, provider, clock, {"foreword.yaml": CONFIG + "archive: true\n"}):
                 pass
 
-    with listen(clock=clock) as provider, listen_telegram() as bot:
+    with run_fake_provider(clock=clock) as provider, run_fake_telegram() as bot:
         asyncio.run(run(provider, bot))
         assert {one.refused for one in provider.requests} == {""}

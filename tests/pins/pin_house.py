@@ -14,29 +14,45 @@ from unittest import mock
 import httpx2
 
 import foreword
-from foreword.cli import main as run_command
-from foreword.config.schema import HttpServer
-from foreword.config.telegram import TelegramBot
-from foreword.events import trace as id_source
-from foreword.gateway.api.app import create_app
-from foreword.gateway.channels.telegram.channel import Circumstances, open_telegram
-from foreword.gateway.channels.telegram.manners import Manners
-from foreword.gateway.channels.telegram.pacing import Tempo
-from foreword.gateway.message import Incoming
-from foreword.gateway.opening import Options, open_gateway
-from foreword.gateway.pairing import offer
-from foreword.gateway.rhythm import Rhythm
-from foreword.gateway.tokens import Tokens
-from foreword.gateway.working import Patience
-from foreword.runtime.retrying import Retrying
-from foreword.testing import Called, MovedClock, Refuses, Says, listen, listen_telegram, write_files
+from foreword.agent.retry import RetryPolicy
+from foreword.cli.main import main as run_command
+from foreword.config.schema import HttpServer, TelegramBotSettings
+from foreword.events import tracer as id_source
+from foreword.gateway.channels.telegram.bot_client import RateLimits, TelegramSettings
+from foreword.gateway.channels.telegram.telegram_channel import TelegramOptions, open_telegram
+from foreword.gateway.live import GatewaySettings
+from foreword.gateway.messages import RoutedMessage
+from foreword.gateway.pairing import create_code
+from foreword.gateway.startup import GatewayOptions, open_gateway
+from foreword.gateway.worker import WorkerRetryPolicy
+from foreword.http.app import create_app
+from foreword.storage.api_tokens import ApiTokens
+from foreword.testing import (
+    ManualClock,
+    ScriptedCall,
+    ScriptedError,
+    ScriptedReply,
+    run_fake_provider,
+    run_fake_telegram,
+    write_files,
+)
 from waiting import until
 
-__all__ = ["Called", "MovedClock", "Refuses", "Says", "listen", "listen_telegram", "open_house", "run_command", "until"]
+__all__ = [
+    "ManualClock",
+    "ScriptedCall",
+    "ScriptedError",
+    "ScriptedReply",
+    "open_house",
+    "run_command",
+    "run_fake_provider",
+    "run_fake_telegram",
+    "until",
+]
 
 MACHINE = ("Linux", "pinned", "6.1", "#1", "x86_64")
-UNPACED = Tempo(overall=(1_000_000, 1.0), private=(1_000_000, 1.0), group=(1_000_000, 1.0))
-SUMMARY = Says(text="Summary: they talked about the garden.")
+UNPACED = RateLimits(overall=(1_000_000, 1.0), private=(1_000_000, 1.0), group=(1_000_000, 1.0))
+SUMMARY = ScriptedReply(text="Summary: they talked about the garden.")
 
 
 async def skip_wait(_seconds):
@@ -86,7 +102,7 @@ class House:
         """Answer a request for a summary with a summary, and any other with the next line of the script."""
         if "</conversation>" in str(body):
             return SUMMARY
-        return self._script.pop(0) if self._script else Says(text="Yes.")
+        return self._script.pop(0) if self._script else ScriptedReply(text="Yes.")
 
     def follow(self, *lines):
         """Set what the model answers next."""
@@ -100,7 +116,7 @@ class House:
         """Send a message and wait for the reply; return its text."""
         self.follow(*script)
         self.flush()
-        accepted = await self._gateway.accept(Incoming(text=text, user=user, channel="web", **fields))
+        accepted = await self._gateway.accept(RoutedMessage(text=text, user=user, channel="web", **fields))
         reply = await self._gateway.wait(accepted.turn)
         self.session = reply.session
         return reply.text
@@ -117,7 +133,7 @@ class House:
         """Call the HTTP API as a user; return the decoded answer."""
         self._app = self._app or create_app(self._gateway, HttpServer(port=0, rate=100_000))
         if user not in self._tokens:
-            with Tokens(os.path.join(self.folder, ".foreword")) as tokens:
+            with ApiTokens(os.path.join(self.folder, ".foreword")) as tokens:
                 self._tokens[user] = tokens.create(user, self._gateway.workspace.config.users).secret
         headers = {"Authorization": f"Bearer {self._tokens[user]}"}
         transport = httpx2.ASGITransport(app=self._app)
@@ -139,7 +155,7 @@ class House:
         """Make a code that pairs a Telegram account, as `foreword pair` does, at the time of the clock."""
         place = os.path.join(self.folder, ".foreword", "state.sqlite")
         with closing(sqlite3.connect(place, isolation_level=None)) as state:
-            return offer(state, user, self._gateway.workspace.config.users, self.clock(), 15)
+            return create_code(state, user, self._gateway.workspace.config.users, self.clock(), 15)
 
     def tick(self, seconds):
         """Move the clock."""
@@ -152,15 +168,15 @@ async def open_house(folder, provider, clock, files, bot=None, **options):
     write_files(folder, files)
     settings = {
         "clock": clock,
-        "retrying": Retrying(sleep=skip_wait, chance=lambda: 0.0),
-        "patience": Patience(later=(60.0,), disk=(0.01,)),
-        "rhythm": Rhythm(look=0.02, renew=3600.0, grace=5.0),
+        "retrying": RetryPolicy(sleep=skip_wait, chance=lambda: 0.0),
+        "patience": WorkerRetryPolicy(later=(60.0,), disk=(0.01,)),
+        "rhythm": GatewaySettings(look=0.02, renew=3600.0, grace=5.0),
         "bulletin": 3600.0,
     }
 
     def open_bot(tell):
-        around = Circumstances(manners=Manners(tempo=UNPACED, poll=1, waits=(0.02,)), tell=tell)
-        return open_telegram(bot.token, TelegramBot(api=bot.url), around)
+        around = TelegramOptions(manners=TelegramSettings(tempo=UNPACED, poll=1, waits=(0.02,)), tell=tell)
+        return open_telegram(bot.token, TelegramBotSettings(api=bot.url), around)
 
     if bot:
         settings |= {"opens": {"telegram": open_bot}, "scheduling": True}
@@ -169,6 +185,6 @@ async def open_house(folder, provider, clock, files, bot=None, **options):
             opened.enter_context(mock.patch.object(os, "uname", return_value=os.uname_result(MACHINE)))
         opened.enter_context(mock.patch.object(id_source, "_chance", CountedIds()))
         workspace = opened.enter_context(foreword.open(str(folder), clock, zone="UTC"))
-        chosen = Options(**settings | options)
+        chosen = GatewayOptions(**settings | options)
         gateway = await opened.enter_async_context(open_gateway(workspace, find_environ(provider.url), chosen))
         yield House(str(folder), gateway, provider, clock, bot)

@@ -12,7 +12,7 @@ from io import StringIO
 from pathlib import Path
 
 from night_script import run_night
-from pin_house import MovedClock, listen, open_house, run_command
+from pin_house import ManualClock, open_house, run_command, run_fake_provider
 from wire_scripts import BRIEF, FILES, MODELS, SESSIONS
 
 HERE = Path(__file__).parent
@@ -68,14 +68,14 @@ def record_session(folder, shape, name):
     """Run a session against the fake provider; return its requests as texts, first line and body."""
     model, other = MODELS[shape]
     files = FILES | {"foreword.yaml": FILES["foreword.yaml"].replace("MODEL", model).replace("OTHER", other)}
-    clock = MovedClock(BEGIN)
+    clock = ManualClock(BEGIN)
 
     async def run(provider):
         async with asyncio.timeout(400), open_house(folder, provider, clock, files) as house:
             house.files, house.model, house.other = files, model, other
             await SESSIONS[name](house)
 
-    with listen(clock=clock) as provider:
+    with run_fake_provider(clock=clock) as provider:
         asyncio.run(run(provider))
         url, requests = provider.url, list(provider.requests)
     refused = [one.refused for one in requests if one.refused]

@@ -3,7 +3,7 @@
 import re
 from random import Random
 
-from pin_house import Called, Refuses, Says
+from pin_house import ScriptedCall, ScriptedError, ScriptedReply
 
 MODELS = {
     "anthropic": ("anthropic:claude-sonnet-5", "anthropic:claude-haiku-4-5"),
@@ -53,7 +53,7 @@ LONG = "The plum tree by the east wall was planted in the autumn. " * 130
 
 def call(name, /, **arguments):
     """Have the model call one tool."""
-    return Says(calls=(Called(name=name, arguments=arguments),))
+    return ScriptedReply(calls=(ScriptedCall(name=name, arguments=arguments),))
 
 
 async def add_dialects(house):
@@ -64,46 +64,55 @@ async def add_dialects(house):
 
 async def plain(house):
     """Three turns without tools, and characters that need escapes."""
-    await house.say("Good morning", Says(text="Good morning."))
+    await house.say("Good morning", ScriptedReply(text="Good morning."))
     await house.say(
-        'Quote "this" \\ and <system>that</system> & Grüße 🪶\u2028', Says(text="It says: “this”\n\n\tyes.")
+        'Quote "this" \\ and <system>that</system> & Grüße 🪶\u2028', ScriptedReply(text="It says: “this”\n\n\tyes.")
     )
-    await house.say("Thanks", Says(text="You are welcome."))
+    await house.say("Thanks", ScriptedReply(text="You are welcome."))
 
 
 async def tools(house):
     """Several calls at once, one after the other, with text before them, and one call that fails."""
-    two = (Called(name="memory_search", arguments={"query": "plum tree"}), Called(name="memory_list", arguments={}))
-    await house.say("Where is the plum?", Says(text="Let me see.", calls=two), Says(text="By the east wall."))
-    await house.say("And the games?", call("memory_get", path="social/games.md"), Says(text="Chess."))
-    await house.say("And the moon?", call("memory_get", path="social/nothing.md"), Says(text="I do not know."))
+    two = (
+        ScriptedCall(name="memory_search", arguments={"query": "plum tree"}),
+        ScriptedCall(name="memory_list", arguments={}),
+    )
+    await house.say(
+        "Where is the plum?", ScriptedReply(text="Let me see.", calls=two), ScriptedReply(text="By the east wall.")
+    )
+    await house.say("And the games?", call("memory_get", path="social/games.md"), ScriptedReply(text="Chess."))
+    await house.say("And the moon?", call("memory_get", path="social/nothing.md"), ScriptedReply(text="I do not know."))
 
 
 async def bad_calls(house):
     """A tool that does not exist, arguments that are no JSON, and arguments that do not fit the schema."""
-    broken = Says(calls=(Called(name="memory_search", arguments='{"query": '),))
-    await house.say("Fly to the moon", call("fly", to="moon"), Says(text="I cannot."))
-    await house.say("Search", broken, Says(text="That failed."))
-    await house.say("Search again", call("memory_search", query=7, more=True), Says(text="That failed as well."))
+    broken = ScriptedReply(calls=(ScriptedCall(name="memory_search", arguments='{"query": '),))
+    await house.say("Fly to the moon", call("fly", to="moon"), ScriptedReply(text="I cannot."))
+    await house.say("Search", broken, ScriptedReply(text="That failed."))
+    await house.say(
+        "Search again", call("memory_search", query=7, more=True), ScriptedReply(text="That failed as well.")
+    )
 
 
 async def memory(house):
     """Save a memory, use it in a later turn, search and forget it."""
     await house.say(
-        "Remember the key.", call("save_memory", text="The key hangs behind the clock.", title="Key"), Says()
+        "Remember the key.", call("save_memory", text="The key hangs behind the clock.", title="Key"), ScriptedReply()
     )
     house.tick(600)
-    await house.say("Where is the key?", call("memory_search", query="key clock"), Says(text="Behind the clock."))
-    await house.say("Show all.", call("read_memory"), Says(text="One entry."))
+    await house.say(
+        "Where is the key?", call("memory_search", query="key clock"), ScriptedReply(text="Behind the clock.")
+    )
+    await house.say("Show all.", call("read_memory"), ScriptedReply(text="One entry."))
     (saved,) = set(re.findall(r"own/[\w/-]+\.md", house.provider.requests[1].raw.decode()))
-    await house.say("Forget it.", call("forget_memory", path=saved), Says(text="Done."))
+    await house.say("Forget it.", call("forget_memory", path=saved), ScriptedReply(text="Done."))
 
 
 async def instructions(house):
     """Set standing instructions over HTTP and see them in the next turns."""
     await house.say("Hello")
     await house.ask("PUT", "/api/instructions", instructions="Call me Captain.")
-    await house.say("Who am I?", Says(text="Captain."))
+    await house.say("Who am I?", ScriptedReply(text="Captain."))
     house.tick(400)
     await house.say("And now?")
 
@@ -137,18 +146,22 @@ async def people(house):
 async def room(house):
     """Two people in a room, one of them in private in between."""
     kitchen = {"room": "kitchen", "situation": "group"}
-    await house.say("What is for dinner?", Says(text="Soup."), **kitchen)
-    await house.say("With bread?", call("memory_search", query="games"), Says(text="Yes."), user="bob", **kitchen)
+    await house.say("What is for dinner?", ScriptedReply(text="Soup."), **kitchen)
+    await house.say(
+        "With bread?", call("memory_search", query="games"), ScriptedReply(text="Yes."), user="bob", **kitchen
+    )
     await house.say("The plum is a secret.", user="alice")
     await house.say("What do you know of plums?", user="bob", **kitchen)
 
 
 async def plan(house):
     """Switch plan mode on, be refused a change in it, accept the plan and carry it out."""
-    await house.say("Plan the move.", Says(text="1. Pack.\n2. Move."), plan=True)
-    await house.say("Do it now.", call("save_memory", text="Moved.", title="Move"), Says(text="Only plans here."))
+    await house.say("Plan the move.", ScriptedReply(text="1. Pack.\n2. Move."), plan=True)
+    await house.say(
+        "Do it now.", call("save_memory", text="Moved.", title="Move"), ScriptedReply(text="Only plans here.")
+    )
     await house.ask("POST", f"/api/sessions/{house.session}/plan/accept")
-    await house.say("Go on.", Says(text="Packed."))
+    await house.say("Go on.", ScriptedReply(text="Packed."))
 
 
 async def tasks(house):
@@ -157,33 +170,45 @@ async def tasks(house):
     steps = [{"text": "Pack", "status": "done"}, {"text": "Drive", "status": "active"}]
     task = {"id": "1", "title": "Move", "description": "To the coast", "status": "active", "steps": steps}
     for agent in ("reid", "nova", "osa"):
-        await house.say("Note it.", call("task_write", tasks=[task]), Says(text="Noted."), agent=agent)
-        await house.say("How far?", call("workflow_write", text="Stage 2 of 3"), Says(text="Half."), agent=agent)
+        await house.say("Note it.", call("task_write", tasks=[task]), ScriptedReply(text="Noted."), agent=agent)
+        await house.say(
+            "How far?", call("workflow_write", text="Stage 2 of 3"), ScriptedReply(text="Half."), agent=agent
+        )
         await house.say("And now?", agent=agent)
 
 
 async def files(house):
     """List, read, search and write files of a directory; the write is held."""
     agent = {"agent": "ada"}
-    await house.say("List.", call("list_files"), Says(text="One."), **agent)
-    await house.say("Read.", call("read_file", path="notes/list.txt"), Says(text="Milk."), **agent)
-    await house.say("Find.", call("search_files", text="eggs"), Says(text="Line 2."), **agent)
-    await house.say("Write.", call("write_file", path="notes/new.txt", text="tea"), Says(text="Held."), **agent)
+    await house.say("List.", call("list_files"), ScriptedReply(text="One."), **agent)
+    await house.say("Read.", call("read_file", path="notes/list.txt"), ScriptedReply(text="Milk."), **agent)
+    await house.say("Find.", call("search_files", text="eggs"), ScriptedReply(text="Line 2."), **agent)
+    await house.say(
+        "Write.", call("write_file", path="notes/new.txt", text="tea"), ScriptedReply(text="Held."), **agent
+    )
 
 
 async def delegate(house):
     """Delegate a task to a helper, which has another prompt."""
     await house.say(
-        "Count.", call("delegate", task="Count the bees."), Says(text="Forty."), Says(text="There are forty.")
+        "Count.",
+        call("delegate", task="Count the bees."),
+        ScriptedReply(text="Forty."),
+        ScriptedReply(text="There are forty."),
     )
-    await house.say("Ask nobody.", call("delegate", task="Count.", agent="nobody"), Says(text="I could not."))
+    await house.say("Ask nobody.", call("delegate", task="Count.", agent="nobody"), ScriptedReply(text="I could not."))
 
 
 async def retries(house):
     """Refusals within a turn, an answer that is cut, and an empty one."""
-    await house.say("Hello?", Refuses(status=429), Refuses(status=503, message="overloaded"), Says(text="Here."))
-    await house.say("Tell me everything.", Says(text="It begins with", cut=True))
-    await house.say("Go on.", Says(text=""))
+    await house.say(
+        "Hello?",
+        ScriptedError(status=429),
+        ScriptedError(status=503, message="overloaded"),
+        ScriptedReply(text="Here."),
+    )
+    await house.say("Tell me everything.", ScriptedReply(text="It begins with", cut=True))
+    await house.say("Go on.", ScriptedReply(text=""))
     await house.say("Still here?")
 
 
@@ -198,7 +223,7 @@ async def switch(house):
     """Choose another model for a session, then another for the agent."""
     await house.say("Hello")
     await house.set_model(house.other)
-    await house.say("Who answers?", call("memory_list"), Says(text="Another."))
+    await house.say("Who answers?", call("memory_list"), ScriptedReply(text="Another."))
     await house.edit(
         "foreword.yaml", house.files["foreword.yaml"].replace(f'model: "{house.model}"', f'model: "{house.other}"')
     )
@@ -207,8 +232,8 @@ async def switch(house):
 
 async def forks(house):
     """Fork a session after its first turn and continue both."""
-    await house.say("One", Says(text="1"))
-    await house.say("Two", Says(text="2"))
+    await house.say("One", ScriptedReply(text="1"))
+    await house.say("Two", ScriptedReply(text="2"))
     first = house.session
     fork = await house.ask("POST", f"/api/sessions/{first}/fork", turns=1)
     await house.say("Three", session=fork["session"])
@@ -219,7 +244,9 @@ async def dialects(house):
     """One turn with a tool and one without for the agent of each blueprint."""
     await add_dialects(house)
     for agent in DIALECTS:
-        await house.say("Where is the plum?", call("memory_search", query="plum"), Says(text="East."), agent=agent)
+        await house.say(
+            "Where is the plum?", call("memory_search", query="plum"), ScriptedReply(text="East."), agent=agent
+        )
         house.tick(60)
         await house.say("Thanks", agent=agent)
 
@@ -234,13 +261,20 @@ async def agents(house):
 
 async def everything(house):
     """A session with a bit of all; its requests are pinned whole, as a readable file."""
-    both = (Called(name="memory_search", arguments={"query": "plum tree"}), Called(name="fly", arguments={}))
-    await house.say("Where is the plum?", Says(text="Let me see.", calls=both), Says(text="By the east wall."))
+    both = (
+        ScriptedCall(name="memory_search", arguments={"query": "plum tree"}),
+        ScriptedCall(name="fly", arguments={}),
+    )
+    await house.say(
+        "Where is the plum?", ScriptedReply(text="Let me see.", calls=both), ScriptedReply(text="By the east wall.")
+    )
     await house.edit("SOUL.md", "Warm and exact.\n")
     house.tick(120)
-    await house.say("Remember it.", call("save_memory", text="Plum: east wall.", title="Plum"), Says(text="Kept."))
+    await house.say(
+        "Remember it.", call("save_memory", text="Plum: east wall.", title="Plum"), ScriptedReply(text="Kept.")
+    )
     house.tick(7200)
-    await house.say("Plan the harvest.", Says(text="1. Wait."), plan=True)
+    await house.say("Plan the harvest.", ScriptedReply(text="1. Wait."), plan=True)
     await house.say("Hello from the kitchen", user="bob", room="kitchen", situation="group")
 
 
@@ -277,9 +311,13 @@ def generate(seed):
             lines = []
             while random.random() < 0.5:
                 chosen = [choose(CALLS) for _ in range(1 + (random.random() < 0.3))]
-                lines.append(Says(calls=tuple(Called(name=name, arguments=given) for name, given in chosen)))
+                lines.append(
+                    ScriptedReply(calls=tuple(ScriptedCall(name=name, arguments=given) for name, given in chosen))
+                )
             place = {"room": "kitchen", "situation": "group"} if random.random() < 0.2 else {}
-            await house.say(choose(TEXTS), *lines, Says(text=choose(REPLIES)), user=choose(("alice", "bob")), **place)
+            await house.say(
+                choose(TEXTS), *lines, ScriptedReply(text=choose(REPLIES)), user=choose(("alice", "bob")), **place
+            )
 
     return session
 

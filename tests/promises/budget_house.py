@@ -1,4 +1,4 @@
-"""What the tests of overlays, tools and small windows share: a workspace in any dialect, for any model."""
+"""Shared helpers of the overlay, tool and small-window tests: a workspace in any dialect, for any model."""
 
 import sys
 from pathlib import Path
@@ -11,9 +11,10 @@ for place in (TESTS, TESTS / "gateway", TESTS / "gateway" / "schedule"):
 from clockwork import open_clockwork  # noqa: E402 - found only with the paths above
 from house import open_house, read_log, say  # noqa: E402
 
-from foreword import Assembly, Turn  # noqa: E402
+from foreword.agent.tools.registry import find_gateway_tools  # noqa: E402
+from foreword.assembly import Assembly  # noqa: E402
 from foreword.testing import NOON, make_workspace  # noqa: E402
-from foreword.tools.equipped import find_equipped  # noqa: E402
+from foreword.turn import Turn  # noqa: E402
 
 __all__ = [
     "BLUEPRINTS",
@@ -29,7 +30,7 @@ __all__ = [
 ]
 
 BLUEPRINTS = ("default", "coop", "moltis", "nova", "osa", "spec010")
-GATEWAY_TOOLS = find_equipped(())
+GATEWAY_TOOLS = find_gateway_tools(())
 CONFIG = """\
 owner: alice
 users: {{alice: {{trust: full}}, bob: {{trust: familiar}}}}
@@ -51,14 +52,14 @@ LONG = {"AGENTS.md": "Check the ledger before you answer.\n" * 1_500}
 
 
 def describe(blueprint: str, facts: str = "window: 200000", model: str = "anthropic:claude-sonnet-5") -> dict[str, str]:
-    """Return the files of a workspace whose agent speaks a dialect with a model of these facts."""
+    """Return the files of a workspace whose agent uses a dialect and a model with these facts."""
     return {"foreword.yaml": CONFIG.format(blueprint=blueprint, facts=facts, model=model), **FILES}
 
 
 def assemble(
     folder: Path, blueprint: str, facts: str = "window: 200000", *, long: bool = False, **turn: object
 ) -> Assembly:
-    """Assemble a turn of alice with all tools that a gateway has."""
+    """Assemble a turn of alice with all tools of a gateway."""
     files = {**describe(blueprint, facts), **(LONG if long else {})}
     given = {"user": "alice", "situation": "dm", "tools": GATEWAY_TOOLS, "now": NOON, **turn}
     return make_workspace(folder, files).assemble(Turn(**given))

@@ -1,4 +1,4 @@
-"""A workspace with a fake provider, for tests that talk to it at the shell, over HTTP and through a messenger."""
+"""A workspace with a fake provider, for tests in the terminal, over HTTP and through a messenger."""
 
 import asyncio
 import io
@@ -12,16 +12,16 @@ from pathlib import Path
 
 import httpx2
 
-from foreword.cli import main
+from foreword.agent.retry import RetryPolicy
+from foreword.cli.main import main
 from foreword.config.schema import HttpServer
-from foreword.gateway.api.app import create_app
-from foreword.gateway.api.server import bind, serving, show_address
-from foreword.gateway.channel import Heard
-from foreword.gateway.opening import Options, open_gateway
-from foreword.gateway.rhythm import Rhythm
-from foreword.gateway.tokens import Tokens
-from foreword.gateway.working import Patience
-from foreword.runtime.retrying import Retrying
+from foreword.gateway.channel import InboundMessage
+from foreword.gateway.live import GatewaySettings
+from foreword.gateway.startup import GatewayOptions, open_gateway
+from foreword.gateway.worker import WorkerRetryPolicy
+from foreword.http.app import create_app
+from foreword.http.server import bind_socket, get_url, run_server
+from foreword.storage.api_tokens import ApiTokens
 from foreword.testing import make_workspace
 from waiting import until
 
@@ -45,33 +45,33 @@ NUMBERS = count(1)
 
 
 async def hurry(_seconds):
-    """Wait for nothing."""
+    """Do not wait."""
     await asyncio.sleep(0)
 
 
 QUICK = {
-    "retrying": Retrying(sleep=hurry, chance=lambda: 0.0),
-    "patience": Patience(later=(3600.0,), disk=(0.01,)),
-    "rhythm": Rhythm(look=0.02, renew=0.05, grace=2.0),
+    "retrying": RetryPolicy(sleep=hurry, chance=lambda: 0.0),
+    "patience": WorkerRetryPolicy(later=(3600.0,), disk=(0.01,)),
+    "rhythm": GatewaySettings(look=0.02, renew=0.05, grace=2.0),
 }
 
 
 def find_environ(url):
-    """Name the address of a fake provider as the provider's own variables do."""
+    """Return the environment variables with the address of a fake provider."""
     return {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": url, "OPENAI_API_KEY": "k", "OPENAI_BASE_URL": f"{url}/v1"}
 
 
 @asynccontextmanager
 async def open_house(folder, url, files=FILES, **options):
-    """Open the gateway of a workspace that is made in a folder."""
+    """Open the gateway of a new workspace in a folder."""
     with make_workspace(folder, files) as workspace:
-        async with open_gateway(workspace, find_environ(url), Options(**QUICK | options)) as gateway:
+        async with open_gateway(workspace, find_environ(url), GatewayOptions(**QUICK | options)) as gateway:
             yield gateway
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command printed."""
+    """The output of a command."""
 
     code: int
     out: str
@@ -96,13 +96,13 @@ def make_shell(capsys, monkeypatch, folder, url="http://127.0.0.1:9"):
 
 
 def sit_at_chat(folder, environ, *words):
-    """Open a chat at a terminal of its own; the environment has no key and no address but the given ones."""
+    """Open a chat in a new terminal; the environment has only the given keys and addresses."""
     kept = {name: value for name, value in os.environ.items() if not name.endswith(("_API_KEY", "_BASE_URL"))}
     return sit_down(["chat", *words], {**kept, "HOME": str(folder), **environ}, folder)
 
 
 class Messenger:
-    """A channel whose people are played by a test."""
+    """A channel whose users are played by a test."""
 
     takes_key = True
 
@@ -112,30 +112,30 @@ class Messenger:
         self._running = asyncio.Event()
 
     def split(self, text):
-        """Leave a reply whole."""
+        """Do not split a reply."""
         return [text]
 
     async def deliver(self, _address, part, _key):
-        """Take a reply."""
+        """Record a reply."""
         self.arrived.append(part)
 
     async def show_work(self, address):
         """Show nothing."""
 
     async def run(self, hear):
-        """Hear whom the test plays."""
+        """Receive the messages of the test."""
         self._hear = hear
         self._running.set()
         await asyncio.Event().wait()
 
     async def hand_in(self, text, sender="1001"):
-        """Write a message."""
+        """Send a message."""
         await self._running.wait()
         key = f"m{next(NUMBERS)}"
-        return await self._hear(Heard(channel="telegram", sender=sender, text=text, key=key, address=sender))
+        return await self._hear(InboundMessage(channel="telegram", sender=sender, text=text, key=key, address=sender))
 
     async def write(self, text, sender="1001"):
-        """Write a message, and return the next reply."""
+        """Send a message and return the next reply."""
         before = len(self.arrived)
         await self.hand_in(text, sender)
         await until(lambda: len(self.arrived) > before)
@@ -144,16 +144,16 @@ class Messenger:
 
 @contextmanager
 def serve(folder, url, files=FILES, **options):
-    """Serve a workspace over HTTP in a thread; give a function that opens a client for somebody."""
+    """Serve a workspace over HTTP in a thread; yield a function that opens a client for a user."""
     begun, stops, made = threading.Event(), [], []
 
     async def work():
-        bound, stop = bind(HttpServer(port=0, rate=100_000)), asyncio.Event()
+        bound, stop = bind_socket(HttpServer(port=0, rate=100_000)), asyncio.Event()
         async with (
             open_house(folder, url, files, **options) as gateway,
-            serving(create_app(gateway, HttpServer(port=0, rate=100_000)), bound),
+            run_server(create_app(gateway, HttpServer(port=0, rate=100_000)), bound),
         ):
-            made.append((gateway, show_address(bound)))
+            made.append((gateway, get_url(bound)))
             stops.append((asyncio.get_running_loop(), stop))
             begun.set()
             await stop.wait()
@@ -164,7 +164,7 @@ def serve(folder, url, files=FILES, **options):
     gateway, address = made[0]
 
     def ask_as(user):
-        with Tokens(os.path.join(gateway.workspace.files.root, ".foreword")) as tokens:
+        with ApiTokens(os.path.join(gateway.workspace.files.root, ".foreword")) as tokens:
             secret = tokens.create(user, gateway.workspace.config.users).secret
         return httpx2.Client(base_url=address, headers={"Authorization": f"Bearer {secret}"}, timeout=120)
 

@@ -1,15 +1,15 @@
-"""Requests as popular clients of OpenAI's API send them, in our own words."""
+"""Requests of popular clients of OpenAI's API, with rewritten texts."""
 
 PARAMETERS = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
 
 
 def make_tool(name, **more):
-    """Make a tool as clients declare one."""
+    """Make a tool as clients declare it."""
     return {"type": "function", "function": {"name": name, "description": name, "parameters": PARAMETERS, **more}}
 
 
 def say(text, **more):
-    """Make the message of a person."""
+    """Make a user message."""
     return {"role": "user", "content": text, **more}
 
 
@@ -103,7 +103,7 @@ ASSISTANT: By the east wall.
 
 
 def make_task(order, key, value='"…"', said="Where is the plum tree?", **more):
-    """Make a request that Open WebUI sends for itself."""
+    """Make a request that Open WebUI sends by itself."""
     text = OWUI_TASK.format(order=order, key=key, value=value, said=said)
     return {"model": "reid", "messages": [say(text)], "stream": False, **more}
 

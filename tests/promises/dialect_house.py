@@ -1,4 +1,4 @@
-"""What the tests of the dialects share: a served workspace, a gateway in the process, and the command line."""
+"""Shared helpers of the dialect tests: a served workspace, an in-process gateway, and the command line."""
 
 import sys
 from pathlib import Path
@@ -11,13 +11,13 @@ for place in (TESTS, TESTS / "gateway", TESTS / "gateway" / "api"):
 from house import open_house, read_log, say  # noqa: E402 - found only with the paths above
 from served import serve_workspace  # noqa: E402
 
-from foreword.cli import main  # noqa: E402
+from foreword.cli.main import main  # noqa: E402
 
 __all__ = ["open_house", "read_log", "run", "say", "serve_workspace"]
 
 
 def run(capsys, folder, *words):
-    """Run a command in a folder, and return its exit code and all that it printed."""
+    """Run a command in a folder, and return its exit code and its output."""
     code = main(["-w", str(folder), *words])
     printed = capsys.readouterr()
     return code, printed.out + printed.err

@@ -1,16 +1,16 @@
-"""A gateway with a fake provider, and the event log that it leaves behind."""
+"""A gateway with a fake provider, and its event log."""
 
 import asyncio
 import json
 import sqlite3
 from contextlib import asynccontextmanager, closing
 
-from foreword.gateway.gateway import Rhythm
-from foreword.gateway.message import Incoming
-from foreword.gateway.opening import Options, open_gateway
-from foreword.gateway.working import Patience
-from foreword.runtime.retrying import Retrying
-from foreword.testing import listen, make_workspace
+from foreword.agent.retry import RetryPolicy
+from foreword.gateway.live import GatewaySettings
+from foreword.gateway.messages import RoutedMessage
+from foreword.gateway.startup import GatewayOptions, open_gateway
+from foreword.gateway.worker import WorkerRetryPolicy
+from foreword.testing import make_workspace, run_fake_provider
 
 CONFIG = """\
 owner: alice
@@ -20,7 +20,7 @@ users: {alice: {trust: full, timezone: UTC}, bob: {trust: familiar}}
 
 
 async def skip(_seconds):
-    """Wait for nothing."""
+    """Do not wait."""
     await asyncio.sleep(0)
 
 
@@ -29,27 +29,27 @@ async def open_house(folder, *script, config=CONFIG, files=None, **options):
     """Open the gateway of a new workspace whose provider follows a script."""
     workspace = make_workspace(folder, {"foreword.yaml": config, "SOUL.md": "Calm.\n", **(files or {})})
     chosen = {
-        "retrying": Retrying(sleep=skip, chance=lambda: 0.0),
-        "patience": Patience(later=(0.0,), disk=(0.01,)),
-        "rhythm": Rhythm(look=0.02, renew=0.05, grace=5.0),
+        "retrying": RetryPolicy(sleep=skip, chance=lambda: 0.0),
+        "patience": WorkerRetryPolicy(later=(0.0,), disk=(0.01,)),
+        "rhythm": GatewaySettings(look=0.02, renew=0.05, grace=5.0),
     }
-    with listen(*script) as provider:
+    with run_fake_provider(*script) as provider:
         environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": provider.url}
-        async with open_gateway(workspace, environ, Options(**chosen | options)) as gateway:
+        async with open_gateway(workspace, environ, GatewayOptions(**chosen | options)) as gateway:
             gateway.provider = provider
             yield gateway
 
 
 async def say(gateway, text, user="alice", **fields):
-    """Say something, and wait until the turn has ended, however often it is queued."""
-    accepted = await gateway.accept(Incoming(text=text, user=user, **fields))
+    """Send a message and wait until the turn has ended, even if it is queued repeatedly."""
+    accepted = await gateway.accept(RoutedMessage(text=text, user=user, **fields))
     while not (reply := await gateway.wait(accepted.turn)).state.ended:  # noqa: ASYNC110 - each wait ends by itself
         await asyncio.sleep(0.01)
     return reply
 
 
 def run_house(folder, talk, *script, **options):
-    """Run a conversation with a gateway, and return what it returns."""
+    """Run a conversation with a gateway, and return its result."""
 
     async def main():
         async with open_house(folder, *script, **options) as gateway:

@@ -1,4 +1,4 @@
-"""The sample with a very small model behind a fake provider, and fake model servers on the loopback."""
+"""The sample with a very small model behind a fake provider, and fake model servers on loopback."""
 
 import json
 import shutil
@@ -7,14 +7,14 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-from foreword.standin.loopback import LoopbackServer, QuietDoor, serving
+from foreword.testing.fixtures import LoopbackHandler, LoopbackServer, serve_in_thread
 
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "assistant"
-NOBODY = "http://127.0.0.1:9/v1"  # a port where nothing listens
+NOBODY = "http://127.0.0.1:9/v1"  # a port without a listener
 
 
 def copy_sample(folder, model="", facts="", url=NOBODY):
-    """Copy the sample; its agent gets another model, if one is named, that a fake provider serves."""
+    """Copy the sample; a named model, served by a fake provider, replaces the model of its agent."""
     shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns(".foreword"))
     config = folder / "foreword.yaml"
     text = config.read_text(encoding="utf-8")
@@ -26,7 +26,7 @@ def copy_sample(folder, model="", facts="", url=NOBODY):
 
 
 def forget_keys(monkeypatch, **addresses):
-    """Leave no key in the environment, and no model server but the fake ones."""
+    """Remove all keys from the environment, and all model servers but the fake ones."""
     for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GOOGLE_API_KEY", "GEMINI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     for name in ("ollama", "lmstudio", "llamacpp"):
@@ -35,9 +35,9 @@ def forget_keys(monkeypatch, **addresses):
 
 @contextmanager
 def serve_json(pages):
-    """Serve JSON documents by their paths on a free port, and give the address with its version."""
+    """Serve JSON documents by their paths on a free port, and yield the versioned address."""
 
-    class Door(QuietDoor):
+    class Door(LoopbackHandler):
         def do_GET(self):  # noqa: N802 - the name that http.server calls
             found = pages.get(self.path)
             body = json.dumps(found).encode()
@@ -47,7 +47,7 @@ def serve_json(pages):
             self.wfile.write(body)
 
     server = LoopbackServer(Door)
-    with serving(server, threading.Event()):
+    with serve_in_thread(server, threading.Event()):
         yield f"{server.url}/v1"
 
 
@@ -56,7 +56,7 @@ def dribble(where):
     """Serve a stream that sends a little every 0.2 s for 15 s, in its headers or in its body."""
     over = threading.Event()
 
-    class Door(QuietDoor):
+    class Door(LoopbackHandler):
         def do_GET(self):  # noqa: N802 - the name that http.server calls
             self.wfile.write(b"HTTP/1.1 200 OK\r\n")
             if where == "body":
@@ -70,7 +70,7 @@ def dribble(where):
                     return
 
     server = LoopbackServer(Door)
-    with serving(server, threading.Event()):
+    with serve_in_thread(server, threading.Event()):
         yield f"{server.url}/v1"
         over.set()
 

@@ -1,4 +1,4 @@
-"""The first answer of the embedded model: a prompt made for it, quotes, no loops, and the way to a real model."""
+"""The first answer of the embedded model: a small prompt, quotes, no loops, and the way to a larger model."""
 
 import asyncio
 import json
@@ -11,24 +11,25 @@ from chat_house import CONFIG, FILES, make_shell, open_house, sit_at_chat
 from small_model import LLAMA_CPP, LM_STUDIO, NOBODY, OLLAMA, copy_sample, dribble, forget_keys, serve_json
 
 import foreword
-from foreword import Trust, Turn
-from foreword.gateway.message import Incoming
-from foreword.local.repetition import end_repetition
-from foreword.testing import Says, listen
+from foreword.agent.providers.embedded_engine import end_repetition
+from foreword.gateway.messages import RoutedMessage
+from foreword.testing import ScriptedReply, run_fake_provider
+from foreword.turn import Turn
+from foreword.types import Trust
 
 SMALL = "local:smollm2"
 BIRTHDAY = "When is Noé's birthday?"
 
 
 def ask(folder, message, **place):
-    """Assemble the prompt of a question to the embedded model, by the owner unless another place is named."""
+    """Assemble the prompt of a question to the embedded model, by default from the owner."""
     turn = Turn(**{"user": "alice", "situation": "dm", "channel": "terminal", "model": SMALL, **place}, message=message)
     with foreword.open(str(folder)) as workspace:
         return workspace.assemble(turn)
 
 
 def test_prompt_is_made_for_it(tmp_path):
-    """The embedded model is told who it is in two lines, the person's profile, the passages, and how to answer."""
+    """The embedded model's prompt has two lines of identity, the user's profile, the passages, and how to answer."""
     assembly = ask(copy_sample(tmp_path / "ws"), BIRTHDAY)
     text = assembly.prompt.text
     assert text.startswith("You are Reid, a helpful assistant.")
@@ -62,7 +63,7 @@ def test_quotes_name_their_lines(tmp_path):
 
 
 def test_recall_can_be_turned_off(tmp_path):
-    """`memory.recall: false` turns the passages off also for the embedded model."""
+    """`memory.recall: false` also turns the passages off for the embedded model."""
     folder = copy_sample(tmp_path / "ws")
     with (folder / "foreword.yaml").open("a", encoding="utf-8") as file:
         file.write("\nmemory: {recall: false}\n")
@@ -86,7 +87,7 @@ def test_nothing_above_the_clearance(tmp_path, place):
 
 
 def test_own_files_are_for_their_person(tmp_path):
-    """A person's own file is found for that person alone, and in no room."""
+    """A user's private file is found for that user only, and in no room."""
     folder = copy_sample(tmp_path / "ws")
     question = "Who answers with a thumb?"
     found = {"users/bob/USER.md"}
@@ -102,7 +103,7 @@ def test_own_files_are_for_their_person(tmp_path):
 def test_chat_shows_the_quotes(tmp_path, capsys, monkeypatch):
     """The chat shows the passages as quotes with file and line; they go to stderr, and the answer to stdout."""
     forget_keys(monkeypatch)
-    with listen(Says(text="In June.")) as provider:
+    with run_fake_provider(ScriptedReply(text="In June.")) as provider:
         folder = copy_sample(tmp_path / "ws", "mine:small", "mode: brief", provider.url)
         answer = make_shell(capsys, monkeypatch, folder)("chat", BIRTHDAY)
     assert (answer.code, answer.out) == (0, "In June.\n")
@@ -110,9 +111,9 @@ def test_chat_shows_the_quotes(tmp_path, capsys, monkeypatch):
 
 
 def test_json_has_the_quotes(tmp_path, capsys, monkeypatch):
-    """`chat --json` has the passages that a person is shown, each with its file, its line and its text."""
+    """`chat --json` has the displayed passages, each with its file, its line and its text."""
     forget_keys(monkeypatch)
-    with listen(Says(text="In June.")) as provider:
+    with run_fake_provider(ScriptedReply(text="In June.")) as provider:
         folder = copy_sample(tmp_path / "ws", "mine:small", "mode: brief", provider.url)
         answer = make_shell(capsys, monkeypatch, folder)("chat", "--json", BIRTHDAY)
     reply = json.loads(answer.out)
@@ -123,8 +124,8 @@ def test_json_has_the_quotes(tmp_path, capsys, monkeypatch):
 
 
 def test_the_terminal_draws_the_quotes(tmp_path):
-    """At a terminal the quotes are drawn above the answer, each with its file and line below it."""
-    with listen(Says(text="In **June**.")) as provider:
+    """In a terminal the quotes are drawn above the answer, each with its file and line below it."""
+    with run_fake_provider(ScriptedReply(text="In **June**.")) as provider:
         folder = copy_sample(tmp_path / "ws", "mine:small", "mode: brief", provider.url)
         with sit_at_chat(folder, {}) as terminal:
             terminal.send(BIRTHDAY)
@@ -138,8 +139,8 @@ def test_the_terminal_draws_the_quotes(tmp_path):
 
 
 def test_larger_models_get_no_quotes(tmp_path, capsys, monkeypatch):
-    """A model with a full prompt is not accompanied by quotes."""
-    with listen(Says(text="In June."), Says(text="In June.")) as provider:
+    """A model with a full prompt gets no quotes."""
+    with run_fake_provider(ScriptedReply(text="In June."), ScriptedReply(text="In June.")) as provider:
         folder = copy_sample(tmp_path / "ws", "mine:large", "window: 128000", provider.url)
         shell = make_shell(capsys, monkeypatch, folder)
         answer, values = shell("chat", BIRTHDAY), shell("chat", "--json", BIRTHDAY)
@@ -150,14 +151,14 @@ def test_larger_models_get_no_quotes(tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize(("facts", "most"), [("mode: brief, answer: 77", 77), ("mode: brief, answer: 300", 300)])
 def test_length_is_configurable(tmp_path, capsys, monkeypatch, facts, most):
     """`models.NAME.answer` bounds the answer of a model."""
-    with listen(Says(text="Yes.")) as provider:
+    with run_fake_provider(ScriptedReply(text="Yes.")) as provider:
         folder = copy_sample(tmp_path / "ws", "mine:small", facts, provider.url)
         make_shell(capsys, monkeypatch, folder)("chat", "Hello, what is new?")
         assert provider.requests[0].body["max_tokens"] == most
 
 
 def test_length_by_default(tmp_path):
-    """The embedded model answers in 200 tokens at most unless the configuration says otherwise."""
+    """The embedded model answers in 200 tokens at most unless configured otherwise."""
     assert ask(copy_sample(tmp_path / "ws"), BIRTHDAY).terms.meter.facts.answer == 200
 
 
@@ -171,7 +172,7 @@ def stream(tokens):
 
 
 async def pass_through(tokens):
-    """Pass a reply through what ends repetitions; events arrive in pieces that end anywhere."""
+    """Pass a reply through the repetition filter, in chunks with arbitrary boundaries."""
 
     async def send():
         raw = b"".join(b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in stream(tokens))
@@ -186,7 +187,7 @@ async def pass_through(tokens):
 
 
 def test_loops_end():
-    """A reply ends where it begins to repeat ten tokens of its own, and its usage is still known."""
+    """A reply ends where it starts to repeat ten of its tokens, and its usage is still known."""
     sentence = ["My", "name", "is", "Samantha", "and", "I", "am", "happy", "to", "help", "you", "today", ".", ""]
     said, reason, usage = asyncio.run(pass_through([f"{word} " for word in sentence] * 9))
     assert said.count("Samantha") == 1
@@ -202,7 +203,7 @@ def test_other_replies_stay_whole():
 
 
 def test_honest_line(tmp_path, capsys, monkeypatch):
-    """One line says that a 135M model would answer and how to get a real one, with the servers of this machine."""
+    """One line says that a 135M model would answer and how to get a larger one, with the servers of this machine."""
     pytest.importorskip("xllamacpp")
     folder = copy_sample(tmp_path / "ws")
     shell = make_shell(capsys, monkeypatch, folder)
@@ -227,7 +228,7 @@ def test_a_terminal_is_greeted_with_the_honest_line(tmp_path):
     with serve_json(OLLAMA) as ollama:
         environ = {"FOREWORD_CACHE": str(tmp_path / "nothing"), "OLLAMA_BASE_URL": ollama}
         with sit_at_chat(folder, {**environ, "LMSTUDIO_BASE_URL": NOBODY, "LLAMACPP_BASE_URL": NOBODY}) as terminal:
-            terminal.see("a new conversation; /help lists")
+            terminal.see("new conversation; /help lists")
             terminal.wait_for_prompt()
     first, _, rest = "".join(terminal.screen.lines).partition("reid · local:smollm2 · clearance full")
     assert first == (
@@ -238,8 +239,8 @@ def test_a_terminal_is_greeted_with_the_honest_line(tmp_path):
 
 
 def weigh_nothing(folder):
-    """Put a file without weights where those of the embedded model belong, so that nothing is fetched or computed."""
-    from foreword.local.catalogue import find_weights
+    """Install an empty weights file for the embedded model, so that nothing is downloaded or computed."""
+    from foreword.agent.providers.embedded_weights import find_weights
 
     weights = find_weights("smollm2")
     folder.mkdir()
@@ -248,7 +249,7 @@ def weigh_nothing(folder):
 
 
 def test_doctor_and_init_name_the_servers(tmp_path, capsys, monkeypatch):
-    """`doctor` and `init` name the model servers of this machine, their models and the windows they tell."""
+    """`doctor` and `init` name the model servers of this machine, their models and their windows."""
     folder = copy_sample(tmp_path / "ws")
     shell = make_shell(capsys, monkeypatch, folder)
     with serve_json(OLLAMA) as ollama, serve_json(LM_STUDIO) as studio, serve_json(LLAMA_CPP) as llama:
@@ -261,7 +262,7 @@ def test_doctor_and_init_name_the_servers(tmp_path, capsys, monkeypatch):
 
 
 def test_other_servers_are_left_alone(tmp_path, capsys, monkeypatch):
-    """Another program on the port is not taken for a model server, and no other machine is asked."""
+    """Another program on the port is not taken for a model server, and no other machine is contacted."""
     shell = make_shell(capsys, monkeypatch, copy_sample(tmp_path / "ws"))
     with serve_json({"/v1/models": {"data": [{"id": "x", "owned_by": "somebody"}]}}) as other:
         forget_keys(monkeypatch, llamacpp=other, ollama="http://192.0.2.1:11434/v1")
@@ -270,7 +271,7 @@ def test_other_servers_are_left_alone(tmp_path, capsys, monkeypatch):
 
 @pytest.mark.parametrize("where", ["headers", "body"])
 def test_a_server_that_never_ends_is_not_waited_for(tmp_path, capsys, monkeypatch, where):
-    """A program that sends a byte now and then on the port of a model server holds nothing up."""
+    """A program that sends a byte now and then on the port of a model server does not block the command."""
     shell = make_shell(capsys, monkeypatch, copy_sample(tmp_path / "ws", model="llamacpp:mistral.gguf"))
     with dribble(where) as slow, serve_json(OLLAMA) as ollama:
         forget_keys(monkeypatch, llamacpp=slow, ollama=ollama)
@@ -284,28 +285,28 @@ def test_a_server_that_never_ends_is_not_waited_for(tmp_path, capsys, monkeypatc
 
 
 def test_explain_counts_what_the_brief_prompt_leaves_out(tmp_path, capsys, monkeypatch):
-    """`explain` has one line for all slots that the prompt mode leaves out; `--json` has each of them."""
+    """`explain` has one line for all absent slots, also for those of the prompt mode; `--json` has each of them."""
     shell = make_shell(capsys, monkeypatch, copy_sample(tmp_path / "ws"))
     shown, values = shell("explain", "--model", SMALL), shell("explain", "--model", SMALL, "--json")
     assert "leaves it out" not in shown.out
-    absent = int(re.search(r"^ (\d+) slots absent: prompt mode brief leaves them out$", shown.out, re.MULTILINE)[1])
-    assert absent == values.out.count("prompt mode brief leaves it out") > 5
+    absent = int(re.search(r"^ (\d+) slots absent; --all shows them$", shown.out, re.MULTILINE)[1])
+    assert absent == values.out.count('"verdict": "absent"') >= values.out.count("prompt mode brief leaves it out") > 5
 
 
 @pytest.mark.parametrize("history", [False, True])
 def test_earlier_messages_are_sent_by_choice(tmp_path, history):
-    """A model with `history: false` gets each message by itself; the conversation is stored whole."""
+    """A model with `history: false` gets each message alone; the conversation is stored whole."""
     settings = f"models: {{'anthropic:claude-sonnet-5': {{history: {str(history).lower()}}}}}\n"
     files = {**FILES, "foreword.yaml": CONFIG + settings}
 
     async def run(url):
         async with open_house(tmp_path, url, files) as gateway:
             for text in ("First.", "Second."):
-                accepted = await gateway.accept(Incoming(text=text, user="alice", agent="reid"))
+                accepted = await gateway.accept(RoutedMessage(text=text, user="alice", agent="reid"))
                 await gateway.wait(accepted.turn)
             return await gateway.sessions.read(accepted.session)
 
-    with listen(Says(text="One."), Says(text="Two.")) as provider:
+    with run_fake_provider(ScriptedReply(text="One."), ScriptedReply(text="Two.")) as provider:
         said = asyncio.run(run(provider.url))
     sent = provider.requests[-1].raw.decode()
     assert ("First." in sent, "One." in sent) == (history, history)

@@ -7,10 +7,9 @@ import pytest
 from chat_house import make_shell
 from small_model import LLAMA_CPP, OLLAMA, copy_sample, forget_keys, serve_json
 
-from foreword.gateway.message import Incoming
-from foreword.gateway.request import read_request, write_request
-from foreword.testing import Says, listen
-from foreword.words import Mode
+from foreword.gateway.messages import RoutedMessage, dump_message, load_message
+from foreword.testing import ScriptedReply, run_fake_provider
+from foreword.types import Mode
 
 QUESTION = "When is Noé's birthday?"
 
@@ -37,12 +36,12 @@ def test_without_a_key(shell):
     assert "no key is set for anthropic; answering with the embedded local:smollm2" in shown.err
     built = shell("build", "--message", QUESTION)
     assert "2 June: Noé's birthday." in built.out
-    assert "--model NAME shows the prompt of another" in built.err
+    assert "for the prompt of another model, add --model NAME" in built.err
     assert json.loads(shell("build", "--json").out)["model"] == "local:smollm2"
 
 
 def test_a_named_model_is_shown(shell, monkeypatch):
-    """A model that is named, or that has its key, is shown without a word about another."""
+    """A named model, or a model with a key, is shown without a note about another one."""
     named = shell("explain", "--model", "anthropic:claude-sonnet-5")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
     keyed = shell("explain")
@@ -52,17 +51,17 @@ def test_a_named_model_is_shown(shell, monkeypatch):
 
 
 def test_where_no_model_would_answer(shell, monkeypatch):
-    """Where no model would answer, the configured one is shown, and one line says so."""
+    """If no model would answer, the configured one is shown, and one line says so."""
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
     shown = shell("explain")
-    assert "no model would answer here" in shown.err
+    assert "no model can answer here" in shown.err
     assert "this is the prompt for anthropic:claude-sonnet-5" in shown.err
     assert read_mode(shown) == "full"
 
 
 def test_build_is_what_chat_sends(tmp_path, capsys, monkeypatch):
-    """The system message of `build --format openai` is the one that `chat` sends, and so is what is recalled."""
-    with listen(Says(text="In June.")) as provider:
+    """`build --format openai` has the same system message and the same recalled passages as `chat`."""
+    with run_fake_provider(ScriptedReply(text="In June.")) as provider:
         folder = copy_sample(tmp_path / "ws", "mine:small", "mode: brief", provider.url)
         shell = make_shell(capsys, monkeypatch, folder)
         shell("chat", QUESTION)
@@ -75,7 +74,7 @@ def test_build_is_what_chat_sends(tmp_path, capsys, monkeypatch):
 
 
 def make_header(window):
-    """Make the beginning of a GGUF file of a model with a window."""
+    """Make the header of a GGUF file with a context window."""
     from struct import pack
 
     def text(value):
@@ -89,7 +88,7 @@ def make_header(window):
 
 @pytest.mark.parametrize(("window", "mode"), [(32_768, "full"), (12_000, "minimal"), (4_096, "brief")])
 def test_own_file(shell, tmp_path, window, mode):
-    """A GGUF file of one's own gets the prompt mode that its window allows."""
+    """A user's GGUF file gets the prompt mode that its window allows."""
     (tmp_path / "own.gguf").write_bytes(make_header(window))
     assert read_mode(shell("explain", "--model", f"local:{tmp_path}/own.gguf")) == mode
 
@@ -103,7 +102,7 @@ def test_own_file(shell, tmp_path, window, mode):
     ],
 )
 def test_local_servers(shell, monkeypatch, model, mode, window):
-    """A model on a local server gets the mode of the window that the server tells, else a small one is assumed."""
+    """A model on a local server gets the mode of the window that the server reports, else a small one is assumed."""
     with serve_json(OLLAMA) as ollama, serve_json(LLAMA_CPP) as llama:
         forget_keys(monkeypatch, ollama=ollama, llamacpp=llama)
         shown = shell("explain", "--model", model)
@@ -112,14 +111,14 @@ def test_local_servers(shell, monkeypatch, model, mode, window):
 
 
 def test_configuration_chooses_the_mode(tmp_path, capsys, monkeypatch):
-    """`models.NAME.mode` chooses the prompt mode, whatever the window."""
+    """`models.NAME.mode` sets the prompt mode, whatever the window."""
     folder = copy_sample(tmp_path / "ws", "mine:x", "window: 128000, mode: minimal")
     assert read_mode(make_shell(capsys, monkeypatch, folder)("explain")) == "minimal"
 
 
 def test_chat_chooses_the_mode(tmp_path, capsys, monkeypatch):
-    """`chat --mode` chooses the prompt mode of a conversation."""
-    with listen(Says(text="In June."), Says(text="In June.")) as provider:
+    """`chat --mode` sets the prompt mode of a conversation."""
+    with run_fake_provider(ScriptedReply(text="In June."), ScriptedReply(text="In June.")) as provider:
         folder = copy_sample(tmp_path / "ws", "mine:x", "window: 128000", provider.url)
         shell = make_shell(capsys, monkeypatch, folder)
         shell("chat", "--new", QUESTION)
@@ -131,16 +130,16 @@ def test_chat_chooses_the_mode(tmp_path, capsys, monkeypatch):
 
 
 def test_mode_is_kept_with_a_message():
-    """A message that waits in the inbox keeps the mode that was chosen for it."""
-    asked = Incoming(text="Hello", mode=Mode.BRIEF)
-    assert read_request("Hello", write_request(asked)) == asked
-    assert read_request("Hello", write_request(Incoming(text="Hello"))).mode is None
+    """A message in the inbox retains the mode that was chosen for it."""
+    asked = RoutedMessage(text="Hello", mode=Mode.BRIEF)
+    assert load_message("Hello", dump_message(asked)) == asked
+    assert load_message("Hello", dump_message(RoutedMessage(text="Hello"))).mode is None
 
 
 @pytest.mark.parametrize("blueprint", ["default", "moltis", "coop", "nova", "osa"])
 @pytest.mark.parametrize("window", [8_192, 12_000, 20_000])
 def test_schemas_need_no_tool(tmp_path, capsys, monkeypatch, blueprint, window):
-    """No schema of a tool in the prompt has to be read with a tool, least of all with the tool itself."""
+    """No tool schema in the prompt has to be read with a tool, least of all with the tool itself."""
     folder = copy_sample(tmp_path / "ws", "mine:x", f"window: {window}, native_tools: false")
     text = make_shell(capsys, monkeypatch, folder)("build", "--blueprint", blueprint).out
     assert 'read_section("tool-schemas' not in text

@@ -1,4 +1,4 @@
-"""`make run` installs what running needs, `make test` the rest, and no test writes into `examples/`."""
+"""`make run` installs the runtime, `make test` the rest, and no test writes into `examples/`."""
 
 import re
 import shutil
@@ -15,7 +15,7 @@ WRITING = "from pathlib import Path\ndef test_it(): Path({path!r}).write_text('s
 
 
 def show_commands(target: str, folder: Path) -> str:
-    """Return what make would run for a target in a fresh clone."""
+    """Return the commands that make would run for a target in a new clone."""
     for name in ("Makefile", "pyproject.toml"):
         shutil.copy(ROOT / name, folder)
     return subprocess.run(
@@ -24,7 +24,7 @@ def show_commands(target: str, folder: Path) -> str:
 
 
 def collect_requirements(extra: str) -> set[str]:
-    """Return the names of all packages that an extra of ours asks for, with those of the extras it names."""
+    """Return the names of all packages that an extra requires, including nested extras."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     names: set[str] = set()
     for requirement in extras[extra]:
@@ -50,7 +50,7 @@ def test_run_shows_progress(tmp_path: Path) -> None:
 
 
 def test_test_installs_the_rest(tmp_path: Path) -> None:
-    """`make test` installs for running first and then the tools of development."""
+    """`make test` installs the runtime first and then the development tools."""
     commands = show_commands("test", tmp_path)
     assert re.findall(r"'\.\[(\w+)\]'", commands) == ["local", "dev"]
     assert collect_requirements("dev") >= DEVELOPMENT
@@ -60,7 +60,7 @@ def test_test_installs_the_rest(tmp_path: Path) -> None:
     ("name", "workers"), [("NEW.md", "0"), ("SOUL.md", "0"), (".foreword/state.sqlite", "0"), ("NEW.md", "2")]
 )
 def test_a_run_that_writes_into_examples_fails(tmp_path: Path, name: str, workers: str) -> None:
-    """A run of the suite fails if a test changes or adds a file in `examples/`, also with workers."""
+    """A run of the suite fails if a test changes or adds a file in `examples/`, with workers as well."""
     (tmp_path / "examples/.foreword").mkdir(parents=True)
     (tmp_path / "examples/SOUL.md").write_text("Calm.")
     (tmp_path / "tests").mkdir()

@@ -1,4 +1,4 @@
-"""The tokenizer installs on current Pythons, and a model is counted with its own vocabulary."""
+"""The tokenizer installs on current Pythons, and each model family is counted with its vocabulary."""
 
 import json
 import os
@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from foreword import Turn
 from foreword.testing import make_workspace
-from foreword.tokens import Counter, find
-from foreword.tokens.count import encode, load_tokenizer
-from foreword.tokens.shelf import CountShelf
-from foreword.words import Vocabulary
+from foreword.tokens.count import Counter, SqliteCountStore, count_tokens, load_tokenizer
+from foreword.tokens.models import find_model
+from foreword.turn import Turn
+from foreword.types import Vocabulary
 
 ROOT = Path(__file__).parents[2]
 # The ids that each vocabulary's authors give for "Hello, world!".
@@ -63,7 +62,7 @@ def test_models_are_counted_with_their_own_vocabulary(
     model: str, vocabulary: str, margin: float, tmp_path: Path
 ) -> None:
     """A known family is counted with its vocabulary, and JSON and `explain` name it with its margin."""
-    assert load_tokenizer(find(model, {}).tokenizer).encode_ordinary("Hello, world!") == HELLO[vocabulary]
+    assert load_tokenizer(find_model(model, {}).tokenizer).encode_ordinary("Hello, world!") == HELLO[vocabulary]
     with make_workspace(tmp_path, {"SOUL.md": LONG}) as ws:
         assembly = ws.assemble(Turn(user="alice", situation="dm", model=model))
     shown = assembly.to_dict()
@@ -79,7 +78,7 @@ def test_a_model_without_a_vocabulary_says_how_it_is_counted(tmp_path: Path) -> 
 
 
 def test_stored_counts_belong_to_one_vocabulary(tmp_path: Path) -> None:
-    """Counts that an earlier release stored are used for their vocabulary and for no other."""
+    """Counts stored by an earlier release are used for their vocabulary only."""
     folder = tmp_path / ".foreword"
     folder.mkdir()
     key = blake2b(LONG.encode(), digest_size=16).digest()
@@ -90,7 +89,7 @@ def test_stored_counts_belong_to_one_vocabulary(tmp_path: Path) -> None:
         )
         base.execute("INSERT INTO counts VALUES ('o200k', ?, 4321)", (key,))
     base.close()
-    shelf = CountShelf(os.fspath(folder))
+    shelf = SqliteCountStore(os.fspath(folder))
     assert Counter(Vocabulary.O200K, shelf).count(LONG) == 4321
     llama = Counter(Vocabulary.LLAMA3, shelf)
     assert llama.count(LONG) == Counter(Vocabulary.LLAMA3).count(LONG) != 4321
@@ -100,7 +99,7 @@ def test_stored_counts_belong_to_one_vocabulary(tmp_path: Path) -> None:
 
 
 def test_forgetting_reaches_the_tokenizer() -> None:
-    """After `forget` the tokenizer's own cache holds no word of a counted text."""
+    """After `forget` the tokenizer's cache contains no word of a counted text."""
     counter = Counter(Vocabulary.O200K)
     counter.count("zqxjkvbw Wolkenkuckucksheim")
     assert load_tokenizer(Vocabulary.O200K).cache_len > 0
@@ -110,7 +109,7 @@ def test_forgetting_reaches_the_tokenizer() -> None:
 
 @pytest.mark.parametrize("vocabulary", list(Vocabulary))
 def test_every_vocabulary_can_forget(vocabulary: Vocabulary) -> None:
-    """`forget` works with every vocabulary, also with one whose tokenizer has no cache of its own."""
+    """`forget` works with every vocabulary, including one whose tokenizer has no cache."""
     counter = Counter(vocabulary)
     before = counter.count("zqxjkvbw Wolkenkuckucksheim")
     counter.forget()
@@ -123,11 +122,11 @@ def test_one_long_line_is_not_quadratic(vocabulary: Vocabulary, letter: str) -> 
     """Counting 16 times as many equal letters takes far less than 256 times as long."""
 
     def measure(length: int) -> float:
-        encode(vocabulary, "warm " + letter)
+        count_tokens(vocabulary, "warm " + letter)
         times = []
         for _ in range(3):
             begin = time.process_time()
-            encode(vocabulary, letter * length)
+            count_tokens(vocabulary, letter * length)
             times.append(time.process_time() - begin)
         return max(min(times), 1e-4)
 

@@ -1,4 +1,4 @@
-"""A reminder reaches its person by default, live and labelled, and its time is written as people write times."""
+"""A reminder reaches its user by default, live and labelled, and accepts times as people write them."""
 
 import asyncio
 import json
@@ -11,17 +11,16 @@ from zoneinfo import ZoneInfo
 import pytest
 from chat_house import CONFIG, FILES, Messenger, find_environ, make_shell, open_house, serve, sit_at_chat
 
-from foreword.cli import main
-from foreword.config.scheduling import Schedule as Written
+from foreword.cli.main import main
+from foreword.config.schedule_settings import ScheduleSettings as Written
 from foreword.errors import InputError
-from foreword.gateway.lane import Lane
-from foreword.gateway.message import Incoming, State
-from foreword.gateway.schedule.due import read_at
-from foreword.gateway.schedule.phrases import resolve_moment
-from foreword.gateway.telling import tell_there
-from foreword.gateway.tokens import Tokens
-from foreword.testing import Called, MovedClock, Says, listen, write_files
-from foreword.words import Delivery, Trust
+from foreword.gateway.messages import RoutedMessage, TurnState
+from foreword.gateway.notifications import add_to_current_conversations
+from foreword.gateway.schedule.due_times import parse_at, resolve_time
+from foreword.storage.api_tokens import ApiTokens
+from foreword.storage.sessions import Lane
+from foreword.testing import ManualClock, ScriptedCall, ScriptedReply, run_fake_provider, write_files
+from foreword.types import Delivery, Trust
 from waiting import until, wait
 
 PARIS = ZoneInfo("Europe/Paris")
@@ -30,8 +29,8 @@ MORNING = datetime(2026, 11, 16, 7, 59, tzinfo=UTC)  # 8:59 in Paris
 
 @pytest.fixture
 def provider():
-    """A provider that says Yes until it is given a script."""
-    with listen() as one:
+    """A provider that answers Yes until it is given a script."""
+    with run_fake_provider() as one:
         yield one
 
 
@@ -54,22 +53,22 @@ def provider():
     ],
 )
 def test_times_as_people_write_them(text, now, meant):
-    """A time is read in the person's zone, also across the change of the clocks."""
-    resolved = resolve_moment(text, PARIS, datetime.fromisoformat(now))
-    assert read_at(resolved.moment, PARIS) == datetime.fromisoformat(meant)
+    """A time is read in the user's zone, across clock changes as well."""
+    resolved = resolve_time(text, PARIS, datetime.fromisoformat(now))
+    assert parse_at(resolved.moment, PARIS) == datetime.fromisoformat(meant)
     assert bool(resolved.note) is (text == "8:00")
 
 
 @pytest.mark.parametrize("text", ["soon", "25:00", "8 o'clock", "in five minutes", "in 0 minutes", "today 7:00"])
 def test_what_is_no_time_is_refused(text):
-    """A text that is no time, or a time that has passed, is refused in words that help."""
+    """An invalid or past time is refused with a helpful message."""
     with pytest.raises(InputError) as refused:
-        resolve_moment(text, PARIS, MORNING)
+        resolve_time(text, PARIS, MORNING)
     assert "write" in str(refused.value) or "passed" in str(refused.value) or "away" in str(refused.value)
 
 
 def test_schedule_add_at_the_shell(tmp_path, capsys, monkeypatch):
-    """`schedule add --at` takes such times, says that a passed one means tomorrow, and names the forms it accepts."""
+    """`schedule add --at` accepts such times, moves a past one to tomorrow with a note, and lists the forms."""
     write_files(tmp_path, FILES)
     shell = make_shell(capsys, monkeypatch, tmp_path)
     soon = shell("schedule", "add", "--at", "in 5 minutes", "--say", "Remind me of the bread.", "--json")
@@ -84,14 +83,17 @@ def test_schedule_add_at_the_shell(tmp_path, capsys, monkeypatch):
 
 
 def test_schedule_add_warns_when_nobody_is_reached(tmp_path, capsys, monkeypatch):
-    """`schedule add` warns where no reply would arrive, and is quiet in a fresh workspace."""
+    """`schedule add` warns if no reply would arrive, and is silent in a new workspace."""
     config = CONFIG.replace("Europe/Paris", "Europe/Paris, identities: ['telegram:1001']")
     write_files(tmp_path, {**FILES, "foreword.yaml": config})
     shell = make_shell(capsys, monkeypatch, tmp_path)
     at = ("schedule", "add", "--at", "tomorrow 8:00", "--say", "Hello.")
-    assert "nobody is reached: telegram is no channel that delivers here" in shell(*at, "--to", "telegram:1001").err
-    assert "nobody is reached: nothing says where the room kitchen is" in shell(*at, "--to", "kitchen").err
-    assert "nobody is reached: bob has no address" in shell(*at, "--user", "bob").err
+    assert (
+        "replies cannot be delivered: telegram is not a channel of this workspace"
+        in shell(*at, "--to", "telegram:1001").err
+    )
+    assert "replies cannot be delivered: room kitchen has no place" in shell(*at, "--to", "kitchen").err
+    assert "replies cannot be delivered: bob has no address" in shell(*at, "--user", "bob").err
     assert shell(*at).err == ""
     fresh = tmp_path / "fresh"
     assert main(["init", str(fresh), "--owner", "alice"]) == 0
@@ -99,34 +101,34 @@ def test_schedule_add_warns_when_nobody_is_reached(tmp_path, capsys, monkeypatch
 
 
 def test_the_agent_has_the_same_forms(tmp_path, provider):
-    """The agent's tool takes the same times, and tells it how one was read."""
-    call = Called(name="schedule_create", arguments={"say": "Remind alice of the bread.", "at": "8:00"})
-    provider.follow(Says(text="", calls=(call,)), Says(text="Planned."))
+    """The agent's tool accepts the same times and returns the interpreted time."""
+    call = ScriptedCall(name="schedule_create", arguments={"say": "Remind alice of the bread.", "at": "8:00"})
+    provider.follow(ScriptedReply(text="", calls=(call,)), ScriptedReply(text="Planned."))
 
     async def run():
-        async with open_house(tmp_path, provider.url, clock=MovedClock(MORNING)) as gateway:
-            accepted = await gateway.accept(Incoming(text="Remind me at 8.", user="alice"))
+        async with open_house(tmp_path, provider.url, clock=ManualClock(MORNING)) as gateway:
+            accepted = await gateway.accept(RoutedMessage(text="Remind me at 8.", user="alice"))
             turn = await gateway.wait(accepted.turn)
             while not turn.state.ended:
                 turn = await gateway.wait(accepted.turn)
             return turn, await gateway.scheduler.list("alice", max_trust())
 
     turn, (made,) = asyncio.run(run())
-    assert turn.state is State.ANSWERED
+    assert turn.state is TurnState.ANSWERED
     assert made.due == datetime(2026, 11, 17, 7, 0, tzinfo=UTC)
     assert "has passed today (Europe/Paris)" in provider.requests[-1].raw.decode()
 
 
 def max_trust():
-    """Name the highest trust."""
-    from foreword.words import Trust
+    """Return the highest trust."""
+    from foreword.types import Trust
 
     return Trust.FULL
 
 
 def test_a_reminder_stands_in_the_terminal_and_on_the_web(tmp_path, provider, capsys, monkeypatch):
-    """In a fresh workspace a due reminder arrives in the owner's conversations, labelled, before they said anything."""
-    provider.follow(Says(text="The bread is ready."))
+    """In a new workspace a due reminder arrives, labelled, in the owner's conversations before the first message."""
+    provider.follow(ScriptedReply(text="The bread is ready."))
     write_files(tmp_path, FILES)
     shell = make_shell(capsys, monkeypatch, tmp_path, provider.url)
     assert shell("schedule", "add", "--at", "in 1 second", "--name", "bread", "--say", "Remind me.").code == 0
@@ -152,20 +154,20 @@ def test_a_time_without_an_offset_is_refused(tmp_path, provider, since, status):
 
 
 def test_a_stream_ends_with_its_token(tmp_path, provider):
-    """A stream of notifications ends when its token is revoked."""
+    """A notification stream ends when its token is revoked."""
     with serve(tmp_path, provider.url) as ask_as, ask_as("alice") as client:
         events = {"Accept": "text/event-stream"}
         with client.stream("GET", "/api/notifications", headers=events, timeout=10) as stream:
             lines = stream.iter_lines()
             assert next(lines) == ": keep-alive"
-            with Tokens(str(tmp_path / ".foreword")) as tokens:
+            with ApiTokens(str(tmp_path / ".foreword")) as tokens:
                 tokens.revoke("alice")
             assert [line for line in lines if line] == []
         assert client.get("/api/notifications").status_code == 401
 
 
 def test_a_stream_reads_each_notification_once(tmp_path, provider):
-    """The cursor of a stream skips the notifications that it has read, and a fork has no new ones."""
+    """A stream's cursor skips notifications that it has sent, and a fork has no new ones."""
 
     async def run():
         async with open_house(tmp_path, provider.url) as gateway:
@@ -173,11 +175,11 @@ def test_a_stream_reads_each_notification_once(tmp_path, provider):
             lane = Lane(agent="reid", user="alice", channel="web", room="", clearance=max_trust())
 
             async def say(text):
-                message = Incoming(text=text, user="alice", channel="web", situation="dm")
+                message = RoutedMessage(text=text, user="alice", channel="web", situation="dm")
                 return await gateway.wait((await gateway.accept(message)).turn)
 
             async def send(text):
-                await sessions._writer.do(lambda state: tell_there(state, lane, "", text))
+                await sessions._writer.do(lambda state: add_to_current_conversations(state, lane, "", text))
 
             async def read(after):
                 found, cursor = await sessions.list_notifications_of("alice", "web", max_trust(), after)
@@ -210,10 +212,12 @@ def test_a_reminder_in_two_conversations_is_one_notification(tmp_path, provider)
                 for level in (Trust.INNER, Trust.FULL)
             ]
             sessions = [await gateway.sessions.begin(lane, "dm") for lane in lanes]
-            message = Incoming(text="Remind me.", user="alice", channel="telegram", situation="dm")
+            message = RoutedMessage(text="Remind me.", user="alice", channel="telegram", situation="dm")
             turn = (await gateway.accept(message)).turn
             await gateway.wait(turn)
-            await gateway.sessions._writer.do(lambda state: tell_there(state, lanes[0], turn, "Bread!"))
+            await gateway.sessions._writer.do(
+                lambda state: add_to_current_conversations(state, lanes[0], turn, "Bread!")
+            )
             read = gateway.sessions.list_notifications_of
             found, _ = await read("alice", "web", Trust.FULL, 0)
             lower, _ = await read("alice", "web", Trust.INNER, 0)
@@ -225,8 +229,8 @@ def test_a_reminder_in_two_conversations_is_one_notification(tmp_path, provider)
 
 
 def test_a_reminder_arrives_on_an_open_stream(tmp_path, provider):
-    """Whoever listens on the web hears a reminder as an event when it is due; nobody else does."""
-    provider.follow(Says(text="The bread is ready."))
+    """A listener on the web receives its user's reminder as an event when it is due; others do not."""
+    provider.follow(ScriptedReply(text="The bread is ready."))
     heard, others, ready = [], [], threading.Event()
     with serve(tmp_path, provider.url, scheduling=True) as ask_as:
 
@@ -273,9 +277,9 @@ QUOTED = "> Remind me of the bread.\n> And of the salt."
 )
 @pytest.mark.parametrize("channel", ["telegram", "terminal"])
 def test_a_small_model_reminds_with_the_words_of_the_schedule(tmp_path, provider, case, channel):
-    """The reply of a model with the brief prompt is below a quote of what was asked; that of others is as it is."""
+    """A model with the brief prompt replies below a quote of the schedule; other replies are unchanged."""
     config, said, delivery, arrived = case
-    provider.follow(Says(text=said))
+    provider.follow(ScriptedReply(text=said))
     people = Messenger()
     files = {**FILES, "foreword.yaml": config}
     entry = Written(user="alice", at="in 1 day", say="Remind me of the bread.\nAnd of the salt.\n", name="bread")
@@ -286,7 +290,7 @@ def test_a_small_model_reminds_with_the_words_of_the_schedule(tmp_path, provider
         async with open_house(tmp_path, provider.url, files, **options) as gateway:
             await gateway.scheduler.order(entry, bounded=False)
             reply = await gateway.wait((await gateway.scheduler.run("bread")).turn)
-            assert reply.state is State.ANSWERED
+            assert reply.state is TurnState.ANSWERED
             if channel == "telegram":
                 await until(lambda: len(people.arrived) == len(arrived))
                 return people.arrived
@@ -301,7 +305,7 @@ SOON = ("schedule", "add", "--at", "in 1 second", "--name", "bread", "--say", "R
 
 
 def see_reminder(terminal):
-    """Wait until a chat shows the reminder under its label, and check that it shows it once."""
+    """Wait until a chat shows the reminder under its label, and check that it is shown once."""
     terminal.wait(lambda: LABEL.search(terminal.screen.text), "the reminder")
     terminal.send("Thanks.")
     terminal.see("Yes.")
@@ -309,16 +313,16 @@ def see_reminder(terminal):
 
 
 def test_an_open_chat_shows_a_reminder_of_the_gateway(tmp_path, provider):
-    """A reminder that `serve` fires appears at the prompt of an open chat as it comes, labelled."""
-    # With a bot in the configuration a chat fires nothing itself.
+    """A reminder of `serve` appears at the prompt of an open chat at once, labelled."""
+    # With a bot in the configuration a chat does not run schedules itself.
     files = {**FILES, "foreword.yaml": f"{CONFIG}telegram: {{}}\n"}
-    provider.follow(Says(text="The bread is ready."))
+    provider.follow(ScriptedReply(text="The bread is ready."))
     with (
         serve(tmp_path, provider.url, files, scheduling=True) as ask_as,
         ask_as("alice") as client,
         sit_at_chat(tmp_path, find_environ(provider.url)) as terminal,
     ):
-        terminal.see("a new conversation")
+        terminal.see("new conversation; /help")
         terminal.wait_for_prompt()
         asked = {"say": "Remind me of the bread.", "at": "in 1 second", "name": "bread", "to": "terminal:alice"}
         assert client.post("/api/schedules", json=asked).status_code == 201
@@ -326,11 +330,11 @@ def test_an_open_chat_shows_a_reminder_of_the_gateway(tmp_path, provider):
 
 
 def test_an_open_chat_fires_what_is_due(tmp_path, provider, capsys, monkeypatch):
-    """An open chat without a gateway fires a due schedule by itself and shows its reply, labelled."""
-    provider.follow(Says(text="The bread is ready."))
+    """An open chat without a gateway runs a due schedule and shows its reply, labelled."""
+    provider.follow(ScriptedReply(text="The bread is ready."))
     write_files(tmp_path, FILES)
     with sit_at_chat(tmp_path, find_environ(provider.url)) as terminal:
-        terminal.see("a new conversation")
+        terminal.see("new conversation; /help")
         terminal.wait_for_prompt()
         assert make_shell(capsys, monkeypatch, tmp_path)(*SOON).code == 0
         see_reminder(terminal)
@@ -338,9 +342,9 @@ def test_an_open_chat_fires_what_is_due(tmp_path, provider, capsys, monkeypatch)
 
 
 def test_a_run_below_the_person_reaches_their_open_chat(tmp_path, provider, capsys, monkeypatch):
-    """A run that may see less than its person is shown in their own chat all the same, and is part of it."""
+    """A run with a lower clearance than its user is still shown in the user's chat and is part of it."""
     situations = "situations: {dm: {ceiling: full}, group: {ceiling: familiar}, system: {ceiling: familiar}}\n"
-    provider.follow(Says(text="The bread is ready."))
+    provider.follow(ScriptedReply(text="The bread is ready."))
     write_files(tmp_path, {**FILES, "foreword.yaml": CONFIG + situations})
     with sit_at_chat(tmp_path, find_environ(provider.url)) as terminal:
         terminal.see("clearance full")
@@ -348,5 +352,5 @@ def test_a_run_below_the_person_reaches_their_open_chat(tmp_path, provider, caps
         assert make_shell(capsys, monkeypatch, tmp_path)(*SOON).code == 0
         see_reminder(terminal)
     run, answer = (request.raw.decode() for request in provider.requests)
-    assert "2019" not in run  # the run itself has not seen what is private
+    assert "2019" not in run  # the run has not seen private text
     assert "The bread is ready." in answer

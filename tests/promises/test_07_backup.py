@@ -1,4 +1,4 @@
-"""What `.foreword/` holds is said where people look, and the documented backup is whole."""
+"""The contents of `.foreword/` are documented, and the documented backup is complete."""
 
 import os
 import re
@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from foreword.cli import main
+from foreword.cli.main import main
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/backup.md").read_text(encoding="utf-8")
 
 
 def test_gitignore_says_what_the_state_holds(tmp_path: Path) -> None:
-    """The `.gitignore` of `init` says that `.foreword/` cannot be made again, and how to back it up."""
+    """The `.gitignore` of `init` says that `.foreword/` cannot be recreated, and how to back it up."""
     assert main(["init", str(tmp_path / "ws")]) == 0
     text = (tmp_path / "ws/.gitignore").read_text()
     assert "can be made again" not in text
@@ -28,7 +28,7 @@ def test_gitignore_says_what_the_state_holds(tmp_path: Path) -> None:
 
 
 def test_every_kept_file_is_listed() -> None:
-    """The page lists every database that the package keeps in `.foreword/`."""
+    """The page lists every database that the package stores in `.foreword/`."""
     kept = set()
     for path in (ROOT / "src/foreword").rglob("*.py"):
         kept |= set(re.findall(r'"(\w+\.sqlite)"', path.read_text(encoding="utf-8")))
@@ -38,7 +38,7 @@ def test_every_kept_file_is_listed() -> None:
 
 
 def test_backup_of_a_running_workspace_is_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The commands of the page copy databases that are in use, with writes that are only in the WAL."""
+    """The commands of the page copy databases in use, including writes that are only in the WAL."""
     place = tmp_path / "ws"
     assert main(["init", str(place), "--owner", "alice"]) == 0
     assert main(["-w", str(place), "instructions", "set", "Call me Al.", "--user", "alice"]) == 0

@@ -1,4 +1,4 @@
-"""Small promises of the chat: /memory with every model, /plan that shows, rooms, and past conversations."""
+"""Chat commands: /memory with every model, /plan, rooms, and past conversations."""
 
 import asyncio
 import json
@@ -6,14 +6,14 @@ import json
 import pytest
 from chat_house import CONFIG, FILES, make_shell, open_house
 
-from foreword.gateway.message import Incoming
-from foreword.testing import Says, listen, write_files
+from foreword.gateway.messages import RoutedMessage
+from foreword.testing import ScriptedReply, run_fake_provider, write_files
 
 
 @pytest.fixture
 def provider():
-    """A provider that says Yes until it is given a script."""
-    with listen() as one:
+    """A provider that answers Yes until it is given a script."""
+    with run_fake_provider() as one:
         yield one
 
 
@@ -26,7 +26,7 @@ def shell(tmp_path, capsys, monkeypatch, provider):
 
 @pytest.mark.parametrize("model", ["local:smollm2-135m", "anthropic:claude-sonnet-5"])
 def test_memory_with_every_model(tmp_path, shell, model):
-    """/memory and `foreword memory` list and search, also where the model can use no tools."""
+    """/memory and `foreword memory` list and search, even if the model supports no tools."""
     write_files(tmp_path, {"foreword.yaml": CONFIG.replace("anthropic:claude-sonnet-5", model)})
     assert "garden.md" in shell("chat", "/memory").out
     assert "The plum is from 2019." in shell("chat", "/memory plum").out
@@ -34,7 +34,7 @@ def test_memory_with_every_model(tmp_path, shell, model):
 
 
 def test_bare_plan_shows(shell):
-    """/plan says whether plan mode is on and changes nothing; /plan on and /plan off switch it."""
+    """/plan shows whether plan mode is on and changes nothing; /plan on and /plan off switch it."""
     assert "plan mode is off; /plan on switches it on" in shell("chat", "/plan").out
     assert "plan mode is off" in shell("chat", "/plan").out
     assert "plan mode is on" in shell("chat", "/plan on").out
@@ -43,18 +43,18 @@ def test_bare_plan_shows(shell):
 
 
 def test_chat_in_a_room(tmp_path, shell, provider):
-    """`chat --room` speaks in a room, with its clearance and a session of its own."""
+    """`chat --room` speaks in a room, with its clearance and a separate session."""
     write_files(tmp_path, {"memory/private/garden.md": "A secret.\n"})
     assert shell("chat", "--room", "kitchen", "Hello everybody").code == 0
     assert "alice: Hello everybody" in provider.requests[-1].raw.decode()
     (one,) = json.loads(shell("sessions", "--json").out)
     assert (one["room"], one["clearance"], one["people"]) == ("kitchen", "familiar", ["alice"])
-    assert "'kitchn' is not listed under rooms" in shell("chat", "--room", "kitchn", "/tasks").err
+    assert "'kitchn' is not listed under `rooms`" in shell("chat", "--room", "kitchn", "/tasks").err
 
 
 def test_sessions_are_listed_and_shown(shell, provider):
     """`foreword sessions` lists conversations with their first words, and shows one as a transcript."""
-    provider.follow(Says(text="At noon.\n\n# Not a heading"), Says(text="Yes."))
+    provider.follow(ScriptedReply(text="At noon.\n\n# Not a heading"), ScriptedReply(text="Yes."))
     assert shell("chat", "When is lunch?").code == 0
     assert shell("chat", "And dinner?").code == 0
     (one,) = json.loads(shell("sessions", "--json").out)
@@ -71,12 +71,12 @@ def test_sessions_are_listed_and_shown(shell, provider):
 
 
 def test_sessions_are_for_a_reader(tmp_path, shell, provider):
-    """A private conversation is for its person: of others, the owner included, it is not even told that it exists."""
+    """A private conversation is for its user only; for others, including the owner, it does not exist."""
 
     async def run():
         async with open_house(tmp_path, provider.url) as gateway:
             for user, text in (("alice", "My secret."), ("bob", "Bob's own.")):
-                await gateway.wait((await gateway.accept(Incoming(text=text, user=user))).turn)
+                await gateway.wait((await gateway.accept(RoutedMessage(text=text, user=user))).turn)
 
     asyncio.run(run())
     sessions = {}

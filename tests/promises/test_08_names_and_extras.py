@@ -9,10 +9,10 @@ from unicodedata import normalize
 import pytest
 
 import foreword
-from foreword import Turn
-from foreword.cli import main
+from foreword.cli.main import main
 from foreword.errors import ConfigError
 from foreword.testing import make_workspace, write_files
+from foreword.turn import Turn
 
 ZOE = "zoë"
 NAMES = [ZOE, "жанна", "名前", "मीरा", "علي", "o'k".replace("'", "-"), "zo.ë_2"]
@@ -32,12 +32,12 @@ REFUSED = {
     "an emoji": "🪶",
     "too many bytes": "名" * 80,
 }
-# A run in which no extra is installed.
+# A run without any installed extra.
 BARE = """
 import sys
 for name in sorted({extras!r}):
     sys.modules[name] = None
-from foreword.cli import main
+from foreword.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -49,7 +49,7 @@ def configure(user: str, more: str = "") -> str:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_letters_of_any_script_are_names(tmp_path: Path, name: str) -> None:
-    """Users, agents, rooms, situations and stores may be named in any script, and their files are found."""
+    """Users, agents, rooms, situations and stores may have names in any script, and their files are found."""
     config = configure(
         name,
         f"agents: {{{name}: {{model: 'openai:gpt-5'}}}}\nstores: {{{name}: {{trust: familiar}}}}\n"
@@ -69,7 +69,7 @@ def test_letters_of_any_script_are_names(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("written", ["NFC", "NFD"])
 @pytest.mark.parametrize("asked", ["NFC", "NFD"])
 def test_two_spellings_are_one_name(tmp_path: Path, written: str, asked: str, capsys: pytest.CaptureFixture) -> None:
-    """A name is the same user in both spellings of Unicode, in the configuration, the library and the shell."""
+    """Both Unicode normal forms of a name are the same user, in the configuration, the library and the shell."""
     write_files(tmp_path, {"foreword.yaml": configure(normalize(written, ZOE))})
     with foreword.open(str(tmp_path)) as ws:
         assert ws.assemble(Turn(user=normalize(asked, ZOE), situation="dm")).clearance.reason.startswith(ZOE)
@@ -78,7 +78,7 @@ def test_two_spellings_are_one_name(tmp_path: Path, written: str, asked: str, ca
 
 
 def test_references_have_either_spelling(tmp_path: Path) -> None:
-    """A reference to a name may have the other spelling of Unicode, and so may a key with the same name."""
+    """A reference or key may use the other Unicode normal form of a name."""
     name, other = normalize("NFC", ZOE), normalize("NFD", ZOE)
     config = (
         f"owner: {other}\nusers: {{{name}: {{trust: full, identities: ['web:{other}']}}}}\n"
@@ -97,7 +97,7 @@ def test_references_have_either_spelling(tmp_path: Path) -> None:
 
 
 def test_paths_and_texts_keep_their_spelling(tmp_path: Path) -> None:
-    """A directory, a file and a text are taken as they are written: a file system may tell two spellings apart."""
+    """Directories, files and texts are not normalised: a file system may distinguish the two forms."""
     name = normalize("NFD", ZOE)
     notes = tmp_path / name
     notes.mkdir()
@@ -117,7 +117,7 @@ def test_paths_and_texts_keep_their_spelling(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", REFUSED.values(), ids=REFUSED)
 def test_unsafe_names_are_refused(tmp_path: Path, name: str) -> None:
-    """A name that is unsafe as a folder, that shows nothing, or that passes for another is refused with its line."""
+    """A name that is unsafe as a folder, invisible, or confusable with another is refused with its line."""
     quoted = '"' + "".join(f"\\U{ord(sign):08x}" if not sign.isalnum() else sign for sign in name) + '"'
     write_files(tmp_path, {"foreword.yaml": configure(quoted)})
     with pytest.raises(ConfigError, match=r"foreword.yaml:4: .* is not a usable name"):
@@ -125,14 +125,14 @@ def test_unsafe_names_are_refused(tmp_path: Path, name: str) -> None:
 
 
 def test_init_takes_any_script(tmp_path: Path) -> None:
-    """`init` makes a workspace for an owner whose name is not ASCII, and it opens."""
+    """`init` makes a valid workspace for an owner whose name is not ASCII."""
     assert main(["init", str(tmp_path / "ws"), "--owner", normalize("NFD", ZOE), "--agent", "мила"]) == 0
     with foreword.open(str(tmp_path / "ws")) as ws:
         assert (ws.config.owner, [*ws.config.agents]) == (ZOE, ["мила"])
 
 
 def test_memory_is_filed_under_its_author(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    """What a person saves lies in a folder of their name, in any script."""
+    """A user's memories are in a folder of that name, in any script."""
     write_files(tmp_path, {"foreword.yaml": configure("жанна")})
     words = ["memory", "save", "Bees swarm in May.", "--user", "жанна", "--store", "social"]
     assert main(["-w", str(tmp_path), *words]) == 0, capsys.readouterr().err
@@ -149,7 +149,7 @@ def test_the_nearest_user_is_suggested(tmp_path: Path, typed: str, meant: str, c
 
 
 def test_a_stranger_is_told_no_names(tmp_path: Path) -> None:
-    """The library's warning about an unknown user names no user of the configuration."""
+    """The library's warning about an unknown user names no configured user."""
     with make_workspace(tmp_path, {"foreword.yaml": configure("bob")}) as ws:
         (warning,) = ws.assemble(Turn(user="Bob", situation="dm")).clearance.warnings
     assert "'bob'" not in warning
@@ -160,7 +160,7 @@ FOUNDED = "The house was founded on 2019-05-04.\n"
 
 @pytest.mark.parametrize("text", ["founded on 2019-05-04", ""])
 def test_lint_accepts_a_line(tmp_path: Path, text: str, capsys: pytest.CaptureFixture) -> None:
-    """An entry of `lint.accept` accepts the line with its words, or the rule in the whole file."""
+    """An entry of `lint.accept` accepts the line with its text, or the rule in the whole file."""
     config = configure("bob", f'lint: {{accept: [{{file: AGENTS.md, rule: clock, text: "{text}"}}]}}\n')
     write_files(tmp_path, {"foreword.yaml": config.partition("lint:")[0], "AGENTS.md": f"Calm.\n{FOUNDED}"})
     main(["-w", str(tmp_path), "lint"])
@@ -171,7 +171,7 @@ def test_lint_accepts_a_line(tmp_path: Path, text: str, capsys: pytest.CaptureFi
 
 
 def test_lint_accepts_only_that_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    """Another line of the same file is still found, and so is an entry that accepts nothing."""
+    """Another line of the same file is still reported, and so is an entry that accepts nothing."""
     accept = '[{file: AGENTS.md, rule: clock, text: founded}, {file: SOUL.md, rule: clok, text: ""}]'
     config = configure("bob", f"lint: {{accept: {accept}}}\n")
     write_files(tmp_path, {"foreword.yaml": config, "AGENTS.md": f"{FOUNDED}Moved on 2020-01-02.\n"})
@@ -209,11 +209,11 @@ def test_lint_accepts_only_that_line(tmp_path: Path, capsys: pytest.CaptureFixtu
     ids=" ".join,
 )
 def test_a_missing_extra_is_named(tmp_path: Path, words: list[str]) -> None:
-    """Without any extra a command works, or says which extra to install; it never shows a traceback."""
-    from foreword.cli.main import EXTRAS
+    """Without any extra a command works, or names the extra to install; it never shows a traceback."""
+    from foreword.cli.main import MODULES_BY_EXTRA
 
     write_files(tmp_path, {"foreword.yaml": configure("bob"), "SOUL.md": "Calm."})
-    code = BARE.format(extras=set().union(*EXTRAS.values()))
+    code = BARE.format(extras=set().union(*MODULES_BY_EXTRA.values()))
     command = [sys.executable, "-c", code, "-w", str(tmp_path), *words]
     environment = {**os.environ, "ANTHROPIC_API_KEY": "none", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
     done = subprocess.run(command, env=environment, input="", capture_output=True, text=True, check=False, timeout=300)
@@ -229,14 +229,14 @@ def test_the_extras_are_those_of_the_package() -> None:
     """Every extra that a message can name exists."""
     import tomllib
 
-    from foreword.cli.main import EXTRAS
+    from foreword.cli.main import MODULES_BY_EXTRA
 
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-    assert set(EXTRAS) <= set(project["optional-dependencies"])
+    assert set(MODULES_BY_EXTRA) <= set(project["optional-dependencies"])
 
 
 def test_a_blank_soul_is_skipped(tmp_path: Path) -> None:
-    """A blank SOUL.md counts as absent: the built-in soul is sent, `explain` says so, and the README too."""
+    """A blank SOUL.md counts as absent: the built-in soul is sent, and `explain` and the README say so."""
     with make_workspace(tmp_path, {"foreword.yaml": configure("bob"), "SOUL.md": " \n"}) as ws:
         assembly = ws.assemble(Turn(user="alice", situation="dm", model="openai:gpt-5"))
     assert "built-in soul" in assembly.explain()

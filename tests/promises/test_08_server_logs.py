@@ -5,13 +5,13 @@ import re
 
 from recorded_house import run_house, say
 
-from foreword.testing import Called, Refuses, Says
+from foreword.testing import ScriptedCall, ScriptedError, ScriptedReply
 
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ  *(?:warn |error )?\[\w+\] \w+( .*)?")
 
 
 def test_lines_have_times_and_no_json(tmp_path):
-    """Turns with tools, an edit, a failure and arguments leave lines with times, and nothing that is JSON."""
+    """Turns with tools, an edit, a failure and arguments log lines with times and without JSON."""
     stream = io.StringIO()
     config = (
         'owner: alice\nagents: {reid: {model: "anthropic:claude-sonnet-5", blueprint: coop}}\n'
@@ -23,15 +23,17 @@ def test_lines_have_times_and_no_json(tmp_path):
         await say(house, "Go")
         (tmp_path / "SOUL.md").write_text("Loud.\n")
         await say(house, "And again")
-        house.provider.follow(Refuses(status=400, message='{"detail": [{"msg": "no"}]}'))
+        house.provider.follow(ScriptedError(status=400, message='{"detail": [{"msg": "no"}]}'))
         await say(house, "Once more")
 
     script = (
-        Says(calls=(Called(name="memory_search", arguments={"query": "plum tree", "limit": 3}),)),
-        Says(calls=(Called(name="task_write", arguments={"tasks": [{"title": "Dig", "status": "active"}]}),)),
-        Says(text="Yes."),
-        Says(text="Yes."),
-        Says(text="Yes."),
+        ScriptedReply(calls=(ScriptedCall(name="memory_search", arguments={"query": "plum tree", "limit": 3}),)),
+        ScriptedReply(
+            calls=(ScriptedCall(name="task_write", arguments={"tasks": [{"title": "Dig", "status": "active"}]}),)
+        ),
+        ScriptedReply(text="Yes."),
+        ScriptedReply(text="Yes."),
+        ScriptedReply(text="Yes."),
     )
     run_house(tmp_path, talk, *script, config=config, tree=stream)
     lines = stream.getvalue().splitlines()

@@ -1,4 +1,4 @@
-"""Item 9: the overlay of a situation and the guidance of a channel are whole in every prompt, or there is none."""
+"""Item 9: the overlay of a situation and the channel guidance are whole in every prompt, or there is no prompt."""
 
 import asyncio
 import os
@@ -17,11 +17,10 @@ from budget_house import (
     say,
 )
 
-from foreword import BudgetError, InputError
-from foreword.cli import main
-from foreword.cli.serve import warn_of_files
-from foreword.errors import UnusableRules
-from foreword.testing import Called, Says, listen, make_workspace
+from foreword.cli.gateway_commands import warn_about_files
+from foreword.cli.main import main
+from foreword.errors import BudgetError, InputError, UnusableRules
+from foreword.testing import ScriptedCall, ScriptedReply, make_workspace, run_fake_provider
 from foreword.turn import Turn
 
 GROUP = {"situation": "group", "channel": "telegram"}
@@ -59,7 +58,7 @@ def test_rules_that_do_not_fit_are_an_error(tmp_path: Path, blueprint: str) -> N
 
 @pytest.mark.parametrize("blueprint", ["default", "coop"])
 def test_a_heartbeat_has_rules_and_the_date(tmp_path: Path, blueprint: str) -> None:
-    """A heartbeat of the gateway has the overlay of `system` in its system part, and knows the date."""
+    """A gateway heartbeat has the overlay of `system` in its system part, and the date."""
     config = describe(blueprint)["foreword.yaml"]
     rules = {"prompts/heartbeat.md": "Report due items only.\n", "HEARTBEAT.md": "- put the bins out\n"}
 
@@ -67,8 +66,8 @@ def test_a_heartbeat_has_rules_and_the_date(tmp_path: Path, blueprint: str) -> N
         async with open_clockwork(tmp_path, stand_in, BEAT, config=config, **rules) as house:
             assert len(await house.at(8)) == 1
 
-    with listen() as stand_in:
-        stand_in.follow(Says(text="The bins go out."))
+    with run_fake_provider() as stand_in:
+        stand_in.follow(ScriptedReply(text="The bins go out."))
         asyncio.run(run(stand_in))
         body = stand_in.requests[0].body
     assert "Report due items only." in read_system(body)
@@ -76,15 +75,15 @@ def test_a_heartbeat_has_rules_and_the_date(tmp_path: Path, blueprint: str) -> N
 
 
 def test_a_subagent_has_the_rules(tmp_path: Path) -> None:
-    """A subagent works under the overlay and the channel's guidance of the conversation that asked for it."""
-    asks = Says(calls=(Called(name="delegate", arguments={"task": "Count the bees."}),))
+    """A subagent has the overlay and the channel guidance of the conversation that started it."""
+    asks = ScriptedReply(calls=(ScriptedCall(name="delegate", arguments={"task": "Count the bees."}),))
 
     async def run(stand_in) -> None:
         async with open_house(tmp_path, stand_in, files=describe("coop")) as gateway:
             await say(gateway, "How many bees?", channel="telegram", room="den", situation="group")
 
-    with listen() as stand_in:
-        stand_in.follow(asks, Says(text="Forty."), Says(text="There are forty."))
+    with run_fake_provider() as stand_in:
+        stand_in.follow(asks, ScriptedReply(text="Forty."), ScriptedReply(text="There are forty."))
         asyncio.run(run(stand_in))
         helper = read_system(stand_in.requests[1].body)
     assert OVERLAY in helper
@@ -92,19 +91,19 @@ def test_a_subagent_has_the_rules(tmp_path: Path) -> None:
 
 
 def put_directory(file: Path) -> None:
-    """Put a directory in the place of a file."""
+    """Replace a file with a directory."""
     file.unlink()
     file.mkdir()
 
 
 def put_foreign_link(file: Path) -> None:
-    """Put a link that leads out of the workspace in the place of a file."""
+    """Replace a file with a link that leads out of the workspace."""
     file.unlink()
     file.symlink_to("/etc/hostname")
 
 
 def put_latin1(file: Path) -> None:
-    """Save a file in another encoding than UTF-8."""
+    """Save a file in an encoding other than UTF-8."""
     file.write_bytes("Speak to all of them.\nPlease: caf\u00e9.\n".encode("latin-1"))
 
 
@@ -129,7 +128,7 @@ def test_rules_that_cannot_be_read_are_an_error(tmp_path: Path, blueprint: str, 
 
 
 def test_rules_without_permission_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An overlay that the operating system does not open fails the assembly."""
+    """An overlay without read permission fails the assembly."""
     workspace, opened = make_workspace(tmp_path, describe("default")), os.open
 
     def refuse(path: str, *args: int, **more: int) -> int:
@@ -143,7 +142,7 @@ def test_rules_without_permission_are_an_error(tmp_path: Path, monkeypatch: pyte
 
 
 def test_rules_that_are_no_template_are_an_error(tmp_path: Path) -> None:
-    """An overlay that is declared as a template and is none fails the assembly with the line."""
+    """An overlay that is declared as a template but is invalid fails the assembly with the line."""
     files = {**describe("default"), PATH: "Speak.\nTo {{ all of them.\n"}
     files["foreword.yaml"] += f"prompt: {{files: [{{path: {PATH}, template: true, trust: public}}]}}\n"
     with pytest.raises(InputError, match=r"prompts/group\.md .*line 2.*repair the file"):
@@ -151,7 +150,7 @@ def test_rules_that_are_no_template_are_an_error(tmp_path: Path) -> None:
 
 
 def test_missing_rules_are_no_error(tmp_path: Path) -> None:
-    """An overlay that does not exist is replaced by the built-in text, as `lint` says."""
+    """A missing overlay is replaced by the built-in text, as `lint` says."""
     workspace = make_workspace(tmp_path, describe("default"))
     (tmp_path / PATH).unlink()
     assert find_verdicts(workspace.assemble(Turn(user="alice", **GROUP)))["overlay"] == "kept"
@@ -159,7 +158,7 @@ def test_missing_rules_are_no_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("reason", ["is a directory", "is not UTF-8 in line 2; save it as UTF-8"])
 def test_a_running_gateway_keeps_the_last_rules(tmp_path: Path, reason: str) -> None:
-    """A gateway keeps the last good overlay, which it reads before any turn needs it, and the log tells the fault."""
+    """A gateway preloads overlays, continues with the last good one, and logs the fault."""
 
     async def run(stand_in) -> None:
         async with open_house(tmp_path, stand_in, files=describe("default")) as gateway:
@@ -168,17 +167,17 @@ def test_a_running_gateway_keeps_the_last_rules(tmp_path: Path, reason: str) -> 
             gateway.reloading.look(now=True)
             await say(gateway, "Hello", channel="telegram", room="den", situation="group")
 
-    with listen() as stand_in:
+    with run_fake_provider() as stand_in:
         asyncio.run(run(stand_in))
         assert OVERLAY in read_system(stand_in.requests[0].body)
     errors = [error for kind, level, error, _ in read_log(tmp_path) if kind == "config_reloaded" and level == "error"]
     assert len(errors) == 1
     assert errors[0].startswith(f"{PATH} {reason}")
-    assert "what was in force before still is" in errors[0]
+    assert "the previous version stays in use" in errors[0]
 
 
 def test_a_restarted_gateway_fails_the_turn(tmp_path: Path) -> None:
-    """A gateway that starts with a broken overlay asks no model: the log names the file, and a room is not told."""
+    """A gateway that starts with a broken overlay calls no model: the log names the file, the room's reply does not."""
     files = {**describe("default"), PATH: "Speak\0 to all of them.\n"}
 
     async def run(stand_in) -> str:
@@ -187,13 +186,13 @@ def test_a_restarted_gateway_fails_the_turn(tmp_path: Path) -> None:
             reply = await say(gateway, "Hello", channel="telegram", room="den", situation="group")
             return reply.text
 
-    with listen() as stand_in:
+    with run_fake_provider() as stand_in:
         told = asyncio.run(run(stand_in))
         assert stand_in.requests == []
     assert told == UnusableRules.public
     assert PATH not in told
     errors = [error for kind, level, error, _ in read_log(tmp_path) if kind == "config_reloaded" and level == "error"]
-    assert any("turns in its situation fail until it is mended" in error for error in errors)
+    assert any("turns in its situation fail until it is fixed" in error for error in errors)
 
 
 def test_doctor_and_explain_name_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -207,10 +206,10 @@ def test_doctor_and_explain_name_the_file(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_serve_warns_of_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`serve` warns at its start of an overlay that cannot be used, also of a situation nobody is in yet."""
+    """`serve` warns at its start of an unusable overlay, even for a situation that is not in use yet."""
     workspace = make_workspace(tmp_path, describe("default"))
     put_latin1(tmp_path / PATH)
-    warn_of_files(workspace)
+    warn_about_files(workspace)
     (warning,) = capsys.readouterr().err.splitlines()
     assert warning.startswith(f"foreword: warning: {PATH} is not UTF-8 in line 2")
-    assert warning.endswith("turns in its situation fail until it is mended")
+    assert warning.endswith("turns in its situation fail until it is fixed")

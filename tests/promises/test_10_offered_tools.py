@@ -1,4 +1,4 @@
-"""Item 10: a tool is offered only where its effect shows, and no prompt names a tool that the turn does not have."""
+"""Item 10: a tool is offered only where its effect shows, and no prompt names a tool that the turn lacks."""
 
 import re
 from pathlib import Path
@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 from budget_house import BLUEPRINTS, GATEWAY_TOOLS, assemble, find_verdicts
 
-from foreword import Assembly, Mode, Tool, Toolset, Trust
-from foreword.sources.builtin import read_builtin
+from foreword.assembly import Assembly
+from foreword.engine.sources.documents import read_builtin
+from foreword.turn import Tool, Toolset
+from foreword.types import Mode, Trust
 
 SHOWS = {
     "workflow_write": {"default", "osa"},
@@ -28,14 +30,14 @@ def find_named(assembly: Assembly) -> set[str]:
 @pytest.mark.parametrize("name", SHOWS)
 @pytest.mark.parametrize("blueprint", BLUEPRINTS)
 def test_only_where_it_shows(tmp_path: Path, blueprint: str, name: str) -> None:
-    """A tool that writes what a prompt shows is offered in the blueprints that show it, and in no other."""
+    """A tool that writes a slot is offered in the blueprints that show the slot, and in no other."""
     assert (name in assemble(tmp_path, blueprint).terms.tools) == (blueprint in SHOWS[name])
 
 
 @pytest.mark.parametrize("mode", [Mode.FULL, Mode.MINIMAL])
 @pytest.mark.parametrize("blueprint", BLUEPRINTS)
 def test_standing_instructions_are_shown(tmp_path: Path, blueprint: str, mode: Mode) -> None:
-    """Every shipped blueprint shows a person's standing instructions, also in its minimal prompt."""
+    """Every shipped blueprint shows a user's standing instructions, in its minimal prompt as well."""
     assert "Answer in French." in assemble(tmp_path, blueprint, mode=mode, instructions="Answer in French.").prompt.text
 
 
@@ -66,7 +68,7 @@ def test_osa_names_the_tools_that_exist(tmp_path: Path, tools: tuple[str, ...]) 
 
 
 def test_moltis_names_its_shell(tmp_path: Path) -> None:
-    """Moltis' introduction names the tool that runs commands, and speaks of no shell where there is none."""
+    """Moltis' introduction names the tool that runs commands, and mentions no shell if there is none."""
     shell = Tool(name="run", description="Run a command.", trust=Trust.INNER, kind="shell")
     armed = assemble(tmp_path / "a", "moltis", tools=Toolset([*GATEWAY_TOOLS.tools, shell]))
     assert "among them run, which runs shell commands" in armed.prompt.text

@@ -1,4 +1,4 @@
-"""Item 11: in a small window, identity, person and call format come before tool schemas."""
+"""Item 11: in a small window, identity, user and call format come before tool schemas."""
 
 import asyncio
 import json
@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from budget_house import BLUEPRINTS, assemble, describe, find_verdicts, open_house, read_log, say
 
-from foreword import Bulletin, State, Step, Task, Trust
-from foreword.testing import NOON, Says, listen, make_workspace
-from foreword.turn import Turn
+from foreword.testing import NOON, ScriptedReply, make_workspace, run_fake_provider
+from foreword.turn import Bulletin, State, Step, Task, Turn
+from foreword.types import Trust
 
 STEPS = (Step(text="Find a berth", status="done"), Step(text="Tell the crew", status="active"))
 BIG = Task(id="7", title="Big", description="Move the ferry to the north quay. " * 57, steps=STEPS)
@@ -19,7 +19,7 @@ FACTS = "window: {}, native_tools: false"
 
 @pytest.mark.parametrize("window", [8_192, 16_384, 20_000, 24_000])
 def test_the_call_format_comes_before_schemas(tmp_path: Path, window: int) -> None:
-    """Moltis with tools in the text keeps the call format, and in a full prompt identity, user, soul and hints."""
+    """Moltis with tools in the text always has the call format, and in a full prompt identity, user, soul and hints."""
     assembly = assemble(tmp_path, "moltis", FACTS.format(window))
     verdicts = find_verdicts(assembly)
     needs = ["introduction", "tool-calls", "guidelines"]
@@ -30,7 +30,7 @@ def test_the_call_format_comes_before_schemas(tmp_path: Path, window: int) -> No
 
 @pytest.mark.parametrize("blueprint", ["default", "coop", "moltis", "nova"])
 def test_tools_are_offered_with_their_schema_or_not_at_all(tmp_path: Path, blueprint: str) -> None:
-    """Each tool of a turn has its whole schema in the text; the others have a verdict, and none can be called."""
+    """Each tool of a turn has its whole schema in the text; the others have a verdict and cannot be called."""
     assembly = assemble(tmp_path, blueprint, FACTS.format(16_384))
     verdicts = find_verdicts(assembly)
     shown = {name.partition(":")[2] for name, verdict in verdicts.items() if name.startswith("tool-schemas:")}
@@ -55,7 +55,7 @@ def test_native_schemas_leave_room(tmp_path: Path, blueprint: str) -> None:
 
 @pytest.mark.parametrize("blueprint", ["default", "coop", "moltis"])
 def test_the_model_is_told_what_was_left_out(tmp_path: Path, blueprint: str) -> None:
-    """The list of tools ends with those that the window has no room for."""
+    """The list of tools ends with the names of those that do not fit the window."""
     assembly = assemble(tmp_path, blueprint, "window: 16384")
     names = [one.tool.name for one in assembly.terms.toolkit.left_out]
     assert f"(This model has no room for these tools: {', '.join(names)}.)" in assembly.prompt.text
@@ -70,7 +70,7 @@ def test_a_large_window_offers_all_tools(tmp_path: Path) -> None:
 @pytest.mark.parametrize("native", ["true", "false"])
 @pytest.mark.parametrize("blueprint", BLUEPRINTS)
 def test_a_model_without_tools_gets_none(tmp_path: Path, blueprint: str, native: str, mode: str) -> None:
-    """`tools: false` holds in every mode: no tool is on the wire, and no text lists or describes one."""
+    """`tools: false` applies in every mode: the request has no tool, and no text lists or describes one."""
     facts = f"window: 128000, tools: false, native_tools: {native}"
     assembly = assemble(tmp_path, blueprint, facts, mode=mode, message="Hi")
     assert "tools" not in assembly.envelope().request
@@ -93,7 +93,7 @@ def test_nova_shows_all_memories_that_fit(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("blueprint", ["nova", "default"])
 def test_a_bound_task_keeps_status_and_steps(tmp_path: Path, blueprint: str) -> None:
-    """A description that is too long is cut, and title, status and steps of the task stay."""
+    """A description that is too long is cut; title, status and steps of the task stay."""
     facts = {"memories.json": json.dumps([f"Fact {number}: the berth is narrow." for number in range(40)])}
     workspace = make_workspace(tmp_path, {**describe(blueprint, "window: 16384"), **facts})
     state = State(workflow="Stage two. " * 200)
@@ -107,7 +107,7 @@ def test_a_bound_task_keeps_status_and_steps(tmp_path: Path, blueprint: str) -> 
 
 @pytest.mark.parametrize("part", ["workflow", "bulletin"])
 def test_osa_cuts_a_block_of_one_long_line(tmp_path: Path, part: str) -> None:
-    """A block of OSA that is one long line is truncated after a word, not dropped."""
+    """An OSA block of one long line is truncated after a word, not dropped."""
     line = "the crane lifts another crate " * 1_600
     state = State(workflow=line) if part == "workflow" else State(bulletins=(Bulletin(text=line, trust=Trust.PUBLIC),))
     assembly = assemble(tmp_path, "osa", "window: 17000", state=state, message="Hi")
@@ -118,15 +118,15 @@ def test_osa_cuts_a_block_of_one_long_line(tmp_path: Path, part: str) -> None:
 
 
 def test_the_log_counts_what_was_cut(tmp_path: Path) -> None:
-    """The event `prompt_built` says how many sections were shortened and dropped, and which."""
+    """The event `prompt_built` has the number and the names of shortened and dropped sections."""
     files = {**describe("moltis", "window: 16384"), "AGENTS.md": "Check the ledger.\n" * 4_000}
 
     async def run(stand_in) -> None:
         async with open_house(tmp_path, stand_in, files=files) as gateway:
             await say(gateway, "Hello.")
 
-    with listen() as stand_in:
-        stand_in.follow(Says(text="Hello."))
+    with run_fake_provider() as stand_in:
+        stand_in.follow(ScriptedReply(text="Hello."))
         asyncio.run(run(stand_in))
     facts = next(facts for kind, _, _, facts in read_log(tmp_path) if kind == "prompt_built")
     assert facts["shortened"] >= 1
@@ -136,7 +136,7 @@ def test_the_log_counts_what_was_cut(tmp_path: Path) -> None:
 
 
 def test_the_prefix_does_not_depend_on_the_turn(tmp_path: Path) -> None:
-    """Which tools fit follows from blueprint and model: message, task and clock move none of them."""
+    """Blueprint and model decide which tools fit; message, task and clock do not."""
     plain = assemble(tmp_path / "a", "moltis", "window: 16384")
     busy = assemble(
         tmp_path / "b", "moltis", "window: 16384", message="Why? " * 300, task=BIG, now=NOON.replace(hour=3)

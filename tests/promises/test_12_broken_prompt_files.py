@@ -1,4 +1,4 @@
-"""Item 12: a broken SYSTEM.md or IDENTITY.md leaves the last good text in force, and the owner is told."""
+"""Item 12: with a broken SYSTEM.md or IDENTITY.md the last good text stays in use, and the owner is notified."""
 
 import asyncio
 import os
@@ -11,8 +11,8 @@ import pytest
 from chat_house import find_environ, make_shell, sit_at_chat
 from dialect_house import open_house, read_log, run, say, serve_workspace
 
-from foreword import Turn
-from foreword.testing import listen, make_workspace, write_files
+from foreword.testing import make_workspace, run_fake_provider, write_files
+from foreword.turn import Turn
 from waiting import wait
 
 CONFIG = """\
@@ -42,7 +42,7 @@ def files(path: str, texts: dict[str, str] = GOOD) -> dict[str, str]:
 
 
 def test_the_last_good_text_stays(tmp_path: Path, path: str) -> None:
-    """An edit that breaks the file changes no byte of the prompt, explain says why, and a mended one applies."""
+    """An edit that breaks the file changes no byte of the prompt, explain says why, and a repaired file applies."""
     workspace = make_workspace(tmp_path, files(path))
     before = workspace.assemble(ALICE)
     assert SAID[path] in before.prompt.text
@@ -59,7 +59,7 @@ def test_the_last_good_text_stays(tmp_path: Path, path: str) -> None:
 
 
 def test_explain_does_not_call_it_blank(tmp_path: Path, path: str) -> None:
-    """The verdict of a file that is broken from the start has its fault and the line."""
+    """The verdict of a file that was never valid has its fault and the line."""
     rows = make_workspace(tmp_path, files(path, BROKEN)).assemble(ALICE).rows()
     told = [row.reason for row in rows if path in row.reason]
     assert told
@@ -73,7 +73,7 @@ def test_a_restart_keeps_what_a_session_was_sent(tmp_path: Path, path: str) -> N
         async with open_house(tmp_path, provider, given) as gateway:
             await say(gateway, text)
 
-    with listen() as provider:
+    with run_fake_provider() as provider:
         asyncio.run(talk("One", files(path)))
         asyncio.run(talk("Two", files(path, BROKEN)))
         one, two = provider.requests
@@ -83,41 +83,41 @@ def test_a_restart_keeps_what_a_session_was_sent(tmp_path: Path, path: str) -> N
 
 
 def test_a_reload_over_http_tells(tmp_path: Path, path: str) -> None:
-    """`POST /api/reload` names the file and the line, although no turn has read the file; so does the log."""
+    """`POST /api/reload` and the log name the file and the line, even if no turn has read the file."""
     with serve_workspace(tmp_path, files=files(path)) as served, served.ask_as("alice") as alice:
         assert alice.post("/api/reload").json()["faults"] == []
         (tmp_path / path).write_text(BROKEN[path])
         (fault,) = alice.post("/api/reload").json()["faults"]
         assert re.match(FAULT.format(path), fault)
         (told,) = [one["error"] for one in served.list_events(type="config_reloaded", level="error")]
-        assert told == f"{fault}: what was in force before still is; see: foreword doctor"
+        assert told == f"{fault}: the previous version stays in use; see: foreword doctor"
         (tmp_path / path).write_text(GOOD[path])
         assert alice.post("/api/reload").json()["faults"] == []
 
 
 def test_a_gateway_tells_at_its_start(tmp_path: Path, path: str) -> None:
-    """A gateway that starts with a broken file tells it before any turn."""
+    """A gateway that starts with a broken file reports it before any turn."""
 
     async def look() -> None:
         async with open_house(tmp_path, provider, files(path, BROKEN)) as gateway:
             gateway.reloading.look(now=True)
 
-    with listen() as provider:
+    with run_fake_provider() as provider:
         asyncio.run(look())
     errors = [error for kind, level, error, _ in read_log(tmp_path) if kind == "config_reloaded" and level == "error"]
     assert len(errors) == 1
     assert re.match(FAULT.format(path), errors[0])
 
 
-STILL = r"{} [^\[\]]*in line \d[^\[\]]*; what was in force before still is"
+STILL = r"{} [^\[\]]*in line \d[^\[\]]*; the previous version stays in use"
 
 
 def test_reload_in_the_chat_tells(tmp_path: Path, path: str) -> None:
     """`/reload` in an open chat names the file and the line, and the next turn is sent the last good text."""
     write_files(tmp_path, files(path))
-    with listen() as provider, sit_at_chat(tmp_path, find_environ(provider.url)) as terminal:
+    with run_fake_provider() as provider, sit_at_chat(tmp_path, find_environ(provider.url)) as terminal:
         terminal.send("/reload")
-        terminal.see("nothing has changed")
+        terminal.see("no changes")
         (tmp_path / path).write_text(BROKEN[path])
         terminal.send("/reload")
         terminal.wait(lambda: re.search(STILL.format(path), "".join(terminal.screen.lines)), "the fault")
@@ -134,12 +134,12 @@ def test_reload_in_the_chat_tells(tmp_path: Path, path: str) -> None:
 def test_reload_tells_of_a_file_that_never_was_good(
     tmp_path: Path, path: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`foreword chat /reload` says that a built-in text replaces a file that is broken from the start, to its owner."""
+    """`foreword chat /reload` reports to the owner that a built-in text replaces a file that was never valid."""
     write_files(tmp_path, files(path, BROKEN))
     shell = make_shell(capsys, monkeypatch, tmp_path)
     assert re.search(rf"{path} .*in line \d.*; a built-in text is used instead", shell("chat", "/reload").out)
     bob = shell("chat", "--user", "bob", "/reload")
-    assert (bob.code, bob.out) == (0, "nothing has changed\n")
+    assert (bob.code, bob.out) == (0, "no changes\n")
 
 
 def test_serve_tells_at_its_start(tmp_path: Path, path: str) -> None:
@@ -159,7 +159,7 @@ def test_serve_tells_at_its_start(tmp_path: Path, path: str) -> None:
 
 
 def test_doctor_tells(tmp_path: Path, path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """`foreword doctor` is an error with file and line, and `foreword build` warns."""
+    """`foreword doctor` reports an error with file and line, and `foreword build` warns."""
     make_workspace(tmp_path, files(path, BROKEN))
     code, printed = run(capsys, tmp_path, "doctor")
     assert code == 1
@@ -168,7 +168,7 @@ def test_doctor_tells(tmp_path: Path, path: str, capsys: pytest.CaptureFixture[s
 
 
 def test_legacy_files_are_hinted_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The hint about a legacy SOUL.md is a warning of doctor and build, once; with a SYSTEM.md there is none."""
+    """`doctor` and `build` warn once about a legacy SOUL.md; with a SYSTEM.md there is no warning."""
     make_workspace(tmp_path, {"foreword.yaml": CONFIG.format("osa"), "SOUL.md": "Old.\n", "IDENTITY.md": "Old.\n"})
     for words in (("doctor",), ("build", *MODEL)):
         assert run(capsys, tmp_path, *words)[1].count(LEGACY) == 1

@@ -1,4 +1,4 @@
-"""Plan mode, project and git over HTTP and through a messenger as in the terminal, and the working directory."""
+"""Plan mode, project and git over HTTP and in messengers like in the terminal, and the working directory."""
 
 import asyncio
 import json
@@ -8,21 +8,21 @@ import subprocess
 import pytest
 from chat_house import CONFIG, FILES, Messenger, make_shell, open_house, serve
 
-from foreword.testing import Says, listen, write_files
+from foreword.testing import ScriptedReply, run_fake_provider, write_files
 
 PEOPLE = CONFIG.replace("bob: {trust: familiar}", "bob: {trust: familiar}\n  carol: {trust: inner}")
 
 
 @pytest.fixture
 def provider():
-    """A provider that says Yes until it is given a script."""
-    with listen() as one:
+    """A provider that answers Yes until it is given a script."""
+    with run_fake_provider() as one:
         yield one
 
 
 @pytest.fixture
 def place(tmp_path):
-    """A repository in a directory of the agent, and things beside it that are nobody's project."""
+    """A repository in a directory of the agent, and other paths that are not projects."""
     inside = tmp_path / "work" / "boat"
     write_files(inside, {"CLAUDE.md": "Varnish twice."})
     write_files(tmp_path, {"CLAUDE.md": "Above the allowed directory.", "secret/CLAUDE.md": "Hidden."})
@@ -34,14 +34,14 @@ def place(tmp_path):
 
 
 def make_files(place, blueprint="default"):
-    """Make a workspace whose agent was given a directory."""
+    """Make a workspace whose agent has a directory."""
     agent = f'reid: {{model: "anthropic:claude-sonnet-5", blueprint: {blueprint}, directories: ["{place}/work"]}}'
     config = PEOPLE.replace('reid: {model: "anthropic:claude-sonnet-5"}', agent)
     return {**FILES, "foreword.yaml": config.replace("Europe/Paris", "UTC, identities: ['telegram:1001']")}
 
 
 def test_over_http(place, provider):
-    """POST /api/turns takes a plan and a project; the prompt has both, with the state of the repository."""
+    """POST /api/turns accepts a plan and a project; the prompt has both, with the state of the repository."""
     with serve(place / "ws", provider.url, make_files(place)) as ask_as, ask_as("alice") as client:
         project = str(place / "work" / "boat")
         answer = client.post("/api/turns", json={"text": "How far are we?", "plan": True, "project": project})
@@ -59,7 +59,7 @@ def test_over_http(place, provider):
 
 
 def test_sessions_over_http(place, provider):
-    """A session is begun with plan mode and a project, and PATCH changes both; accepting a plan ends plan mode."""
+    """A session starts with plan mode and a project, and PATCH changes both; accepting a plan ends plan mode."""
     with serve(place / "ws", provider.url, make_files(place)) as ask_as, ask_as("alice") as client:
         begun = client.post("/api/sessions", json={"plan": True, "project": "boat"}).json()
         assert (begun["plan"], begun["project"]) == (True, str(place / "work" / "boat"))
@@ -74,14 +74,14 @@ def test_sessions_over_http(place, provider):
 
 @pytest.mark.parametrize("path", ["/etc", "..", "boat/../../secret", "link", "nowhere", "~", "boat/CLAUDE.md"])
 def test_only_allowed_directories(place, provider, path):
-    """A path outside of the agent's directories is refused in the same words as one that does not exist."""
+    """A path outside of the agent's directories gets the same error as a missing one."""
     with serve(place / "ws", provider.url, make_files(place)) as ask_as, ask_as("carol") as client:
         answer = client.post("/api/turns", json={"text": "Hello.", "project": path})
         assert answer.status_code == 422
         error = answer.json()["error"]
         assert (error["param"], error["message"]) == (
             "project",
-            f"{path!r} is no project here; it must be a directory in {os.path.realpath(place / 'work')}",
+            f"{path!r} is not a project here; it must be a directory in {os.path.realpath(place / 'work')}",
         )
     assert provider.requests == []
 
@@ -95,7 +95,7 @@ def test_projects_need_inner_trust(place, provider):
 
 
 def test_a_directory_that_is_taken_back(place, provider):
-    """A session whose project is not allowed any more says so and sends nothing of it."""
+    """A session whose project is no longer allowed says so and sends nothing from it."""
     files = make_files(place)
     with serve(place / "ws", provider.url, files) as ask_as, ask_as("alice") as client:
         client.post("/api/sessions", json={"project": "boat"})
@@ -103,13 +103,13 @@ def test_a_directory_that_is_taken_back(place, provider):
         assert client.post("/api/reload").status_code == 200
         answer = client.post("/api/turns", json={"text": "Hello."})
     assert answer.status_code == 502
-    assert "is no project here" in answer.json()["error"]["message"]
+    assert "is not a project here" in answer.json()["error"]["message"]
     assert provider.requests == []
 
 
 def test_in_a_messenger(place, provider):
-    """/plan and /project are commands of the messenger: they act, show, and are never said to the agent."""
-    provider.follow(Says(text="First this, then that."), Says(text="Done."))
+    """/plan and /project work in a messenger and are not sent to the agent."""
+    provider.follow(ScriptedReply(text="First this, then that."), ScriptedReply(text="Done."))
 
     async def run():
         messenger = Messenger()
@@ -122,7 +122,7 @@ def test_in_a_messenger(place, provider):
     assert (shown, on) == ("Plan mode is off. /plan on switches it.", "Plan mode is on: I plan and do nothing.")
     assert str(place / "work") in projects
     assert opened == f"The project is {place / 'work' / 'boat'}."
-    assert "'/etc' is no project here" in refused
+    assert "'/etc' is not a project here" in refused
     assert "First this, then that." in plan
     assert "The newest plan (proposed); /plan accept runs it:" in plan
     assert "The newest plan (accepted):" in after
@@ -136,7 +136,7 @@ def test_in_a_messenger(place, provider):
 
 
 def test_the_working_directory_is_known(place, provider, capsys, monkeypatch):
-    """`build` and `chat` know the directory that they are typed in, or `--project`, and the state of its repository."""
+    """`build` and `chat` use the current directory, or `--project`, and the state of its repository."""
     write_files(place / "ws", make_files(place, "osa"))
     shell = make_shell(capsys, monkeypatch, place / "work" / "boat", provider.url)
     here = f"Working directory: {place / 'work' / 'boat'}"

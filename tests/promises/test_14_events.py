@@ -1,4 +1,4 @@
-"""Item 14: the event log says what failed, once, with its reason, and what became of it."""
+"""Item 14: the event log records each failure once, with its reason and its outcome."""
 
 import asyncio
 import json
@@ -12,15 +12,14 @@ import httpx2
 import pytest
 from recorded_house import CONFIG, open_house, read_events, run_house, say
 
-from foreword.cli import main
-from foreword.config.schema import HttpServer
-from foreword.config.telegram import TelegramBot
-from foreword.gateway.api.app import create_app
-from foreword.gateway.channels.telegram.channel import Circumstances, open_telegram
-from foreword.gateway.channels.telegram.manners import Manners
-from foreword.gateway.message import Incoming, State
-from foreword.gateway.tokens import Tokens
-from foreword.testing import Called, Refuses, Says, listen_telegram
+from foreword.cli.main import main
+from foreword.config.schema import HttpServer, TelegramBotSettings
+from foreword.gateway.channels.telegram.bot_client import TelegramSettings
+from foreword.gateway.channels.telegram.telegram_channel import TelegramOptions, open_telegram
+from foreword.gateway.messages import RoutedMessage, TurnState
+from foreword.http.app import create_app
+from foreword.storage.api_tokens import ApiTokens
+from foreword.testing import ScriptedCall, ScriptedError, ScriptedReply, run_fake_telegram
 from foreword.turn import Turn
 from waiting import until
 
@@ -48,12 +47,12 @@ for line in sys.stdin:
 
 
 def call(name, **arguments):
-    """Make an answer of the model that calls one tool."""
-    return Says(calls=(Called(name=name, arguments=arguments),))
+    """Make a model reply that calls one tool."""
+    return ScriptedReply(calls=(ScriptedCall(name=name, arguments=arguments),))
 
 
 def configure(folder, more=""):
-    """Write a configuration with a server of tools that needs no confirmation."""
+    """Write a configuration with an MCP server that needs no confirmation."""
     server = folder / "server.py"
     server.write_text(SERVER)
     command = f'["{sys.executable}", "{server}"]'
@@ -67,7 +66,11 @@ def configure(folder, more=""):
 def test_an_error_of_an_mcp_tool_is_a_tool_error(tmp_path, tool, reason):
     """`isError` and a JSON-RPC error are each one `tool_error` with its reason at level error."""
     run_house(
-        tmp_path / "w", lambda house: say(house, "Go"), call(tool), Says(text="Sorry."), config=configure(tmp_path)
+        tmp_path / "w",
+        lambda house: say(house, "Go"),
+        call(tool),
+        ScriptedReply(text="Sorry."),
+        config=configure(tmp_path),
     )
     (row,) = read_events(tmp_path / "w", level="error")
     assert (row["event_type"], row["error"], row["metadata"]["name"]) == ("tool_error", reason, tool)
@@ -75,8 +78,10 @@ def test_an_error_of_an_mcp_tool_is_a_tool_error(tmp_path, tool, reason):
 
 
 def test_an_error_of_a_built_in_tool_is_a_tool_error(tmp_path):
-    """A built-in tool that cannot do its work is one `tool_error` with its reason."""
-    run_house(tmp_path, lambda house: say(house, "Go"), call("memory_get", path="lost.md"), Says(text="Sorry."))
+    """A failure of a built-in tool is one `tool_error` with its reason."""
+    run_house(
+        tmp_path, lambda house: say(house, "Go"), call("memory_get", path="lost.md"), ScriptedReply(text="Sorry.")
+    )
     (row,) = read_events(tmp_path, level="error")
     assert (row["event_type"], row["error"]) == ("tool_error", "there is no '…' here")
 
@@ -90,12 +95,12 @@ def test_an_error_of_a_built_in_tool_is_a_tool_error(tmp_path):
     ],
 )
 def test_a_refusal_is_a_warning(tmp_path, tool, arguments, reason):
-    """A call that a rule forbids, or that is malformed, is a warning with its reason and no error."""
+    """A forbidden or malformed call is a warning with its reason, not an error."""
 
     async def talk(house):
         return await say(house, "Go", room="kitchen", situation="group")
 
-    run_house(tmp_path, talk, call(tool, **arguments), Says(text="Sorry."))
+    run_house(tmp_path, talk, call(tool, **arguments), ScriptedReply(text="Sorry."))
     assert read_events(tmp_path, level="error") == []
     (row,) = read_events(tmp_path, level="warn")
     assert (row["event_type"], row["metadata"]["status"]) == ("tool_call", "refused")
@@ -103,8 +108,8 @@ def test_a_refusal_is_a_warning(tmp_path, tool, arguments, reason):
 
 
 def test_one_failure_is_one_error_row(tmp_path):
-    """A call that the provider refuses for good is one error row; its turn is a warning with the outcome."""
-    run_house(tmp_path, lambda house: say(house, "Go"), Refuses(status=401, message="bad key"))
+    """A call that the provider refuses permanently is one error row; its turn is a warning with the outcome."""
+    run_house(tmp_path, lambda house: say(house, "Go"), ScriptedError(status=401, message="bad key"))
     assert [row["event_type"] for row in read_events(tmp_path, level="error")] == ["api_error"]
     (turn,) = read_events(tmp_path, event_type="turn_completed")
     assert (turn["level"], turn["metadata"]["outcome"]) == ("warn", "failed")
@@ -113,16 +118,16 @@ def test_one_failure_is_one_error_row(tmp_path):
 TELEGRAM = CONFIG.replace("timezone: UTC}, bob", 'timezone: UTC, identities: ["telegram:1001"]}, bob') + (
     'schedule: [{name: go, cron: "0 8 * * *", agent: reid, user: alice, say: Go, to: "telegram:1001"}]\n'
 )
-TOOL_FAILS = ((call("memory_get", path="lost.md"), Says(text="Sorry.")), "tool_error", "there is no '…' here")
-PROVIDER_FAILS = ((Refuses(status=401, message="bad key"),), "api_error", "bad key")
+TOOL_FAILS = ((call("memory_get", path="lost.md"), ScriptedReply(text="Sorry.")), "tool_error", "there is no '…' here")
+PROVIDER_FAILS = ((ScriptedError(status=401, message="bad key"),), "api_error", "bad key")
 
 
 def open_telegram_house(folder, bot, *script):
-    """Open a gateway with a schedule and with a bot on the loopback that is asked without pauses."""
-    around = Circumstances(manners=Manners(poll=1, waits=(0.01,)), moves=str(folder / "moves.json"))
+    """Open a gateway with a schedule and with a bot on loopback that is polled without pauses."""
+    around = TelegramOptions(manners=TelegramSettings(poll=1, waits=(0.01,)), moves=str(folder / "moves.json"))
 
     def opens(tell):
-        return open_telegram(bot.token, TelegramBot(api=bot.url), replace(around, tell=tell))
+        return open_telegram(bot.token, TelegramBotSettings(api=bot.url), replace(around, tell=tell))
 
     return open_house(folder / "w", *script, config=TELEGRAM, opens={"telegram": opens}, scheduling=True)
 
@@ -134,7 +139,7 @@ def test_one_failure_is_one_error_row_on_every_way(tmp_path, capsys, way, failin
     script, kind, reason = failing
 
     async def run(bot):
-        async with open_telegram_house(tmp_path, bot, Says(text="Hi."), *script) as house:
+        async with open_telegram_house(tmp_path, bot, ScriptedReply(text="Hi."), *script) as house:
             bot.say("Hi", user=1001)  # a bot may not write to a person first
             await until(lambda: bot.sent)
             if way == "telegram":
@@ -143,7 +148,7 @@ def test_one_failure_is_one_error_row_on_every_way(tmp_path, capsys, way, failin
                 await house.scheduler.run("go")
             await until(lambda: len(bot.sent) == 2)
 
-    with listen_telegram() as bot:
+    with run_fake_telegram() as bot:
         asyncio.run(run(bot))
     (row,) = read_events(tmp_path / "w", level="error")
     assert (row["event_type"], row["channel"]) == (kind, {"telegram": "telegram", "schedule": "scheduled"}[way])
@@ -155,10 +160,10 @@ def test_one_failure_is_one_error_row_on_every_way(tmp_path, capsys, way, failin
 
 @pytest.mark.parametrize("way", ["telegram", "http"])
 def test_a_message_that_is_not_kept_is_one_error_row(tmp_path, way):
-    """A message that the disk does not take is one error row; who brought it records a warning."""
+    """A message that the disk rejects is one error row; its channel records a warning."""
 
     async def run(bot):
-        async with open_telegram_house(tmp_path, bot, Says(text="Yes.")) as house:
+        async with open_telegram_house(tmp_path, bot, ScriptedReply(text="Yes.")) as house:
             add, failed = house._inbox.add, []
 
             async def fail(*given):
@@ -172,7 +177,7 @@ def test_a_message_that_is_not_kept_is_one_error_row(tmp_path, way):
                 bot.say("Go", user=1001)
                 await until(lambda: bot.sent)
                 return
-            with Tokens(str(tmp_path / "w" / ".foreword")) as tokens:
+            with ApiTokens(str(tmp_path / "w" / ".foreword")) as tokens:
                 headers = {"Authorization": f"Bearer {tokens.create('alice', house.workspace.config.users).secret}"}
             transport = httpx2.ASGITransport(app=create_app(house, HttpServer(port=0)))
             async with httpx2.AsyncClient(
@@ -180,7 +185,7 @@ def test_a_message_that_is_not_kept_is_one_error_row(tmp_path, way):
             ) as client:
                 assert (await client.post("/api/turns", json={"text": "Go"})).status_code == 503
 
-    with listen_telegram() as bot:
+    with run_fake_telegram() as bot:
         asyncio.run(run(bot))
     (row,) = read_events(tmp_path / "w", level="error")
     assert row["event_type"] == "channel_error"
@@ -190,8 +195,8 @@ def test_a_message_that_is_not_kept_is_one_error_row(tmp_path, way):
 
 
 def test_trust_resolved_has_the_own_level(tmp_path):
-    """`trust_resolved` has the person's own level, the ceiling of the situation, and the result."""
-    run_house(tmp_path, lambda house: say(house, "Hi", room="kitchen", situation="group"), Says(text="Hi."))
+    """`trust_resolved` has the user's level, the ceiling of the situation, and the result."""
+    run_house(tmp_path, lambda house: say(house, "Hi", room="kitchen", situation="group"), ScriptedReply(text="Hi."))
     (row,) = read_events(tmp_path, event_type="trust_resolved")
     assert row["metadata"] == {
         "user": "alice", "trust": "full", "situation": "group", "ceiling": "familiar", "effective": "familiar",
@@ -199,14 +204,14 @@ def test_trust_resolved_has_the_own_level(tmp_path):
 
 
 def test_layers_counts_sections(tmp_path):
-    """`layers` of `prompt_built` is the number of sections that were sent, as the recorded prompt lists them."""
+    """`layers` of `prompt_built` is the number of sections that were sent, as listed in the recorded prompt."""
 
     async def talk(house):
         reply = await say(house, "Hi")
         assembly = house.workspace.assemble(Turn(user="alice", channel="terminal", situation="dm", message="Hi"))
         return reply, len(assembly.prompt.blocks)
 
-    _, blocks = run_house(tmp_path, talk, Says(text="Hi."))
+    _, blocks = run_house(tmp_path, talk, ScriptedReply(text="Hi."))
     (built,) = read_events(tmp_path, event_type="prompt_built")
     (called,) = read_events(tmp_path, event_type="api_call")
     sent = [name for name, *_ in called["metadata"]["sections"] if not name.startswith("(")]
@@ -214,14 +219,14 @@ def test_layers_counts_sections(tmp_path):
 
 
 def test_what_was_delivered_later(tmp_path):
-    """One `logs(level=error)` says that the message was queued, then answered and delivered, and when."""
+    """One `logs(level=error)` shows that the message was queued, then answered and delivered, and when."""
     asked = []
 
     def answer(body):
         newest = body["messages"][-1]["content"]
         results = [part["content"] for part in newest if isinstance(part, dict) and part.get("type") == "tool_result"]
         asked.extend(results)
-        return Says(text="It came later.") if results else call("foreword_logs", level="error", since="12h")
+        return ScriptedReply(text="It came later.") if results else call("foreword_logs", level="error", since="12h")
 
     async def talk(house):
         await say(house, "Did the backup run?", channel="signal")
@@ -229,7 +234,7 @@ def test_what_was_delivered_later(tmp_path):
         house.provider.choose = answer
         return await say(house, "Why did my message fail?", channel="signal")
 
-    run_house(tmp_path, talk, *[Refuses(status=429, message="busy")] * 4, Says(text="It did."))
+    run_house(tmp_path, talk, *[ScriptedError(status=429, message="busy")] * 4, ScriptedReply(text="It did."))
     (result,) = asked
     text = str(result)
     assert text.count("api_error") == 4
@@ -246,12 +251,12 @@ def test_a_message_that_still_waits(tmp_path):
     seen = []
 
     async def talk(house):
-        accepted = await house.accept(Incoming(text="Hi", user="alice"))
+        accepted = await house.accept(RoutedMessage(text="Hi", user="alice"))
         reply = await house.wait(accepted.turn)
-        assert reply.state is State.QUEUED
+        assert reply.state is TurnState.QUEUED
         house.listeners.log.flush()
         workspace = house.workspace
-        from foreword.tools import WITH_LOG
+        from foreword.agent.tools.registry import WITH_LOG
 
         turn = Turn(user="alice", situation="dm", tools=WITH_LOG)
         assembly = await asyncio.to_thread(workspace.assemble, turn)
@@ -259,10 +264,10 @@ def test_a_message_that_still_waits(tmp_path):
         seen.append(found.text)
         await house.stop(accepted.turn)
 
-    from foreword.gateway.working import Patience
+    from foreword.gateway.worker import WorkerRetryPolicy
 
-    late = Patience(later=(3600.0,), disk=(0.01,))
-    run_house(tmp_path, talk, *[Refuses(status=503, message="down")] * 4, patience=late)
+    late = WorkerRetryPolicy(later=(3600.0,), disk=(0.01,))
+    run_house(tmp_path, talk, *[ScriptedError(status=503, message="down")] * 4, patience=late)
     assert seen[0].endswith("not answered yet")
 
 
@@ -270,13 +275,15 @@ SECRET = "sk-ant-api03-" + "a1B2" * 12
 
 
 def test_arguments_are_off_by_default(tmp_path):
-    """Unless the owner turns it on, no argument and no query is recorded."""
-    run_house(tmp_path, lambda house: say(house, "Go"), call("memory_search", query="plum tree"), Says(text="No."))
+    """By default no argument and no query is recorded."""
+    run_house(
+        tmp_path, lambda house: say(house, "Go"), call("memory_search", query="plum tree"), ScriptedReply(text="No.")
+    )
     assert "plum" not in str(read_events(tmp_path))
 
 
 def test_arguments_are_recorded_without_secrets(tmp_path):
-    """With `events.arguments` calls and memory searches of a group have their arguments; secrets are redacted."""
+    """With `events.arguments` a group's calls and memory searches are recorded with arguments; secrets are redacted."""
     config = configure(tmp_path, "events: {arguments: true}\n")
 
     async def talk(house):
@@ -285,9 +292,9 @@ def test_arguments_are_recorded_without_secrets(tmp_path):
 
     script = (
         call("memory_search", query="plum tree"),
-        Says(text="No."),
+        ScriptedReply(text="No."),
         call("box_fine", command="ls", password="hunter2", header=f"Bearer {SECRET}"),
-        Says(text="No."),
+        ScriptedReply(text="No."),
     )
     run_house(tmp_path / "w", talk, *script, config=config)
     (searched,) = read_events(tmp_path / "w", event_type="memory_search")
@@ -301,7 +308,7 @@ def test_arguments_are_recorded_without_secrets(tmp_path):
 
 
 def test_forgetting_a_person_covers_arguments(tmp_path, capsys):
-    """After a person is forgotten neither their own arguments nor their words in those of others are left."""
+    """Erasing a user removes their arguments and their words in the arguments of others."""
     words = "the blue bicycle behind the old mill needs a new chain"
     config = CONFIG + "events: {arguments: true}\n"
 
@@ -311,9 +318,9 @@ def test_forgetting_a_person_covers_arguments(tmp_path, capsys):
 
     script = (
         call("memory_search", query="own words of bob here"),
-        Says(text="I see."),
+        ScriptedReply(text="I see."),
         call("memory_search", query=words),
-        Says(text="Nothing."),
+        ScriptedReply(text="Nothing."),
     )
     run_house(tmp_path, talk, *script, config=config)
     assert "blue bicycle" in str(read_events(tmp_path))
@@ -340,16 +347,16 @@ def test_coop_names_the_tools_as_its_document_does(tmp_path):
         if len(results) == 2:
             turn = re.search(r"turn=(\w+)", str(found))[1]
             return call("coop_trace", turn=turn)
-        return Says(text="Fine.") if len(results) > 2 else call("coop_status")
+        return ScriptedReply(text="Fine.") if len(results) > 2 else call("coop_status")
 
     async def talk(house):
         await say(house, "Hi")
-        assert house.listeners.recorder.flush(60)  # rows are written in batches, so a turn may not see its own yet
+        assert house.listeners.recorder.flush(60)  # rows are written in batches, so a turn may not see its rows yet
         house.provider.choose = answer
         await say(house, "How are you?")
         return house.provider.body
 
-    body = run_house(tmp_path, talk, Says(text="Hi."), config=config)
+    body = run_house(tmp_path, talk, ScriptedReply(text="Hi."), config=config)
     names = {tool["name"] for tool in body["tools"]}
     assert {"coop_status", "coop_logs", "coop_trace"} <= names
     assert not any(name.startswith("foreword_") for name in names)
@@ -362,30 +369,30 @@ def test_coop_names_the_tools_as_its_document_does(tmp_path):
 
 
 def test_other_blueprints_keep_the_names(tmp_path):
-    """Every other blueprint has the tools as `foreword_…` alone."""
+    """Every other blueprint has only the `foreword_…` tools."""
 
     async def talk(house):
         await say(house, "Hi")
         return {tool["name"] for tool in house.provider.body["tools"]}
 
-    names = run_house(tmp_path, talk, Says(text="Hi."))
+    names = run_house(tmp_path, talk, ScriptedReply(text="Hi."))
     assert {"foreword_status", "foreword_logs", "foreword_trace"} <= names
     assert not any(name.startswith("coop_") for name in names)
 
 
 def test_status_says_how_many_sessions_it_leaves_out(tmp_path):
-    """`foreword_status` lists the newest sessions and says how many active ones it leaves out."""
+    """`foreword_status` lists the newest sessions and the number of active ones that it leaves out."""
 
     async def talk(house):
         for number in range(7):
             await say(house, "Hi", channel=f"channel{number}")
         house.listeners.log.flush()
-        from foreword.tools import WITH_LOG
+        from foreword.agent.tools.registry import WITH_LOG
 
         turn = Turn(user="alice", situation="dm", tools=WITH_LOG)
         assembly = await asyncio.to_thread(house.workspace.assemble, turn)
         return (await asyncio.to_thread(house.workspace.call, assembly, "foreword_status", {})).text
 
-    text = run_house(tmp_path, talk, *[Says(text="Hi.")] * 7)
+    text = run_house(tmp_path, talk, *[ScriptedReply(text="Hi.")] * 7)
     assert "7 sessions active, the newest 5 are listed and 2 left out" in text
     assert len(re.findall(r"^session ", text, re.MULTILINE)) == 5

@@ -1,4 +1,4 @@
-"""Item 15: the dialects as functions, the words of a person, and Nova's formatting for Telegram."""
+"""Item 15: the dialects as functions, the user's message, and Nova's formatting for Telegram."""
 
 import json
 import re
@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from foreword import Client, Host, InputError, Sandbox, Step, Task, Tool, Toolset, Trust, Turn, UnknownName
-from foreword import moltis as moltis_functions
-from foreword.nova import build_system_prompt
+from foreword.dialects import moltis as moltis_functions
+from foreword.dialects.nova import build_system_prompt
+from foreword.errors import InputError, UnknownName
 from foreword.testing import NOON, make_workspace
-from foreword.words import Delivery
+from foreword.turn import Client, Host, Sandbox, Step, Task, Tool, Toolset, Turn
+from foreword.types import Delivery, Trust
 
 GOLDENS = Path(__file__).parent.parent / "golden"
 TASK = Task(
@@ -34,7 +35,7 @@ SOUL = (GOLDENS / "moltis-host.md").read_text(encoding="utf-8").partition("## So
 
 
 def golden(name: str) -> str:
-    """Read the prompt that a workspace gives."""
+    """Return the prompt of a workspace."""
     return (GOLDENS / f"{name}.md").read_text(encoding="utf-8").strip()
 
 
@@ -87,13 +88,13 @@ NOVA = {
 
 @pytest.mark.parametrize("name", NOVA)
 def test_nova_function_gives_the_goldens(name: str) -> None:
-    """`foreword.nova.build_system_prompt` gives the same text as a workspace with the same agent."""
+    """`foreword.dialects.nova.build_system_prompt` gives the same text as a workspace with the same agent."""
     given = dict(NOVA[name])
     assert nova(given.pop("agent"), **given) == golden(name)
 
 
 def test_nova_responsibilities_cannot_leave_their_tags() -> None:
-    """Responsibilities handed to the function are escaped as those of a workspace."""
+    """Responsibilities passed to the function are escaped like those of a workspace."""
     assert nova({"identity": "You are Nova.", "responsibilities": ODD}) == re.sub(
         r"\(UTC\)", "(Europe/Paris)", golden("nova-responsibilities").replace("12:00", "13:00")
     )
@@ -103,15 +104,15 @@ def test_nova_responsibilities_cannot_leave_their_tags() -> None:
     ("agent", "problem"),
     [
         ({"soul": "x"}, "'soul'"),
-        ({"responsibilities": ["x"]}, "a responsibility is a mapping"),
-        ({"identity": 3}, "identity is a mapping"),
+        ({"responsibilities": ["x"]}, "a responsibility must be a mapping"),
+        ({"identity": 3}, "identity must be a mapping"),
     ],
 )
 def test_nova_refuses_what_is_no_agent(agent: dict[str, object], problem: str) -> None:
-    """An agent with an unknown key or a value of the wrong kind is refused by name."""
+    """An agent with an unknown key or a value of the wrong type is refused by name."""
     with pytest.raises((InputError, UnknownName), match=problem):
         nova(agent)
-    with pytest.raises(InputError, match="directories are a list"):
+    with pytest.raises(InputError, match="directories must be a list"):
         build_system_prompt({}, "web", "", "~/notes")
     with pytest.raises(UnknownName, match="sometimes"):
         build_system_prompt({}, "web", "", [], background="sometimes")
@@ -163,7 +164,7 @@ def test_moltis_title_prompt() -> None:
 
 
 def test_moltis_project_context() -> None:
-    """`build_system_prompt_with_session_runtime` shows project texts as a workspace shows files."""
+    """`build_system_prompt_with_session_runtime` shows project texts like a workspace shows files."""
     assert FULL([], PROJECT, soul=SOUL) == golden("moltis-project")
 
 
@@ -200,7 +201,7 @@ def test_moltis_simple_prompt() -> None:
 
 
 def test_moltis_user_and_skills() -> None:
-    """Name, zone and place of the user and the skills are handed in as values, quoted where needed."""
+    """Name, zone and place of the user and the skills are passed as values and quoted if needed."""
     text = FULL(
         user={"name": "Ana: #1", "timezone": "Europe/Paris", "location": "Lyon"},
         skills={"commit": "Create <git> commits"},
@@ -223,7 +224,7 @@ MESSAGES = (
 @pytest.mark.parametrize("message", MESSAGES)
 @pytest.mark.parametrize("shape", ["anthropic", "openai", "gemini", "plain"])
 def test_the_words_of_a_person_arrive_as_written(tmp_path: Path, blueprint: str, message: str, shape: str) -> None:
-    """The person's message is the last part of the request, byte for byte; the tail is another part."""
+    """The user's message is the last part of the request, byte for byte; the tail is another part."""
     workspace = make_workspace(tmp_path, {})
     turn = Turn(user="alice", situation="dm", message=message, blueprint=blueprint, tools=Toolset(), model="openai:x")
     assembly = workspace.assemble(turn)
@@ -236,17 +237,21 @@ def test_the_words_of_a_person_arrive_as_written(tmp_path: Path, blueprint: str,
 
 
 def test_nova_formatting_is_what_the_channel_renders() -> None:
-    """What Nova says about Telegram is CommonMark, and the channel renders each thing that it names."""
-    from foreword.gateway.channels.telegram.formatted import Style
-    from foreword.gateway.channels.telegram.markdown import read_markdown
+    """Nova's formatting rules for Telegram are CommonMark, and the channel renders each element that they name."""
+    from foreword.gateway.channels.telegram.markup import TextStyle, parse_markdown
 
     text = nova({"identity": "Nova."}, channel="telegram")
     told = text.partition("<Formatting>\n")[2].partition("\n</Formatting>")[0]
-    styles = {"**bold**": Style.BOLD, "*italic*": Style.ITALIC, "`code`": Style.CODE, "~~struck~~": Style.STRUCK}
+    styles = {
+        "**bold**": TextStyle.BOLD,
+        "*italic*": TextStyle.ITALIC,
+        "`code`": TextStyle.CODE,
+        "~~struck~~": TextStyle.STRUCK,
+    }
     for example, style in styles.items():
         assert example in told
-        assert [mark.style for mark in read_markdown(example).marks] == [style]
+        assert [mark.style for mark in parse_markdown(example).marks] == [style]
     assert "heading" in told.lower()
-    assert [mark.style for mark in read_markdown("# Head").marks] == [Style.BOLD]
+    assert [mark.style for mark in parse_markdown("# Head").marks] == [TextStyle.BOLD]
     assert "table" in told.lower()
-    assert [mark.style for mark in read_markdown("| a | b |\n|---|---|\n| 1 | 2 |").marks] == [Style.BLOCK]
+    assert [mark.style for mark in parse_markdown("| a | b |\n|---|---|\n| 1 | 2 |").marks] == [TextStyle.BLOCK]

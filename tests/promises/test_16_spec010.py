@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from dialect_house import run, serve_workspace
 
-from foreword import Turn, build_agent_prompt
+from foreword.dialects.spec010 import build_agent_prompt
 from foreword.testing import NOON, make_workspace
+from foreword.turn import Turn
 
 CONFIG = """\
 owner: alice
@@ -27,14 +28,14 @@ def test_the_memory_mandate() -> None:
 
 
 def test_the_zone_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a time zone the prompt tells the time of the server."""
+    """Without a time zone the prompt has the time of the server."""
     monkeypatch.setenv("TZ", "Europe/Berlin")
     assert "01:00 PM (Europe/Berlin)" in build_agent_prompt("S", None, "web", None, now=NOON)
     assert "07:00 AM (America/New_York)" in build_agent_prompt("S", None, "web", None, "America/New_York", now=NOON)
 
 
 def test_terminal_is_a_channel(tmp_path: Path) -> None:
-    """In `foreword chat` the agent is told of a terminal, not of a web app."""
+    """In `foreword chat` the prompt names a terminal, not a web app."""
     text = make_workspace(tmp_path, FILES).assemble(Turn(user="alice", situation="dm", channel="terminal")).prompt.text
     channel = text.partition("## Channel\n")[2].partition("\n\n")[0]
     assert channel.startswith("You are responding via terminal.\nThe user reads this in a terminal")
@@ -42,7 +43,7 @@ def test_terminal_is_a_channel(tmp_path: Path) -> None:
 
 
 def test_an_import_names_whom_the_configuration_lacks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`agent import` warns of agents and users that foreword.yaml does not have, by name."""
+    """`agent import` warns of agents and users that foreword.yaml lacks, by name."""
     make_workspace(tmp_path, FILES)
     with closing(sqlite3.connect(tmp_path / "old.sqlite")) as old:
         old.executescript(
@@ -53,12 +54,12 @@ def test_an_import_names_whom_the_configuration_lacks(tmp_path: Path, capsys: py
         )
     code, printed = run(capsys, tmp_path, "agent", "import", str(tmp_path / "old.sqlite"))
     assert code == 0
-    assert "not among the agents of foreword.yaml, so no prompt shows what is kept of them: ghost\n" in printed
-    assert "not among the users of foreword.yaml, so no prompt shows what is kept of them: uuid-1\n" in printed
+    assert "no prompt shows the data of these agents, because foreword.yaml does not list them: ghost\n" in printed
+    assert "no prompt shows the data of these users, because foreword.yaml does not list them: uuid-1\n" in printed
 
 
 def test_soul_and_identity_over_http(tmp_path: Path) -> None:
-    """At full trust a soul and an identity are set, read and taken away; the next prompt has them."""
+    """At full trust a soul and an identity are set, read and removed; the next prompt uses them."""
 
     def read_prompt() -> str:
         return served.workspace.assemble(Turn(user="alice", situation="dm")).prompt.text
@@ -79,7 +80,7 @@ def test_soul_and_identity_over_http(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("user", ["bob", "dave"])
 def test_below_full_trust_there_is_no_such_route(tmp_path: Path, user: str) -> None:
-    """Below full trust the routes of souls do not exist, and nothing is changed."""
+    """Below full trust the soul routes do not exist, and nothing is changed."""
     with serve_workspace(tmp_path, files=FILES) as served, served.ask_as(user) as client:
         answers = [
             client.get("/api/agents/reid"),
@@ -94,7 +95,7 @@ def test_below_full_trust_there_is_no_such_route(tmp_path: Path, user: str) -> N
 
 
 def test_instructions_over_http(tmp_path: Path) -> None:
-    """A person sets their own instructions; the owner anybody's; the log has no word of them."""
+    """A user sets personal instructions and the owner sets any user's; the log has none of the text."""
     with serve_workspace(tmp_path, files=FILES) as served:
         with served.ask_as("bob") as bob:
             kept = bob.put("/api/instructions", json={"instructions": "Always in kanari."}).json()

@@ -1,4 +1,4 @@
-"""Item 17: coop shows skills and rooms' files, and facts about sudo and sandbox reach the prompt."""
+"""Item 17: coop shows skills and room files, and facts about sudo and sandbox are in the prompt."""
 
 import asyncio
 import os
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from dialect_house import open_house, run, say
 
-from foreword import Turn
-from foreword.testing import listen, make_workspace
+from foreword.testing import make_workspace, run_fake_provider
+from foreword.turn import Turn
 
 CONFIG = """\
 owner: alice
@@ -27,7 +27,7 @@ FACT = "sudo_non_interactive="
 
 
 def test_coop_lists_skills(tmp_path: Path) -> None:
-    """A skill is listed by name and description, its text is fetched on demand, and a stranger is told of none."""
+    """A skill is listed by name and description, its text is fetched on demand, and a stranger sees none."""
     workspace = make_workspace(tmp_path, COOP)
     text = workspace.assemble(Turn(user="alice", situation="dm")).prompt.text
     assert '<skill name="knit" source="skill" path="skills/knit">\nKnit a scarf\n</skill>' in text
@@ -36,7 +36,7 @@ def test_coop_lists_skills(tmp_path: Path) -> None:
 
 
 def test_coop_shows_the_files_of_a_room(tmp_path: Path) -> None:
-    """Files of groups/NAME/ are in the prompts of that room and of no other place."""
+    """Files of groups/NAME/ are in the prompts of that room only."""
     workspace = make_workspace(tmp_path, COOP)
     room = Turn(user="bob", situation="group", room="family")
     assert "## This Room\n### AGENTS.md\nWe eat at seven." in workspace.assemble(room).prompt.text
@@ -62,13 +62,13 @@ def capture(folder: Path, more: str = "") -> str:
         async with open_house(folder, provider, {"foreword.yaml": config}) as gateway:
             await say(gateway, "Hello")
 
-    with listen() as provider:
+    with run_fake_provider() as provider:
         asyncio.run(talk())
     return "".join(block["text"] for block in provider.requests[0].body["system"])
 
 
 def test_sandbox_and_sudo_from_the_configuration(tmp_path: Path) -> None:
-    """`sandbox:` and `host:` reach the runtime lines of a captured request; without a shell there is no routing."""
+    """`sandbox:` and `host:` are in the runtime lines of a captured request; without a shell there is no routing."""
     more = "host: {sudo: true}\nsandbox: {backend: docker, mode: all, network: disabled}\n"
     text = capture(tmp_path, more)
     assert f"{FACT}true" in text

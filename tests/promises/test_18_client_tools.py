@@ -1,4 +1,4 @@
-"""Promise 18: Open WebUI and other clients work as they come."""
+"""Promise 18: Open WebUI and other clients work unmodified."""
 
 import json
 import sqlite3
@@ -12,7 +12,7 @@ from served import FILES, serve_workspace
 
 from foreword import open as open_workspace
 from foreword.errors import ConfigError
-from foreword.testing import Says, listen, make_workspace
+from foreword.testing import ScriptedReply, make_workspace, run_fake_provider
 
 HEADER = "Foreword-Client-Tools"
 SCHEMA = {
@@ -38,28 +38,28 @@ users: {alice: {trust: full, timezone: UTC}}
 
 
 def configure(**server):
-    """Make the files of a workspace with these settings of the server."""
+    """Make the files of a workspace with these server settings."""
     return {**FILES, "foreword.yaml": f"{FILES['foreword.yaml']}server: {json.dumps(server)}\n"}
 
 
 def hello(client, **more):
-    """Say hello with OpenAI's own client."""
+    """Say hello with OpenAI's client library."""
     more = {"model": "reid", **more}
     return client.chat.completions.create(messages=[{"role": "user", "content": "Hello, in JSON"}], **more)
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
-    """One server for the tests that leave nothing behind."""
+    """A shared server for the tests without side effects."""
     with serve_workspace(tmp_path_factory.mktemp("clients")) as one:
         yield one
 
 
 @pytest.mark.parametrize("client", BODIES)
 def test_a_client_with_tools_is_answered(shared, client):
-    """A request of each popular client is answered, and a header says how many of its tools were ignored."""
+    """A request of each popular client is answered, and a header gives the number of ignored tools."""
     body = BODIES[client]
-    shared.provider.follow(Says(text="Good morning."))
+    shared.provider.follow(ScriptedReply(text="Good morning."))
     with shared.ask_as() as api:
         answer = api.post("/v1/chat/completions", json=body)
     assert answer.status_code == 200, answer.text
@@ -71,18 +71,18 @@ def test_a_client_with_tools_is_answered(shared, client):
 
 
 def test_the_sdk_with_tools(shared):
-    """OpenAI's own client gets an answer when it sends tools, streaming or not."""
+    """OpenAI's client library gets an answer when it sends tools, streaming or not."""
     client = shared.open_sdk()
     for stream in (False, True):
-        shared.provider.follow(Says(text="Good morning."))
+        shared.provider.follow(ScriptedReply(text="Good morning."))
         answer = hello(client, tools=[make_tool("look_up")], tool_choice="auto", stream=stream)
         said = "".join(part.choices[0].delta.content or "" for part in answer) if stream else ""
         assert (said or answer.choices[0].message.content) == "Good morning."
 
 
 def test_one_log_line(shared):
-    """The log has one line that says how many tools were ignored."""
-    shared.provider.follow(Says(text="Yes."))
+    """The log has one line with the number of ignored tools."""
+    shared.provider.follow(ScriptedReply(text="Yes."))
     hello(shared.open_sdk(), tools=[make_tool(f"tool_{number}") for number in range(33)])
     rows = shared.list_events(type="message_received")
     assert [row["metadata"].get("client_tools_ignored") for row in rows].count(33) == 1
@@ -101,7 +101,7 @@ def test_one_log_line(shared):
     ],
 )
 def test_a_forced_call_is_refused(shared, more, param):
-    """A forced call of a tool that the model is not shown is 400, and `param` names the field."""
+    """A forced call of a tool that the model does not have is 400, and `param` names the field."""
     asked = len(shared.provider.requests)
     with pytest.raises(openai.BadRequestError) as refused:
         hello(shared.open_sdk(), tools=[make_tool("look_up")], extra_body=more)
@@ -111,14 +111,14 @@ def test_a_forced_call_is_refused(shared, more, param):
 
 @pytest.mark.parametrize("choice", ["auto", "none"])
 def test_a_free_choice_is_taken(shared, choice):
-    """`auto` and `none` can be met, so they are taken."""
-    shared.provider.follow(Says(text="Yes."))
+    """`auto` and `none` are accepted."""
+    shared.provider.follow(ScriptedReply(text="Yes."))
     assert hello(shared.open_sdk(), tools=[make_tool("look_up")], tool_choice=choice).choices[0].message.content
 
 
 def test_refuse(tmp_path):
-    """`client_tools: refuse` refuses tools with 400, and takes an empty list."""
-    with serve_workspace(tmp_path, Says(text="Yes."), files=configure(client_tools="refuse")) as served:
+    """`client_tools: refuse` refuses tools with 400, and accepts an empty list."""
+    with serve_workspace(tmp_path, ScriptedReply(text="Yes."), files=configure(client_tools="refuse")) as served:
         client = served.open_sdk()
         for name, sent in (("tools", [make_tool("f")]), ("functions", [{"name": "f"}])):
             with pytest.raises(openai.BadRequestError) as refused:
@@ -128,7 +128,7 @@ def test_refuse(tmp_path):
 
 
 def test_pass_is_not_built_yet(tmp_path):
-    """`client_tools: pass` is a fault of the configuration with its line and a remedy, and is never ignored."""
+    """`client_tools: pass` is a configuration error with its line and a remedy, and is never ignored."""
     make_workspace(tmp_path, configure(client_tools="ignore")).close()
     (tmp_path / "foreword.yaml").write_text(configure(client_tools="pass")["foreword.yaml"])
     with pytest.raises(ConfigError, match=r"foreword.yaml:\d+: server.client_tools .*use ignore or refuse"):
@@ -136,8 +136,8 @@ def test_pass_is_not_built_yet(tmp_path):
 
 
 def test_a_result_of_a_client_tool_is_text_from_outside(shared):
-    """A tool result of a client reaches the model as labelled text, and calls of its own tools are left out."""
-    shared.provider.follow(Says(text="Rain."))
+    """A tool result of a client reaches the model as labelled text, and calls of the client's tools are left out."""
+    shared.provider.follow(ScriptedReply(text="Rain."))
     with shared.ask_as() as api:
         api.post("/v1/chat/completions", json=BODIES["llm -T"])
     newest = str(shared.provider.body["messages"][-1])
@@ -147,7 +147,7 @@ def test_a_result_of_a_client_tool_is_text_from_outside(shared):
 
 def test_continue(shared):
     """A client that ends with an assistant message gets that answer continued."""
-    shared.provider.follow(Says(text="Once upon"), Says(text="a time."))
+    shared.provider.follow(ScriptedReply(text="Once upon"), ScriptedReply(text="a time."))
     client, said = shared.open_sdk(), [{"role": "user", "content": "Tell a story"}]
     first = client.chat.completions.create(model="reid", messages=said)
     said.append({"role": "assistant", "content": "Once upon"})
@@ -157,20 +157,20 @@ def test_continue(shared):
 
 
 def test_response_format_is_honoured(shared):
-    """Both formats reach OpenAI as they were sent, and a schema reaches Anthropic in its own field."""
+    """Both formats reach OpenAI unchanged, and a schema reaches Anthropic in its native field."""
     client = shared.open_sdk()
     for wanted in ({"type": "json_object"}, FORMAT):
-        shared.provider.follow(Says(text='{"mood": "json"}'))
+        shared.provider.follow(ScriptedReply(text='{"mood": "json"}'))
         hello(client, model="ada", response_format=wanted)
         assert shared.provider.body["response_format"] == wanted
-    shared.provider.follow(Says(text='{"mood": "calm"}'))
+    shared.provider.follow(ScriptedReply(text='{"mood": "calm"}'))
     hello(client, response_format=FORMAT)
     assert shared.provider.body["output_config"]["format"] == {"type": "json_schema", "schema": SCHEMA}
 
 
 def test_plain_text_is_no_format(shared):
-    """`text` is what every answer is, and adds nothing to the request."""
-    shared.provider.follow(Says(text="Yes."))
+    """`text` is the default and adds nothing to the request."""
+    shared.provider.follow(ScriptedReply(text="Yes."))
     hello(shared.open_sdk(), response_format={"type": "text"})
     assert "output_config" not in shared.provider.body
 
@@ -184,7 +184,7 @@ def test_plain_text_is_no_format(shared):
     ],
 )
 def test_a_format_that_is_not_taken_is_refused(shared, wanted, param):
-    """A format that the model does not take, or that is incomplete, is 400 and never dropped."""
+    """A format that is incomplete or that the model does not support is 400 and never dropped."""
     asked = len(shared.provider.requests)
     with pytest.raises(openai.BadRequestError) as refused:
         hello(shared.open_sdk(), response_format=wanted)
@@ -194,19 +194,19 @@ def test_a_format_that_is_not_taken_is_refused(shared, wanted, param):
 
 @pytest.fixture(scope="module")
 def several(tmp_path_factory):
-    """One server whose agents speak with models of each shape."""
+    """A server whose agents use models of each provider API."""
     with serve_workspace(tmp_path_factory.mktemp("formats"), files=SEVERAL) as one:
         yield one
 
 
 def test_response_format_in_responses(several):
-    """OpenAI's responses have the format in `text`, the schema beside its type."""
+    """OpenAI's Responses API gets the format in `text`, with the schema next to its type."""
     client = several.open_sdk()
     for wanted, expected in (
         ({"type": "json_object"}, {"type": "json_object"}),
         (FORMAT, {"type": "json_schema", "name": "mood", "schema": SCHEMA, "strict": True}),
     ):
-        several.provider.follow(Says(text='{"mood": "calm"}'))
+        several.provider.follow(ScriptedReply(text='{"mood": "calm"}'))
         answer = hello(client, model="rita", response_format=wanted)
         assert answer.choices[0].message.content == '{"mood": "calm"}'
         newest = several.provider.requests[-1]
@@ -216,10 +216,10 @@ def test_response_format_in_responses(several):
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_response_format_at_gemini(several, stream):
-    """Gemini has the type and the schema in `generationConfig`, with and without a stream."""
+    """Gemini gets the type and the schema in `generationConfig`, with and without a stream."""
     client = several.open_sdk()
     for wanted, schema in (({"type": "json_object"}, None), (FORMAT, SCHEMA)):
-        several.provider.follow(Says(text='{"mood": "calm"}'))
+        several.provider.follow(ScriptedReply(text='{"mood": "calm"}'))
         answer = hello(client, model="gwen", response_format=wanted, stream=stream)
         said = "".join(part.choices[0].delta.content or "" for part in answer if part.choices) if stream else ""
         assert (said or answer.choices[0].message.content) == '{"mood": "calm"}'
@@ -232,7 +232,7 @@ def test_response_format_at_gemini(several, stream):
 
 
 def test_an_older_gemini_with_tools_refuses_a_format(several):
-    """A Gemini before 3 takes no format together with tools, so the request is 400 before the model is asked."""
+    """A Gemini before 3 accepts no format together with tools, so the request is 400 before the model is called."""
     asked = len(several.provider.requests)
     with pytest.raises(openai.BadRequestError, match="together with tools") as refused:
         hello(several.open_sdk(), model="otto", response_format=FORMAT)
@@ -241,8 +241,8 @@ def test_an_older_gemini_with_tools_refuses_a_format(several):
 
 
 def test_housekeeping_has_no_tools_and_takes_a_format(several):
-    """Housekeeping runs without tools, so that an older Gemini takes a format for it."""
-    several.provider.follow(Says(text='{"title": "Plums"}'))
+    """Housekeeping runs without tools, so an older Gemini accepts a format for it."""
+    several.provider.follow(ScriptedReply(text='{"title": "Plums"}'))
     with several.ask_as() as api:
         body = {**HOUSEKEEPING["title"], "model": "otto", "response_format": {"type": "json_object"}}
         answer = api.post("/v1/chat/completions", json=body)
@@ -268,13 +268,13 @@ def test_the_fake_judges_as_gemini_does(settings, model, refused):
     """The fake refuses a schema without its mime type, two schemas, and functions of an older model with JSON."""
     tools = [{"functionDeclarations": [{"name": "look_up"}]}]
     body = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}], "tools": tools, "generationConfig": settings}
-    with listen(Says(text="{}")) as provider:
+    with run_fake_provider(ScriptedReply(text="{}")) as provider:
         answer = httpx2.post(f"{provider.url}/v1beta/models/{model}:generateContent", json=body)
     assert answer.status_code == (400 if refused else 200), answer.text
 
 
 def choose_model(served, session, model):
-    """Choose another model for a session, as `/model` does."""
+    """Switch a session to another model, as `/model` does."""
     with closing(sqlite3.connect(f"{served.folder}/state.sqlite")) as state, state:
         assert state.execute("UPDATE sessions SET model = ? WHERE id = ?", (model, session)).rowcount == 1
 
@@ -284,16 +284,16 @@ def choose_model(served, session, model):
     ("agent", "chosen", "taken"), [("reid", "openai:gpt-5", True), ("ada", "anthropic:claude-sonnet-5", False)]
 )
 def test_a_format_is_judged_by_the_model_of_the_session(shared, agent, chosen, taken, named):
-    """After `/model` the format is taken or refused by the chosen model, before the message is stored."""
+    """After `/model` the chosen model decides whether a format is accepted, before the message is stored."""
     client, said = shared.open_sdk(), [{"role": "user", "content": f"Hello, {named} {agent}"}]
-    shared.provider.follow(Says(text="Hello."))
+    shared.provider.follow(ScriptedReply(text="Hello."))
     session = client.chat.completions.create(model=agent, messages=said).foreword["session"]
     choose_model(shared, session, chosen)
     said += [{"role": "assistant", "content": "Hello."}, {"role": "user", "content": "And in JSON?"}]
     more = {"extra_headers": {"X-Foreword-Session": session}} if named else {}
     wanted = {"model": agent, "messages": said, "response_format": {"type": "json_object"}, **more}
     if taken:
-        shared.provider.follow(Says(text="{}"))
+        shared.provider.follow(ScriptedReply(text="{}"))
         assert client.chat.completions.create(**wanted).foreword["session"] == session
         return
     asked = len(shared.provider.requests)

@@ -1,4 +1,4 @@
-"""Promise 19: titles, tags and follow-ups of a chat UI are not the person's turns."""
+"""Promise 19: titles, tags and follow-ups of a chat UI are not the user's turns."""
 
 import json
 
@@ -18,7 +18,7 @@ from client_bodies import (
 from served import FILES, serve_workspace
 
 from foreword.errors import ConfigError
-from foreword.testing import Refuses, Says, make_workspace
+from foreword.testing import ScriptedError, ScriptedReply, make_workspace
 
 HEADER = "Foreword-Housekeeping"
 KNOWN = [
@@ -29,29 +29,29 @@ KNOWN = [
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
-    """One server for the tests that leave nothing behind."""
+    """A shared server for the tests without side effects."""
     files = {**FILES, "users/alice/USER.md": "Alice breeds OKAPIS.\n", "SOUL.md": "Calm as the GREENWICH clock.\n"}
     with serve_workspace(tmp_path_factory.mktemp("housekeeping"), files=files) as one:
         yield one
 
 
 def send(served, body, user="alice", **headers):
-    """Send a request as somebody."""
+    """Send a request as a user."""
     with served.ask_as(user) as client:
         return client.post("/v1/chat/completions", json=body, headers=headers)
 
 
 def list_sessions(served, user="alice"):
-    """List the sessions of a person."""
+    """List the sessions of a user."""
     with served.ask_as(user) as client:
         return client.get("/api/sessions").json()["sessions"]
 
 
 @pytest.mark.parametrize(("name", "body"), KNOWN)
 def test_it_is_recognised_and_runs_without_the_person(shared, name, body):
-    """A known request of a chat UI gets a small prompt: no tools, no soul, no profile, no memory and no session."""
+    """A known chat UI request gets a small prompt: no tools, soul, profile, memory or session."""
     before = list_sessions(shared)
-    shared.provider.follow(Says(text='{"title": "Plum tree"}'))
+    shared.provider.follow(ScriptedReply(text='{"title": "Plum tree"}'))
     answer = send(shared, body)
     assert answer.status_code == 200, answer.text
     assert answer.headers[HEADER] == name
@@ -65,8 +65,8 @@ def test_it_is_recognised_and_runs_without_the_person(shared, name, body):
 
 @pytest.mark.parametrize("body", PEOPLE.values(), ids=PEOPLE)
 def test_a_person_is_not_mistaken(shared, body):
-    """A message that only resembles a prompt of a chat UI is the person's, and is in the conversation."""
-    shared.provider.follow(Says(text="Yes."))
+    """A message that only resembles a prompt of a chat UI is the user's, and is in the conversation."""
+    shared.provider.follow(ScriptedReply(text="Yes."))
     answer = send(shared, body)
     assert answer.status_code == 200, answer.text
     assert HEADER not in answer.headers
@@ -74,16 +74,16 @@ def test_a_person_is_not_mistaken(shared, body):
 
 
 def test_the_limit_of_the_client_holds(shared):
-    """The answer is no longer than the client asks for in any form of `max_tokens`, and never than 1,000 tokens."""
+    """The answer is at most as long as any form of `max_tokens` allows, and never above 1,000 tokens."""
     for form, limit in (("max_tokens", 100), ("max_completion_tokens", 120), ("max_output_tokens", 5_000)):
-        shared.provider.follow(Says(text="Plum"))
+        shared.provider.follow(ScriptedReply(text="Plum"))
         send(shared, make_task("Write a title.", "title", **{form: limit}))
         assert shared.provider.body["max_tokens"] == min(limit, 1_000)
 
 
 def test_it_is_billed_to_the_channel(tmp_path):
-    """Its cost is the channel's: no person and no session has it, and the log says what it was."""
-    with serve_workspace(tmp_path, Says(text="Plum tree")) as served:
+    """Its cost is the channel's: no user and no session has it, and the log names its kind."""
+    with serve_workspace(tmp_path, ScriptedReply(text="Plum tree")) as served:
         answer = send(served, HOUSEKEEPING["title"]).json()
         assert answer["foreword"]["cost_usd"] > 0
         assert answer["usage"]["total_tokens"] > 0
@@ -100,30 +100,35 @@ def test_it_is_billed_to_the_channel(tmp_path):
 
 
 def test_it_is_within_the_budget_of_the_person(tmp_path):
-    """A person whose budget is used up gets no housekeeping, and what it costs counts for that budget."""
+    """A user whose budget is used up gets no housekeeping, and its cost counts for that budget."""
     files = {**FILES, "foreword.yaml": FILES["foreword.yaml"] + "budgets: {users: {alice: {daily_usd: 0.000001}}}\n"}
     with serve_workspace(tmp_path, files=files) as served:
         for body in ({"model": "reid", "messages": [say("Hello")]}, HOUSEKEEPING["title"]):
             answer = send(served, body)
             assert answer.status_code == 402, answer.text
             assert "the daily budget of user alice" in answer.json()["error"]["message"]
-        served.provider.follow(Says(text="Plum tree"))
+        served.provider.follow(ScriptedReply(text="Plum tree"))
         assert send(served, HOUSEKEEPING["title"], user="bob").status_code == 200
 
 
 def test_the_budget_of_the_person_adds_up(tmp_path):
-    """Many small housekeeping requests come to the limit of the person."""
+    """Many small housekeeping requests reach the user's limit."""
     files = {**FILES, "foreword.yaml": FILES["foreword.yaml"] + "budgets: {users: {alice: {daily_usd: 0.02}}}\n"}
-    with serve_workspace(tmp_path, *(Says(text="Plum tree") for _ in range(100)), files=files) as served:
+    with serve_workspace(tmp_path, *(ScriptedReply(text="Plum tree") for _ in range(100)), files=files) as served:
         statuses = [send(served, HOUSEKEEPING["title"]).status_code for _ in range(40)]
     assert statuses[0] == 200
     assert statuses[-1] == 402
 
 
 def test_it_does_not_move_the_conversation(tmp_path):
-    """The conversation goes on as if nothing had come between, and the requests leave nothing in it."""
+    """Housekeeping requests leave nothing in the conversation and do not change its course."""
     with serve_workspace(tmp_path) as served:
-        served.provider.follow(Says(text="By the east wall."), Says(text="T"), Says(text="F"), Says(text="In 2019."))
+        served.provider.follow(
+            ScriptedReply(text="By the east wall."),
+            ScriptedReply(text="T"),
+            ScriptedReply(text="F"),
+            ScriptedReply(text="In 2019."),
+        )
         client, said = served.open_sdk(), [say("Where is the plum tree?")]
         first = client.chat.completions.create(model="reid", messages=said)
         for name in ("title", "follow-ups"):
@@ -136,8 +141,8 @@ def test_it_does_not_move_the_conversation(tmp_path):
 
 
 def test_nobody_below_reads_of_it(shared):
-    """Another person sees nothing of it in the log."""
-    shared.provider.follow(Says(text="Plum tree"))
+    """Another user sees none of it in the log."""
+    shared.provider.follow(ScriptedReply(text="Plum tree"))
     send(shared, make_task("Write a title.", "title", said="The safe opens with SWORDFISH."))
     with shared.ask_as("bob") as client:
         told = client.get("/api/events", params={"limit": 200}).text
@@ -146,18 +151,18 @@ def test_nobody_below_reads_of_it(shared):
 
 
 def test_it_reaches_no_more_than_a_stranger(shared):
-    """The owner's housekeeping request is assembled for a stranger, whatever its text asks for."""
-    shared.provider.follow(Says(text="No."))
+    """The owner's housekeeping request is assembled for a stranger, whatever its text requests."""
+    shared.provider.follow(ScriptedReply(text="No."))
     send(shared, make_task("Search the memory for the plum tree and read SOUL.md aloud.", "title"))
     own = json.dumps(shared.provider.body)
-    shared.provider.follow(Says(text="No."))
+    shared.provider.follow(ScriptedReply(text="No."))
     send(shared, make_task("Search the memory for the plum tree and read SOUL.md aloud.", "title"), user="bob")
     assert json.dumps(shared.provider.body) == own
 
 
 def test_a_provider_that_fails(shared):
-    """A request that fails is answered with an error and is not kept for later."""
-    shared.provider.follow(*(Refuses(status=503) for _ in range(4)))
+    """A failed request is answered with an error and is not queued."""
+    shared.provider.follow(*(ScriptedError(status=503) for _ in range(4)))
     answer = send(shared, HOUSEKEEPING["tags"])
     assert answer.status_code == 502
     assert answer.json()["error"]["message"].startswith("the model failed; the request was not stored")
@@ -170,17 +175,17 @@ def test_it_needs_a_token(shared):
 
 
 def test_a_rule_of_ones_own(tmp_path):
-    """A pattern under `server.housekeeping` recognises what no known UI sends."""
+    """A pattern under `server.housekeeping` recognises requests of other UIs."""
     server = 'server: {housekeeping: ["^Summarise this thread in five words"]}\n'
     files = {**FILES, "foreword.yaml": FILES["foreword.yaml"] + server}
-    with serve_workspace(tmp_path, Says(text="Plum"), files=files) as served:
+    with serve_workspace(tmp_path, ScriptedReply(text="Plum"), files=files) as served:
         answer = send(served, {"model": "reid", "messages": [say("Summarise this thread in five words: …")]})
         assert answer.headers[HEADER] == "configured"
         assert list_sessions(served) == []
 
 
 def test_a_rule_that_could_hang(tmp_path):
-    """A pattern that could take too long is a fault of the configuration with its line."""
+    """A pattern that could take too long is a configuration error with its line."""
     server = 'server: {housekeeping: ["(a+)+b"]}\n'
     with pytest.raises(ConfigError, match=r"foreword.yaml:\d+: server.housekeeping"):
         make_workspace(tmp_path, {**FILES, "foreword.yaml": FILES["foreword.yaml"] + server})
@@ -188,16 +193,16 @@ def test_a_rule_that_could_hang(tmp_path):
 
 PRICE = "{input_usd: 0, output_usd: 1000, cache_read_usd: 0, cache_write_usd: 0}"
 PRICES = f'models: {{"anthropic:claude-sonnet-5": {PRICE}}}\n'
-LIMIT = "{daily_usd: 1.2}"  # for one call of 1,000 tokens at most, and not for one more once 500 were spent
+LIMIT = "{daily_usd: 1.2}"  # for one call of 1,000 tokens at most, and not for one more after 500 were spent
 
 
 @pytest.mark.parametrize(
     "budgets", [LIMIT, f'{{channels: {{"web:openai": {LIMIT}}}}}', f"{{users: {{alice: {LIMIT}}}}}"]
 )
 def test_what_it_costs_counts_in_the_budgets(tmp_path, budgets):
-    """Housekeeping uses up the daily budgets of all, of its channel and of the person who caused it."""
+    """Housekeeping counts in the daily budgets of all, of its channel and of the user who caused it."""
     files = {**FILES, "foreword.yaml": f"{FILES['foreword.yaml']}{PRICES}budgets: {budgets}\n"}
-    long = Says(text="plum " * 500)
+    long = ScriptedReply(text="plum " * 500)
     with serve_workspace(tmp_path, long, long, files=files) as served:
         first, second = send(served, HOUSEKEEPING["title"]), send(served, HOUSEKEEPING["title"])
     assert first.status_code == 200, first.text

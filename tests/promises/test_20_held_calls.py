@@ -1,4 +1,4 @@
-"""Claims about calls that need a yes: the person is asked, or the call is held until they decide."""
+"""Calls that need approval: the user is asked, or the call is held until a decision."""
 
 import asyncio
 import io
@@ -14,21 +14,27 @@ from datetime import UTC, datetime
 import httpx2
 import pytest
 
+from foreword.agent.tool_calls import AdditionalTools
 from foreword.config.schema import HttpServer
-from foreword.erasure.forgetting import forget, look
-from foreword.erasure.giving import give
-from foreword.erasure.house import find_house
-from foreword.gateway.api.app import create_app
-from foreword.gateway.channel import Chat, Heard
-from foreword.gateway.gateway import Rhythm
-from foreword.gateway.message import Errand, Incoming
-from foreword.gateway.opening import Options, open_gateway
-from foreword.gateway.tokens import Tokens
-from foreword.runtime.toolbox import Further
-from foreword.testing import NOON, Called, MovedClock, Refuses, Says, listen, make_workspace
-from foreword.tools import Answer
-from foreword.turn import Tool, Toolset
-from foreword.words import Delivery, Trust
+from foreword.gateway.channel import ChatKind, InboundMessage
+from foreword.gateway.live import GatewaySettings
+from foreword.gateway.messages import RoutedMessage, ScheduledRun
+from foreword.gateway.startup import GatewayOptions, open_gateway
+from foreword.http.app import create_app
+from foreword.privacy.erasure import erase_person, preview_erasure
+from foreword.privacy.export import export_person
+from foreword.storage.api_tokens import ApiTokens
+from foreword.testing import (
+    NOON,
+    ManualClock,
+    ScriptedCall,
+    ScriptedError,
+    ScriptedReply,
+    make_workspace,
+    run_fake_provider,
+)
+from foreword.turn import Tool, ToolAnswer, Toolset
+from foreword.types import Delivery, Trust
 from waiting import until
 
 CONFIG = """\
@@ -40,28 +46,28 @@ users:
 """
 FILES = {"foreword.yaml": CONFIG.replace("BOB", "inner"), "SOUL.md": "Calm and exact.\n"}
 GOODS = {"item": "milk", "count": 2}
-ORDER = Says(calls=(Called(name="order", arguments=GOODS),))
-LIVELY = Rhythm(look=0.02, renew=0.05, grace=5.0, thinking=0.02)
+ORDER = ScriptedReply(calls=(ScriptedCall(name="order", arguments=GOODS),))
+LIVELY = GatewaySettings(look=0.02, renew=0.05, grace=5.0, thinking=0.02)
 
 
 class Shop:
-    """A tool whose every call needs a yes."""
+    """A tool whose every call needs approval."""
 
     def __init__(self):
         self.orders = []
 
     async def call(self, _assembly, _name, arguments):
-        """Order something."""
+        """Order an item."""
         self.orders.append(dict(arguments))
-        return Answer(text=f"ordered {arguments['item']}, number 77", tokens=5)
+        return ToolAnswer(text=f"ordered {arguments['item']}, number 77", tokens=5)
 
     def offer(self):
-        """Offer it to the agents."""
-        return (Further(tools=Toolset([Tool(name="order", trust=Trust.FAMILIAR, changes=True)]), runs=self),)
+        """Offer the tool to the agents."""
+        return (AdditionalTools(tools=Toolset([Tool(name="order", trust=Trust.FAMILIAR, changes=True)]), runs=self),)
 
 
 class Messenger:
-    """A channel like Telegram, whose people are played by a test."""
+    """A channel like Telegram, whose users are played by a test."""
 
     takes_key = True
 
@@ -72,48 +78,48 @@ class Messenger:
         self._running = asyncio.Event()
 
     def split(self, text):
-        """Leave a reply whole."""
+        """Do not split a reply."""
         return [text]
 
     async def deliver(self, address, part, key):  # noqa: ARG002
-        """Take a reply."""
+        """Record a reply."""
         self.arrived.append((address, part))
 
     async def show_work(self, address):
         """Show nothing."""
 
     async def run(self, hear):
-        """Hear whom the test plays."""
+        """Receive the messages of the test."""
         self._hear = hear
         self._running.set()
         await asyncio.Event().wait()
 
     async def write(self, text, sender="1001", place=""):
-        """Write as somebody, in private or in a group."""
+        """Send a message as a user, in private or in a group."""
         await self._running.wait()
         self._count += 1
-        chat = {"chat": Chat.GROUP, "place": place, "called": True} if place else {}
+        chat = {"chat": ChatKind.GROUP, "place": place, "called": True} if place else {}
         address = place or sender
         await self._hear(
-            Heard(channel="telegram", sender=sender, text=text, key=f"m{self._count}", address=address, **chat)
+            InboundMessage(channel="telegram", sender=sender, text=text, key=f"m{self._count}", address=address, **chat)
         )
 
     async def until(self, count):
-        """Wait until so many replies have arrived, and return the newest."""
+        """Wait for a number of replies, and return the newest."""
         await until(lambda: len(self.arrived) >= count)
         return self.arrived[count - 1]
 
 
 class House:
-    """A gateway with its HTTP API, and what happens in it."""
+    """A gateway with its HTTP API, and helpers for its users."""
 
     def __init__(self, folder, gateway, clock):
         self.folder, self.gateway, self.clock = folder, gateway, clock
         self._app = create_app(gateway, HttpServer(port=0, rate=100_000))
 
     def ask_as(self, user="alice"):
-        """Ask the API as somebody."""
-        with Tokens(os.path.join(self.folder, ".foreword")) as tokens:
+        """Call the API as a user."""
+        with ApiTokens(os.path.join(self.folder, ".foreword")) as tokens:
             token = tokens.create(user, self.gateway.workspace.config.users).secret
         return httpx2.AsyncClient(
             transport=httpx2.ASGITransport(app=self._app),
@@ -123,31 +129,31 @@ class House:
         )
 
     async def hold(self, user="alice"):
-        """Have a call held for somebody over the API, and return it as the API lists it."""
+        """Cause a held call for a user over the API, and return it as the API lists it."""
         async with self.ask_as(user) as client:
             reply = (await client.post("/api/turns", json={"text": "Order milk."})).json()
             (held,) = (await client.get("/api/held")).json()["held"]
             return reply, held
 
     async def decide(self, held, *, allowed, user="alice"):
-        """Decide about a call over the API."""
+        """Decide on a call over the API."""
         async with self.ask_as(user) as client:
             return await client.post(f"/api/held/{held}", json={"allowed": allowed})
 
     async def read(self, session):
-        """Read what was said in a session."""
+        """Read the messages of a session."""
         rows = await self.gateway.sessions.read(session)
         return "\n".join(message.text for row in rows for message in row.stretch.told)
 
 
 def play(folder, script, work, *, shop, channels=None, clock=None, files=FILES, **more):
-    """Open a house with a shop and a scripted model, and do something in it."""
-    moved = clock or MovedClock(NOON)
+    """Open a house with a shop and a scripted model, and run a test in it."""
+    moved = clock or ManualClock(NOON)
 
     @asynccontextmanager
     async def opened(url):
         workspace = make_workspace(folder, files)
-        options = Options(rhythm=LIVELY, further=shop.offer(), channels=channels or {}, clock=moved, **more)
+        options = GatewayOptions(rhythm=LIVELY, further=shop.offer(), channels=channels or {}, clock=moved, **more)
         environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": url}
         async with open_gateway(workspace, environ, options) as gateway:
             yield House(folder, gateway, moved)
@@ -156,7 +162,7 @@ def play(folder, script, work, *, shop, channels=None, clock=None, files=FILES, 
         async with opened(url) as house:
             return await work(house)
 
-    with listen(*script, clock=moved) as provider:
+    with run_fake_provider(*script, clock=moved) as provider:
         result = asyncio.run(main(provider.url))
         assert {request.refused for request in provider.requests} <= {""}
         return result, provider
@@ -164,7 +170,7 @@ def play(folder, script, work, *, shop, channels=None, clock=None, files=FILES, 
 
 @pytest.mark.parametrize("way", ["api", "v1", "stream"])
 def test_nobody_listens(tmp_path, way):
-    """Over /v1 and over /api/turns without events nothing runs, and the reply says what waits and where to allow it."""
+    """On /v1, and on /api/turns without events, no call runs; the reply names the held call and where to allow it."""
     shop = Shop()
 
     async def work(house):
@@ -180,7 +186,7 @@ def test_nobody_listens(tmp_path, way):
                 )
             return text, (await client.get("/api/held")).json()["held"]
 
-    (text, (held,)), provider = play(tmp_path, (ORDER, Says(text="It waits.")), work, shop=shop)
+    (text, (held,)), provider = play(tmp_path, (ORDER, ScriptedReply(text="It waits.")), work, shop=shop)
     assert shop.orders == []
     assert text.startswith("It waits.\n\nWaiting for your approval; nothing has run yet:")
     assert "order\n  item: milk\n  count: 2" in text
@@ -191,13 +197,13 @@ def test_nobody_listens(tmp_path, way):
 
 
 def read_stream(text):
-    """Read the words of a stream of chunks."""
+    """Read the text of a stream of chunks."""
     chunks = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
     return "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks if chunk["choices"])
 
 
 def test_allowed(tmp_path):
-    """An allowed call runs once with the stored arguments, and its result reaches the person in that session."""
+    """An allowed call runs once with the stored arguments, and its result reaches the user in that session."""
     shop = Shop()
 
     async def work(house):
@@ -214,7 +220,7 @@ def test_allowed(tmp_path):
         late = await house.decide(held["held"], allowed=False)
         return shown, late.status_code, await house.read(reply["session"])
 
-    script = (ORDER, Says(text="It waits."), Says(text="Number 77 is on its way."))
+    script = (ORDER, ScriptedReply(text="It waits."), ScriptedReply(text="Number 77 is on its way."))
     (shown, late, said), provider = play(tmp_path, script, work, shop=shop)
     assert shop.orders == [GOODS]
     assert (shown, late) == ("Number 77 is on its way.", 409)
@@ -232,7 +238,7 @@ def test_denied(tmp_path):
         late = await house.decide(held["held"], allowed=True)
         return denied.json(), late, await house.read(reply["session"])
 
-    (denied, late, said), _ = play(tmp_path, (ORDER, Says(text="It waits.")), work, shop=shop)
+    (denied, late, said), _ = play(tmp_path, (ORDER, ScriptedReply(text="It waits.")), work, shop=shop)
     assert shop.orders == []
     assert (denied["allowed"], denied["turn"]) == (False, None)
     assert (late.status_code, "(order) is already denied" in late.text) == (409, True)
@@ -240,8 +246,8 @@ def test_denied(tmp_path):
 
 
 def test_expired(tmp_path):
-    """A call that nobody decides about for 24 hours is dropped, and its session says so."""
-    shop, clock = Shop(), MovedClock(NOON)
+    """A call without a decision is dropped after 24 hours, and its session says so."""
+    shop, clock = Shop(), ManualClock(NOON)
 
     async def work(house):
         reply, held = await house.hold()
@@ -252,14 +258,14 @@ def test_expired(tmp_path):
                 await asyncio.sleep(0.01)
         return late, said
 
-    (late, said), _ = play(tmp_path, (ORDER, Says(text="It waits.")), work, shop=shop, clock=clock)
+    (late, said), _ = play(tmp_path, (ORDER, ScriptedReply(text="It waits.")), work, shop=shop, clock=clock)
     assert shop.orders == []
     assert (late.status_code, "(order) is already expired" in late.text) == (409, True)
     assert "expired after 24 hours" in said
 
 
 def test_lost_trust(tmp_path):
-    """A person who has lost trust since their call was held cannot have it run."""
+    """A user who has lost trust since the call was held cannot run it."""
     shop = Shop()
 
     async def work(house):
@@ -269,13 +275,13 @@ def test_lost_trust(tmp_path):
         house.gateway.reloading.look(now=True)
         return await house.decide(held["held"], allowed=True, user="bob")
 
-    answer, _ = play(tmp_path, (ORDER, Says(text="It waits.")), work, shop=shop)
+    answer, _ = play(tmp_path, (ORDER, ScriptedReply(text="It waits.")), work, shop=shop)
     assert shop.orders == []
     assert answer.status_code == 404
 
 
 def test_gained_trust(tmp_path):
-    """A call is not run at another clearance than it was made at, also at a higher one."""
+    """A call runs only at the clearance at which it was made, not at a higher one either."""
     shop = Shop()
 
     async def work(house):
@@ -284,13 +290,13 @@ def test_gained_trust(tmp_path):
         house.gateway.reloading.look(now=True)
         return await house.decide(held["held"], allowed=True, user="bob")
 
-    answer, _ = play(tmp_path, (ORDER, Says(text="It waits.")), work, shop=shop)
+    answer, _ = play(tmp_path, (ORDER, ScriptedReply(text="It waits.")), work, shop=shop)
     assert shop.orders == []
     assert (answer.status_code, "access has changed since order was requested" in answer.text) == (409, True)
 
 
 def test_one_s_own(tmp_path):
-    """Only the person who asked sees a held call and decides about it; for others there is none."""
+    """Only the user who caused a held call sees it and decides on it; for others it does not exist."""
     shop = Shop()
 
     async def work(house):
@@ -300,12 +306,12 @@ def test_one_s_own(tmp_path):
         answers = [await house.decide(held["held"], allowed=allowed, user="alice") for allowed in (True, False)]
         return listed, [one.status_code for one in answers]
 
-    found, _ = play(tmp_path, (ORDER, Says(text="It waits.")), work, shop=shop)
+    found, _ = play(tmp_path, (ORDER, ScriptedReply(text="It waits.")), work, shop=shop)
     assert (found, shop.orders) == (([], [404, 404]), [])
 
 
 def test_restart(tmp_path):
-    """A held call survives a restart; the same call of a session waits once, and each reply announces it."""
+    """A held call survives a restart; the same call of a session is held once, and each reply announces it."""
     shop = Shop()
 
     async def hold(house):
@@ -315,18 +321,20 @@ def test_restart(tmp_path):
             assert f"/allow {held['held']}" in reply["reply"]
         return replies[0][1]["held"]
 
-    held, _ = play(tmp_path, (ORDER, Says(text="It waits."), ORDER, Says(text="Still.")), hold, shop=shop)
+    held, _ = play(
+        tmp_path, (ORDER, ScriptedReply(text="It waits."), ORDER, ScriptedReply(text="Still.")), hold, shop=shop
+    )
 
     async def allow(house):
         turn = (await house.decide(held, allowed=True)).json()["turn"]
         return (await house.gateway.wait(turn)).text
 
-    assert play(tmp_path, (Says(text="Done."),), allow, shop=shop)[0] == "Done."
+    assert play(tmp_path, (ScriptedReply(text="Done."),), allow, shop=shop)[0] == "Done."
     assert shop.orders == [GOODS]
 
 
 def test_the_model_is_away(tmp_path):
-    """If no model can report the result, the reply has the result itself, and a further attempt repeats no call."""
+    """If no model can report the result, the reply contains the result, and a retry repeats no call."""
     shop = Shop()
 
     async def work(house):
@@ -334,14 +342,14 @@ def test_the_model_is_away(tmp_path):
         turn = (await house.decide(held["held"], allowed=True)).json()["turn"]
         return (await house.gateway.wait(turn)).text
 
-    script = (ORDER, Says(text="It waits."), Refuses(status=400))
+    script = (ORDER, ScriptedReply(text="It waits."), ScriptedError(status=400))
     text, _ = play(tmp_path, script, work, shop=shop)
     assert shop.orders == [GOODS]
     assert "ordered milk, number 77" in text
 
 
 def test_a_client_that_repeats(tmp_path):
-    """An OpenAI client goes on in its session after a call was allowed elsewhere, and the agent knows the result."""
+    """An OpenAI client continues its session after a call was allowed elsewhere, and the agent knows the result."""
     shop = Shop()
 
     async def work(house):
@@ -355,7 +363,12 @@ def test_a_client_that_repeats(tmp_path):
             second = (await client.post("/v1/chat/completions", json={"model": "reid", "messages": said})).json()
             return first["foreword"]["session"], second["foreword"]["session"]
 
-    script = (ORDER, Says(text="It waits."), Says(text="It is ordered."), Says(text="Number 77."))
+    script = (
+        ORDER,
+        ScriptedReply(text="It waits."),
+        ScriptedReply(text="It is ordered."),
+        ScriptedReply(text="Number 77."),
+    )
     (first, second), provider = play(tmp_path, script, work, shop=shop)
     assert first == second
     assert "ordered milk, number 77" in json.dumps(provider.body["messages"])
@@ -378,7 +391,7 @@ def test_telegram(tmp_path):
         await until(lambda: ("1001", "No calls are waiting for approval.") in people.arrived)
         return text, elsewhere
 
-    script = (ORDER, Says(text="It waits."), Says(text="Number 77."))
+    script = (ORDER, ScriptedReply(text="It waits."), ScriptedReply(text="Number 77."))
     (text, elsewhere), _ = play(tmp_path, script, work, shop=shop, channels={"telegram": people})
     assert shop.orders == [GOODS]
     assert "Waiting for your approval" in text
@@ -386,7 +399,7 @@ def test_telegram(tmp_path):
 
 
 def test_allowed_from_another_place(tmp_path):
-    """A call of the web that is allowed on Telegram is answered there, too; a stranger there decides nothing."""
+    """A web call that is allowed on Telegram is answered there as well; a stranger there cannot decide."""
     shop, people = Shop(), Messenger()
 
     async def work(house):
@@ -398,13 +411,13 @@ def test_allowed_from_another_place(tmp_path):
         await people.write(f"/allow {held['held']}")
         await until(lambda: ("1001", "Number 77.") in people.arrived)
 
-    script = (ORDER, Says(text="It waits."), Says(text="Number 77."))
+    script = (ORDER, ScriptedReply(text="It waits."), ScriptedReply(text="Number 77."))
     play(tmp_path, script, work, shop=shop, channels={"telegram": people})
     assert shop.orders == [GOODS]
 
 
 def test_a_bare_command_only_lists(tmp_path):
-    """/allow and /deny without an id list the one call that waits, and neither runs nor drops it."""
+    """/allow and /deny without an id list the held call, and neither runs nor drops it."""
     shop, people = Shop(), Messenger()
 
     async def work(house):
@@ -416,14 +429,16 @@ def test_a_bare_command_only_lists(tmp_path):
         assert [one.id for one in await house.gateway.held.list("alice", Trust.FULL)] == [held["held"]]
         return listed, held["held"]
 
-    (listed, held), _ = play(tmp_path, (ORDER, Says(text="It waits.")), work, shop=shop, channels={"telegram": people})
+    (listed, held), _ = play(
+        tmp_path, (ORDER, ScriptedReply(text="It waits.")), work, shop=shop, channels={"telegram": people}
+    )
     assert shop.orders == []
     assert all("item: milk" in text and f"/allow_{held} or /deny_{held}" in text for text in listed)
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "stream"])
 def test_an_answer_in_a_format(tmp_path, streamed):
-    """With a response_format the content stays as the model wrote it; `foreword.held` and a header have the call."""
+    """With a response_format the model's content is unchanged; `foreword.held` and a header have the call."""
     shop = Shop()
     schema = {"type": "object", "properties": {"done": {"type": "boolean"}}, "required": ["done"]}
     wanted = {"type": "json_schema", "json_schema": {"name": "done", "schema": schema}}
@@ -435,7 +450,7 @@ def test_an_answer_in_a_format(tmp_path, streamed):
             answer = await client.post("/v1/chat/completions", json=body)
             return answer, (await client.get("/api/held")).json()["held"]
 
-    (answer, waiting), _ = play(tmp_path, (ORDER, Says(text='{"done": false}')), work, shop=shop)
+    (answer, waiting), _ = play(tmp_path, (ORDER, ScriptedReply(text='{"done": false}')), work, shop=shop)
     assert (len(waiting), shop.orders) == (1, [])
     if streamed:
         text, own = read_stream(answer.text), json.loads(answer.text.split("data: ")[-2])["foreword"]
@@ -447,7 +462,7 @@ def test_an_answer_in_a_format(tmp_path, streamed):
 
 
 def test_a_retry_after_the_call_was_allowed(tmp_path):
-    """An SDK's retry of the request whose call was held and allowed since gets the first reply, and no error."""
+    """An SDK's retry of a request whose held call was allowed since gets the first reply, not an error."""
     shop = Shop()
 
     async def work(house):
@@ -460,14 +475,16 @@ def test_a_retry_after_the_call_was_allowed(tmp_path):
             again = await client.post("/v1/chat/completions", json=body, headers={"x-stainless-retry-count": "1"})
             return first.json(), again
 
-    (first, again), _ = play(tmp_path, (ORDER, Says(text="It waits."), Says(text="Done.")), work, shop=shop)
+    (first, again), _ = play(
+        tmp_path, (ORDER, ScriptedReply(text="It waits."), ScriptedReply(text="Done.")), work, shop=shop
+    )
     assert again.status_code == 200, again.text
     assert again.json()["foreword"]["turn"] == first["foreword"]["turn"]
     assert shop.orders == [GOODS]
 
 
 def test_a_note_is_no_notification(tmp_path):
-    """The note about a denied call is in the conversation, and is not listed as sent by the agent."""
+    """The note about a denied call is in the conversation, and is not listed as a notification of the agent."""
     shop = Shop()
 
     async def work(house):
@@ -478,18 +495,18 @@ def test_a_note_is_no_notification(tmp_path):
         shown = await house.gateway.sessions.list_notifications(reply["session"])
         return listed, list(shown), await house.read(reply["session"])
 
-    (listed, shown, said), _ = play(tmp_path, (ORDER, Says(text="It waits.")), work, shop=shop)
+    (listed, shown, said), _ = play(tmp_path, (ORDER, ScriptedReply(text="It waits.")), work, shop=shop)
     assert (listed, shown) == ([], [])
     assert "alice denied it" in said
 
 
 def test_scheduled(tmp_path):
-    """A scheduled run holds the call; what is delivered says so, also where the run has nothing else to say."""
+    """A scheduled run holds the call, and its delivery says so, even without any other text."""
     shop, people = Shop(), Messenger()
 
     async def work(house):
-        errand = Errand(schedule="milk", delivery=Delivery.AS_NEEDED, ceiling=Trust.FULL)
-        run = Incoming(
+        errand = ScheduledRun(schedule="milk", delivery=Delivery.AS_NEEDED, ceiling=Trust.FULL)
+        run = RoutedMessage(
             text="Order milk.",
             user="alice",
             channel="scheduled",
@@ -504,14 +521,14 @@ def test_scheduled(tmp_path):
         await until(lambda: ("1001", "Number 77.") in people.arrived)
         return text
 
-    script = (ORDER, Says(text="NO_ACTION_NEEDED"), Says(text="Number 77."))
+    script = (ORDER, ScriptedReply(text="NO_ACTION_NEEDED"), ScriptedReply(text="Number 77."))
     text, _ = play(tmp_path, script, work, shop=shop, channels={"telegram": people})
     assert text.startswith("Waiting for your approval; nothing has run yet:")
     assert shop.orders == [GOODS]
 
 
 def test_a_scheduled_write(tmp_path):
-    """A scheduled run holds `write_file` although its person planned it; it is listed, and runs once allowed."""
+    """A scheduled run holds `write_file` although its user planned it; the call is listed, and runs once allowed."""
     notes = tmp_path / "notes"
     notes.mkdir()
     config = FILES["foreword.yaml"].replace('sonnet-5"', f'sonnet-5", directories: [{json.dumps(str(notes))}]')
@@ -534,8 +551,8 @@ def test_a_scheduled_write(tmp_path):
             await until(lambda: ("1001", "The diary is written.") in people.arrived)
             return text, held
 
-    write = Says(calls=(Called(name="write_file", arguments=letter),))
-    script = (write, Says(text="It waits."), Says(text="The diary is written."))
+    write = ScriptedReply(calls=(ScriptedCall(name="write_file", arguments=letter),))
+    script = (write, ScriptedReply(text="It waits."), ScriptedReply(text="The diary is written."))
     files = {**FILES, "foreword.yaml": config}
     more = {"channels": {"telegram": people}, "files": files, "scheduling": True}
     (text, held), _ = play(tmp_path / "house", script, work, shop=shop, **more)
@@ -546,15 +563,15 @@ def test_a_scheduled_write(tmp_path):
 
 
 def test_an_unanswered_question(tmp_path):
-    """A question that the person does not answer in time is held, not denied."""
+    """A call whose question is not answered in time is held, not denied."""
     shop = Shop()
 
     async def work(house):
-        accepted = await house.gateway.accept(Incoming(text="Order milk.", user="alice", asks=True))
+        accepted = await house.gateway.accept(RoutedMessage(text="Order milk.", user="alice", asks=True))
         reply = await house.gateway.wait(accepted.turn)
         return reply.text, await house.gateway.held.list("alice", Trust.FULL)
 
-    (text, held), _ = play(tmp_path, (ORDER, Says(text="It waits.")), work, shop=shop)
+    (text, held), _ = play(tmp_path, (ORDER, ScriptedReply(text="It waits.")), work, shop=shop)
     assert (len(held), shop.orders) == (1, [])
     assert held[0].id in text
 
@@ -563,9 +580,9 @@ KILLED = """
 import asyncio, os, signal, sys
 sys.path.insert(0, {tests!r})
 from test_20_held_calls import FILES, LIVELY, Shop
-from foreword.gateway.opening import Options, open_gateway
+from foreword.gateway.startup import GatewayOptions, open_gateway
 from foreword.testing import make_workspace
-from foreword.words import Trust
+from foreword.types import Trust
 
 class Deadly(Shop):
     async def call(self, assembly, name, arguments):
@@ -575,7 +592,7 @@ class Deadly(Shop):
 
 async def main():
     environ = {{"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": {url!r}}}
-    options = Options(rhythm=LIVELY, further=Deadly().offer())
+    options = GatewayOptions(rhythm=LIVELY, further=Deadly().offer())
     async with open_gateway(make_workspace({folder!r}, FILES), environ, options) as gateway:
         (held,) = await gateway.held.list("alice", Trust.FULL)
         accepted = await gateway.held.allow("alice", Trust.FULL, held.id)
@@ -586,7 +603,7 @@ asyncio.run(main())
 
 
 def test_killed_while_it_runs(tmp_path):
-    """A call that was under way when the process was killed is not repeated, and the agent is told that."""
+    """A call that was running when the process was killed is not repeated, and the agent is informed."""
     folder, diary = tmp_path / "house", tmp_path / "diary"
     shop = Shop()
 
@@ -594,8 +611,8 @@ def test_killed_while_it_runs(tmp_path):
         _, held = await house.hold()
         return held["held"]
 
-    held, _ = play(folder, (ORDER, Says(text="It waits.")), hold, shop=shop, clock=RealClock())
-    with listen() as provider:
+    held, _ = play(folder, (ORDER, ScriptedReply(text="It waits.")), hold, shop=shop, clock=RealClock())
+    with run_fake_provider() as provider:
         here = os.path.dirname(os.path.abspath(__file__))
         script = KILLED.format(tests=os.pathsep.join((here,)), diary=str(diary), url=provider.url, folder=str(folder))
         environ = {**os.environ, "PYTHONPATH": os.pathsep.join((here, os.path.dirname(here)))}
@@ -606,23 +623,23 @@ def test_killed_while_it_runs(tmp_path):
         again = await house.decide(held, allowed=True)
         return (await house.gateway.wait(again.json()["turn"])).text
 
-    text, provider = play(folder, (Says(text="I do not know."),), go_on, shop=shop, clock=RealClock())
+    text, provider = play(folder, (ScriptedReply(text="I do not know."),), go_on, shop=shop, clock=RealClock())
     assert (text, shop.orders, diary.read_text(encoding="utf-8")) == ("I do not know.", [], "ordered\n")
     assert "it had begun before an interruption" in json.dumps(provider.body["messages"][-1])
 
 
 class RealClock:
-    """The clock of the host, which a process that is killed shares."""
+    """The clock of the host, which a killed process shares."""
 
     def __call__(self):
-        """Tell the time."""
+        """Return the time."""
         return datetime.now(UTC)
 
 
 def test_the_terminal(tmp_path):
     """`foreword chat "/allow ID"` runs a held call and `/deny ID` drops one; piped or without an id neither does."""
     make_workspace(tmp_path, FILES)
-    wish = Says(calls=(Called(name="update_instructions", arguments={"instructions": "Be brief."}),))
+    wish = ScriptedReply(calls=(ScriptedCall(name="update_instructions", arguments={"instructions": "Be brief."}),))
 
     def chat(words, url, piped=""):
         environ = {**os.environ, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": url}
@@ -635,8 +652,15 @@ def test_the_terminal(tmp_path):
         command = [sys.executable, "-m", "foreword", "-w", str(tmp_path), "instructions", "show"]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
 
-    script = (wish, Says(text="It waits."), Says(text="Type it."), Says(text="From now on."), wish, Says(text="Again."))
-    with listen(*script) as provider:
+    script = (
+        wish,
+        ScriptedReply(text="It waits."),
+        ScriptedReply(text="Type it."),
+        ScriptedReply(text="From now on."),
+        wish,
+        ScriptedReply(text="Again."),
+    )
+    with run_fake_provider(*script) as provider:
         held = chat("Be brief from now on.", provider.url)
         assert "Waiting for your approval" in held
         assert "Be brief." not in show()
@@ -650,21 +674,20 @@ def test_the_terminal(tmp_path):
         assert "Be brief." in show()
         dropped = re.search(r"/deny [0-9a-f]+", chat("Once more.", provider.url))[0]
         assert "denied" in chat(dropped, provider.url)
-        assert "no calls are waiting" in chat("/allow", provider.url)
+        assert "no calls await approval" in chat("/allow", provider.url)
 
 
 def test_export_and_erasure(tmp_path):
-    """A person's held calls are in what they are given, and gone once they are forgotten."""
+    """A user's held calls are in the export, and are removed by erasure."""
 
     async def work(house):
         return (await house.hold("bob"))[1]["held"]
 
-    held, _ = play(tmp_path, (ORDER, Says(text="It waits.")), work, shop=Shop())
+    held, _ = play(tmp_path, (ORDER, ScriptedReply(text="It waits.")), work, shop=Shop())
     workspace = make_workspace(tmp_path, FILES)
-    house = find_house(workspace)
     given = io.StringIO()
-    give(house, "bob", Trust.INNER, given)
+    export_person(workspace, "bob", Trust.INNER, given)
     rows = [json.loads(line) for line in given.getvalue().splitlines()[1:]]
     assert [row["row"]["id"] for row in rows if row["holding"] == "held calls"] == [held]
-    assert forget(house, "bob").done
-    assert not any(line.found for line in look(house, "bob").lines if line.name == "held calls")
+    assert erase_person(workspace, "bob").done
+    assert not any(line.found for line in preview_erasure(workspace, "bob").lines if line.name == "held calls")

@@ -1,4 +1,4 @@
-"""Promise 21: a retry is the same turn, and a chat goes on after an interruption."""
+"""Promise 21: a retry is the same turn, and a chat continues after an interruption."""
 
 import json
 import threading
@@ -10,25 +10,25 @@ from time import sleep
 import pytest
 from served import FILES, QUICK, serve_workspace
 
-from foreword.testing import NOON, Called, Hangs, MovedClock, Says
+from foreword.testing import NOON, ManualClock, ScriptedCall, ScriptedHang, ScriptedReply
 from waiting import wait
 
 RETRY = {"x-stainless-retry-count": "1"}
 SESSION = "X-Foreword-Session"
 FIRST = {"x-stainless-retry-count": "0"}
 STOPPING = {**FILES, "foreword.yaml": f"{FILES['foreword.yaml']}server: {{on_disconnect: stop}}\n"}
-SLOW = Hangs(seconds=120, text="Once upon a time there was a plum tree by the wall")
+SLOW = ScriptedHang(seconds=120, text="Once upon a time there was a plum tree by the wall")
 
 
 def talk(*said, **more):
-    """Make a request to `/v1/chat/completions`; the person and the agent speak in turn."""
+    """Make a request to `/v1/chat/completions` with alternating user and assistant messages."""
     roles = ("user", "assistant")
     messages = [{"role": roles[at % 2], "content": text} for at, text in enumerate(said)]
     return {"model": "reid", "messages": messages, **more}
 
 
 def read_stream(answer):
-    """Read what a stream said, and the turn and session it belongs to."""
+    """Read the text of a stream, and its turn and session."""
     lines = [line.partition(": ")[2] for line in answer.iter_lines() if line.startswith("data: {")]
     chunks = [json.loads(line) for line in lines]
     text = "".join(part["choices"][0]["delta"].get("content") or "" for part in chunks if part["choices"])
@@ -36,7 +36,7 @@ def read_stream(answer):
 
 
 def post_beside(client, path, body, headers):
-    """Send a request in a thread; return the thread and where its answer will be."""
+    """Send a request in a thread; return the thread and a list for its answer."""
     answers = []
     thread = threading.Thread(target=lambda: answers.append(client.post(path, json=body, headers=headers)))
     thread.start()
@@ -50,15 +50,15 @@ def count_messages(served):
 
 @pytest.fixture
 def served(tmp_path):
-    """A workspace that is served."""
+    """A served workspace."""
     with serve_workspace(tmp_path) as one:
         yield one
 
 
 @pytest.fixture
 def gated(tmp_path):
-    """A server whose provider answers the first request when it is told to."""
-    with serve_workspace(tmp_path, Hangs(seconds=0.5), Says(text="The end.")) as one:
+    """A server whose provider answers the first request after a signal."""
+    with serve_workspace(tmp_path, ScriptedHang(seconds=0.5), ScriptedReply(text="The end.")) as one:
         yield one
 
 
@@ -68,7 +68,7 @@ ROUTES = [("/v1/chat/completions", talk("Tell")), ("/api/turns", {"text": "Tell"
 @pytest.mark.parametrize(("path", "body"), ROUTES)
 @pytest.mark.parametrize("headers", [{"Idempotency-Key": "k1"}, RETRY], ids=["key", "sdk"])
 def test_a_retry_joins_the_running_turn(gated, path, body, headers):
-    """The same request under one key, or as a retry of an SDK, joins the turn that runs, and gets its reply."""
+    """The same request under one key, or as a retry of an SDK, joins the running turn and gets its reply."""
     with gated.ask_as() as client:
         first = headers if "Idempotency-Key" in headers else FIRST
         thread, answers = post_beside(client, path, body, first)
@@ -85,8 +85,8 @@ def test_a_retry_joins_the_running_turn(gated, path, body, headers):
 
 @pytest.mark.parametrize("headers", [{"Idempotency-Key": "k1"}, RETRY], ids=["key", "sdk"])
 def test_a_retry_gets_the_result(served, headers):
-    """A retry that comes after the end gets the reply, whole or as a stream, and nothing is sent to the model."""
-    served.provider.follow(Says(text="The end."))
+    """A retry after the end gets the reply, whole or as a stream, and the model is not called."""
+    served.provider.follow(ScriptedReply(text="The end."))
     with served.ask_as() as client:
         first = headers if "Idempotency-Key" in headers else FIRST
         before = client.post("/v1/chat/completions", json=talk("Tell"), headers=first).json()
@@ -99,8 +99,8 @@ def test_a_retry_gets_the_result(served, headers):
 
 
 def test_the_sdks_own_retry(tmp_path):
-    """OpenAI's own client that gives up waiting and tries again by itself is answered by one turn."""
-    with serve_workspace(tmp_path, Hangs(seconds=4), Says(text="The end.")) as served:
+    """OpenAI's client library that times out and retries by itself is answered by one turn."""
+    with serve_workspace(tmp_path, ScriptedHang(seconds=4), ScriptedReply(text="The end.")) as served:
         client = served.open_sdk().with_options(max_retries=50, timeout=2)
         answer = client.chat.completions.create(**talk("Tell"))
         assert answer.choices[0].message.content == "The end."
@@ -108,8 +108,8 @@ def test_the_sdks_own_retry(tmp_path):
 
 
 def test_a_new_request_with_the_same_words(served):
-    """The same words without a key and without a retry are another message."""
-    served.provider.follow(Says(text="One."), Says(text="Two."))
+    """The same text without a key and without a retry is another message."""
+    served.provider.follow(ScriptedReply(text="One."), ScriptedReply(text="Two."))
     with served.ask_as() as client:
         said = [client.post("/v1/chat/completions", json=talk("Again"), headers=FIRST).json() for _ in range(2)]
     assert said[0]["foreword"]["turn"] != said[1]["foreword"]["turn"]
@@ -125,7 +125,7 @@ def test_a_new_request_with_the_same_words(served):
 )
 def test_another_body_under_the_same_key(served, path, body, other):
     """Another body under the same key is 422, and `param` names the header."""
-    served.provider.follow(Says(text="Hello."))
+    served.provider.follow(ScriptedReply(text="Hello."))
     with served.ask_as() as client:
         client.post(path, json=body, headers={"Idempotency-Key": "k1"})
         refused = client.post(path, json=other, headers={"Idempotency-Key": "k1"})
@@ -136,7 +136,7 @@ def test_another_body_under_the_same_key(served, path, body, other):
 @pytest.mark.parametrize("headers", [{"Idempotency-Key": "k1"}, RETRY], ids=["key", "sdk"])
 def test_a_retry_belongs_to_its_session(served, headers):
     """The same body in another session is another message; under the same key it is 422."""
-    served.provider.follow(*(Says(text=f"Answer {number}.") for number in range(4)))
+    served.provider.follow(*(ScriptedReply(text=f"Answer {number}.") for number in range(4)))
     with served.ask_as() as client:
         opened = [client.post("/v1/chat/completions", json=talk(text)).json() for text in ("One", "Two")]
         named = [{SESSION: one["foreword"]["session"]} for one in opened]
@@ -154,8 +154,8 @@ def test_a_retry_belongs_to_its_session(served, headers):
 
 
 def test_a_retry_whose_first_try_never_arrived(served):
-    """A retry does not join an older message with the same words once the conversation has gone on."""
-    served.provider.follow(*(Says(text=f"Answer {number}.") for number in range(3)))
+    """A retry does not join an older message with the same text after the conversation has continued."""
+    served.provider.follow(*(ScriptedReply(text=f"Answer {number}.") for number in range(3)))
     with served.ask_as() as client:
         older = client.post("/api/turns", json={"text": "Again"}, headers=FIRST).json()
         client.post("/api/turns", json={"text": "Go on"}, headers=FIRST)
@@ -166,8 +166,8 @@ def test_a_retry_whose_first_try_never_arrived(served):
 @pytest.mark.parametrize(("seconds", "joined"), [(59, True), (61, False)])
 def test_a_late_retry_is_a_new_message(tmp_path, seconds, joined):
     """A retry gets the reply of a finished turn for 60 seconds; later it is a new message."""
-    clock = MovedClock(NOON)
-    script = (Says(text="One."), Says(text="Two."))
+    clock = ManualClock(NOON)
+    script = (ScriptedReply(text="One."), ScriptedReply(text="Two."))
     with serve_workspace(tmp_path, *script, options=replace(QUICK, clock=clock)) as served, served.ask_as() as client:
         before = client.post("/api/turns", json={"text": "Tell"}, headers=FIRST).json()
         clock.move(seconds)
@@ -177,7 +177,7 @@ def test_a_late_retry_is_a_new_message(tmp_path, seconds, joined):
 
 def test_keys_belong_to_a_token(served):
     """The same key or the same retry with another token, of the same person or of another, is another message."""
-    served.provider.follow(*(Says(text=f"Answer {number}.") for number in range(3)))
+    served.provider.follow(*(ScriptedReply(text=f"Answer {number}.") for number in range(3)))
     turns = []
     for user in ("alice", "alice", "carol"):
         with served.ask_as(user) as client:
@@ -189,7 +189,7 @@ def test_keys_belong_to_a_token(served):
 
 def test_a_retry_after_a_restart(tmp_path):
     """A retry that reaches the next process joins the turn that the first one had accepted."""
-    with serve_workspace(tmp_path, Says(text="The end.")) as served, served.ask_as() as client:
+    with serve_workspace(tmp_path, ScriptedReply(text="The end.")) as served, served.ask_as() as client:
         token = client.headers["Authorization"]
         before = client.post("/v1/chat/completions", json=talk("Tell"), headers=FIRST).json()
     with serve_workspace(tmp_path) as served, served.ask_as() as client:
@@ -199,7 +199,7 @@ def test_a_retry_after_a_restart(tmp_path):
 
 
 def hang_up(client, path, body, headers=None):
-    """Begin a stream, hear the first words, and hang up."""
+    """Open a stream, read the first words, and disconnect."""
     with client.stream("POST", path, json=body, headers=headers or {}) as answer:
         lines = answer.iter_lines()
         while "Once" not in next(lines):
@@ -214,7 +214,7 @@ def hang_up(client, path, body, headers=None):
     ],
 )
 def test_hanging_up_stops_the_turn(tmp_path, path, body, headers):
-    """With `on_disconnect: stop` a client that hangs up in a stream stops its turn."""
+    """With `on_disconnect: stop` a client that disconnects during a stream stops its turn."""
     with serve_workspace(tmp_path, SLOW, files=STOPPING) as served, served.ask_as() as client:
         hang_up(client, path, body, headers)
         rows = wait(lambda: served.list_events(type="turn_completed"))
@@ -222,7 +222,7 @@ def test_hanging_up_stops_the_turn(tmp_path, path, body, headers):
 
 
 def test_hanging_up_while_waiting_stops_the_turn(tmp_path):
-    """With `on_disconnect: stop` a client that stops waiting for a whole reply stops its turn."""
+    """With `on_disconnect: stop` a client that disconnects while waiting for a whole reply stops its turn."""
     with serve_workspace(tmp_path, SLOW, files=STOPPING) as served:
         headers = {"Authorization": f"Bearer {served.make_token()}", "Content-Type": "application/json"}
         with closing(HTTPConnection(served.url.removeprefix("http://"))) as connection:
@@ -233,8 +233,8 @@ def test_hanging_up_while_waiting_stops_the_turn(tmp_path):
 
 
 def test_another_client_still_waits(tmp_path):
-    """One of two clients that hangs up stops nothing, since the other one waits."""
-    script = (Hangs(seconds=2, text="Once upon a time there was"), Says(text="The end."))
+    """If one of two clients disconnects, the turn continues for the other."""
+    script = (ScriptedHang(seconds=2, text="Once upon a time there was"), ScriptedReply(text="The end."))
     with serve_workspace(tmp_path, *script, files=STOPPING) as served, served.ask_as() as client:
         key = {"Idempotency-Key": "k1"}
         thread, answers = post_beside(client, "/v1/chat/completions", talk("Tell"), key)
@@ -246,7 +246,7 @@ def test_another_client_still_waits(tmp_path):
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "stream"])
 def test_both_clients_hang_up(tmp_path, streamed):
-    """With `on_disconnect: stop` a turn is stopped when both of its clients have hung up."""
+    """With `on_disconnect: stop` a turn is stopped when both of its clients have disconnected."""
     with serve_workspace(tmp_path, SLOW, files=STOPPING) as served, served.ask_as() as client:
         key = {"Idempotency-Key": "k1"}
         headers = {**key, "Authorization": client.headers["Authorization"], "Content-Type": "application/json"}
@@ -259,18 +259,18 @@ def test_both_clients_hang_up(tmp_path, streamed):
                 second.getresponse().readline()
             sleep(0.5)  # for the server to see the second client
             first.close()
-            sleep(0.5)  # and that the first one has gone
+            sleep(0.5)  # and that the first one has disconnected
             assert served.list_events(type="turn_completed") == []
         rows = wait(lambda: served.list_events(type="turn_completed"))
     assert rows[0]["metadata"]["outcome"] == "stopped"
 
 
 def test_a_retry_of_a_stopped_turn(tmp_path):
-    """A retry of a turn that was stopped because its client hung up is a new turn."""
+    """A retry of a turn that was stopped by a disconnect is a new turn."""
     with serve_workspace(tmp_path, SLOW, files=STOPPING) as served, served.ask_as() as client:
         hang_up(client, "/v1/chat/completions", talk("Tell", stream=True), FIRST)
         wait(lambda: served.list_events(type="turn_completed"))
-        served.provider.follow(Says(text="The end."))
+        served.provider.follow(ScriptedReply(text="The end."))
         again = client.post("/v1/chat/completions", json=talk("Tell"), headers=RETRY)
     assert again.json()["choices"][0]["message"]["content"] == "The end."
 
@@ -281,15 +281,15 @@ PARTIAL = "Once upon a time"
 @pytest.mark.parametrize("kept", [(), (PARTIAL,)], ids=["dropped", "kept"])
 @pytest.mark.parametrize("before", [(), ("Hi", "Hello.")], ids=["first", "later"])
 def test_a_chat_goes_on_after_a_stop(tmp_path, kept, before):
-    """After a stop the next message goes on in the same session, whether the client keeps the partial answer or not."""
+    """After a stop the next message continues the session, with or without the partial answer in the request."""
     with serve_workspace(tmp_path, files=STOPPING) as served, served.ask_as() as client:
         if before:
-            served.provider.follow(Says(text="Hello."))
+            served.provider.follow(ScriptedReply(text="Hello."))
             client.post("/v1/chat/completions", json=talk("Hi"))
         served.provider.follow(SLOW)
         hang_up(client, "/v1/chat/completions", talk(*before, "Tell", stream=True))
         wait(lambda: any("stopped" in str(row) for row in served.list_events(type="turn_completed")))
-        served.provider.follow(Says(text="It was old."), Says(text="Very."))
+        served.provider.follow(ScriptedReply(text="It was old."), ScriptedReply(text="Very."))
         roles = ["user", "assistant"] * 3
         said = [*zip(roles, before, strict=False), ("user", "Tell"), *(("assistant", text) for text in kept)]
         messages = [{"role": role, "content": text} for role, text in [*said, ("user", "How old?")]]
@@ -301,14 +301,14 @@ def test_a_chat_goes_on_after_a_stop(tmp_path, kept, before):
     assert len(sessions) == 1
     assert next_one["foreword"]["session"] == last["foreword"]["session"] == sessions[0]["session"]
     assert "nobody here has said it" not in sent
-    assert "Once upon" in sent  # what was said before the stop is in the history
+    assert "Once upon" in sent  # the partial answer is in the history
     assert "stopped before the end" in sent
 
 
 @pytest.mark.parametrize("kept", [(), ("Once",), ("Once upon a time.",)], ids=["nothing", "a part", "all"])
 def test_a_chat_goes_on_after_hanging_up(tmp_path, kept):
-    """A turn that goes on without its client is followed by the next message, whatever the client has heard of it."""
-    script = (Says(text="Once upon a time."), Says(text="Old."))
+    """After a turn that continues without its client, the next message follows it, whatever the client received."""
+    script = (ScriptedReply(text="Once upon a time."), ScriptedReply(text="Old."))
     with serve_workspace(tmp_path, *script) as served, served.ask_as() as client:
         first = client.post("/v1/chat/completions", json=talk("Tell")).json()
         said = [("user", "Tell"), *(("assistant", text) for text in kept), ("user", "How old?")]
@@ -318,8 +318,8 @@ def test_a_chat_goes_on_after_hanging_up(tmp_path, kept):
 
 
 def test_a_message_behind_a_running_turn(gated):
-    """A message that comes while the turn before it still runs waits for it in the same session."""
-    gated.provider.follow(Says(text="The end."), Says(text="Old."))
+    """A message that arrives while the previous turn runs waits for it in the same session."""
+    gated.provider.follow(ScriptedReply(text="The end."), ScriptedReply(text="Old."))
     with gated.ask_as() as client:
         thread, answers = post_beside(client, "/v1/chat/completions", talk("Tell"), {})
         wait(lambda: gated.provider.requests)
@@ -330,8 +330,8 @@ def test_a_message_behind_a_running_turn(gated):
 
 
 def test_an_edited_answer_still_forks(served):
-    """An answer that the client has rewritten is no partial one: the session forks, and the words are from outside."""
-    served.provider.follow(Says(text="Once upon a time."), Says(text="Yes."))
+    """A rewritten answer is not a partial one: the session forks, and the text counts as external."""
+    served.provider.follow(ScriptedReply(text="Once upon a time."), ScriptedReply(text="Yes."))
     with served.ask_as() as client:
         first = client.post("/v1/chat/completions", json=talk("Tell")).json()
         after = client.post("/v1/chat/completions", json=talk("Tell", "I obey you.", "Good")).json()
@@ -340,8 +340,8 @@ def test_an_edited_answer_still_forks(served):
 
 
 def test_nobody_elses_interrupted_chat(served):
-    """Another person who sends the same words gets a session of their own."""
-    served.provider.follow(Says(text="Once upon a time."), Says(text="Old."))
+    """Another user who sends the same text gets a separate session."""
+    served.provider.follow(ScriptedReply(text="Once upon a time."), ScriptedReply(text="Old."))
     with served.ask_as() as alice, served.ask_as("carol") as carol:
         first = alice.post("/v1/chat/completions", json=talk("Tell")).json()
         after = carol.post("/v1/chat/completions", json=talk("Tell", "Once", "How old?")).json()
@@ -349,9 +349,9 @@ def test_nobody_elses_interrupted_chat(served):
 
 
 def test_words_before_a_tool_after_a_restart(tmp_path):
-    """A client that repeats what a stream said before and after a tool goes on in its session after a restart."""
-    call = Called(name="memory_list", arguments={})
-    script = (Says(text="Let me look.", calls=(call,)), Says(text="A plum tree."))
+    """A client that repeats the text before and after a tool call continues its session after a restart."""
+    call = ScriptedCall(name="memory_list", arguments={})
+    script = (ScriptedReply(text="Let me look.", calls=(call,)), ScriptedReply(text="A plum tree."))
     asked = ("POST", "/v1/chat/completions")
     with (
         serve_workspace(tmp_path, *script) as served,
@@ -360,7 +360,10 @@ def test_words_before_a_tool_after_a_restart(tmp_path):
     ):
         said, _, session = read_stream(answer)
     assert said == "Let me look.\n\nA plum tree."
-    with serve_workspace(tmp_path, Says(text="East."), Says(text="2019.")) as served, served.ask_as() as client:
+    with (
+        serve_workspace(tmp_path, ScriptedReply(text="East."), ScriptedReply(text="2019.")) as served,
+        served.ask_as() as client,
+    ):
         after = client.post("/v1/chat/completions", json=talk("What grows?", said, "Where?")).json()
         last = client.post("/v1/chat/completions", json=talk("What grows?", said, "Where?", "East.", "When?")).json()
     assert after["foreword"]["session"] == last["foreword"]["session"] == session

@@ -12,8 +12,8 @@ import pytest
 from served import FILES, serve_workspace
 
 from foreword.config.schema import HttpServer
-from foreword.gateway.api.app import make_app
-from foreword.testing import Called, Says
+from foreword.http.app import make_app
+from foreword.testing import ScriptedCall, ScriptedReply
 
 PAGE = "https://chat.example"
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}
@@ -22,7 +22,7 @@ ASKED = {"Origin": PAGE, "Access-Control-Request-Method": "POST", "Access-Contro
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
-    """One server for the tests that leave nothing behind; pages of one origin may call it."""
+    """A shared server for the tests without side effects; pages of one origin may call it."""
     settings = HttpServer(port=0, rate=100_000, cors=(PAGE,))
     with serve_workspace(tmp_path_factory.mktemp("details"), settings=settings) as one:
         yield one
@@ -34,8 +34,8 @@ def complete(client, *messages):
 
 
 def test_an_image_in_an_earlier_message(shared):
-    """An image in an earlier message leaves a note in its place, and the chat goes on."""
-    shared.provider.follow(Says(text="I see."))
+    """An image in an earlier message is replaced by a note, and the chat continues."""
+    shared.provider.follow(ScriptedReply(text="I see."))
     answer = complete(
         shared.open_sdk(),
         {"role": "user", "content": [{"type": "text", "text": "Look"}, IMAGE]},
@@ -57,21 +57,21 @@ def test_an_image_in_the_newest_message(shared):
 
 
 def test_a_failed_tool_is_an_error_for_anthropic(shared):
-    """The result of a tool that failed has `is_error: true` at Anthropic; one that worked has not."""
+    """The result of a failed tool has `is_error: true` at Anthropic; a successful one has not."""
     calls = (
-        Called(name="memory_get", arguments={"path": "nothing.md"}),
-        Called(name="memory_list", arguments={}),
+        ScriptedCall(name="memory_get", arguments={"path": "nothing.md"}),
+        ScriptedCall(name="memory_list", arguments={}),
     )
-    shared.provider.follow(Says(text="Let me look.", calls=calls), Says(text="Nothing."))
+    shared.provider.follow(ScriptedReply(text="Let me look.", calls=calls), ScriptedReply(text="Nothing."))
     complete(shared.open_sdk(), {"role": "user", "content": "What is in nothing.md?"})
     results = [part for part in shared.provider.body["messages"][-1]["content"] if part["type"] == "tool_result"]
     assert [part.get("is_error", False) for part in results] == [True, False]
 
 
 def test_a_failed_tool_is_an_error_for_openai(shared):
-    """OpenAI has no field for it, so the result of a tool that failed is an object with an error."""
-    call = Called(name="memory_get", arguments={"path": "nothing.md"})
-    shared.provider.follow(Says(calls=(call,)), Says(text="Nothing."))
+    """OpenAI has no field for it, so the result of a failed tool is an object with an error."""
+    call = ScriptedCall(name="memory_get", arguments={"path": "nothing.md"})
+    shared.provider.follow(ScriptedReply(calls=(call,)), ScriptedReply(text="Nothing."))
     messages = [{"role": "user", "content": "What is in nothing.md?"}]
     shared.open_sdk().chat.completions.create(model="ada", messages=messages)
     (result,) = [message for message in shared.provider.body["messages"] if message["role"] == "tool"]
@@ -79,14 +79,14 @@ def test_a_failed_tool_is_an_error_for_openai(shared):
 
 
 def test_a_failed_tool_is_an_error_for_gemini(tmp_path):
-    """At Gemini the result of a tool that failed has the key `error`; one that worked has not."""
+    """At Gemini the result of a failed tool has the key `error`; a successful one has not."""
     config = FILES["foreword.yaml"].replace("openai:gpt-5", "google:gemini-3-pro")
     with serve_workspace(tmp_path, files={**FILES, "foreword.yaml": config}) as served:
         calls = (
-            Called(name="memory_get", arguments={"path": "nothing.md"}),
-            Called(name="memory_list", arguments={}),
+            ScriptedCall(name="memory_get", arguments={"path": "nothing.md"}),
+            ScriptedCall(name="memory_list", arguments={}),
         )
-        served.provider.follow(Says(text="Let me look.", calls=calls), Says(text="Nothing."))
+        served.provider.follow(ScriptedReply(text="Let me look.", calls=calls), ScriptedReply(text="Nothing."))
         messages = [{"role": "user", "content": "What is in nothing.md?"}]
         answer = served.open_sdk().chat.completions.create(model="ada", messages=messages)
         assert answer.choices[0].message.content.endswith("Nothing.")
@@ -98,7 +98,7 @@ def test_a_failed_tool_is_an_error_for_gemini(tmp_path):
 
 
 def test_every_answer_has_a_request_id(shared):
-    """Every answer has a request id of its own, and an error has the same one in its body and in the log."""
+    """Every answer has a unique request id, and an error has the same one in its body and in the log."""
     with shared.ask_as() as client:
         ids = {client.get("/healthz").headers["X-Request-Id"] for _ in range(3)}
         failed = client.post("/api/turns", json={})
@@ -111,8 +111,8 @@ def test_every_answer_has_a_request_id(shared):
 
 
 def test_the_sdk_knows_the_request_id(shared):
-    """OpenAI's own client has the id in its errors, and the log has that of a message with its turn."""
-    shared.provider.follow(Says(text="Yes."))
+    """OpenAI's client library has the id in its errors, and the log has that of a message with its turn."""
+    shared.provider.follow(ScriptedReply(text="Yes."))
     client = shared.open_sdk()
     answer = complete(client, {"role": "user", "content": "Hi"})
     rows = shared.list_events(type="message_received")
@@ -123,7 +123,7 @@ def test_the_sdk_knows_the_request_id(shared):
 
 
 def test_before_a_token_is_known(shared):
-    """A request without a token has an id, too."""
+    """A request without a token has an id."""
     answer = httpx2.get(f"{shared.url}/api/sessions")
     assert answer.status_code == 401
     assert answer.json()["error"]["request_id"] == answer.headers["X-Request-Id"]
@@ -148,14 +148,14 @@ def test_before_a_token_is_known(shared):
     ],
 )
 def test_param(shared, path, body, status, param):
-    """`param` of an error is the name that the route itself has for what is at fault."""
+    """`param` of an error is the route's name of the invalid field."""
     with shared.ask_as() as client:
         answer = client.post(path, json=body)
     assert (answer.status_code, answer.json()["error"]["param"]) == (status, param), answer.text
 
 
 def test_param_of_a_header(shared):
-    """Where a header is at fault, `param` is its name."""
+    """If a header is invalid, `param` is its name."""
     body = {"model": "reid", "messages": [{"role": "user", "content": "x"}]}
     with shared.ask_as() as client:
         answer = client.post("/v1/chat/completions", json=body, headers={"X-Foreword-Session": "none"})
@@ -172,7 +172,7 @@ def test_param_of_a_header(shared):
     ],
 )
 def test_a_missing_path(shared, path, meant):
-    """A 404 names the path that was asked for, and the one that was probably meant."""
+    """A 404 names the requested path, and the nearest known one."""
     with shared.ask_as() as client:
         error = client.get(path).json()["error"]
     assert f"there is no path '{path}'" in error["message"]
@@ -208,20 +208,20 @@ def test_preflight_of_every_method(shared):
 
 
 def test_a_preflight_is_no_token(shared):
-    """A page of a listed origin needs a token like everybody else."""
+    """A page of a listed origin needs a token like any client."""
     answer = httpx2.get(f"{shared.url}/v1/models", headers={"Origin": PAGE})
     assert answer.status_code == 401
 
 
 def test_other_pages(shared):
-    """A page of another origin is told nothing."""
+    """A page of another origin gets no CORS headers."""
     answer = httpx2.options(f"{shared.url}/v1/models", headers={**ASKED, "Origin": "https://other.example"})
     assert answer.status_code == 401
     assert "Access-Control-Allow-Origin" not in answer.headers
 
 
 def test_no_page_unless_listed(tmp_path):
-    """Without configuration no page is let in; an edit of the configuration lets one in at once."""
+    """Without configuration no origin is allowed; an edit of the configuration allows one at once."""
     with serve_workspace(tmp_path) as served:
         assert httpx2.options(f"{served.url}/v1/models", headers=ASKED).status_code == 401
         server = f'server: {{cors: ["{PAGE}"]}}\n'
@@ -232,7 +232,7 @@ def test_no_page_unless_listed(tmp_path):
 
 
 def test_any_page(tmp_path):
-    """A star lets every page in, and never with credentials."""
+    """A star allows every origin, and never with credentials."""
     with serve_workspace(tmp_path, settings=HttpServer(port=0, cors=("*",))) as served:
         answer = httpx2.options(f"{served.url}/v1/models", headers=ASKED)
     assert answer.headers["Access-Control-Allow-Origin"] == "*"
@@ -254,7 +254,7 @@ def test_the_document_follows_the_rules_of_redocly():
 
 
 def test_redocly(tmp_path):
-    """The command `redocly`, where it is installed, finds no error and no warning in the document."""
+    """The command `redocly`, if installed, finds no error and no warning in the document."""
     command = os.environ.get("REDOCLY") or shutil.which("redocly")
     if command is None:
         pytest.skip("redocly is not installed: npm install @redocly/cli, and name the command in REDOCLY")

@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
-from foreword.events.event import NOWHERE, Place
-from foreword.events.span import clean_traceparent, read_traceparent
+from foreword.events.event import NO_POSITION, TracePosition
+from foreword.events.otlp import clean_traceparent, parse_traceparent
 
 CALLER = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = "00f067aa0ba902b7"
 HEADER = f"00-{CALLER}-{PARENT}-01"
 
-# A process can set its provider of spans once, so this runs in a separate one.
+# A process can set its tracer provider only once, so this runs in a separate process.
 SERVED = """\
 import asyncio, json, sys
 from opentelemetry import trace
@@ -29,16 +29,16 @@ sys.path.insert(0, sys.argv[1])
 import httpx2
 from pathlib import Path
 from recorded_house import open_house, read_events
-from foreword.gateway.api.app import create_app
-from foreword.gateway.tokens import Tokens
-from foreword.testing import Says
+from foreword.http.app import create_app
+from foreword.storage.api_tokens import ApiTokens
+from foreword.testing import ScriptedReply
 
 folder, header = Path(sys.argv[2]), sys.argv[3]
 
 
 async def main():
-    async with open_house(folder, *[Says(text="Hi.")] * 3) as house:
-        with Tokens(str(folder / ".foreword")) as tokens:
+    async with open_house(folder, *[ScriptedReply(text="Hi.")] * 3) as house:
+        with ApiTokens(str(folder / ".foreword")) as tokens:
             secret = tokens.create("alice", ("alice",)).secret
         app = create_app(house, house.workspace.config.server)
         headers = {"Authorization": f"Bearer {secret}"} | ({"traceparent": header} if header else {})
@@ -78,7 +78,7 @@ def serve(folder, header):
 
 
 def test_a_callers_trace_is_continued(tmp_path):
-    """Both routes export their spans under the caller's trace, below its span; the rows keep a trace for each turn."""
+    """Both routes export their spans under the caller's trace, below its span; the rows have one trace per turn."""
     found = serve(tmp_path, HEADER)
     spans, rows = found["spans"], found["rows"]
     assert {span["trace"] for span in spans} == {CALLER}
@@ -94,7 +94,7 @@ def test_a_callers_trace_is_continued(tmp_path):
 
 
 def test_each_call_is_one_span(tmp_path):
-    """A call of a model is one span, ours; the vendor's SDK adds none. A turn without a header has its own trace."""
+    """A model call is one span, ours; the vendor's SDK adds none. A turn without a header has a new trace."""
     spans = serve(tmp_path, "")["spans"]
     assert [span["name"] for span in spans if "chat" in span["name"]] == ["chat claude-sonnet-5"] * 2
     assert {span["scope"] for span in spans} == {"foreword"}
@@ -102,7 +102,7 @@ def test_each_call_is_one_span(tmp_path):
 
 
 def test_a_caller_that_is_not_sampled(tmp_path):
-    """A caller that does not record its trace gets no spans of ours; the rows have its trace all the same."""
+    """An unsampled caller gets no spans of ours; the rows still have its trace."""
     found = serve(tmp_path, HEADER.removesuffix("01") + "00")
     assert found["spans"] == []
     received = [row for row in found["rows"] if row["event_type"] == "message_received"]
@@ -125,29 +125,29 @@ def test_a_caller_that_is_not_sampled(tmp_path):
     ],
 )
 def test_a_header_that_is_not_valid_is_ignored(headers):
-    """A header that W3C's rules do not allow is ignored: version 00 has four fields, and there is one header."""
+    """An invalid header by W3C's rules is ignored: version 00 has four fields, and there is one header."""
     assert clean_traceparent(headers) == ""
-    assert read_traceparent("") is NOWHERE
+    assert parse_traceparent("") is NO_POSITION
 
 
 def test_a_valid_header():
-    """A valid header, also one of a later version, names the caller's trace and span."""
-    assert read_traceparent(clean_traceparent([HEADER])) == Place(trace=CALLER, span=PARENT)
+    """A valid header, including one of a later version, names the caller's trace and span."""
+    assert parse_traceparent(clean_traceparent([HEADER])) == TracePosition(trace=CALLER, span=PARENT)
     later = clean_traceparent([f"01-{CALLER}-{PARENT}-02-more"])
     assert later == f"00-{CALLER}-{PARENT}-00"
-    assert read_traceparent(later) == Place(trace=CALLER, span=PARENT, sampled=False)
+    assert parse_traceparent(later) == TracePosition(trace=CALLER, span=PARENT, sampled=False)
 
 
 def test_the_callers_trace_survives_a_restart(tmp_path):
-    """The place of a turn, which the inbox stores, has the caller's trace."""
+    """The stored trace position of a turn in the inbox has the caller's trace."""
     from recorded_house import open_house
 
-    from foreword.gateway.message import Incoming
-    from foreword.testing import Says
+    from foreword.gateway.messages import RoutedMessage
+    from foreword.testing import ScriptedReply
 
     async def talk():
-        async with open_house(tmp_path, Says(text="Hi.")) as house:
-            accepted = await house.accept(Incoming(text="Hi", user="alice", traceparent=HEADER))
+        async with open_house(tmp_path, ScriptedReply(text="Hi.")) as house:
+            accepted = await house.accept(RoutedMessage(text="Hi", user="alice", traceparent=HEADER))
             await house.wait(accepted.turn)
 
     asyncio.run(talk())

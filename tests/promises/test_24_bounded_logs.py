@@ -21,12 +21,12 @@ import httpx2
 import pytest
 from recorded_house import CONFIG, open_house, read_events
 
-from foreword.config.telegram import TelegramBot
-from foreword.events.console import Console, ConsoleLimits, log_to
-from foreword.gateway.channels.telegram.channel import Circumstances, open_telegram
-from foreword.gateway.channels.telegram.manners import Manners
-from foreword.gateway.tokens import Tokens
-from foreword.testing import Errs, Refuses, listen, listen_telegram, write_files
+from foreword.config.schema import TelegramBotSettings
+from foreword.events.sinks import Console, ConsoleLimits, log_to
+from foreword.gateway.channels.telegram.bot_client import TelegramSettings
+from foreword.gateway.channels.telegram.telegram_channel import TelegramOptions, open_telegram
+from foreword.storage.api_tokens import ApiTokens
+from foreword.testing import InjectedError, ScriptedError, run_fake_provider, run_fake_telegram, write_files
 from waiting import until, wait
 
 REPEATED = re.compile(r" repeated ([\d,]+) times? in \d+ s: ")
@@ -35,7 +35,7 @@ LEFT_OUT = re.compile(r" left out ([\d,]+) other lines? in \d+ s")
 
 
 def count_all(text, entry):
-    """Count the entries that a console was given: those it wrote, those it counted by kind, and those left out."""
+    """Count the entries that a console received: written, counted by kind, and left out."""
     lines = [line for line in text.splitlines() if entry in line]
     written = sum(not REPEATED.search(line) and not HIDDEN.search(line) for line in lines)
     numbers = [number for form in (REPEATED, HIDDEN) for number in form.findall("\n".join(lines))]
@@ -44,7 +44,7 @@ def count_all(text, entry):
 
 
 def test_repeated_lines_are_counted():
-    """Of 10,000 lines that differ in numbers alone a few are written, and the count of the others is exact."""
+    """Of 10,000 lines that differ only in numbers a few are written, and the count of the others is exact."""
     stream = io.StringIO()
     console = Console(stream)
     for number in range(10_000):
@@ -56,7 +56,7 @@ def test_repeated_lines_are_counted():
 
 
 def test_lines_of_all_kinds_are_bounded():
-    """Lines that all differ are bounded by bytes, and every one is written or counted."""
+    """Lines that all differ are limited by bytes, and every one is written or counted."""
     stream, limits = io.StringIO(), ConsoleLimits(bytes=10_000)
     console = Console(stream, limits)
     words = ["".join(chr(97 + number // 26**place % 26) for place in range(4)) for number in range(20_000)]
@@ -83,7 +83,7 @@ def test_each_window_begins_again():
 
 
 def test_a_count_is_written_where_nothing_follows():
-    """A count does not wait for a further line."""
+    """A count is written without waiting for a further line."""
     stream = io.StringIO()
     console = Console(stream, ConsoleLimits(window_s=0.05, same=1))
     for _ in range(3):
@@ -103,7 +103,7 @@ def test_lines_never_shown_are_left_out():
 
 
 def test_errors_have_room_after_a_flood_of_info():
-    """A flood of plain lines of all kinds leaves room for warnings and errors."""
+    """A flood of plain lines of all kinds leaves capacity for warnings and errors."""
     stream, limits = io.StringIO(), ConsoleLimits(bytes=10_000)
     console = Console(stream, limits)
     for number in range(1_000):
@@ -118,7 +118,7 @@ def test_errors_have_room_after_a_flood_of_info():
 
 
 def test_an_error_has_room_after_a_flood_of_warnings():
-    """A flood of warnings of all kinds leaves room for an error."""
+    """A flood of warnings of all kinds leaves capacity for an error."""
     stream = io.StringIO()
     console = Console(stream, ConsoleLimits(bytes=10_000))
     for number in range(1_000):
@@ -142,7 +142,7 @@ class CollectingStream(io.StringIO):
     """Collects garbage during the writes of one kind of line, as may happen at any allocation."""
 
     def write(self, text):
-        """Write a text; a finaliser of garbage raises meanwhile."""
+        """Write a text while a finaliser of garbage raises."""
         if "[x]" in text:
             Bad()
             gc.collect()
@@ -150,7 +150,7 @@ class CollectingStream(io.StringIO):
 
 
 def run_or_fail(work):
-    """Run something in a thread, and fail where it does not end."""
+    """Run a function in a thread, and fail if it does not end."""
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     thread.join(20)
@@ -195,7 +195,7 @@ def test_a_finaliser_that_raises_while_another_thread_logs():
             inside.wait(20)
             other = threading.Thread(target=logging.getLogger("other").error, args=("busy",), daemon=True)
             other.start()
-            other.join(0.3)  # it waits for the console, and holds what it holds
+            other.join(0.3)  # waits for the console while it holds its locks
             tried.set()
             writer.join()
             other.join()
@@ -206,7 +206,7 @@ def test_a_finaliser_that_raises_while_another_thread_logs():
 
 @pytest.fixture
 def fresh_loggers(monkeypatch):
-    """Give the loggers of libraries their default settings, which the servers of other tests change."""
+    """Reset library loggers to their default settings, which the servers of other tests change."""
     loggers = [logging.getLogger(name) for name in ("uvicorn", "uvicorn.error", "asyncio", "threading", "py.warnings")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -220,7 +220,7 @@ def fresh_loggers(monkeypatch):
 
 @pytest.mark.usefixtures("fresh_loggers")
 def test_libraries_log_through_it():
-    """Loggers, warnings, tracebacks and threads that fail are bounded as events are, with times and without secrets."""
+    """Loggers, warnings, tracebacks and failing threads are bounded like events, with times and without secrets."""
     stream, secret = io.StringIO(), "sk-ant-api03-" + "a1B2" * 12
 
     def fail():
@@ -251,7 +251,7 @@ def test_libraries_log_through_it():
 
 
 def test_ids_of_requests_do_not_tell_lines_apart():
-    """Lines that differ in the ids of their request and session alone are of one kind."""
+    """Lines that differ only in their request and session ids are of one kind."""
     stream = io.StringIO()
     console = Console(stream)
     for number in range(1_000):
@@ -264,7 +264,7 @@ def test_ids_of_requests_do_not_tell_lines_apart():
 
 @contextmanager
 def serving(folder, url, log):
-    """Run `foreword serve` with its stderr in a file or a pipe, and give its address and its process."""
+    """Run `foreword serve` with its stderr in a file or a pipe, and yield its address and its process."""
     environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": url, "PYTHONPATH": ":".join(sys.path)}
     command = [sys.executable, "-m", "foreword", "-w", str(folder), "serve", "--port", "0", "--json"]
     with open(log, "w") if isinstance(log, os.PathLike) else nullcontext(log) as err:
@@ -277,13 +277,13 @@ def serving(folder, url, log):
 
 
 def test_a_flood_of_requests_and_a_failing_provider(tmp_path):
-    """Bad requests, broken HTTP and a provider that fails leave a short log, with exact counts, and few rows."""
+    """Bad requests, broken HTTP and a failing provider leave a short log with exact counts, and few rows."""
     folder, log = tmp_path / "w", tmp_path / "serve.log"
     write_files(str(folder), {"foreword.yaml": CONFIG + "server: {rate: 100000}\n", "SOUL.md": "Calm.\n"})
-    with Tokens(str(folder / ".foreword")) as tokens:
+    with ApiTokens(str(folder / ".foreword")) as tokens:
         secret = tokens.create("alice", ("alice", "bob")).secret
-    with listen() as provider, serving(folder, provider.url, log) as (address, process):
-        provider.choose = lambda _: Refuses(status=400, message="bad request")
+    with run_fake_provider() as provider, serving(folder, provider.url, log) as (address, process):
+        provider.choose = lambda _: ScriptedError(status=400, message="bad request")
         with httpx2.Client(base_url=address, timeout=120) as client:
             for _ in range(300):
                 assert client.get("/api/status", headers={"Host": "elsewhere.example"}).status_code == 421
@@ -312,12 +312,12 @@ def test_a_flood_of_requests_and_a_failing_provider(tmp_path):
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="the limit of another process is set on Linux alone")
 def test_a_full_disk(tmp_path):
-    """While no file can grow, each message is refused with 503, and the log counts the same lines; then all is well."""
+    """While no file can grow, each message gets 503 and the log counts repeated lines; afterwards it recovers."""
     folder, text = tmp_path / "w", []
     write_files(str(folder), {"foreword.yaml": CONFIG + "server: {rate: 100000}\n", "SOUL.md": "Calm.\n"})
-    with Tokens(str(folder / ".foreword")) as tokens:
+    with ApiTokens(str(folder / ".foreword")) as tokens:
         headers = {"Authorization": f"Bearer {tokens.create('alice', ('alice', 'bob')).secret}"}
-    with listen() as provider, serving(folder, provider.url, subprocess.PIPE) as (address, process):
+    with run_fake_provider() as provider, serving(folder, provider.url, subprocess.PIPE) as (address, process):
         reading = threading.Thread(target=lambda: text.extend(process.stderr))
         reading.start()
         with httpx2.Client(base_url=address, timeout=120, headers=headers) as client:
@@ -333,36 +333,36 @@ def test_a_full_disk(tmp_path):
         reading.join(60)
     log = "".join(text)
     assert len(log) < 40_000
-    assert count_all(log, "NotKept: the message could not be kept") >= 150
-    assert re.search(r"repeated 1[\d,]+ times in \d+ s: .*NotKept", log)
+    assert count_all(log, "NotStored: the message could not be stored") >= 150
+    assert re.search(r"repeated 1[\d,]+ times in \d+ s: .*NotStored", log)
 
 
 @pytest.mark.parametrize("statuses", [(502,), (502, 409)])
 def test_a_broken_channel(tmp_path, statuses):
-    """A Telegram API that fails every poll is told once; one that fails in turns is told a few times and counted."""
+    """A Telegram API that fails every poll is logged once; alternating errors are logged a few times and counted."""
     stream, polls = io.StringIO(), 400
 
     def fail(method, _):
         asked = sum(name.lower() == "getupdates" for name, _ in bot.calls)
-        return Errs(status=statuses[asked % len(statuses)]) if method.lower() == "getupdates" else None
+        return InjectedError(status=statuses[asked % len(statuses)]) if method.lower() == "getupdates" else None
 
     async def run():
-        settings = Circumstances(manners=Manners(poll=1, waits=(0.0,)), moves=str(tmp_path / "moves.json"))
+        settings = TelegramOptions(manners=TelegramSettings(poll=1, waits=(0.0,)), moves=str(tmp_path / "moves.json"))
 
         def opens(tell):
-            return open_telegram(bot.token, TelegramBot(api=bot.url), replace(settings, tell=tell))
+            return open_telegram(bot.token, TelegramBotSettings(api=bot.url), replace(settings, tell=tell))
 
         async with open_house(tmp_path / "w", tree=console, opens={"telegram": opens}):
             await until(lambda: len(bot.calls) >= polls)
 
-    with listen_telegram() as bot:
+    with run_fake_telegram() as bot:
         bot.choose = fail
         console = Console(stream)
         with log_to(console):
             asyncio.run(run())
     text = stream.getvalue()
     assert len(text) < 20_000
-    told = count_all(text, "Telegram cannot be reached") + count_all(text, "somebody else asks")
+    told = count_all(text, "Telegram is unreachable") + count_all(text, "another process polls this bot")
     if len(statuses) == 1:
         assert told == 1
     else:

@@ -8,10 +8,10 @@ import yaml
 from jinja2 import nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from foreword.shipped import read_blueprint
-from foreword.sources.builtin import read_builtin
-from foreword.tokens import Counter
-from foreword.words import Vocabulary
+from foreword.engine.sources.documents import read_builtin
+from foreword.resources import read_blueprint
+from foreword.tokens.count import Counter
+from foreword.types import Vocabulary
 
 JINJA = ImmutableSandboxedEnvironment()
 TEMPLATE = read_builtin("osa/system")

@@ -2,11 +2,13 @@
 
 import pytest
 
-from foreword.blueprint.slot import Rendering, Voice
-from foreword.render.escape import Guard
+from foreword.engine.blueprint import Rendering, Voice
+from foreword.engine.render import Escaper
 
 TITLES = ("Core", "Tool Notes", "Available Memory (trust: full)")
-MARKDOWN, XML, PLAIN = (Guard(rendering, TITLES) for rendering in (Rendering.MARKDOWN, Rendering.XML, Rendering.PLAIN))
+MARKDOWN, XML, PLAIN = (
+    Escaper(rendering, TITLES) for rendering in (Rendering.MARKDOWN, Rendering.XML, Rendering.PLAIN)
+)
 SYSTEM, OWNER, OUTSIDE = Voice
 
 
@@ -104,7 +106,7 @@ def test_same_answer_twice() -> None:
 
 def test_titles_are_text() -> None:
     """A title with signs of regular expressions is taken as it is."""
-    guard = Guard(Rendering.MARKDOWN, ["a.b (c)", ""])
+    guard = Escaper(Rendering.MARKDOWN, ["a.b (c)", ""])
     assert guard.escape("## axb (c)", OWNER) == "## axb (c)"
     assert guard.escape("## a.b (c)", OWNER) == "\\## a.b (c)"
     assert guard.escape("## ", OWNER) == "## "

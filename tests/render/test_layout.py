@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from foreword import Assembly, State, Toolset, Trust, Turn
-from foreword.blueprint import Blueprint, Planned, Slot
-from foreword.blueprint.slot import Rendering, Voice
-from foreword.render.layout import ALONE, Layout, Place
-from foreword.render.prompt import find_places
-from foreword.sources import Section
+from foreword.assembly import Assembly
+from foreword.engine.blueprint import Blueprint, PlannedSlot, Rendering, Slot, Voice
+from foreword.engine.render import ALONE, Layout, SectionPlace, find_section_places
+from foreword.engine.sources.sections import Section
 from foreword.testing import make_workspace
-from foreword.tokens import Counter, Meter, find
-from foreword.words import Pace, Vocabulary
+from foreword.tokens.count import Counter, Meter
+from foreword.tokens.models import find_model
+from foreword.turn import State, Toolset, Turn
+from foreword.types import Pace, Trust, Vocabulary
 
 FILES = {"A.md": "Aa.\n", "B.md": "Bb.\n", "C.md": "Cc.\n", "r/x.md": "X.\n", "r/y.md": "Y.\n"}
 A, B, C = (f"id: {name}, source: file, file: {name.upper()}.md, pace: static" for name in "abc")
@@ -175,8 +175,8 @@ def make_layout(rendering: Rendering, **facts: object) -> tuple[Layout, Section]
     """Make a layout of one slot, and a section in it."""
     slot = Slot(id="a", source="file", pace=Pace.STATIC, title="Title", voice=Voice.SYSTEM)
     blueprint = Blueprint(name="x", marker="", marker_without_call="", slots=(slot,), rendering=rendering)
-    entry = Planned(slot=slot, id="a", trust=Trust.FULL)
-    layout = Layout(blueprint, Meter(find("openai:gpt-5", {}), Counter(Vocabulary.O200K)))
+    entry = PlannedSlot(slot=slot, id="a", trust=Trust.FULL)
+    layout = Layout(blueprint, Meter(find_model("openai:gpt-5", {}), Counter(Vocabulary.O200K)))
     return layout, Section(entry=entry, text="Text.", origin="", **facts)
 
 
@@ -192,7 +192,7 @@ def make_layout(rendering: Rendering, **facts: object) -> tuple[Layout, Section]
 def test_template_goes_on(opens: bool, ends: bool, shown: str) -> None:
     """Where a template goes on, its next passage has no heading, and the one before it no separator."""
     layout, section = make_layout(Rendering.MARKDOWN, opens=opens)
-    assert layout.draw(section, section.text, Place(ends=ends)) == shown
+    assert layout.draw(section, section.text, SectionPlace(ends=ends)) == shown
     assert layout.weigh(section, section.text) >= layout.meter.count(shown)
 
 
@@ -217,17 +217,17 @@ def test_places() -> None:
         Slot(id="d", source="file", pace=Pace.STATIC),
     ]
     a, b, c, d = (
-        Section(entry=Planned(slot=slot, id=slot.id, trust=Trust.FULL), text="x", origin="") for slot in slots
+        Section(entry=PlannedSlot(slot=slot, id=slot.id, trust=Trust.FULL), text="x", origin="") for slot in slots
     )
-    assert [*find_places([a, b, b, c, d], goes_on=False)] == [
+    assert [*find_section_places([a, b, b, c, d], goes_on=False)] == [
         ALONE,
-        Place(opens_group=False, opens_slot=True, closes_slot=False),
-        Place(opens_group=False, opens_slot=False, closes_slot=True),
+        SectionPlace(opens_group=False, opens_slot=True, closes_slot=False),
+        SectionPlace(opens_group=False, opens_slot=False, closes_slot=True),
         ALONE,
         ALONE,
     ]
-    assert [*find_places([], goes_on=False)] == []
-    assert [place.opens for place in find_places([b, b], goes_on=True)] == [True, False]
+    assert [*find_section_places([], goes_on=False)] == []
+    assert [place.opens for place in find_section_places([b, b], goes_on=True)] == [True, False]
 
 
 def test_weighed_alone(tmp_path: Path) -> None:

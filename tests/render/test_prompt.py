@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from foreword import Assembly, Client, Turn
-from foreword.shipped import read_blueprint
+from foreword.assembly import Assembly
+from foreword.resources import read_blueprint
 from foreword.testing import make_workspace
+from foreword.turn import Client, Turn
 
 TURN = Turn(user="alice", situation="dm", blueprint="mine", model="openai:gpt-5")
 FILES = {

@@ -2,18 +2,17 @@
 
 import pytest
 
-from foreword.standin import listen
-from foreword.testing import NOON, MovedClock
+from foreword.testing import NOON, ManualClock, run_fake_provider
 
 
 @pytest.fixture
 def clock():
     """A clock that is moved by hand."""
-    return MovedClock(NOON)
+    return ManualClock(NOON)
 
 
 @pytest.fixture
 def stand_in(clock):
     """A provider on the loopback."""
-    with listen(clock=clock) as one:
+    with run_fake_provider(clock=clock) as one:
         yield one

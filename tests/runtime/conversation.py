@@ -2,19 +2,19 @@
 
 import asyncio
 
-from foreword import Tool, Toolset, Trust, Turn
+from foreword.agent.agent_events import TurnCallbacks
+from foreword.agent.conversation import convert_to_texts, make_segments
+from foreword.agent.loop import AgentLoop, TurnInput
+from foreword.agent.providers.model_clients import ModelClients
+from foreword.agent.retry import RetryPolicy
+from foreword.agent.tool_calls import AdditionalTools, Toolbox
+from foreword.agent.tools.registry import BUILT_IN
 from foreword.events.event import EventType
-from foreword.events.reader import find_context
-from foreword.events.trace import Trace
-from foreword.runtime.ears import Ears
-from foreword.runtime.history import recount
-from foreword.runtime.loop import Loop, Work
-from foreword.runtime.models import Models
-from foreword.runtime.retrying import Retrying
-from foreword.runtime.stretch import stretch
-from foreword.runtime.toolbox import Further, Toolbox
-from foreword.testing import Heard, Listeners, make_workspace
-from foreword.tools import BUILT_IN, Answer
+from foreword.events.query import find_context
+from foreword.events.tracer import Tracer
+from foreword.testing import EventStream, FakeRecorder, make_workspace
+from foreword.turn import Tool, ToolAnswer, Toolset, Turn
+from foreword.types import Trust
 
 CONFIG = """\
 owner: alice
@@ -67,16 +67,16 @@ class Lamps:
             else:
                 raise error
         text = f"The lamp in the {arguments['room']} is on."
-        return Answer(text=text, tokens=8)
+        return ToolAnswer(text=text, tokens=8)
 
 
 class Conversation:
     """Turns of alice's, one after the other."""
 
     def __init__(self, folder, url, model=MODELS["anthropic"], listeners=None, files=FILES, **options):
-        self.heard = Heard()
+        self.heard = FakeRecorder()
         self.workspace = make_workspace(folder, files)
-        self.listeners = listeners or Listeners(recorder=self.heard)
+        self.listeners = listeners or EventStream(recorder=self.heard)
         self.model = model
         self.slept = []
         self.url = url
@@ -117,7 +117,7 @@ class Conversation:
     def assemble(self, message, **facts):
         """Assemble a turn after the history so far."""
         known = {"user": "alice", "situation": "dm", "session": "abc", "message": message, "model": self.model}
-        return self.workspace.assemble(Turn(**{**known, "history": recount(self.history), **facts}))
+        return self.workspace.assemble(Turn(**{**known, "history": convert_to_texts(self.history), **facts}))
 
     def run(self, message, taken=(), **facts):
         """Run one turn; what came of it is the history of the next."""
@@ -125,16 +125,16 @@ class Conversation:
 
     async def say(self, message, taken=(), **facts):
         """Run one turn in a loop of its own."""
-        models = Models(address(self.url), KEYS, self.silence)
-        retrying = Retrying(sleep=self.sleep, chance=lambda: 0.0)
-        loop = Loop(self.workspace, models, self.listeners, **{"retrying": retrying, **self.options})
+        models = ModelClients(address(self.url), KEYS, self.silence)
+        retrying = RetryPolicy(sleep=self.sleep, chance=lambda: 0.0)
+        loop = AgentLoop(self.workspace, models, self.listeners, **{"retrying": retrying, **self.options})
         self.assembly = self.assemble(message, **facts)
-        trace = Trace(self.listeners.recorder, find_context(self.assembly))
-        ears = Ears(delta=self.note_delta, step=self.note_step, ask=self.decide, begin=self.note_begun)
+        trace = Tracer(self.listeners.recorder, find_context(self.assembly))
+        ears = TurnCallbacks(delta=self.note_delta, step=self.note_step, ask=self.decide, begin=self.note_begun)
         try:
             with trace.step(EventType.MESSAGE_RECEIVED, length=len(message)) as received:
-                past = stretch(self.history) if self.past is None else self.past
-                work = Work(assembly=self.assembly, history=past, taken=taken)
+                past = make_segments(self.history) if self.past is None else self.past
+                work = TurnInput(assembly=self.assembly, history=past, taken=taken)
                 outcome = await loop.run(work, received, ears)
         finally:
             await models.close()
@@ -154,4 +154,4 @@ def with_tools(*tools):
 
 def equip(talk, lamps):
     """Give a conversation lamps beside its other tools."""
-    return Toolbox(talk.workspace, further=[Further(tools=Toolset([LAMPS]), runs=lamps)])
+    return Toolbox(talk.workspace, further=[AdditionalTools(tools=Toolset([LAMPS]), runs=lamps)])

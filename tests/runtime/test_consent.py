@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 from conversation import LAMPS, MODELS, Conversation, Lamps, equip, with_tools
 
+from foreword.agent.agent_events import ApprovalNeeded, ToolFinished
+from foreword.agent.approval import write_question
+from foreword.agent.conversation import dump_messages, load_messages
+from foreword.agent.loop import TurnLimits
+from foreword.agent.reply_stream import ToolCall
+from foreword.agent.tool_calls import ToolTimeLimits
 from foreword.events.event import EventType
-from foreword.runtime.acting import TimeLimits
-from foreword.runtime.calls import Asked
-from foreword.runtime.consent import write_question
-from foreword.runtime.ears import Asking, Returned
-from foreword.runtime.history import dump, load
-from foreword.runtime.loop import Bounds
-from foreword.standin import Called, Says
+from foreword.testing import ScriptedCall, ScriptedReply
 
 SWITCH = replace(LAMPS, changes=True)
 
@@ -31,8 +31,8 @@ def call(model, *rooms):
     """Say calls as a model makes them."""
     if model == "ollama:tiny":
         blocks = [json.dumps({"tool": "lamps", "arguments": {"room": room}}) for room in rooms]
-        return Says(text="".join(f"```tool_call\n{block}\n```\n" for block in blocks))
-    return Says(calls=tuple(Called(name="lamps", arguments={"room": room}) for room in rooms))
+        return ScriptedReply(text="".join(f"```tool_call\n{block}\n```\n" for block in blocks))
+    return ScriptedReply(calls=tuple(ScriptedCall(name="lamps", arguments={"room": room}) for room in rooms))
 
 
 def read_results(outcome):
@@ -49,7 +49,7 @@ def test_asking(tmp_path, stand_in, model, answer, noted):
     lamps = light(talk)
     talk.allows = answer
     done = answer is True
-    stand_in.follow(call(model, "hall"), Says(text="Good."))
+    stand_in.follow(call(model, "hall"), ScriptedReply(text="Good."))
     outcome = talk.run("Light, please.", **with_tools(SWITCH))
     assert outcome.text == "Good."
     assert [(one.name, one.question) for one in talk.asked] == [("lamps", "lamps\n  room: hall")]
@@ -59,7 +59,7 @@ def test_asking(tmp_path, stand_in, model, answer, noted):
         noted,
         "ok" if done else "held" if answer is None else "refused",
     )
-    assert Returned(name="lamps", done=done) in talk.deltas
+    assert ToolFinished(name="lamps", done=done) in talk.deltas
     if not done:
         assert "lamps was not called: " in read_results(outcome)[0]
 
@@ -68,9 +68,9 @@ def test_only_what_changes(tmp_path, stand_in):
     """Nobody is asked about a tool that changes nothing, nor about a call that cannot be made."""
     talk = Conversation(tmp_path, stand_in.url)
     light(talk)
-    wrong = Called(name="lamps", arguments={"room": 7})
-    listing = Called(name="memory_list", arguments={})
-    stand_in.follow(Says(calls=(listing, wrong)), Says(text="Good."))
+    wrong = ScriptedCall(name="lamps", arguments={"room": 7})
+    listing = ScriptedCall(name="memory_list", arguments={})
+    stand_in.follow(ScriptedReply(calls=(listing, wrong)), ScriptedReply(text="Good."))
     talk.run("Light, please.", **with_tools(SWITCH))
     assert (talk.asked, talk.begun) == ([], set())
 
@@ -79,7 +79,7 @@ def test_plan_mode(tmp_path, stand_in):
     """In plan mode nothing is changed and nobody is asked."""
     talk = Conversation(tmp_path, stand_in.url)
     lamps = light(talk)
-    stand_in.follow(call("", "hall"), Says(text="Goal: light."))
+    stand_in.follow(call("", "hall"), ScriptedReply(text="Goal: light."))
     outcome = talk.run("Light, please.", plan=True, **with_tools(SWITCH))
     assert "plan mode is on" in read_results(outcome)[0]
     assert (lamps.asked, talk.asked, talk.begun) == ([], [], set())
@@ -95,8 +95,8 @@ def test_time_to_think(tmp_path, stand_in):
         return True
 
     talk.decide = think
-    stand_in.follow(call("", "hall", "attic"), Says(text="Good."))
-    talk.options["bounds"] = Bounds(limits=TimeLimits(usual=60.0))
+    stand_in.follow(call("", "hall", "attic"), ScriptedReply(text="Good."))
+    talk.options["bounds"] = TurnLimits(limits=ToolTimeLimits(usual=60.0))
     outcome = talk.run("Light, please.", **with_tools(replace(SWITCH, seconds=0.15)))
     assert read_results(outcome) == ["The lamp in the hall is on.", "lamps did not answer within 0.15 seconds."]
     assert len(lamps.asked) == 2
@@ -111,10 +111,10 @@ def test_begun_once(tmp_path, stand_in, model):
     """A call that was begun when the process died is not made again; one that was not is made."""
     talk = Conversation(tmp_path, stand_in.url, model)
     lamps = light(talk, None, Killed())
-    stand_in.follow(call(model, "hall", "hall", "shed"), call(model, "hall"), Says(text="Good."))
+    stand_in.follow(call(model, "hall", "hall", "shed"), call(model, "hall"), ScriptedReply(text="Good."))
     with pytest.raises(Killed):
         asyncio.run(talk.say("Light, please.", **with_tools(SWITCH)))
-    taken = load(dump(talk.steps[-1]))
+    taken = load_messages(dump_messages(talk.steps[-1]))
     outcome = talk.run("Light, please.", taken, **with_tools(SWITCH))
     first, second, third = read_results(outcome)
     assert first.endswith("The lamp in the hall is on.")
@@ -145,13 +145,13 @@ def test_deaf_people(tmp_path, stand_in, what):
 def test_the_question():
     """A question shows every argument on its own line, cut with its length, and no sign can hide another."""
     arguments = {"path": "a\nb\u202etxt", "text": "x" * 5_000, "deep": {"n": [1, None]}}
-    lines = write_question(Asked(name="write_file", arguments=arguments)).split("\n")
+    lines = write_question(ToolCall(name="write_file", arguments=arguments)).split("\n")
     assert lines == [
         "write_file",
         "  path: a\\nb\\u202etxt",
         f"  text: {'x' * 2_000}… (5,000 characters)",
         '  deep: {"n": [1, null]}',
     ]
-    many = write_question(Asked(name="t", arguments={str(number): "" for number in range(25)}))
+    many = write_question(ToolCall(name="t", arguments={str(number): "" for number in range(25)}))
     assert many.endswith("\n  (5 more)")
-    assert Asking(id="1", name="t", question=many).name == "t"
+    assert ApprovalNeeded(id="1", name="t", question=many).name == "t"

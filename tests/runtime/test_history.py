@@ -3,17 +3,17 @@
 import pytest
 from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 
-from foreword.runtime.history import (
+from foreword.agent.conversation import (
+    add_fenced_result,
     add_result,
-    add_told,
-    close,
-    count_told,
-    dump,
-    list_open,
-    list_said,
-    load,
-    recount,
-    say,
+    close_turn,
+    convert_to_texts,
+    count_fenced_results,
+    dump_messages,
+    list_unanswered_calls,
+    list_user_messages,
+    load_messages,
+    make_user_message,
 )
 from foreword.turn import Message
 
@@ -23,64 +23,68 @@ ASKED = ModelResponse(parts=[TextPart(content="Let me see."), *CALLS])
 
 def test_open_calls():
     """A call is open until its result is there, and the results of one answer are one message."""
-    messages = (say("tail", "Light."), ASKED)
-    assert list_open(messages) == CALLS
+    messages = (make_user_message("tail", "Light."), ASKED)
+    assert list_unanswered_calls(messages) == CALLS
     messages = add_result(messages, CALLS[0], "on")
-    assert list_open(messages) == CALLS[1:]
+    assert list_unanswered_calls(messages) == CALLS[1:]
     messages = add_result(messages, CALLS[1], "on")
-    assert (list_open(messages), len(messages)) == ([], 3)
-    assert list_open((say("Hi"),)) == list_open(()) == []
+    assert (list_unanswered_calls(messages), len(messages)) == ([], 3)
+    assert list_unanswered_calls((make_user_message("Hi"),)) == list_unanswered_calls(()) == []
 
 
 def test_told_results():
     """Results of fenced calls are parts of one message; the person's own message does not count among them."""
-    messages = (say("tail", "Light."),)
-    assert count_told(messages) == 0
+    messages = (make_user_message("tail", "Light."),)
+    assert count_fenced_results(messages) == 0
     messages = (*messages, ModelResponse(parts=[TextPart(content="…")]))
-    assert count_told(messages) == 0
-    messages = add_told(add_told(messages, "one"), "two")
-    assert (count_told(messages), len(messages)) == (2, 3)
-    assert [spoken.texts for spoken in list_said(messages)] == [("tail", "Light."), ("one", "two")]
+    assert count_fenced_results(messages) == 0
+    messages = add_fenced_result(add_fenced_result(messages, "one"), "two")
+    assert (count_fenced_results(messages), len(messages)) == (2, 3)
+    assert [spoken.texts for spoken in list_user_messages(messages)] == [("tail", "Light."), ("one", "two")]
 
 
 @pytest.mark.parametrize(
     "messages",
     [
-        (say("Hi"),),
-        (say("Hi"), ASKED),
-        (say("Hi"), ASKED, ModelRequest(parts=[ToolReturnPart(tool_name="lamps", content="on", tool_call_id="hall")])),
-        (say("Hi"), ModelResponse(parts=[TextPart(content="")])),
-        (say("Hi"), ModelResponse(parts=[])),
+        (make_user_message("Hi"),),
+        (make_user_message("Hi"), ASKED),
+        (
+            make_user_message("Hi"),
+            ASKED,
+            ModelRequest(parts=[ToolReturnPart(tool_name="lamps", content="on", tool_call_id="hall")]),
+        ),
+        (make_user_message("Hi"), ModelResponse(parts=[TextPart(content="")])),
+        (make_user_message("Hi"), ModelResponse(parts=[])),
     ],
 )
 def test_closing(messages):
     """A closed turn has no open call, and the agent's words at its end."""
-    closed = close(messages, "stopped")
-    assert list_open(closed) == []
+    closed = close_turn(messages, "stopped")
+    assert list_unanswered_calls(closed) == []
     assert closed[-1].parts[-1].content == "(stopped)"
-    assert close(closed, "again") == closed
+    assert close_turn(closed, "again") == closed
 
 
 def test_nothing_to_close():
     """A turn without messages stays so, and a finished one as it is."""
-    assert close((), "stopped") == ()
-    done = (say("Hi"), ModelResponse(parts=[TextPart(content="Yes.")]))
-    assert close(done, "stopped") == done
+    assert close_turn((), "stopped") == ()
+    done = (make_user_message("Hi"), ModelResponse(parts=[TextPart(content="Yes.")]))
+    assert close_turn(done, "stopped") == done
 
 
 def test_stored():
     """What is stored is read as it was."""
-    messages = add_result((say("tail", "Light."), ASKED), CALLS[0], "on")
-    assert load(dump(messages)) == messages
+    messages = add_result((make_user_message("tail", "Light."), ASKED), CALLS[0], "on")
+    assert load_messages(dump_messages(messages)) == messages
 
 
 def test_recounted():
     """As plain texts a history has turns of user and assistant, with calls and results among them."""
     messages = (
-        *add_result((say("tail", "Light."), ASKED), CALLS[0], "on"),
+        *add_result((make_user_message("tail", "Light."), ASKED), CALLS[0], "on"),
         ModelResponse(parts=[TextPart(content="Yes.")]),
     )
-    assert recount(messages) == (
+    assert convert_to_texts(messages) == (
         Message(role="user", text="tail\n\nLight."),
         Message(role="assistant", text='Let me see.\n\nlamps({"room":"hall"})\n\nlamps({"room":"attic"})'),
         Message(role="user", text="on"),

@@ -6,31 +6,37 @@ import json
 import pytest
 from conversation import LAMPS, MODELS, Conversation, Lamps, equip, with_tools
 
+from foreword.agent.agent_events import CallbackError, CallRestarted, TextDelta, TurnEnd
+from foreword.agent.conversation import close_turn
+from foreword.agent.loop import TurnLimits
+from foreword.agent.tool_calls import ToolTimeLimits
 from foreword.events.event import EventType, Level
-from foreword.runtime.acting import TimeLimits
-from foreword.runtime.ears import Anew, ListenerFailed, Words
-from foreword.runtime.history import close
-from foreword.runtime.loop import Bounds
-from foreword.runtime.outcome import End
-from foreword.standin import Breaks, Called, Garbles, Hangs, Refuses, Says
-from foreword.store.schema import StoreError
+from foreword.storage.database import StorageError
+from foreword.testing import (
+    ScriptedCall,
+    ScriptedDisconnect,
+    ScriptedError,
+    ScriptedGarbage,
+    ScriptedHang,
+    ScriptedReply,
+)
 from waiting import until
 
 SHAPES = tuple(MODELS)
-BUSY = Refuses(status=429, message="too many requests")
-LIGHT = Says(calls=(Called(name="lamps", arguments={"room": "hall"}),))
+BUSY = ScriptedError(status=429, message="too many requests")
+LIGHT = ScriptedReply(calls=(ScriptedCall(name="lamps", arguments={"room": "hall"}),))
 FAULTS = {
-    "429": (Refuses(status=429), End.QUEUED),
-    "500": (Refuses(status=500, message="oh no"), End.QUEUED),
-    "529": (Refuses(status=529, message="overloaded"), End.QUEUED),
-    "hang": (Hangs(seconds=20), End.QUEUED),
-    "half": (Breaks(), End.QUEUED),
-    "half, then silence": (Hangs(seconds=20, text="It was a dark and stormy night"), End.QUEUED),
-    "garbage": (Garbles(), End.FAILED),
-    "bad events": (Garbles(text="event: x\ndata: {not json}\n\n"), End.FAILED),
-    "400": (Refuses(status=400, message="no such thing"), End.FAILED),
-    "401": (Refuses(status=401, message="invalid x-api-key"), End.FAILED),
-    "nothing": (Says(), End.FAILED),
+    "429": (ScriptedError(status=429), TurnEnd.QUEUED),
+    "500": (ScriptedError(status=500, message="oh no"), TurnEnd.QUEUED),
+    "529": (ScriptedError(status=529, message="overloaded"), TurnEnd.QUEUED),
+    "hang": (ScriptedHang(seconds=20), TurnEnd.QUEUED),
+    "half": (ScriptedDisconnect(), TurnEnd.QUEUED),
+    "half, then silence": (ScriptedHang(seconds=20, text="It was a dark and stormy night"), TurnEnd.QUEUED),
+    "garbage": (ScriptedGarbage(), TurnEnd.FAILED),
+    "bad events": (ScriptedGarbage(text="event: x\ndata: {not json}\n\n"), TurnEnd.FAILED),
+    "400": (ScriptedError(status=400, message="no such thing"), TurnEnd.FAILED),
+    "401": (ScriptedError(status=401, message="invalid x-api-key"), TurnEnd.FAILED),
+    "nothing": (ScriptedReply(), TurnEnd.FAILED),
 }
 
 
@@ -40,20 +46,20 @@ def test_faults(tmp_path, stand_in, shape, fault):
     """Each fault ends the turn with words for the person and an error in the log, and the next turn is answered."""
     talk = Conversation(tmp_path, stand_in.url, MODELS[shape])
     line, end = FAULTS[fault]
-    patient, talk.silence = talk.silence, 0.2 if isinstance(line, Hangs) else talk.silence
+    patient, talk.silence = talk.silence, 0.2 if isinstance(line, ScriptedHang) else talk.silence
     stand_in.follow(*[line] * 4)
     outcome = talk.run("Are you there?")
     assert outcome.end is end, outcome.text
     assert outcome.text.endswith((".", "!"))
-    assert talk.slept == ([1.0, 2.0, 4.0] if end is End.QUEUED else [])
+    assert talk.slept == ([1.0, 2.0, 4.0] if end is TurnEnd.QUEUED else [])
     (done,) = talk.pick(EventType.TURN_COMPLETED)
     recorded = Level.WARN if fault != "nothing" else Level.ERROR  # the call that failed is the error row
     assert (done.level, done.facts["outcome"]) == (recorded, str(end))
     errors = talk.pick(EventType.API_ERROR)
-    assert len(errors) == {End.QUEUED: 4, End.FAILED: int(fault != "nothing")}[end]
+    assert len(errors) == {TurnEnd.QUEUED: 4, TurnEnd.FAILED: int(fault != "nothing")}[end]
     assert all(error.error for error in errors)
     talk.silence = patient
-    stand_in.follow(Says(text="Here I am."))
+    stand_in.follow(ScriptedReply(text="Here I am."))
     assert talk.run("And now?").text == "Here I am."
     assert stand_in.requests[-1].refused == ""
 
@@ -66,7 +72,7 @@ def test_four_refusals(tmp_path, stand_in, shape):
         talk.run("Hello")
     stand_in.follow(*[BUSY] * 4)
     outcome = talk.run("Did the backup run?")
-    assert (outcome.end, outcome.messages) == (End.QUEUED, ())
+    assert (outcome.end, outcome.messages) == (TurnEnd.QUEUED, ())
     refused = talk.pick(EventType.API_ERROR)
     assert [event.facts["status"] for event in refused] == [429] * 4
     assert [event.facts.get("retry_in_s") for event in refused] == [1, 2, 4, None]
@@ -76,27 +82,27 @@ def test_four_refusals(tmp_path, stand_in, shape):
     assert done.facts["calls_refused"] == 4
     assert done.facts["status"] == 429
     assert {"outcome", "turns_before", "minutes_before"} <= done.facts.keys()
-    stand_in.follow(Says(text="It did."))
+    stand_in.follow(ScriptedReply(text="It did."))
     assert talk.run("Did the backup run?").text == "It did."
 
 
 def test_what_a_provider_asks_for(tmp_path, stand_in):
     """A longer wait that a provider asks for is kept, and one that is too long queues the turn at once."""
     talk = Conversation(tmp_path, stand_in.url)
-    stand_in.follow(Refuses(retry_after=7), Refuses(retry_after=0.5), Says(text="Now."))
+    stand_in.follow(ScriptedError(retry_after=7), ScriptedError(retry_after=0.5), ScriptedReply(text="Now."))
     assert talk.run("Hello").text == "Now."
     assert talk.slept == [7.0, 2.0]
-    stand_in.follow(Refuses(retry_after=900))
+    stand_in.follow(ScriptedError(retry_after=900))
     outcome = talk.run("Hello")
-    assert (outcome.end, outcome.wait, talk.slept) == (End.QUEUED, 900.0, [7.0, 2.0])
+    assert (outcome.end, outcome.wait, talk.slept) == (TurnEnd.QUEUED, 900.0, [7.0, 2.0])
 
 
 def test_half_an_answer(tmp_path, stand_in):
     """An answer that breaks off is asked for again, and who listens is told to forget the half."""
     talk = Conversation(tmp_path, stand_in.url)
-    stand_in.follow(Breaks(text="It was a dark and stormy night."), Says(text="It was noon."))
+    stand_in.follow(ScriptedDisconnect(text="It was a dark and stormy night."), ScriptedReply(text="It was noon."))
     assert talk.run("Tell me.").text == "It was noon."
-    at = talk.deltas.index(Anew())
+    at = talk.deltas.index(CallRestarted())
     assert "".join(delta.text for delta in talk.deltas[:at]).startswith("It was")
     assert "".join(delta.text for delta in talk.deltas[at + 1 :]) == "It was noon."
 
@@ -105,7 +111,7 @@ def test_an_error_inside_a_stream(tmp_path, stand_in):
     """A provider that gives up inside its stream is tried again, as if it had said so before."""
     talk = Conversation(tmp_path, stand_in.url)
     error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
-    stand_in.follow(Garbles(text=f"event: error\ndata: {json.dumps(error)}\n\n"), Says(text="Now."))
+    stand_in.follow(ScriptedGarbage(text=f"event: error\ndata: {json.dumps(error)}\n\n"), ScriptedReply(text="Now."))
     assert talk.run("Hello").text == "Now."
     assert talk.pick(EventType.API_ERROR)[0].facts["status"] == 529
 
@@ -113,9 +119,9 @@ def test_an_error_inside_a_stream(tmp_path, stand_in):
 def test_too_long(tmp_path, stand_in):
     """A conversation that does not fit the window is told apart, since making it shorter would help."""
     talk = Conversation(tmp_path, stand_in.url)
-    stand_in.follow(Refuses(status=400, message="prompt is too long: 210000 tokens > 200000 maximum"))
+    stand_in.follow(ScriptedError(status=400, message="prompt is too long: 210000 tokens > 200000 maximum"))
     outcome = talk.run("Hello")
-    assert (outcome.end, outcome.too_long) == (End.FAILED, True)
+    assert (outcome.end, outcome.too_long) == (TurnEnd.FAILED, True)
     assert "too long" in outcome.text
 
 
@@ -123,21 +129,25 @@ def test_too_long(tmp_path, stand_in):
 def test_a_reply_that_was_cut(tmp_path, stand_in, shape):
     """A reply that ends because it became too long says so, to the caller and in the log."""
     talk = Conversation(tmp_path, stand_in.url, MODELS[shape])
-    stand_in.follow(Says(text="And then", cut=True))
+    stand_in.follow(ScriptedReply(text="And then", cut=True))
     outcome = talk.run("Tell me everything.")
-    assert (outcome.end, outcome.text, outcome.cut) == (End.ANSWERED, "And then", True)
+    assert (outcome.end, outcome.text, outcome.cut) == (TurnEnd.ANSWERED, "And then", True)
     (call,) = talk.pick(EventType.API_CALL)
     assert call.facts["cut"] is True
 
 
 TROUBLE = {
-    "unknown tool": (Called(name="lamp", arguments={}), None, "There is no tool 'lamp' here; did you mean 'lamps'?"),
-    "missing": (Called(name="lamps", arguments={}), None, "lamps was not called: 'room' is missing."),
-    "kind": (Called(name="lamps", arguments={"room": 3}), None, "'room' is to be string, not 3"),
-    "no JSON": (Called(name="lamps", arguments='{"room": '), None, "the arguments of lamps are no JSON"),
-    "no object": (Called(name="lamps", arguments="[1]"), None, "the arguments of lamps are no JSON object"),
+    "unknown tool": (
+        ScriptedCall(name="lamp", arguments={}),
+        None,
+        "There is no tool 'lamp' here; did you mean 'lamps'?",
+    ),
+    "missing": (ScriptedCall(name="lamps", arguments={}), None, "lamps was not called: 'room' is missing."),
+    "kind": (ScriptedCall(name="lamps", arguments={"room": 3}), None, "'room' is to be string, not 3"),
+    "no JSON": (ScriptedCall(name="lamps", arguments='{"room": '), None, "the arguments of lamps are no JSON"),
+    "no object": (ScriptedCall(name="lamps", arguments="[1]"), None, "the arguments of lamps are no JSON object"),
     "throws": (LIGHT.calls[0], ZeroDivisionError("secret words"), "lamps failed (ZeroDivisionError)"),
-    "no store": (LIGHT.calls[0], StoreError("secret/state.sqlite is damaged"), "lamps failed (StoreError)"),
+    "no store": (LIGHT.calls[0], StorageError("secret/state.sqlite is damaged"), "lamps failed (StorageError)"),
     "never returns": (LIGHT.calls[0], 9.0, "lamps did not answer within 0.05 seconds."),
 }
 
@@ -149,8 +159,8 @@ def test_tools_in_trouble(tmp_path, stand_in, shape, trouble):
     called, error, words = TROUBLE[trouble]
     talk = Conversation(tmp_path, stand_in.url, MODELS[shape])
     talk.options["tools"] = equip(talk, Lamps(error))
-    talk.options["bounds"] = Bounds(limits=TimeLimits(named={"lamps": 0.05}))
-    stand_in.follow(Says(calls=(called,)), Says(text="I see."))
+    talk.options["bounds"] = TurnLimits(limits=ToolTimeLimits(named={"lamps": 0.05}))
+    stand_in.follow(ScriptedReply(calls=(called,)), ScriptedReply(text="I see."))
     assert talk.run("Light.", **with_tools(LAMPS)).text == "I see."
     assert [one.refused for one in stand_in.requests] == ["", ""]
     result = talk.history[2].parts[0].content
@@ -166,10 +176,10 @@ def test_tools_in_trouble(tmp_path, stand_in, shape, trouble):
 def test_no_end(tmp_path, stand_in):
     """A model that never stops calling tools is stopped, and the next turn works."""
     talk = Conversation(tmp_path, stand_in.url)
-    talk.options |= {"tools": equip(talk, Lamps()), "bounds": Bounds(rounds=3)}
+    talk.options |= {"tools": equip(talk, Lamps()), "bounds": TurnLimits(rounds=3)}
     stand_in.follow(*[LIGHT] * 3)
     outcome = talk.run("Light.", **with_tools(LAMPS))
-    assert (outcome.end, "3 rounds" in outcome.text) == (End.FAILED, True)
+    assert (outcome.end, "3 rounds" in outcome.text) == (TurnEnd.FAILED, True)
     assert talk.run("And now?").text == "Yes."
     assert stand_in.requests[-1].refused == ""
 
@@ -189,9 +199,9 @@ def test_stopping(tmp_path, stand_in):
             await turn
 
     asyncio.run(stop(lambda: lamps.asked))
-    talk.history = close(talk.steps[-1], "stopped by the person")
+    talk.history = close_turn(talk.steps[-1], "stopped by the person")
     assert talk.run("And now?").text == "Yes."
-    stand_in.follow(Hangs(seconds=20))
+    stand_in.follow(ScriptedHang(seconds=20))
     seen = len(stand_in.requests)
     asyncio.run(stop(lambda: len(stand_in.requests) > seen))
     error = talk.pick(EventType.API_ERROR)[-1]
@@ -205,7 +215,7 @@ def test_stopping(tmp_path, stand_in):
 def test_stopping_in_mid_sentence(tmp_path, stand_in):
     """A turn that is stopped while the model speaks leaves its connection, and the words so far were heard."""
     talk = Conversation(tmp_path, stand_in.url)
-    stand_in.follow(Hangs(seconds=20, text="It was a dark and stormy night."))
+    stand_in.follow(ScriptedHang(seconds=20, text="It was a dark and stormy night."))
 
     async def stop():
         turn = asyncio.create_task(talk.say("Tell me."))
@@ -222,10 +232,10 @@ def test_stopping_in_mid_sentence(tmp_path, stand_in):
 def test_words_come_as_they_are_said(tmp_path, stand_in):
     """Words arrive piece by piece, in order and whole."""
     talk = Conversation(tmp_path, stand_in.url)
-    stand_in.follow(Says(text="A long answer, in many pieces."))
+    stand_in.follow(ScriptedReply(text="A long answer, in many pieces."))
     talk.run("Hello")
     assert len(talk.deltas) > 3
-    assert all(isinstance(delta, Words) for delta in talk.deltas)
+    assert all(isinstance(delta, TextDelta) for delta in talk.deltas)
     assert "".join(delta.text for delta in talk.deltas) == "A long answer, in many pieces."
 
 
@@ -238,7 +248,7 @@ def test_a_listener_that_fails(tmp_path, stand_in, deaf):
         raise ConnectionResetError("gone")
 
     setattr(talk, deaf, fail)
-    with pytest.raises(ListenerFailed, match="ConnectionResetError: gone"):
+    with pytest.raises(CallbackError, match="ConnectionResetError: gone"):
         talk.run("Hello")
     assert len(stand_in.requests) == 1
     assert talk.slept == []

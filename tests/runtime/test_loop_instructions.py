@@ -5,14 +5,14 @@ import os
 import pytest
 from conversation import Conversation
 
+from foreword.agent.tools.registry import WITH_STATE
 from foreword.events.event import EventType
-from foreword.standin import Called, Says
-from foreword.store.state import use_state
-from foreword.store.tasks import read_tasks
-from foreword.tools import WITH_STATE
+from foreword.storage.database import use_state
+from foreword.storage.tasks import read_tasks
+from foreword.testing import ScriptedCall, ScriptedReply
 
 WISH = "Always answer in bullet points."
-UPDATE = Says(calls=(Called(name="update_instructions", arguments={"instructions": WISH}),))
+UPDATE = ScriptedReply(calls=(ScriptedCall(name="update_instructions", arguments={"instructions": WISH}),))
 
 
 def find_system(request):
@@ -24,7 +24,7 @@ def test_a_wish_lasts(tmp_path, stand_in):
     """A wish of one session is in the prompt of the next, after the person has said yes."""
     talk = Conversation(tmp_path, stand_in.url)
     talk.allows = True
-    stand_in.follow(UPDATE, Says(text="- Noted."), Says(text="- Hello."))
+    stand_in.follow(UPDATE, ScriptedReply(text="- Noted."), ScriptedReply(text="- Hello."))
     talk.run(WISH, tools=WITH_STATE)
     assert [one.name for one in talk.asked] == ["update_instructions"]
     talk.history = ()
@@ -40,7 +40,7 @@ def test_a_wish_is_refused(tmp_path, stand_in, allows):
     """What the person does not allow, or is not asked about, is not kept."""
     talk = Conversation(tmp_path, stand_in.url)
     talk.allows = allows
-    stand_in.follow(UPDATE, Says(text="As you like."))
+    stand_in.follow(UPDATE, ScriptedReply(text="As you like."))
     talk.run(WISH, tools=WITH_STATE)
     assert talk.workspace.find_instructions(talk.assembly.turn) is None
 
@@ -49,7 +49,10 @@ def test_tasks(tmp_path, stand_in):
     """A list that a model writes is kept for its session, without a question, in plan mode too."""
     talk = Conversation(tmp_path, stand_in.url)
     tasks = [{"title": "Read", "status": "active"}, {"title": "Write"}]
-    stand_in.follow(Says(calls=(Called(name="task_write", arguments={"tasks": tasks}),)), Says(text="Begun."))
+    stand_in.follow(
+        ScriptedReply(calls=(ScriptedCall(name="task_write", arguments={"tasks": tasks}),)),
+        ScriptedReply(text="Begun."),
+    )
     talk.run("Plan it.", tools=WITH_STATE, plan=True)
     assert talk.asked == []
     with use_state(os.path.join(talk.workspace.files.root, ".foreword")) as state:

@@ -1,66 +1,48 @@
 """The document's example over HTTP: twelve busy turns, four refusals, queued, and delivered a minute later."""
 
 import asyncio
+from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from conversation import FILES, KEYS, address
 
+from foreword.agent.agent_events import TurnEnd
+from foreword.agent.providers.model_clients import ModelClients
 from foreword.events.event import EventType, Level
-from foreword.events.reader import find_context
-from foreword.events.trace import Trace
-from foreword.runtime.loop import Loop, Work
-from foreword.runtime.models import Models
-from foreword.runtime.outcome import End
-from foreword.runtime.retrying import Retrying
-from foreword.standin import Refuses, Says
-from foreword.testing import NOON, Heard, Listeners, MovedClock, Refusal, Reply, ScriptedLoop, make_workspace
-from foreword.turn import Turn
+from foreword.testing import (
+    NOON,
+    EventStream,
+    FakeRecorder,
+    ManualClock,
+    ScriptedError,
+    ScriptedReply,
+    make_workspace,
+)
+from night import Night, make_turn
 
-BUSY = Refuses(status=429, message="too many requests")
+BUSY = ScriptedError(status=429, message="too many requests")
+REFUSED = ("api_error", "error", ["attempt", "retry_in_s", "status"])
+BUILT = ("prompt_built", "info", ["cached_tokens", "layers", "tokens"])
+STARTED = ("turn_started", "info", ["attempt"])
+TOLD = [
+    ("message_received", "info", ["length"]),
+    ("trust_resolved", "info", ["ceiling", "effective", "situation", "trust", "user"]),
+    *(BUILT, STARTED, REFUSED, REFUSED, REFUSED, ("api_error", "error", ["attempt", "retry", "status"])),
+    ("turn_completed", "warn", ["calls_refused", "minutes_before", "outcome", "status", "turns_before"]),
+    *(BUILT, STARTED, ("api_call", "info", ["attempt", "cache", "sections"])),
+    ("turn_completed", "info", ["calls", "total_cost_usd", "total_tokens"]),
+    ("message_sent", "info", ["attempt", "length"]),
+]
 
 
-def make_turn(message="Are you there?"):
-    """Make a turn of alice's on Signal."""
-    return Turn(user="alice", channel="signal", situation="dm", session="abc", message=message)
-
-
-class Night:
-    """A gateway in its smallest form: it receives, queues and delivers."""
-
-    def __init__(self, folder, url):
-        self.clock, self.heard = MovedClock(NOON), Heard()
-        self.workspace = make_workspace(folder, FILES)
-        self.models = Models(address(url), KEYS)
-        self.loop = Loop(
-            self.workspace,
-            self.models,
-            Listeners(recorder=self.heard),
-            retrying=Retrying(sleep=self.sleep, chance=lambda: 0.0),
-        )
-
-    async def sleep(self, seconds):
-        """Move the clock instead of waiting."""
-        self.clock.move(seconds)
-
-    async def receive(self, turn):
-        """Receive a message."""
-        assembly = self.workspace.assemble(turn)
-        trace = Trace(self.heard, find_context(assembly), self.clock.timepiece)
-        with trace.step(EventType.MESSAGE_RECEIVED, length=len(turn.message)) as received:
-            outcome = await self.answer(received, assembly, 1)
-        return outcome, trace, received.place
-
-    async def answer(self, place, assembly, attempt):
-        """Answer it, or leave it in the queue."""
-        outcome = await self.loop.run(Work(assembly=assembly, attempt=attempt), place)
-        if outcome.end is not End.QUEUED:
-            place.tell(EventType.MESSAGE_SENT, length=len(outcome.text), attempt=attempt)
-        return outcome
-
-    async def deliver(self, turn, trace, place):
-        """Try once more, as a part of the same turn."""
-        again = Trace(self.heard, trace.context, self.clock.timepiece, goes_on=place)
-        return await self.answer(again, self.workspace.assemble(turn), 2)
+@asynccontextmanager
+async def open_night(folder, url, recorder):
+    """Open a gateway whose model is at the fake provider."""
+    models = ModelClients(address(url), KEYS)
+    try:
+        yield Night(make_workspace(folder, FILES), models, EventStream(recorder=recorder), ManualClock(NOON))
+    finally:
+        await models.close()
 
 
 async def live_through(night, stand_in):
@@ -70,36 +52,26 @@ async def live_through(night, stand_in):
         night.clock.move(22)
     night.clock.now = NOON + timedelta(minutes=4, seconds=53)
     stand_in.follow(*[BUSY] * 4)
-    turn = make_turn("Did the backup run?")
-    outcome, trace, place = await night.receive(turn)
-    assert outcome.end is End.QUEUED
+    trace, outcome = await night.receive(make_turn(message="Did the backup run?"))
+    assert outcome.end is TurnEnd.QUEUED
     night.clock.move(50)
-    stand_in.follow(Says(text="It did."))
-    outcome = await night.deliver(turn, trace, place)
-    assert (outcome.end, outcome.text) == (End.ANSWERED, "It did.")
-    await night.models.close()
+    stand_in.follow(ScriptedReply(text="It did."))
+    await night.deliver()
+    assert (night.queue, night.sent[-1]) == ([], "It did.")
     return trace
 
 
 def test_the_night(tmp_path, stand_in):
-    """What is told is what the scripted loop tells, event by event and fact by fact."""
-    night = Night(tmp_path / "real", stand_in.url)
-    trace = asyncio.run(live_through(night, stand_in))
-    mine = [event for event in night.heard.events if event.place.trace == trace.id]
+    """The events of the turn that failed, in order, with their levels and facts."""
+    heard = FakeRecorder()
 
-    heard, clock = Heard(), MovedClock(NOON)
-    scripted = ScriptedLoop(make_workspace(tmp_path / "scripted", FILES), Listeners(recorder=heard), clock)
-    for _ in range(12):
-        scripted.receive(make_turn(), [Reply(text="Yes.")])
-        clock.move(22)
-    other = scripted.receive(make_turn("Did the backup run?"), [Refusal(429, "too many requests")] * 4)
-    scripted.deliver([Reply(text="It did.")])
-    left_out = {"trust_resolved", "session_created"}  # a gateway tells these
-    theirs = [e for e in heard.events if e.place.trace == other.id and e.type.value not in left_out]
+    async def run():
+        async with open_night(tmp_path, stand_in.url, heard) as night:
+            return await live_through(night, stand_in)
 
-    assert [event.type for event in mine] == [event.type for event in theirs]
-    assert [event.level for event in mine] == [event.level for event in theirs]
-    assert [sorted(event.facts.keys() - {"cache"}) for event in mine] == [sorted(event.facts) for event in theirs]
+    trace = asyncio.run(run())
+    mine = [event for event in heard.events if event.place.trace == trace.id]
+    assert [(event.type.value, event.level.value, sorted(event.facts)) for event in mine] == TOLD
     refused = [event for event in mine if event.type is EventType.API_ERROR]
     assert [event.facts.get("retry_in_s") for event in refused] == [1, 2, 4, None]
     (failed,) = [event for event in mine if event.type is EventType.TURN_COMPLETED and event.level is Level.WARN]
@@ -110,14 +82,13 @@ def test_the_night(tmp_path, stand_in):
 
 def test_many_at_once(tmp_path, stand_in):
     """Many turns run at once through one loop, and each request holds the prompt of its own turn."""
-    night = Night(tmp_path, stand_in.url)
-    stand_in.choose = lambda body: Says(text=body["messages"][-1]["content"][-1]["text"])
+    stand_in.choose = lambda body: ScriptedReply(text=body["messages"][-1]["content"][-1]["text"])
 
     async def run():
-        turns = [make_turn(f"number {number}") for number in range(40)]
-        outcomes = await asyncio.gather(*(night.receive(turn) for turn in turns))
-        await night.models.close()
-        return [outcome.text for outcome, _, _ in outcomes]
+        async with open_night(tmp_path, stand_in.url, FakeRecorder()) as night:
+            turns = [make_turn(message=f"number {number}") for number in range(40)]
+            answered = await asyncio.gather(*(night.receive(turn) for turn in turns))
+        return [outcome.text for _, outcome in answered]
 
     assert asyncio.run(run()) == [f"number {number}" for number in range(40)]
     assert {one.refused for one in stand_in.requests} == {""}

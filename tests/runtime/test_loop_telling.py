@@ -6,18 +6,17 @@ from contextlib import closing
 import pytest
 from conversation import FILES, MODELS, Conversation
 
-from foreword.events.budget import Purse
-from foreword.events.cost import foresee
+from foreword.agent.agent_events import TurnEnd
+from foreword.agent.loop import DEFAULT_TURN_LIMITS
+from foreword.events.budget_guard import BudgetGuard
+from foreword.events.cost import estimate_max_cost
 from foreword.events.event import EventType, Level, Reader
 from foreword.events.log import EventLog
-from foreword.events.prompts import Prompts, find_prompts
-from foreword.events.several import Several
-from foreword.runtime.loop import USUAL
-from foreword.runtime.outcome import End
-from foreword.standin import Hangs, Says
-from foreword.store.open import read_events
-from foreword.testing import NOON, FrozenClock, Heard, Listeners
-from foreword.words import Trust
+from foreword.events.sent_prompts import PromptStore, find_prompts
+from foreword.events.sinks import RecorderFanout
+from foreword.storage.database import read_events
+from foreword.testing import NOON, EventStream, FakeRecorder, FrozenClock, ScriptedHang, ScriptedReply
+from foreword.types import Trust
 from waiting import until
 
 SHAPES = tuple(MODELS)
@@ -48,11 +47,10 @@ def test_usage_and_cost(tmp_path, stand_in, shape):
 def test_the_prompt_is_kept(tmp_path, stand_in):
     """What the model saw can be shown afterwards, found by its turn."""
     state = str(tmp_path / "state")
-    heard = Heard()
-    with EventLog(state) as log, closing(Prompts(state)) as prompts:
-        talk = Conversation(
-            tmp_path / "home", stand_in.url, listeners=Listeners(recorder=Several(log, heard), prompts=prompts)
-        )
+    heard = FakeRecorder()
+    with EventLog(state) as log:
+        listeners = EventStream(recorder=RecorderFanout(log, heard), prompts=PromptStore(log))
+        talk = Conversation(tmp_path / "home", stand_in.url, listeners=listeners)
         talk.run("Hello")
     built, call = (event for event in heard.events if event.prompt_hash)
     assert built.prompt_hash == call.prompt_hash
@@ -64,15 +62,15 @@ def test_the_prompt_is_kept(tmp_path, stand_in):
 def test_budgets(tmp_path, stand_in):
     """The most that a call can cost is reserved, what it cost is settled, and beyond the limit no call is made."""
     free = Conversation(tmp_path / "free", stand_in.url)
-    most = foresee(free.assemble("Hello"), {}, USUAL.max_tokens).usd
+    most = estimate_max_cost(free.assemble("Hello"), {}, DEFAULT_TURN_LIMITS.max_tokens).usd
     limited = {**FILES, "foreword.yaml": f"{FILES['foreword.yaml']}budgets: {{daily_usd: {most * 1.1:.4f}}}\n"}
     talk = Conversation(tmp_path / "home", stand_in.url, files=limited)
-    with closing(Purse(str(tmp_path / "state"), talk.workspace.config, FrozenClock(NOON))) as purse:
-        talk.listeners = Listeners(recorder=talk.heard, purse=purse)
+    with closing(BudgetGuard(str(tmp_path / "state"), talk.workspace.config, FrozenClock(NOON))) as purse:
+        talk.listeners = EventStream(recorder=talk.heard, purse=purse)
         ends = [talk.run("Hello").end for _ in range(3)]
-        assert ends[0] is End.ANSWERED
-        assert ends[-1] is End.REFUSED
-        assert len(stand_in.requests) == ends.count(End.ANSWERED)
+        assert ends[0] is TurnEnd.ANSWERED
+        assert ends[-1] is TurnEnd.REFUSED
+        assert len(stand_in.requests) == ends.count(TurnEnd.ANSWERED)
     done = talk.pick(EventType.TURN_COMPLETED)[-1]
     assert (done.level, done.facts["outcome"]) == (Level.WARN, "refused")
     assert "daily budget" in done.error
@@ -87,10 +85,10 @@ def test_budgets(tmp_path, stand_in):
 def test_a_stopped_call_gives_back(tmp_path, stand_in):
     """What was reserved for a call that was stopped before it was answered can be spent on the next one."""
     free = Conversation(tmp_path / "free", stand_in.url)
-    most = foresee(free.assemble("Hello"), {}, USUAL.max_tokens).usd
+    most = estimate_max_cost(free.assemble("Hello"), {}, DEFAULT_TURN_LIMITS.max_tokens).usd
     limited = {**FILES, "foreword.yaml": f"{FILES['foreword.yaml']}budgets: {{daily_usd: {most * 1.1:.4f}}}\n"}
     talk = Conversation(tmp_path / "home", stand_in.url, files=limited)
-    stand_in.follow(Hangs(seconds=20))
+    stand_in.follow(ScriptedHang(seconds=20))
 
     async def stop():
         turn = asyncio.create_task(talk.say("Hello"))
@@ -99,16 +97,16 @@ def test_a_stopped_call_gives_back(tmp_path, stand_in):
         with pytest.raises(asyncio.CancelledError):
             await turn
 
-    with closing(Purse(str(tmp_path / "state"), talk.workspace.config, FrozenClock(NOON))) as purse:
-        talk.listeners = Listeners(recorder=talk.heard, purse=purse)
+    with closing(BudgetGuard(str(tmp_path / "state"), talk.workspace.config, FrozenClock(NOON))) as purse:
+        talk.listeners = EventStream(recorder=talk.heard, purse=purse)
         asyncio.run(stop())
-        assert talk.run("Hello").end is End.ANSWERED
+        assert talk.run("Hello").end is TurnEnd.ANSWERED
 
 
 def test_an_unknown_price(tmp_path, stand_in):
     """A call that nobody can price is told without a cost, and why."""
     talk = Conversation(tmp_path, stand_in.url, "ollama:tiny")
-    stand_in.follow(Says(text="Hm."))
+    stand_in.follow(ScriptedReply(text="Hm."))
     assert talk.run("Hello").cost_usd is None
     (call,) = talk.pick(EventType.API_CALL)
     assert call.cost_usd is None

@@ -6,11 +6,10 @@ import json
 import pytest
 from conversation import LAMPS, MODELS, Conversation, Lamps, equip, with_tools
 
+from foreword.agent.agent_events import TextDelta, ToolFinished, ToolStarted, TurnEnd
+from foreword.agent.conversation import dump_messages, load_messages
 from foreword.events.event import EventType
-from foreword.runtime.ears import Calling, Returned, Words
-from foreword.runtime.history import dump, load
-from foreword.runtime.outcome import End
-from foreword.standin import Called, Refuses, Says
+from foreword.testing import ScriptedCall, ScriptedError, ScriptedReply
 
 SHAPES = tuple(MODELS)
 
@@ -32,12 +31,14 @@ def test_memory_search(tmp_path, stand_in, shape):
     """The model searches memory, reads on where the result says so, and answers; the log is told of the search."""
     talk = Conversation(tmp_path, stand_in.url, MODELS[shape])
     stand_in.follow(
-        Says(text="Let me look.", calls=(Called(name="memory_search", arguments={"query": "plum tree"}),)),
-        Says(calls=(Called(name="memory_get", arguments={"path": "private/garden.md"}),)),
-        Says(text="In 2019, by the east wall."),
+        ScriptedReply(
+            text="Let me look.", calls=(ScriptedCall(name="memory_search", arguments={"query": "plum tree"}),)
+        ),
+        ScriptedReply(calls=(ScriptedCall(name="memory_get", arguments={"path": "private/garden.md"}),)),
+        ScriptedReply(text="In 2019, by the east wall."),
     )
     outcome = talk.run("When did we plant the plum tree?")
-    assert (outcome.end, outcome.text) == (End.ANSWERED, "In 2019, by the east wall.")
+    assert (outcome.end, outcome.text) == (TurnEnd.ANSWERED, "In 2019, by the east wall.")
     found, read = (outcome.messages[at].parts[0].content for at in (2, 4))
     assert "private/garden.md, line 1" in found
     assert read.startswith("The plum tree was planted in 2019")
@@ -47,11 +48,11 @@ def test_memory_search(tmp_path, stand_in, shape):
     ]  # fmt: skip
     (search,) = talk.pick(EventType.MEMORY_SEARCH)
     assert search.facts["count"] == 1
-    assert [delta for delta in talk.deltas if not isinstance(delta, Words)] == [
-        Calling(name="memory_search"),
-        Returned(name="memory_search", done=True),
-        Calling(name="memory_get"),
-        Returned(name="memory_get", done=True),
+    assert [delta for delta in talk.deltas if not isinstance(delta, TextDelta)] == [
+        ToolStarted(name="memory_search"),
+        ToolFinished(name="memory_search", done=True),
+        ToolStarted(name="memory_get"),
+        ToolFinished(name="memory_get", done=True),
     ]
 
 
@@ -61,7 +62,7 @@ def test_fenced_calls(tmp_path, stand_in):
     lamps = light(talk)
     bad = "```tool_call\nlamps(hall)\n```\n"
     first = f"Let me see.\n{fence('lamps', room='hall')}{bad}{fence('lamps', room='attic')}"
-    stand_in.follow(Says(text=first), Says(text="Both are on."))
+    stand_in.follow(ScriptedReply(text=first), ScriptedReply(text="Both are on."))
     outcome = talk.run("Lights, please.", **with_tools(LAMPS))
     assert outcome.text == "Both are on."
     assert lamps.asked == [{"room": "hall"}, {"room": "attic"}]
@@ -73,7 +74,7 @@ def test_fenced_calls(tmp_path, stand_in):
     assert texts[0] == "Result of lamps:\nThe lamp in the hall is on."
     assert texts[1].startswith("Result of your block:\nNothing was called: the block is no JSON")
     assert texts[2] == "Result of lamps:\nThe lamp in the attic is on."
-    said = "".join(delta.text for delta in talk.deltas if isinstance(delta, Words))
+    said = "".join(delta.text for delta in talk.deltas if isinstance(delta, TextDelta))
     assert said == "Let me see.\nBoth are on."
     assert talk.run("Thanks").text == "Yes."
     assert [one.refused for one in stand_in.requests] == [""] * 3
@@ -87,7 +88,7 @@ def kill_at(talk, step, message, **facts):
         """The process is gone."""
 
     async def note(messages):
-        stored.append(dump(messages))
+        stored.append(dump_messages(messages))
         if len(stored) == step:
             raise Killed
 
@@ -95,7 +96,7 @@ def kill_at(talk, step, message, **facts):
     with pytest.raises(Killed):
         asyncio.run(talk.say(message, **facts))
     talk.note_step = keep
-    return load(stored[-1])
+    return load_messages(stored[-1])
 
 
 @pytest.mark.parametrize("model", [*MODELS.values(), "ollama:tiny"])
@@ -106,10 +107,13 @@ def test_going_on(tmp_path, stand_in, model, step):
     lamps = light(talk)
     rooms = [("hall", "attic"), ("shed",)]
     if model == "ollama:tiny":
-        script = [Says(text="".join(fence("lamps", room=room) for room in each)) for each in rooms]
+        script = [ScriptedReply(text="".join(fence("lamps", room=room) for room in each)) for each in rooms]
     else:
-        script = [Says(calls=tuple(Called(name="lamps", arguments={"room": room}) for room in each)) for each in rooms]
-    stand_in.follow(*script, Says(text="All on."))
+        script = [
+            ScriptedReply(calls=tuple(ScriptedCall(name="lamps", arguments={"room": room}) for room in each))
+            for each in rooms
+        ]
+    stand_in.follow(*script, ScriptedReply(text="All on."))
     taken = kill_at(talk, step, "Lights, please.", **with_tools(LAMPS))
     outcome = talk.run("Lights, please.", taken, **with_tools(LAMPS))
     assert outcome.text == "All on."
@@ -123,7 +127,7 @@ def test_going_on(tmp_path, stand_in, model, step):
 def test_a_finished_turn(tmp_path, stand_in):
     """A turn whose answer was recorded already is answered without a call."""
     talk = Conversation(tmp_path, stand_in.url)
-    stand_in.follow(Says(text="Noon."))
+    stand_in.follow(ScriptedReply(text="Noon."))
     taken = kill_at(talk, 1, "What time is it?")
     assert talk.run("What time is it?", taken).text == "Noon."
     assert len(stand_in.requests) == 1
@@ -133,8 +137,10 @@ def test_queued_in_the_middle(tmp_path, stand_in):
     """A turn that is queued after a tool has run goes on later with its steps, and does not run the tool again."""
     talk = Conversation(tmp_path, stand_in.url)
     lamps = light(talk)
-    stand_in.follow(Says(calls=(Called(name="lamps", arguments={"room": "hall"}),)), *[Refuses()] * 4)
+    stand_in.follow(
+        ScriptedReply(calls=(ScriptedCall(name="lamps", arguments={"room": "hall"}),)), *[ScriptedError()] * 4
+    )
     outcome = talk.run("Light.", **with_tools(LAMPS))
-    assert (outcome.end, len(outcome.messages)) == (End.QUEUED, 3)
+    assert (outcome.end, len(outcome.messages)) == (TurnEnd.QUEUED, 3)
     assert talk.run("Light.", outcome.messages, **with_tools(LAMPS)).text == "Yes."
     assert len(lamps.asked) == 1

@@ -6,10 +6,10 @@ from itertools import pairwise
 import pytest
 from conversation import FILES, LAMPS, MODELS, Conversation, Lamps, equip, with_tools
 
-from foreword import Turn
-from foreword.runtime.calling import make_cache_key
-from foreword.runtime.outcome import End
-from foreword.standin import Called, Says
+from foreword.agent.agent_events import TurnEnd
+from foreword.agent.model_call import make_cache_key
+from foreword.testing import ScriptedCall, ScriptedReply
+from foreword.turn import Turn
 
 SHAPES = tuple(MODELS)
 TALK = {"anthropic": "messages", "openai": "messages", "responses": "input", "gemini": "contents"}
@@ -24,7 +24,7 @@ ADDED = {
 
 def call(room):
     """Make a line of a script that calls the lamps."""
-    return Says(text="Let me see.", calls=(Called(name="lamps", arguments={"room": room}),))
+    return ScriptedReply(text="Let me see.", calls=(ScriptedCall(name="lamps", arguments={"room": room}),))
 
 
 def strip(value):
@@ -48,7 +48,7 @@ def test_first_request(tmp_path, stand_in, shape):
     """The first request is the envelope, down to the order of every key, and what a call adds; nothing else."""
     talk = start(tmp_path, stand_in, shape)
     outcome = talk.run("Is the <system>light</system> on? Grüße 🪶")
-    assert (outcome.end, outcome.text) == (End.ANSWERED, "Yes.")
+    assert (outcome.end, outcome.text) == (TurnEnd.ANSWERED, "Yes.")
     request, body = talk.assembly.envelope().request, stand_in.body
     assert {name: value for name, value in body.items() if name not in request} == ADDED[shape]
     for name in request:
@@ -60,7 +60,7 @@ def test_first_request(tmp_path, stand_in, shape):
 def test_three_rounds_of_tools(tmp_path, stand_in, shape):
     """Over three rounds of tools the prompt stays as it is, and each request extends the one before."""
     talk = start(tmp_path, stand_in, shape)
-    stand_in.follow(call("hall"), call("attic"), call("shed"), Says(text="All on."))
+    stand_in.follow(call("hall"), call("attic"), call("shed"), ScriptedReply(text="All on."))
     outcome = talk.run("Lights, please.", **with_tools(LAMPS))
     assert outcome.text == "All on."
     assert [one.refused for one in stand_in.requests] == [""] * 4
@@ -83,7 +83,7 @@ def test_three_turns(tmp_path, stand_in, shape, clock):
     """Over three turns each request extends the one before, tails and all, and the cache is read on the second."""
     talk = start(tmp_path, stand_in, shape)
     for number, words in enumerate(("Good morning", "And the bees?", "Thanks"), 1):
-        stand_in.follow(call("hall"), Says(text=f"Answer {number}."))
+        stand_in.follow(call("hall"), ScriptedReply(text=f"Answer {number}."))
         assert talk.run(words, **with_tools(LAMPS)).text == f"Answer {number}."
         clock.move(60)
     bodies = [one.body for one in stand_in.requests]
@@ -104,7 +104,7 @@ def test_marks(tmp_path, stand_in):
     """There are at most four marks, over turns and rounds; the last one stands at the end of the conversation."""
     talk = start(tmp_path, stand_in, "anthropic")
     for words in ("Good morning", "And the bees?", "Thanks"):
-        stand_in.follow(call("hall"), call("attic"), Says(text="So."))
+        stand_in.follow(call("hall"), call("attic"), ScriptedReply(text="So."))
         talk.run(words, **with_tools(LAMPS))
     for one in stand_in.requests:
         marks = [part for message in one.body["messages"] for part in message["content"] if "cache_control" in part]
@@ -115,8 +115,8 @@ def test_marks(tmp_path, stand_in):
 def test_many_calls_at_once(tmp_path, stand_in):
     """A round of more blocks than a provider looks back over still reads what was cached before it."""
     talk = start(tmp_path, stand_in, "anthropic")
-    many = tuple(Called(name="lamps", arguments={"room": f"room {number}"}) for number in range(15))
-    stand_in.follow(Says(text="All of them.", calls=many), Says(text="Done."))
+    many = tuple(ScriptedCall(name="lamps", arguments={"room": f"room {number}"}) for number in range(15))
+    stand_in.follow(ScriptedReply(text="All of them.", calls=many), ScriptedReply(text="Done."))
     talk.run("Lights everywhere.", **with_tools(LAMPS))
     first, second = (one.counted for one in stand_in.requests)
     assert second.read == first.read + first.write
@@ -127,7 +127,7 @@ def test_many_calls_at_once(tmp_path, stand_in):
 def test_results_are_not_rewritten(tmp_path, stand_in, shape):
     """A result of a tool arrives as the tool gave it, also where it looks like a tag of the library."""
     talk = start(tmp_path, stand_in, shape)
-    stand_in.follow(call("<system>hall</system> <context>"), Says(text="On."))
+    stand_in.follow(call("<system>hall</system> <context>"), ScriptedReply(text="On."))
     talk.run("Light.", **with_tools(LAMPS))
     last = json.dumps(stand_in.body[TALK[shape]][-1])
     assert "The lamp in the <system>hall</system> <context> is on." in last
@@ -173,7 +173,7 @@ def test_gpt_over_responses(tmp_path, stand_in):
     files = {**FILES, "AGENTS.md": "Be kind.\n" * 800}
     talk = Conversation(tmp_path, stand_in.url, "openai-responses:gpt-5.6", files=files)
     talk.options["tools"] = equip(talk, Lamps())
-    stand_in.follow(call("hall"), Says(text="It is on."))
+    stand_in.follow(call("hall"), ScriptedReply(text="It is on."))
     talk.run("Is the light on?")
     first, second = (one.body for one in stand_in.requests)
     opening = first["input"][0]

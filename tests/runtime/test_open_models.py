@@ -7,44 +7,46 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from foreword.config.environment import Secrets
+from foreword.agent.providers.model_clients import KNOWN_PROVIDERS, ModelClients
+from foreword.agent.providers.transport import ForeignRequest
+from foreword.config.env import Secrets
+from foreword.envelope import SHAPE_OF_PROVIDER
 from foreword.errors import InputError, UnknownName
-from foreword.runtime.models import KNOWN, Models
-from foreword.runtime.own import NotOurs
-from foreword.wire.envelope import PROVIDERS
 
-KEYS = {variable: "k" for provider in KNOWN.values() for variable in provider.keys}
+KEYS = {variable: "k" for provider in KNOWN_PROVIDERS.values() for variable in provider.keys}
 
 
-@pytest.mark.parametrize("provider", KNOWN)
+@pytest.mark.parametrize("provider", KNOWN_PROVIDERS)
 def test_known(provider):
     """Every known provider opens with its key, and the same name is the same model."""
-    models = Models({}, KEYS)
+    models = ModelClients({}, KEYS)
     opened = models.find(f"{provider}:some-model")
     assert opened.model.model_name == "some-model"
-    assert opened.shape == PROVIDERS.get(provider, "openai")
+    assert opened.shape == SHAPE_OF_PROVIDER.get(provider, "openai")
     assert models.find(f"{provider}:some-model") is opened
     asyncio.run(models.close())
 
 
-@pytest.mark.parametrize("provider", [name for name, provider in KNOWN.items() if provider.needs_key])
+@pytest.mark.parametrize("provider", [name for name, provider in KNOWN_PROVIDERS.items() if provider.needs_key])
 def test_no_key(provider):
     """Without a key the error names the variables that could hold one."""
-    with pytest.raises(InputError, match=f"{provider}:m needs a key; set {' or '.join(KNOWN[provider].keys)} in"):
-        Models({}, {}).find(f"{provider}:m")
+    with pytest.raises(
+        InputError, match=f"{provider}:m needs an API key; set {' or '.join(KNOWN_PROVIDERS[provider].keys)} in"
+    ):
+        ModelClients({}, {}).find(f"{provider}:m")
 
 
 @pytest.mark.parametrize("name", ["claude", "", "anthropic:", ":"])
 def test_no_model(name):
     """A name without a provider or a model is refused with the form that is meant."""
     with pytest.raises(InputError, match="provider"):
-        Models({}, KEYS).find(name)
+        ModelClients({}, KEYS).find(name)
 
 
 def test_unknown():
     """An unknown provider is refused with the nearest one."""
     with pytest.raises(UnknownName, match="unknown provider 'antropic'; did you mean 'anthropic'"):
-        Models({}, KEYS).find("antropic:claude")
+        ModelClients({}, KEYS).find("antropic:claude")
 
 
 def find_address(models, name):
@@ -57,26 +59,26 @@ def find_address(models, name):
 def test_addresses():
     """The configuration wins over the variable, and the variable over the usual address."""
     variable = {**KEYS, "OPENAI_BASE_URL": "http://there/v1"}
-    assert find_address(Models({"openai": "http://here/v1"}, variable), "openai:m") == "http://here/v1"
-    assert find_address(Models({}, variable), "openai:m") == "http://there/v1"
-    assert find_address(Models({}, KEYS), "openai:m") == "https://api.openai.com/v1"
-    assert find_address(Models({}, KEYS), "anthropic:m") == "https://api.anthropic.com"
+    assert find_address(ModelClients({"openai": "http://here/v1"}, variable), "openai:m") == "http://here/v1"
+    assert find_address(ModelClients({}, variable), "openai:m") == "http://there/v1"
+    assert find_address(ModelClients({}, KEYS), "openai:m") == "https://api.openai.com/v1"
+    assert find_address(ModelClients({}, KEYS), "anthropic:m") == "https://api.anthropic.com"
 
-    family = Models({"openai": "http://here/v1", "google": "http://there"}, KEYS)
+    family = ModelClients({"openai": "http://here/v1", "google": "http://there"}, KEYS)
     assert find_address(family, "openai-responses:m") == "http://here/v1"
     assert find_address(family, "gemini:m") == "http://there"
 
 
 def test_own_server():
     """Any other name with an address is a server that speaks as OpenAI does, and needs no key."""
-    models = Models({"shed": "http://shed.local:8000/v1"}, {})
+    models = ModelClients({"shed": "http://shed.local:8000/v1"}, {})
     assert find_address(models, "shed:qwen") == "http://shed.local:8000/v1"
 
 
 def test_keys_from_a_file():
     """A key may come from the .env of the workspace."""
     secrets = Secrets.read("ANTHROPIC_API_KEY=k\n", {})
-    models = Models({}, secrets)
+    models = ModelClients({}, secrets)
     assert models.find("anthropic:m").shape == "anthropic"
     asyncio.run(models.close())
 
@@ -86,10 +88,10 @@ def test_nothing_leaves_without_a_prompt(stand_in):
     from pydantic_ai.messages import ModelRequest, UserPromptPart
     from pydantic_ai.models import ModelRequestParameters
 
-    from foreword.runtime.trouble import explain
+    from foreword.agent.retry import translate_provider_error
 
     async def call():
-        models = Models({"anthropic": stand_in.url}, KEYS)
+        models = ModelClients({"anthropic": stand_in.url}, KEYS)
         model = models.find("anthropic:claude-sonnet-5").model
         try:
             await model.request([ModelRequest(parts=[UserPromptPart(content="Hi")])], {}, ModelRequestParameters())
@@ -98,13 +100,13 @@ def test_nothing_leaves_without_a_prompt(stand_in):
 
     with pytest.raises(Exception) as caught:  # noqa: PT011 - the library wraps it as it likes
         asyncio.run(call())
-    assert isinstance(explain(caught.value), NotOurs)
+    assert isinstance(translate_provider_error(caught.value), ForeignRequest)
     assert stand_in.requests == []
 
 
 def test_late():
     """Nothing heavy is imported before a model is opened."""
-    script = "import sys, foreword.runtime.models; print(*sys.modules)"
+    script = "import sys, foreword.agent.providers.model_clients; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
     assert loaded.isdisjoint({"pydantic_ai", "pydantic", "anthropic", "openai", "google", "httpx2"})
@@ -112,7 +114,7 @@ def test_late():
 
 def test_opened_once_by_many_at_once():
     """Turns that begin at the same moment, in several threads, share one model and one pool of connections."""
-    models = Models({}, KEYS)
+    models = ModelClients({}, KEYS)
     names = [f"{provider}:some-model" for provider in ("anthropic", "openai", "google")]
     with ThreadPoolExecutor(16) as threads:
         opened = list(threads.map(models.find, names * 16))

@@ -5,18 +5,18 @@ import json
 import pytest
 from conversation import LAMPS, MODELS, Conversation, with_tools
 
+from foreword.agent.providers.transport import ForeignRequest, OutgoingPrompt, UserMessage, insert_prompt
+from foreword.envelope import Envelope
 from foreword.errors import UnknownName
-from foreword.runtime.own import NotOurs, Sending, Spoken, own
-from foreword.testing import NOON, Says
-from foreword.wire import Envelope
+from foreword.testing import NOON, ScriptedReply
 
-SAID = (Spoken(texts=("tail", "words")),)
+SAID = (UserMessage(texts=("tail", "words")),)
 TEXT = {"anthropic": "text", "openai": "text", "responses": "input_text"}
 
 
 def send(shape, request, said=SAID):
     """Make what belongs to a request."""
-    return Sending(envelope=Envelope(shape=shape, model="m", request=request), said=said, max_tokens=64)
+    return OutgoingPrompt(envelope=Envelope(shape=shape, model="m", request=request), said=said, max_tokens=64)
 
 
 FINISHED = {
@@ -50,7 +50,9 @@ def test_ours(tmp_path, shape):
     where = next(name for name in ("messages", "input", "contents") if name in envelope.request)
     newest = envelope.request[where][-1]
     texts = tuple(part["text"] for part in newest.get("content") or newest["parts"])
-    body = own(FINISHED[shape], Sending(envelope=envelope, said=(Spoken(texts=texts),), max_tokens=64)).request
+    body = insert_prompt(
+        FINISHED[shape], OutgoingPrompt(envelope=envelope, said=(UserMessage(texts=texts),), max_tokens=64)
+    ).request
     assert "theirs" not in json.dumps(body)
     assert not {"tool_choice", "toolConfig", "cache_control"} & body.keys()
     for name in envelope.request:
@@ -62,31 +64,34 @@ def test_ours(tmp_path, shape):
 def test_the_limit_as_an_address_knows_it():
     """Where the library writes the older name of the limit, the address knows no other."""
     body = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 9}
-    assert own(body, send("openai", {"model": "m", "messages": []})).request["max_tokens"] == 64
+    assert insert_prompt(body, send("openai", {"model": "m", "messages": []})).request["max_tokens"] == 64
 
 
 @pytest.mark.parametrize("shape", MODELS)
 def test_lost_and_added_messages(shape):
     """A request in which a message of the user was merged, lost or added is not sent."""
     where = next(name for name in ("messages", "input", "contents") if name in FINISHED[shape])
-    for said, words in (((), "nobody said"), ((Spoken(texts=("a",)), Spoken(texts=("b",))), "lost a message")):
-        with pytest.raises(NotOurs, match=words):
-            own(FINISHED[shape], send(shape, {"model": "m", where: []}, said))
+    for said, words in (
+        ((), "unknown user message"),
+        ((UserMessage(texts=("a",)), UserMessage(texts=("b",))), "lacks a user message"),
+    ):
+        with pytest.raises(ForeignRequest, match=words):
+            insert_prompt(FINISHED[shape], send(shape, {"model": "m", where: []}, said))
 
 
 def test_unknown_shape():
     """A shape that no provider has is refused by name."""
     with pytest.raises(UnknownName, match="shape of a request 'plain'"):
-        own({}, send("plain", {}))
+        insert_prompt({}, send("plain", {}))
 
 
 @pytest.mark.parametrize("shape", ["anthropic", "openai", "responses"])
 def test_told_in_the_middle(shape):
     """What the model was told behind a message stays there, as a system message of its own."""
     where = "input" if shape == "responses" else "messages"
-    said = (Spoken(texts=("one",), told="Be careful."), Spoken(texts=("two",)))
+    said = (UserMessage(texts=("one",), told="Be careful."), UserMessage(texts=("two",)))
     theirs = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]
-    body = own({"model": "m", where: theirs}, send(shape, {"model": "m", where: []}, said)).request
+    body = insert_prompt({"model": "m", where: theirs}, send(shape, {"model": "m", where: []}, said)).request
     assert [message["role"] for message in body[where]] == ["user", "system", "assistant", "user"]
     assert body[where][1]["content"] == [{"type": TEXT[shape], "text": "Be careful."}]
 
@@ -97,8 +102,10 @@ def test_places_of_what_was_said(shape):
     where = next(name for name in ("messages", "input", "contents") if name in FINISHED[shape])
     theirs = FINISHED[shape][where][-1]
     answer = {**theirs, "role": "assistant" if where != "contents" else "model"}
-    said = (Spoken(texts=("one",), told="Be careful."), Spoken(texts=("two",)))
-    owned = own({**FINISHED[shape], where: [theirs, answer, theirs]}, send(shape, {"model": "m", where: []}, said))
+    said = (UserMessage(texts=("one",), told="Be careful."), UserMessage(texts=("two",)))
+    owned = insert_prompt(
+        {**FINISHED[shape], where: [theirs, answer, theirs]}, send(shape, {"model": "m", where: []}, said)
+    )
     words = [json.dumps(owned.request[where][at]) for at in owned.said]
     assert [text in words[at] for at, text in enumerate(("one", "two"))] == [True, True]
 
@@ -107,7 +114,7 @@ def test_nobody_is_asked_unless_the_owner_wants_it(tmp_path, stand_in):
     """A library that asks a provider by itself why its cache was not read is not heard."""
     talk = Conversation(tmp_path, stand_in.url, "openai-responses:gpt-5.6")
     for _ in range(2):
-        stand_in.follow(Says(text="Done."))
+        stand_in.follow(ScriptedReply(text="Done."))
         talk.run("Hello", now=NOON)
     assert len(stand_in.requests) == 2
     assert not any(b"comparison_response_id" in request.raw for request in stand_in.requests)

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from foreword import Toolset, Trust, Turn, UnknownName
-from foreword.events.event import NOBODY, EventType, Level
-from foreword.runtime.child import Times
-from foreword.runtime.failing import ToolFailed
-from foreword.runtime.servers import Servers
-from foreword.testing import Heard, make_workspace
+from foreword.agent.mcp_connection import McpTimeouts
+from foreword.agent.mcp_servers import McpServers
+from foreword.errors import ToolError, UnknownName
+from foreword.events.event import NO_CONTEXT, EventType, Level
+from foreword.testing import FakeRecorder, make_workspace
+from foreword.turn import Toolset, Turn
+from foreword.types import Trust
 from waiting import until
 
 SCRIPT = str(Path(__file__).parent / "tool_server.py")
@@ -32,11 +33,11 @@ class Place:
     """A workspace with servers."""
 
     def __init__(self, folder, config, **options):
-        self.heard = Heard()
+        self.heard = FakeRecorder()
         self.folder = folder
         self.ws = make_workspace(folder, {"foreword.yaml": config})
-        times = Times(**{"showing": 1.0, "ending": 0.2, **options})
-        self.servers = Servers(self.ws, self.heard, {**os.environ, "TOKEN": "t0ken"}, times=times)
+        times = McpTimeouts(**{"showing": 1.0, "ending": 0.2, **options})
+        self.servers = McpServers(self.ws, self.heard, {**os.environ, "TOKEN": "t0ken"}, times=times)
 
     async def assemble(self, user="alice", agent="reid", reserved=()):
         """Assemble a turn with the tools of an agent's servers."""
@@ -190,7 +191,7 @@ def test_a_tool_that_fails(tmp_path):
 
     @run(tmp_path, SMALL)
     async def _(place):
-        with pytest.raises(ToolFailed, match=r"It broke\."):
+        with pytest.raises(ToolError, match=r"It broke\."):
             await place.call("small_do", what="fail")
 
 
@@ -209,14 +210,14 @@ def test_misbehaving(tmp_path, what, reason):
     @run(tmp_path, ((), {"name": "small", "seconds": 0.5 if what == "hang" else 20}))
     async def place(place):
         before = await place.find_process()
-        with pytest.raises(ToolFailed) as error:
+        with pytest.raises(ToolError) as error:
             await place.call("small_do", what=what)
         assert str(error.value) == f"server 'small' did not answer: {reason}"
         assert await place.find_process() != before
         assert not is_running(before)
 
     (event,) = place.heard.events
-    assert (event.type, event.level, event.context) == (EventType.TOOL_ERROR, Level.WARN, NOBODY)
+    assert (event.type, event.level, event.context) == (EventType.TOOL_ERROR, Level.WARN, NO_CONTEXT)
     assert what != "die" or "exit code 3; last words: segmentation fault" in event.error
 
 

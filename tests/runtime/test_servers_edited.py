@@ -6,9 +6,9 @@ import os
 import pytest
 from test_servers import Place, configure, is_running
 
-from foreword import UnknownName
+from foreword.agent.mcp_servers import McpServers
+from foreword.errors import UnknownName
 from foreword.events.event import Level
-from foreword.runtime.servers import Servers
 from waiting import until
 
 SMALL = ((), {"name": "small", "trust": "familiar", "confirm": "never"})
@@ -33,7 +33,7 @@ class House(Place):
     def __init__(self, folder, config):
         super().__init__(folder, config)
         self.owner = Owner()
-        self.servers = Servers(self.ws, self.heard, dict(os.environ), notices=self.owner)
+        self.servers = McpServers(self.ws, self.heard, dict(os.environ), notices=self.owner)
 
     def edit(self, *servers):
         """Edit the servers, and have it followed."""
@@ -129,7 +129,7 @@ def test_one_that_does_not_start(tmp_path):
         assert not is_running(pid)
 
     (told,) = house.owner.heard
-    assert told.startswith("the MCP server 'small' of foreword.yaml does not start: it is not running; what was there")
+    assert told.startswith("the MCP server 'small' of foreword.yaml does not start: it is not running; the previous")
     assert [event.level for event in house.heard.events] == [Level.ERROR]
 
 

@@ -11,10 +11,10 @@ import pytest
 import uvicorn
 from mcp.server.mcpserver import MCPServer
 
-from foreword import Toolset, Turn
-from foreword.runtime.failing import ToolFailed
-from foreword.runtime.servers import Servers
-from foreword.testing import Heard, make_workspace
+from foreword.agent.mcp_servers import McpServers
+from foreword.errors import ToolError
+from foreword.testing import FakeRecorder, make_workspace
+from foreword.turn import Toolset, Turn
 from waiting import until
 
 PROGRAM = """\
@@ -49,7 +49,7 @@ def test_standard_streams(tmp_path):
 
     async def go():
         ws = open_place(tmp_path, {"command": [sys.executable, "-c", PROGRAM]})
-        async with Servers(ws, Heard(), os.environ) as servers:
+        async with McpServers(ws, FakeRecorder(), os.environ) as servers:
             assert json.loads(await ask(ws, servers, thing="milk")) == {"milk": 3}
             _, extensions = await servers.list("reid")
             assert [one.instructions for one in extensions] == ["Ask for the price first."]
@@ -91,13 +91,13 @@ def test_an_address(tmp_path):
     async def go():
         async with serve(seen) as url:
             ws = open_place(tmp_path, {"url": url, "headers": {"X-Key": "$SHOP_KEY"}, "seconds": 60})
-            servers = Servers(ws, Heard(), {"SHOP_KEY": "k3y"})
+            servers = McpServers(ws, FakeRecorder(), {"SHOP_KEY": "k3y"})
             assert await ask(ws, servers, thing="milk") == "milk: 3"
-            with pytest.raises(ToolFailed):
+            with pytest.raises(ToolError):
                 await ask(ws, servers, thing="x")
             assert await ask(ws, servers, thing="bread") == "bread: 3"
         async with servers:
-            with pytest.raises(ToolFailed, match="server 'shop' did not answer: it cannot be reached"):
+            with pytest.raises(ToolError, match="server 'shop' did not answer: it cannot be reached"):
                 await ask(ws, servers, thing="tea")
 
     asyncio.run(go())
@@ -109,7 +109,7 @@ def test_nobody_there(tmp_path):
 
     async def go(port):
         ws = open_place(tmp_path, {"url": f"http://127.0.0.1:{port}/mcp"})
-        async with Servers(ws, Heard(), {}) as servers:
+        async with McpServers(ws, FakeRecorder(), {}) as servers:
             assert await servers.list("reid") == ((), ())
             assert servers.faults == {"shop": "it cannot be reached"}
 

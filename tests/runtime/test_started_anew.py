@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
+from foreword.agent.model_call import TurnLedger
 from foreword.events.event import Usage
-from foreword.ledger.blame import Cause
-from foreword.ledger.state import ANEW
-from foreword.runtime.accounting import Accounting
+from foreword.promptcache.blame import Cause
+from foreword.promptcache.ledger import ENGINE_RESTARTED
 from foreword.testing import NOON, make_workspace
 from foreword.turn import Turn
 
@@ -36,7 +36,7 @@ def call(tmp_path):
     request = assembly.envelope("openai").request
 
     def call(frozen, at, engine, read=0.0):
-        accounting = Accounting(assembly, "openai", frozen, str(at), remembers=engine.remembers if engine else None)
+        accounting = TurnLedger(assembly, "openai", frozen, str(at), remembers=engine.remembers if engine else None)
         accounting.write(request, (), at)
         return accounting.settle(Usage(tokens_in=1_000, tokens_out=1, cache_read=int(read * 1_000)), {})
 
@@ -49,7 +49,7 @@ def test_what_an_engine_had_is_lost_with_it(call, answers):
     first = call(None, NOON, Engine(NOON, NOON))
     made = call(first.frozen, LATER, Engine(*answers)).account
     assert made.predicted.read == 0
-    assert (made.blame.cause, made.blame.reason) == (Cause.EXPIRED, ANEW)
+    assert (made.blame.cause, made.blame.reason) == (Cause.EXPIRED, ENGINE_RESTARTED)
 
 
 def test_an_engine_that_lives(call):

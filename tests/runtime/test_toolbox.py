@@ -9,19 +9,19 @@ from pathlib import Path
 from conversation import FILES as CONVERSATION
 from conversation import KEYS, LAMPS, Lamps, address
 
-from foreword import Toolset, Trust, Turn
+from foreword.agent.agent_events import TurnCallbacks
+from foreword.agent.loop import AgentLoop, TurnInput
+from foreword.agent.mcp_servers import McpServers
+from foreword.agent.providers.model_clients import ModelClients
+from foreword.agent.tool_calls import AdditionalTools, Toolbox
+from foreword.agent.tools.file_tools import FILE_TOOLS
+from foreword.engine.sources.documents import read_builtin
 from foreword.events.event import EventType
-from foreword.events.reader import find_context
-from foreword.events.trace import Trace
-from foreword.runtime.ears import Ears
-from foreword.runtime.loop import Loop, Work
-from foreword.runtime.models import Models
-from foreword.runtime.servers import Servers
-from foreword.runtime.toolbox import Further, Toolbox
-from foreword.sources.builtin import read_builtin
-from foreword.standin import Called, Says
-from foreword.testing import Heard, Listeners, make_workspace, write_files
-from foreword.tools import FILES
+from foreword.events.query import find_context
+from foreword.events.tracer import Tracer
+from foreword.testing import EventStream, FakeRecorder, ScriptedCall, ScriptedReply, make_workspace, write_files
+from foreword.turn import Toolset, Turn
+from foreword.types import Trust
 
 SCRIPT = str(Path(__file__).parent / "tool_server.py")
 
@@ -47,9 +47,9 @@ def test_files_where_there_are_directories(tmp_path):
     """Tools for files are there for an agent with directories, from the least trust of these on."""
     some = Toolbox(open_place(tmp_path / "some", "~/a, {path: ~/b, trust: full}"))
     full = Toolbox(open_place(tmp_path / "full", "{path: ~/b, trust: full}"))
-    assert FILES.names <= find(some).names
-    assert not FILES.names & find(some, "plain").names
-    assert FILES.names <= find(some, "plain", ("~/c",)).names
+    assert FILE_TOOLS.names <= find(some).names
+    assert not FILE_TOOLS.names & find(some, "plain").names
+    assert FILE_TOOLS.names <= find(some, "plain", ("~/c",)).names
     trusts = [{tool.name: tool.trust for tool in find(box).tools} for box in (some, full)]
     assert [one["read_file"] for one in trusts] == [Trust.INNER, Trust.FULL]
     assert [one["write_file"] for one in trusts] == [Trust.FULL, Trust.FULL]
@@ -65,7 +65,7 @@ def test_guidance(tmp_path):
 
 def test_the_same_object(tmp_path):
     """As long as nothing changes the tools are the very same, so that prompts are remembered."""
-    toolbox = Toolbox(open_place(tmp_path, "~/a"), None, (Further(tools=Toolset([LAMPS]), runs=Lamps()),))
+    toolbox = Toolbox(open_place(tmp_path, "~/a"), None, (AdditionalTools(tools=Toolset([LAMPS]), runs=Lamps()),))
     assert find(toolbox) is find(toolbox)
     assert "lamps" in find(toolbox)
 
@@ -76,33 +76,33 @@ def test_a_whole_turn(tmp_path, stand_in):
     server = {"command": [sys.executable, SCRIPT], "name": "small", "confirm": "changes"}
     ws = open_place(tmp_path / "ws", str(tmp_path / "notes"), [server])
     stand_in.follow(
-        Says(
+        ScriptedReply(
             calls=(
-                Called(name="small_add", arguments={"a": 2, "b": 3}),
-                Called(name="write_file", arguments={"path": "sum.md", "text": "5\n"}),
-                Called(name="lamps", arguments={"room": "hall"}),
-                Called(name="small_do", arguments={"what": "die"}),
-                Called(name="search_files", arguments={"text": "5"}),
+                ScriptedCall(name="small_add", arguments={"a": 2, "b": 3}),
+                ScriptedCall(name="write_file", arguments={"path": "sum.md", "text": "5\n"}),
+                ScriptedCall(name="lamps", arguments={"room": "hall"}),
+                ScriptedCall(name="small_do", arguments={"what": "die"}),
+                ScriptedCall(name="search_files", arguments={"text": "5"}),
             )
         ),
-        Says(text="Done."),
+        ScriptedReply(text="Done."),
     )
-    asked, heard, lamps = [], Heard(), Lamps()
+    asked, heard, lamps = [], FakeRecorder(), Lamps()
 
     async def decide(asking):
         asked.append(asking.name)
         return True
 
     async def go():
-        models = Models(address(stand_in.url), KEYS)
-        async with Servers(ws, heard, os.environ) as servers:
-            toolbox = Toolbox(ws, servers, (Further(tools=Toolset([LAMPS]), runs=lamps),))
+        models = ModelClients(address(stand_in.url), KEYS)
+        async with McpServers(ws, heard, os.environ) as servers:
+            toolbox = Toolbox(ws, servers, (AdditionalTools(tools=Toolset([LAMPS]), runs=lamps),))
             tools, extensions = await toolbox.find("reid")
             turn = Turn(agent="reid", user="alice", situation="dm", message="Go.", tools=tools, extensions=extensions)
             assembly = ws.assemble(turn)
-            loop = Loop(ws, models, Listeners(recorder=heard), tools=toolbox)
-            with Trace(heard, find_context(assembly)).step(EventType.MESSAGE_RECEIVED, length=3) as received:
-                outcome = await loop.run(Work(assembly=assembly), received, Ears(ask=decide))
+            loop = AgentLoop(ws, models, EventStream(recorder=heard), tools=toolbox)
+            with Tracer(heard, find_context(assembly)).step(EventType.MESSAGE_RECEIVED, length=3) as received:
+                outcome = await loop.run(TurnInput(assembly=assembly), received, TurnCallbacks(ask=decide))
         await models.close()
         return outcome
 

@@ -7,11 +7,20 @@ import pytest
 from conversation import LAMPS, MODELS, Conversation, with_tools
 from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ThinkingPart, ToolCallPart, ToolReturnPart
 
-from foreword.runtime.history import dump, list_said, recount, say
-from foreword.runtime.own import NotOurs, Owned, Spoken
-from foreword.runtime.stretch import Before, Stretch, stretch, tell
-from foreword.testing import NOON, Called, Says
-from foreword.tokens import Counter, Meter, find
+from foreword.agent.conversation import (
+    HistorySegment,
+    SegmentedHistory,
+    convert_segments_to_texts,
+    convert_to_texts,
+    dump_messages,
+    list_user_messages,
+    make_segments,
+    make_user_message,
+)
+from foreword.agent.providers.transport import ForeignRequest, OwnRequest, UserMessage
+from foreword.testing import NOON, ScriptedCall, ScriptedReply
+from foreword.tokens.count import Counter, Meter
+from foreword.tokens.models import find_model
 
 TURNS = 6
 
@@ -28,7 +37,7 @@ DROPPED = {"input_transformations": [{"type": "thinking_dropped", "reason": "pre
 def converse(number, chance, thoughts=None):
     """Make one turn: with calls of tools or without, with something told behind what was said, or with thoughts."""
     told = "It is noon now." if chance.random() < 0.4 else ""
-    messages = [say(f"<now>{number}</now>", f"Ütterance {number}?", told=told)]
+    messages = [make_user_message(f"<now>{number}</now>", f"Ütterance {number}?", told=told)]
     for step in range(chance.randint(0, 2)):
         ids = [f"call_{number}_{step}_{at}" for at in range(chance.randint(1, 3))]
         calls = [ToolCallPart("lamps", {"room": each}, each) for each in ids]
@@ -46,7 +55,7 @@ def converse(number, chance, thoughts=None):
 
 def keep_all(turns):
     """Store each turn."""
-    return tuple(Stretch(dump(turn)) for turn in turns)
+    return tuple(HistorySegment(dump_messages(turn)) for turn in turns)
 
 
 @pytest.mark.parametrize("shape", MODELS)
@@ -58,10 +67,13 @@ def test_the_same_request(tmp_path, stand_in, shape, seed):
     known = keep_all(turns)
     talk = Conversation(tmp_path, stand_in.url, MODELS[shape])
     for count in sorted(chance.sample(range(1, TURNS + 1), 4)):
-        whole = stretch(tuple(message for turn in turns[:count] for message in turn))
+        whole = make_segments(tuple(message for turn in turns[:count] for message in turn))
         for talk.past in (known[:count], whole):
-            stand_in.follow(Says(calls=(Called(name="lamps", arguments={"room": "hall"}),)), Says(text="Done."))
-            talk.run("And now?", history=tell(talk.past), now=NOON, **with_tools(LAMPS))
+            stand_in.follow(
+                ScriptedReply(calls=(ScriptedCall(name="lamps", arguments={"room": "hall"}),)),
+                ScriptedReply(text="Done."),
+            )
+            talk.run("And now?", history=convert_segments_to_texts(talk.past), now=NOON, **with_tools(LAMPS))
         warm, cold = stand_in.requests[-4:-2], stand_in.requests[-2:]
         assert [bare(one.raw) for one in warm] == [bare(one.raw) for one in cold]
         assert all(f"Answer {number}." in warm[0].raw.decode() for number in range(count))
@@ -74,7 +86,7 @@ def bare(raw):
 
 def make_meter(name="anthropic:claude-sonnet-5"):
     """Make a meter of a model."""
-    facts = find(name, {})
+    facts = find_model(name, {})
     return Meter(facts, Counter(facts.tokenizer))
 
 
@@ -82,11 +94,11 @@ def write_chat(messages):
     """Write messages as a library would, in the shape of a chat; return where people speak, too."""
     wire, said = [], []
     for message in messages:
-        if list_said((message,)):
+        if list_user_messages((message,)):
             said.append(len(wire))
         role = "assistant" if isinstance(message, ModelResponse) else "user"
-        wire.append({"role": role, "content": recount((message,))[0].text})
-    return Owned(shape="openai", request={"model": "m", "messages": wire}, said=tuple(said))
+        wire.append({"role": role, "content": convert_to_texts((message,))[0].text})
+    return OwnRequest(shape="openai", request={"model": "m", "messages": wire}, said=tuple(said))
 
 
 def send(before, own):
@@ -101,10 +113,10 @@ def test_written_once():
     """However long a conversation is, a library writes the newest stretch and the turn itself, and nothing twice."""
     meter, chance = make_meter("openai:gpt-5"), random.Random(5)
     turns = [converse(number, chance) for number in range(40)]
-    history, own = keep_all(turns), (say("And now?"),)
+    history, own = keep_all(turns), (make_user_message("And now?"),)
     written = []
     for count in range(1, len(turns) + 1):
-        number, ends = send(Before(history[:count], "openai", meter, 0), own)
+        number, ends = send(SegmentedHistory(history[:count], "openai", meter, 0), own)
         written.append(number)
         assert len(ends) == count
     assert written == list(map(len, turns))
@@ -114,10 +126,10 @@ def test_read_once():
     """What was told and written needs no messages any more, and is the same whenever it is asked for."""
     turns = [converse(number, random.Random(1)) for number in range(5)]
     history = keep_all(turns)
-    told = tell(history)
-    assert told == recount([message for turn in turns for message in turn])
-    send(Before(history, "openai", make_meter("openai:gpt-5"), 0), (say("And now?"),))
-    assert all(one is other for one, other in zip(tell(history), told, strict=True))
+    told = convert_segments_to_texts(history)
+    assert told == convert_to_texts([message for turn in turns for message in turn])
+    send(SegmentedHistory(history, "openai", make_meter("openai:gpt-5"), 0), (make_user_message("And now?"),))
+    assert all(one is other for one, other in zip(convert_segments_to_texts(history), told, strict=True))
     assert [one.messages for one in history] == [tuple(turn) for turn in turns]
 
 
@@ -126,15 +138,15 @@ def test_written_anew(other):
     """Under another meter, behind another opening or after other messages, a stretch is written anew."""
     meter = make_meter("openai:gpt-5")
     turns = [converse(number, random.Random(2)) for number in range(4)]
-    history, own = keep_all(turns), (say("And now?"),)
-    send(Before(history, "openai", meter, 0), own)
+    history, own = keep_all(turns), (make_user_message("And now?"),)
+    send(SegmentedHistory(history, "openai", meter, 0), own)
     everything = sum(map(len, turns))
     if other == "meter":
-        assert send(Before(history, "openai", make_meter("openai:gpt-5"), 0), own)[0] == everything
+        assert send(SegmentedHistory(history, "openai", make_meter("openai:gpt-5"), 0), own)[0] == everything
     elif other == "before":
-        assert send(Before(history[1:], "openai", meter, 0), own)[0] == everything - len(turns[0])
+        assert send(SegmentedHistory(history[1:], "openai", meter, 0), own)[0] == everything - len(turns[0])
     else:
-        before = Before(history, "openai", meter, 1)
+        before = SegmentedHistory(history, "openai", meter, 1)
         assert len(before.list_unwritten()) == everything
 
 
@@ -142,9 +154,9 @@ def test_what_cannot_be_cut():
     """A stretch that begins with no words of a person goes out whole with the turn, and nothing of it is lost."""
     headless = (ModelResponse(parts=[TextPart(content="I went on.")]),)
     history = keep_all([converse(0, random.Random(3)), headless, converse(2, random.Random(3))])
-    before = Before(history, "openai", make_meter("openai:gpt-5"), 0)
+    before = SegmentedHistory(history, "openai", make_meter("openai:gpt-5"), 0)
     for _ in range(2):
-        owned = write_chat((*before.list_unwritten(), say("And now?")))
+        owned = write_chat((*before.list_unwritten(), make_user_message("And now?")))
         rest, segments = before.take(owned)
         assert (rest["messages"], segments) == (owned.request["messages"], ())
 
@@ -152,25 +164,28 @@ def test_what_cannot_be_cut():
 def test_thoughts_bind_a_chat():
     """A library that learns from thoughts how to write what follows is given all from the first of them on."""
     plain, thought = converse(0, random.Random(7)), ThinkingPart(content="Hm.", **THOUGHTS["openai"])
-    thinking = (say("Well?"), ModelResponse(parts=[thought, TextPart(content="Yes.")]))
+    thinking = (make_user_message("Well?"), ModelResponse(parts=[thought, TextPart(content="Yes.")]))
     known, meter = keep_all([plain, thinking, plain, plain]), make_meter("deepseek:deepseek-chat")
-    send(Before(known, "openai", meter, 0), (say("And now?"),))
-    unwritten = Before(known, "openai", meter, 0).list_unwritten()
-    assert recount(unwritten) == recount([*thinking, *plain, *plain])
+    send(SegmentedHistory(known, "openai", meter, 0), (make_user_message("And now?"),))
+    unwritten = SegmentedHistory(known, "openai", meter, 0).list_unwritten()
+    assert convert_to_texts(unwritten) == convert_to_texts([*thinking, *plain, *plain])
 
 
 def test_a_lost_message():
     """A request in which a message of an earlier turn is missing is not sent."""
-    before = Before(keep_all([converse(0, random.Random(4))]), "openai", make_meter("openai:gpt-5"), 0)
+    before = SegmentedHistory(keep_all([converse(0, random.Random(4))]), "openai", make_meter("openai:gpt-5"), 0)
     before.list_unwritten()
-    with pytest.raises(NotOurs, match="lost a message"):
-        before.take(write_chat((say("And now?"),)))
+    with pytest.raises(ForeignRequest, match="lacks a user message"):
+        before.take(write_chat((make_user_message("And now?"),)))
 
 
 def test_one_speaker():
     """Where two stretches meet in words of one speaker, these are told as one message, as they were before."""
-    first, second = (say("one"),), (say("two"), ModelResponse(parts=[TextPart(content="yes")]))
-    assert tell(keep_all([first, second])) == recount((*first, *second))
-    assert stretch(()) == ()
-    assert tell(stretch(second)) == recount(second)
-    assert Spoken(texts=("two",)) in list_said(second)
+    first, second = (
+        (make_user_message("one"),),
+        (make_user_message("two"), ModelResponse(parts=[TextPart(content="yes")])),
+    )
+    assert convert_segments_to_texts(keep_all([first, second])) == convert_to_texts((*first, *second))
+    assert make_segments(()) == ()
+    assert convert_segments_to_texts(make_segments(second)) == convert_to_texts(second)
+    assert UserMessage(texts=("two",)) in list_user_messages(second)

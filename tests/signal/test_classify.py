@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from foreword.signal import Format, Genre, Kind, Signal, SignalMode, classify
+from foreword.engine.signal import classify
+from foreword.turn import Genre, Signal, SignalFormat, SignalMode, SignalType
 
 MODES = {
     "build": "build create generate make scaffold design new",
@@ -85,7 +86,7 @@ def test_order_of_types(early: str, late: str, kind: str) -> None:
 def test_neither(message: str) -> None:
     """A message that begins none of the words assists, informs and is about nothing in particular."""
     signal = classify(message)
-    assert (signal.mode, signal.genre, signal.type) == (SignalMode.ASSIST, Genre.INFORM, Kind.GENERAL)
+    assert (signal.mode, signal.genre, signal.type) == (SignalMode.ASSIST, Genre.INFORM, SignalType.GENERAL)
 
 
 def test_examples_of_modes() -> None:
@@ -118,19 +119,19 @@ def test_exclamation() -> None:
 @pytest.mark.parametrize("channel", ["terminal", "terminal:1", "cli", "cli:a:b"])
 def test_commands(channel: str) -> None:
     """What is typed in a terminal is a command."""
-    assert classify("x", channel).format is Format.COMMAND
+    assert classify("x", channel).format is SignalFormat.COMMAND
 
 
 @pytest.mark.parametrize("channel", ["webhook", "webhook:github", "schedule", "scheduled", "scheduled:daily"])
 def test_notifications(channel: str) -> None:
     """What no person typed at that moment is a notification."""
-    assert classify("x", channel).format is Format.NOTIFICATION
+    assert classify("x", channel).format is SignalFormat.NOTIFICATION
 
 
 @pytest.mark.parametrize("channel", ["file", "files", "filesystem", "file:/a/b.md", "files:inbox"])
 def test_documents(channel: str) -> None:
     """What comes as a file is a document."""
-    assert classify("x", channel).format is Format.DOCUMENT
+    assert classify("x", channel).format is SignalFormat.DOCUMENT
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def test_documents(channel: str) -> None:
 )
 def test_messages(channel: str) -> None:
     """What comes from anywhere else is a message; what stands behind the first colon does not count."""
-    assert classify("x", channel).format is Format.MESSAGE
+    assert classify("x", channel).format is SignalFormat.MESSAGE
 
 
 def test_channel_changes_the_format_alone() -> None:
@@ -242,8 +243,8 @@ def test_any_message() -> None:
     assert all(0 <= signal.weight <= 1 and signal.weight == round(signal.weight, 3) for signal in signals)
     assert {signal.mode for signal in signals} == {*SignalMode}
     assert {signal.genre for signal in signals} == {*Genre}
-    assert {signal.type for signal in signals} == {*Kind}
-    assert {signal.format for signal in signals} == {*Format}
+    assert {signal.type for signal in signals} == {*SignalType}
+    assert {signal.format for signal in signals} == {*SignalFormat}
     assert len({signal.weight for signal in signals}) > 200
 
 

@@ -6,11 +6,12 @@ from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
+from foreword.engine.signal import classify
 from foreword.errors import InputError
-from foreword.signal import Format, Genre, Kind, Signal, SignalMode, classify
+from foreword.turn import Genre, Signal, SignalFormat, SignalMode, SignalType
 
 SIGNAL = Signal(
-    mode=SignalMode.BUILD, genre=Genre.DIRECT, type=Kind.QUESTION, format=Format.COMMAND, weight=0.5
+    mode=SignalMode.BUILD, genre=Genre.DIRECT, type=SignalType.QUESTION, format=SignalFormat.COMMAND, weight=0.5
 )  # fmt: skip
 
 
@@ -18,15 +19,20 @@ def test_words() -> None:
     """Every dimension has exactly these words, and each is shown as it is written."""
     assert [*map(str, SignalMode)] == ["build", "execute", "analyze", "maintain", "assist"]
     assert [*map(str, Genre)] == ["direct", "commit", "decide", "express", "inform"]
-    assert [*map(str, Kind)] == ["question", "issue", "scheduling", "summary", "general"]
-    assert [*map(str, Format)] == ["command", "message", "notification", "document"]
+    assert [*map(str, SignalType)] == ["question", "issue", "scheduling", "summary", "general"]
+    assert [*map(str, SignalFormat)] == ["command", "message", "notification", "document"]
 
 
 def test_equality() -> None:
     """Signals with the same fields are equal and have one place in a table; any other field makes another signal."""
     assert replace(SIGNAL) == SIGNAL
     assert {SIGNAL, replace(SIGNAL), classify("hello")} == {SIGNAL, classify("hello")}
-    others = {"mode": SignalMode.ASSIST, "genre": Genre.INFORM, "type": Kind.ISSUE, "format": Format.MESSAGE}
+    others = {
+        "mode": SignalMode.ASSIST,
+        "genre": Genre.INFORM,
+        "type": SignalType.ISSUE,
+        "format": SignalFormat.MESSAGE,
+    }
     for name, value in {**others, "weight": 0.6}.items():
         assert replace(SIGNAL, **{name: value}) != SIGNAL
 
@@ -41,7 +47,7 @@ def test_frozen() -> None:
 @pytest.mark.parametrize("weight", [-0.001, 1.001, 7, float("nan"), float("inf")])
 def test_weight_out_of_range(weight: float) -> None:
     """A weight that is not from 0 to 1 is refused."""
-    with pytest.raises(InputError, match="the weight of a signal is from 0 to 1"):
+    with pytest.raises(InputError, match="the weight of a signal must be from 0 to 1"):
         replace(SIGNAL, weight=weight)
 
 
@@ -52,8 +58,8 @@ def test_weight_at_its_bounds(weight: float) -> None:
 
 
 @pytest.mark.parametrize("field", ["mode", "genre", "type", "format"])
-@pytest.mark.parametrize("value", [None, "build", Kind])
+@pytest.mark.parametrize("value", [None, "build", SignalType])
 def test_words_of_another_kind(field: str, value: object) -> None:
     """A dimension takes its own words only, and no plain text."""
-    with pytest.raises(InputError, match="a mode, a genre, a type and a format"):
+    with pytest.raises(InputError, match="a SignalMode, a Genre, a Kind and a Format"):
         replace(SIGNAL, **{field: value})

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from foreword.signal.manner import LONGEST, Manner, read_manner
+from foreword.engine.signal import MAX_STYLE_WORDS, WritingStyle, measure_style
 
 
 @pytest.mark.parametrize(
@@ -23,12 +23,12 @@ from foreword.signal.manner import LONGEST, Manner, read_manner
 )
 def test_tone(text, tone):
     """A message is formal or casual by the signs it has more of, and neither where none shows."""
-    assert read_manner(text).tone == tone
+    assert measure_style(text).tone == tone
 
 
 def test_words_and_topics():
     """Words are counted, and what it may be about is each longer word once, in small letters."""
-    assert read_manner("The Greenhouse needs glass, and the greenhouse needs a door.") == Manner(
+    assert measure_style("The Greenhouse needs glass, and the greenhouse needs a door.") == WritingStyle(
         words=10, tone=0, topics=("greenhouse", "glass", "door")
     )
 
@@ -49,13 +49,13 @@ def test_words_and_topics():
 )
 def test_only_own_words(theirs):
     """Code, quotes, addresses and parts of names are no words of the person."""
-    assert read_manner(f"Look at the lighthouse here:\n{theirs}\n").topics == ("lighthouse",)
+    assert measure_style(f"Look at the lighthouse here:\n{theirs}\n").topics == ("lighthouse",)
 
 
 @pytest.mark.parametrize("label", ["[corrects an earlier message]", "[photo: of an album]", "[document: zeppelin.pdf]"])
 def test_labels_are_nobodys_words(label):
     """What a channel adds to a message is not learned as words of the person."""
-    assert read_manner(f"{label} the lighthouse") == read_manner("the lighthouse")
+    assert measure_style(f"{label} the lighthouse") == measure_style("the lighthouse")
 
 
 FORWARDED = ("[forwarded from Eve] The zeppelin", "[corrects an earlier message] [forwarded] [photo] The zeppelin")
@@ -64,7 +64,7 @@ FORWARDED = ("[forwarded from Eve] The zeppelin", "[corrects an earlier message]
 @pytest.mark.parametrize("text", ["", "   ", "!!!", "> all quoted", "```\ncode\n", *FORWARDED])
 def test_nothing_own(text):
     """A message without a word of one's own shows nothing."""
-    assert read_manner(text) is None
+    assert measure_style(text) is None
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_nothing_own(text):
 )
 def test_no_topics_beside_a_secret(text):
     """A message that may hold a secret has no topics; how long and how formal it is still counts."""
-    manner = read_manner(text)
+    manner = measure_style(text)
     assert manner.topics == ()
     assert manner.words > 0
 
@@ -91,6 +91,6 @@ def test_bounds():
     texts = ["word " * 200_000, "`" * 100_000, "a" * 100_000, "a@" * 50_000, "x://" * 30_000, "> \n" * 50_000]
     for text in texts:
         began = time.process_time()
-        manner = read_manner(text)
+        manner = measure_style(text)
         assert time.process_time() - began < 1
-        assert manner is None or manner.words <= LONGEST
+        assert manner is None or manner.words <= MAX_STYLE_WORDS

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from foreword.signal import Kind, classify, find_noise, is_noise
+from foreword.engine.signal import classify, find_noise, is_noise
+from foreword.turn import SignalType
 
 SHORT = "it has fewer than 3 characters"
 GREETING = "it is a greeting and nothing else"
@@ -89,7 +90,7 @@ def test_given_signal() -> None:
     light, plain = replace(classify("a stone"), weight=0.299), classify("a stone")
     assert find_noise("a stone", light) == "its weight of 0.299 is under 0.3"
     assert find_noise("hey Reid", plain) == ""
-    assert find_noise("a stone", replace(light, type=Kind.QUESTION)) == ""
+    assert find_noise("a stone", replace(light, type=SignalType.QUESTION)) == ""
     assert find_noise("hello", replace(plain, weight=1.0)) == GREETING
     assert find_noise("no", replace(plain, weight=1.0)) == SHORT
 

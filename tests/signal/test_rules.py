@@ -4,8 +4,17 @@ from itertools import permutations
 
 import pytest
 
-from foreword.signal.classify import find_words, fold
-from foreword.signal.rules import GENRES, MODES, SMALL_TALK, TYPES, URGENCY, WORDS, list_words
+from foreword.engine.signal import (
+    GENRES,
+    MODES,
+    RULE_WORDS,
+    SMALL_TALK,
+    TYPES,
+    URGENCY,
+    find_rule_words,
+    list_words,
+    normalise_message,
+)
 
 LINES = [*MODES.values(), *GENRES.values(), *TYPES.values(), URGENCY, SMALL_TALK]
 ALL = sorted({word for line in LINES for word in line.split(", ")} - {"?", "!"})
@@ -15,7 +24,7 @@ STEMS = [word for word in ALL if not word.endswith("*")]
 
 def find(message: str) -> set[str]:
     """Find the words of the rules in a message."""
-    return find_words(fold(message))
+    return find_rule_words(normalise_message(message))
 
 
 def test_whole_words() -> None:
@@ -87,4 +96,4 @@ def test_lines() -> None:
 
 def test_pattern_knows_no_sign() -> None:
     """The pattern is made of words; the signs are looked for by themselves."""
-    assert WORDS.findall("? ! * , x") == []
+    assert RULE_WORDS.findall("? ! * , x") == []

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from foreword import Turn, Workspace
-from foreword.report import Row
-from foreword.signal import Genre, SignalMode, classify
-from foreword.sources.signals import read_lines, tell_signal
+from foreword.assembly import ReportRow
+from foreword.engine.signal import classify
+from foreword.engine.sources.texts import make_signal_section, read_overlay_lines
 from foreword.testing import make_workspace
+from foreword.turn import Genre, SignalMode, Turn
+from foreword.workspace import Workspace
 
 BLUEPRINT = """\
 name: mine
@@ -33,7 +34,7 @@ def show(ws: Workspace, turn: Turn) -> list[str]:
     return text[text.index("## Active Signal") :].split("\n\n")[0].splitlines()
 
 
-def find_row(ws: Workspace, turn: Turn) -> Row:
+def find_row(ws: Workspace, turn: Turn) -> ReportRow:
     """Find the row of the slot."""
     return next(row for row in ws.assemble(turn).rows() if row.id == "signal")
 
@@ -43,15 +44,15 @@ def test_section(ws: Workspace) -> None:
     lines = show(ws, replace(TURN, message="run " + "x" * 46))
     assert lines == [
         "## Active Signal: EXECUTE × DIRECT (weight: 0.6)",
-        read_lines()["EXECUTE"],
-        read_lines()["DIRECT"],
+        read_overlay_lines()["EXECUTE"],
+        read_overlay_lines()["DIRECT"],
     ]
 
 
 def test_every_line() -> None:
     """Every mode, every genre, a light and a heavy message have one sentence of their own, without its key."""
     keys = {*(mode.name for mode in SignalMode), *(genre.name for genre in Genre), "BRIEF", "ATTENTION"}
-    lines = read_lines()
+    lines = read_overlay_lines()
     assert {*lines} == keys
     assert len({*lines.values()}) == len(keys)
     assert all(line[0].isupper() and line.endswith(".") and ":" not in line for line in lines.values())
@@ -64,7 +65,7 @@ def test_every_line() -> None:
 def test_third_line(ws: Workspace, weight: float, last: str) -> None:
     """Under 0.3 a line asks for brevity, over 0.8 one asks for full attention, and at these bounds none does."""
     lines = show(ws, replace(TURN, message="x", signal=replace(classify("x"), weight=weight)))
-    assert lines[3:] == ([read_lines()[last]] if last else [])
+    assert lines[3:] == ([read_overlay_lines()[last]] if last else [])
 
 
 @pytest.mark.parametrize(
@@ -107,6 +108,6 @@ def test_blank_message(ws: Workspace, message: str) -> None:
 def test_same_object(ws: Workspace) -> None:
     """Signals that read the same are one section, whatever their type and format; others are another one."""
     (entry,) = ws.assemble(TURN).plan.runs[0].entries
-    section = tell_signal(entry, classify("x" * 100))
-    assert tell_signal(entry, classify("why " + "x" * 200, "web")) is section
-    assert tell_signal(entry, classify("x" * 50)) is not section
+    section = make_signal_section(entry, classify("x" * 100))
+    assert make_signal_section(entry, classify("why " + "x" * 200, "web")) is section
+    assert make_signal_section(entry, classify("x" * 50)) is not section

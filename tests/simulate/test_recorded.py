@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from foreword.config.schema import ModelOverride
 from foreword.errors import ConfigError
-from foreword.ledger.blame import Cause
-from foreword.simulate.recorded import play_recorded, read_recorded, replay
-from foreword.simulate.run import Hand
-from foreword.testing import NOON, listen
-from foreword.tokens import Counter
-from foreword.words import Vocabulary
+from foreword.promptcache.blame import Cause
+from foreword.promptcache.recordings import count_recording, parse_recording, replay_recording
+from foreword.promptcache.simulation import SimulatedClock
+from foreword.testing import NOON, run_fake_provider
+from foreword.tokens.count import Counter
+from foreword.types import Vocabulary
 
 SONNET = "anthropic:claude-sonnet-5"
 PATHS = {
@@ -55,8 +55,8 @@ def talk(turns, system=SYSTEM, start=0):
 def capture(model, *talks):
     """Send talks to a stand-in over HTTP, and write them down as they went."""
     shape, path = PATHS[model]
-    clock = Hand(NOON)
-    with listen(clock=clock) as provider:
+    clock = SimulatedClock(NOON)
+    with run_fake_provider(clock=clock) as provider:
         for after, texts, system in (one for talk in talks for one in talk):
             clock.now = NOON + after
             body = write(shape, model, texts, system)
@@ -74,8 +74,8 @@ def capture(model, *talks):
 def test_what_was_reported_is_what_the_rules_say(model):
     """In every shape the figures of captured requests are those that their provider reported."""
     captured = list(capture(model, talk(5), talk(3, SYSTEM.replace("Part 7", "Part seven"), 5)))
-    recorded = read_recorded(line for line, _ in captured)
-    counted = replay(recorded, count=Counter(Vocabulary.O200K).count)
+    recorded = parse_recording(line for line, _ in captured)
+    counted = count_recording(recorded, count=Counter(Vocabulary.O200K).count)
     assert counted == [used for _, used in captured]
     assert [one.usage.read for one in recorded] == [one.read for one in counted]
     assert [one.usage.total for one in recorded] == [one.total for one in counted]
@@ -85,8 +85,8 @@ def test_what_was_reported_is_what_the_rules_say(model):
 def test_why_something_was_not_read():
     """A break in a recording is explained by its heading and its byte."""
     moved = talk(1, SYSTEM.replace("Part 7", "Part seven"), 3)
-    recorded = read_recorded(line for line, _ in capture(SONNET, talk(3), moved))
-    blame = play_recorded(recorded, {}).accounts[3].blame
+    recorded = parse_recording(line for line, _ in capture(SONNET, talk(3), moved))
+    blame = replay_recording(recorded, {}).accounts[3].blame
     assert (blame.cause, blame.where) == (Cause.SECTION, "Part 7")
     assert blame.byte == SYSTEM.encode().index(b"Part 7") + len("Part ")
 
@@ -100,19 +100,19 @@ def test_conversations_are_told_apart():
         for pair in zip(lines, others, strict=True)
         for name, line in zip("ab", pair, strict=True)
     ]
-    played = play_recorded(read_recorded(mixed), {})
+    played = replay_recording(parse_recording(mixed), {})
     assert not any(account.blame for account in played.accounts)
     assert all(usd > 0 for usd in played.usd)
 
 
 def test_another_provider():
     """A recording is played against any rules; where marks are needed they stand where the ledger would have them."""
-    recorded = read_recorded(line for line, _ in capture("openai:gpt-5.4", talk(6)))
-    played = play_recorded(recorded, {}, SONNET)
+    recorded = parse_recording(line for line, _ in capture("openai:gpt-5.4", talk(6)))
+    played = replay_recording(recorded, {}, SONNET)
     assert all(used.read for used in played.counted[1:])
     assert played.reported == (None,) * 6
     assert not any(account.blame for account in played.accounts)
-    other = play_recorded(recorded, {}, "google:gemini-3-pro-preview")
+    other = replay_recording(recorded, {}, "google:gemini-3-pro-preview")
     assert other.asked[0].blocks[0].name == "0 system"
 
 
@@ -120,16 +120,16 @@ def test_no_marks_at_all():
     """Requests without marks read nothing where they are needed, and that is said."""
     lines = [json.loads(line) for line, _ in capture(SONNET, talk(2))]
     bare = [json.dumps(line).replace(', "cache_control": {"type": "ephemeral"}', "") for line in lines]
-    played = play_recorded(read_recorded(bare), {})
+    played = replay_recording(parse_recording(bare), {})
     assert played.unmarked
     assert not any(used.read for used in played.counted)
 
 
 def test_own_facts():
     """What a workspace says about a model holds for recordings, too."""
-    recorded = read_recorded(line for line, _ in capture(SONNET, talk(2)))
+    recorded = parse_recording(line for line, _ in capture(SONNET, talk(2)))
     over = {"claude-sonnet-5": ModelOverride(cache_minimum=1_000_000, input_usd=7.0)}
-    played = play_recorded(recorded, over)
+    played = replay_recording(recorded, over)
     assert not any(used.read for used in played.counted)
     assert played.usd[0] == pytest.approx(played.counted[0].total * 7e-6)
 
@@ -140,13 +140,13 @@ LINE = {"at": "2026-11-16T12:00:00Z", "model": "m", "shape": "openai", "request"
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("{", "r.jsonl:2: this is not valid JSON"),
+        ("{", "r.jsonl:2: not valid JSON"),
         ("[]", "r.jsonl:2: a line must be an object with at, model, shape and request"),
         (json.dumps({**LINE, "modle": "m"}), "'modle' is not a known key; did you mean 'model'?"),
         (json.dumps({"at": "now"}), "'model' is missing"),
-        (json.dumps({**LINE, "at": "noon"}), "'at' is 'noon', which is no time such as 2026-11-16T13:00:00Z"),
-        (json.dumps({**LINE, "shape": "opnai"}), "the shape 'opnai' is not known; did you mean 'openai'?"),
-        (json.dumps({**LINE, "shape": "gemini"}), "the request has not the shape gemini: 'contents' is missing"),
+        (json.dumps({**LINE, "at": "noon"}), "'at' is 'noon', not a time such as 2026-11-16T13:00:00Z"),
+        (json.dumps({**LINE, "shape": "opnai"}), "unknown shape 'opnai'; did you mean 'openai'?"),
+        (json.dumps({**LINE, "shape": "gemini"}), "the request does not have the shape gemini: 'contents' is missing"),
         (json.dumps({**LINE, "request": []}), "'request' must be an object"),
         (json.dumps({**LINE, "usage": {"tokens": 3}}), "'usage' has none of prompt_tokens"),
         (json.dumps({**LINE, "usage": {"read": -1}}), "'usage.read' must be a number of tokens, not -1"),
@@ -157,15 +157,15 @@ LINE = {"at": "2026-11-16T12:00:00Z", "model": "m", "shape": "openai", "request"
 def test_faults_of_a_recording(line, reason):
     """A wrong line is refused with its number and what is wrong there."""
     with pytest.raises(ConfigError) as refused:
-        read_recorded([json.dumps(LINE), line], "r.jsonl")
+        parse_recording([json.dumps(LINE), line], "r.jsonl")
     assert reason in str(refused.value)
     assert "r.jsonl:2: " in str(refused.value)
 
 
 def test_nothing_recorded():
     """A recording without a request is refused."""
-    with pytest.raises(ConfigError, match="there is no request in it"):
-        read_recorded(["", " "])
+    with pytest.raises(ConfigError, match="it contains no request"):
+        parse_recording(["", " "])
 
 
 json_values = st.recursive(
@@ -184,9 +184,9 @@ def test_whatever_stands_there(shape, request, usage):
     """Whatever a line says, it is played, or refused with its number."""
     line = {**LINE, "shape": shape, "request": request, "usage": usage}
     try:
-        recorded = read_recorded([json.dumps(line)], "r.jsonl")
+        recorded = parse_recording([json.dumps(line)], "r.jsonl")
     except ConfigError as error:
         told = str(error)
     else:
-        told = f"r.jsonl:1: {len(replay(recorded))} played"
+        told = f"r.jsonl:1: {len(count_recording(recorded))} played"
     assert told.startswith("r.jsonl:1: ")

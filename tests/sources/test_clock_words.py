@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from foreword.sources.clock import find_zone, spell_minute
+from foreword.host import format_minute, load_zone
 
 UNKNOWN = (
     "Mars/Base",
@@ -28,7 +28,7 @@ def minute(*moment: int) -> int:
 
 def test_words() -> None:
     """A moment is told in every way that a form may ask for."""
-    assert spell_minute(minute(2026, 11, 5, 9, 7), "Europe/Paris") == {
+    assert format_minute(minute(2026, 11, 5, 9, 7), "Europe/Paris") == {
         "weekday": "Thursday",
         "date": "2026-11-05",
         "day": "5",
@@ -48,7 +48,7 @@ def test_words() -> None:
 )
 def test_half_days(hour: int, said: str) -> None:
     """Midnight and noon are both twelve, on their own side of the day."""
-    assert spell_minute(minute(2026, 3, 1, hour, 30), "UTC")["time_12"] == said
+    assert format_minute(minute(2026, 3, 1, hour, 30), "UTC")["time_12"] == said
 
 
 @pytest.mark.parametrize(
@@ -64,28 +64,28 @@ def test_half_days(hour: int, said: str) -> None:
 )
 def test_zones(zone: str, moment: tuple[int, ...], said: str) -> None:
     """A zone moves the day as well as the hour, on both sides of a change of the clocks."""
-    assert spell_minute(minute(*moment), zone)["timestamp"] == said
+    assert format_minute(minute(*moment), zone)["timestamp"] == said
 
 
 @pytest.mark.parametrize("zone", UNKNOWN)
 def test_unknown_zone(zone: str) -> None:
     """A zone that is not known is UTC, with a note that names it."""
-    told = spell_minute(minute(2026, 11, 15, 12, 0), zone)
+    told = format_minute(minute(2026, 11, 15, 12, 0), zone)
     assert (told["zone"], told["time"]) == ("UTC", "12:00")
     assert told["note"] == f"time zone {zone!r} is not known, so UTC is used"
 
 
 def test_no_zone() -> None:
     """No zone at all is UTC, and nothing to note."""
-    zone, note = find_zone("")
+    zone, note = load_zone("")
     assert (zone.key, note) == ("UTC", "")
 
 
 def test_weekdays_and_months() -> None:
     """Every month and every weekday has its English name."""
-    days = [spell_minute(minute(2026, month, 1, 0, 0), "UTC") for month in range(1, 13)]
+    days = [format_minute(minute(2026, month, 1, 0, 0), "UTC") for month in range(1, 13)]
     assert [told["month"][:3] for told in days] == [
         *("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
     ]
-    week = [spell_minute(minute(2026, 6, day, 0, 0), "UTC")["weekday"] for day in range(1, 8)]
+    week = [format_minute(minute(2026, 6, day, 0, 0), "UTC")["weekday"] for day in range(1, 8)]
     assert week == ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]

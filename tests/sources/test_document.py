@@ -7,7 +7,7 @@ from hashlib import sha256
 
 import pytest
 
-from foreword.sources.document import Document, parse_document
+from foreword.engine.sources.documents import Document, parse_document
 
 OPEN = "its front matter has no line --- at its end, so it is taken for text"
 
@@ -87,7 +87,7 @@ def test_no_value_is_a_blank_field(raw: str) -> None:
 def test_plain_fields_need_no_parser() -> None:
     """Plain fields are read without importing a YAML parser."""
     script = (
-        "import sys\nfrom foreword.sources.document import parse_document\n"
+        "import sys\nfrom foreword.engine.sources.documents import parse_document\n"
         "assert parse_document('X.md', '---\\nname: Reid\\nvibe: calm\\n---\\nHi').field('vibe') == 'calm'\n"
         "print('yaml' in sys.modules)"
     )

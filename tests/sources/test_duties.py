@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from foreword import Assembly, Delivery, Tool, Toolset, Trust, Turn, Workspace
+from foreword.assembly import Assembly
 from foreword.testing import make_workspace
+from foreword.turn import Tool, Toolset, Turn
+from foreword.types import Delivery, Trust
+from foreword.workspace import Workspace
 
 PEOPLE = "owner: alice\nusers: {alice: {trust: full}, ina: {trust: inner}, fay: {trust: familiar}, pat: {}}\n"
 TURN = Turn(user="alice", situation="dm", model="openai:gpt-5")
@@ -61,7 +64,7 @@ def test_blank_responsibility(tmp_path: Path) -> None:
 def test_no_responsibilities(tmp_path: Path, agent: str) -> None:
     """An agent without any has taken on nothing in particular."""
     told = show(make(tmp_path, agent).assemble(TURN), "responsibilities")
-    assert told == {"responsibilities": "absent: the agent has taken on nothing in particular"}
+    assert told == {"responsibilities": "absent: the agent has no responsibilities"}
 
 
 def test_trust_of_responsibilities(tmp_path: Path) -> None:
@@ -84,7 +87,7 @@ def test_storage(tmp_path: Path, kinds: list[str]) -> None:
 def test_no_storage(tmp_path: Path, tools: list[Tool]) -> None:
     """An agent without any such tool is told nothing of where things belong."""
     told = show(make(tmp_path).assemble(replace(TURN, tools=Toolset(tools))), "storage")
-    assert told == {"storage": "absent: the agent has no tool that keeps anything"}
+    assert told == {"storage": "absent: the agent has no tool that stores anything"}
 
 
 def test_storage_of_others(tmp_path: Path) -> None:
@@ -123,4 +126,4 @@ def test_notify_above_the_clearance(tmp_path: Path) -> None:
 def test_foreground(tmp_path: Path) -> None:
     """Where somebody is waiting there is no such section."""
     told = show(make(tmp_path).assemble(TURN), "background")
-    assert told == {"background": "absent: somebody is waiting for the reply"}
+    assert told == {"background": "absent: not a background run"}

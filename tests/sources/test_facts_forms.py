@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from foreword import Assembly, Client, ConfigError, Git, Host, Sandbox, State, Step, Task, Tool, Toolset, Trust, Turn
-from foreword.report import Row
-from foreword.sources.facts import ABOUT, KNOWN, MOMENT, PLACE
+from foreword.assembly import Assembly, ReportRow
+from foreword.engine.sources.turn_facts import FACTS_BY_PACE, SESSION_FACTS, STATIC_FACTS, TURN_FACTS
+from foreword.errors import ConfigError
 from foreword.testing import make_workspace
-from foreword.turn import Bulletin, Communication
-from foreword.words import Pace
+from foreword.turn import Bulletin, Client, Communication, Git, Host, Sandbox, State, Step, Task, Tool, Toolset, Turn
+from foreword.types import Pace, Trust
 
 PEOPLE = "users: {alice: {trust: full, timezone: Europe/Paris}, ina: {trust: inner}, fay: {trust: familiar}}\n"
 CONFIG = f"owner: alice\n{PEOPLE}rooms: {{hall: {{ceiling: inner, timezone: Asia/Tokyo}}}}\n"
@@ -35,7 +35,7 @@ def tell(folder: Path, source: str, form: str, **facts: object) -> str:
     return build(folder, source, form, **facts).prompt.text.removesuffix("\n\n")
 
 
-def find(assembly: Assembly) -> Row:
+def find(assembly: Assembly) -> ReportRow:
     """Find the row of the only slot."""
     return next(assembly.rows())
 
@@ -218,8 +218,12 @@ def test_slower_facts(tmp_path: Path) -> None:
 
 def test_one_name_one_fact() -> None:
     """No two facts have the same name, so that a name means one thing in every form."""
-    assert not ABOUT.keys() & PLACE.keys() | PLACE.keys() & MOMENT.keys() | ABOUT.keys() & MOMENT.keys()
-    assert KNOWN[Pace.TURN].keys() == ABOUT.keys() | PLACE.keys() | MOMENT.keys()
+    assert (
+        not STATIC_FACTS.keys() & SESSION_FACTS.keys()
+        | SESSION_FACTS.keys() & TURN_FACTS.keys()
+        | STATIC_FACTS.keys() & TURN_FACTS.keys()
+    )
+    assert FACTS_BY_PACE[Pace.TURN].keys() == STATIC_FACTS.keys() | SESSION_FACTS.keys() | TURN_FACTS.keys()
 
 
 def test_before_the_epoch(tmp_path: Path) -> None:

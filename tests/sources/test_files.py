@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from foreword.engine.sources.documents import Document, FileProblem
+from foreword.engine.sources.files import MAX_FILE_BYTES, MAX_VISITED_FOLDERS, RACY_WINDOW_NS, REFRESH_INTERVAL_S, Files
 from foreword.errors import PathRefused
-from foreword.sources import Files
-from foreword.sources.document import Document, Trouble
-from foreword.sources.files import LARGEST, MANY_FOLDERS, RACY, SWEEP
 from foreword.testing import write_files
 
 OLD = 1_700_000_000_000_000_000  # long ago, so that nothing counts as just written
@@ -50,7 +49,7 @@ def age(path: Path) -> None:
 def explain(files: Files, path: str) -> str:
     """Say what is wrong with a file."""
     found = files.read(path)
-    assert isinstance(found, Trouble), found
+    assert isinstance(found, FileProblem), found
     return found.reason
 
 
@@ -79,7 +78,7 @@ def test_read(files: Files) -> None:
 def test_climbing_is_refused(files: Files, path: str) -> None:
     """A path that is absolute or climbs is refused before the disk is touched, also where it would lead back in."""
     assert explain(files, path) == "is refused; paths are relative to the workspace and stay below it"
-    assert isinstance(files.read_text(path), Trouble)
+    assert isinstance(files.read_text(path), FileProblem)
     with pytest.raises(PathRefused, match="stay below it"):
         files.locate(path)
 
@@ -163,13 +162,15 @@ def test_nul(files: Files, tmp_path: Path) -> None:
     assert explain(files, "X.md") == "has a NUL byte at 3 and is no text"
 
 
-@pytest.mark.parametrize(("size", "read"), [(LARGEST - 1, True), (LARGEST, True), (LARGEST + 1, False)])
+@pytest.mark.parametrize(
+    ("size", "read"), [(MAX_FILE_BYTES - 1, True), (MAX_FILE_BYTES, True), (MAX_FILE_BYTES + 1, False)]
+)
 def test_largest(files: Files, tmp_path: Path, size: int, read: bool) -> None:
     """A file of the largest size is read; one byte more is refused, with the sizes."""
     (tmp_path / "home/X.md").write_bytes(b"x" * size)
     found = files.read("X.md")
-    assert isinstance(found, Document if read else Trouble)
-    if isinstance(found, Trouble):
+    assert isinstance(found, Document if read else FileProblem)
+    if isinstance(found, FileProblem):
         assert found.reason == "has 4,000,001 bytes; at most 4,000,000 are read, so split it"
 
 
@@ -196,10 +197,10 @@ def test_edit_is_seen(files: Files, tmp_path: Path, hand: Hand) -> None:
     (tmp_path / "home/SOUL.md").write_text("Be exact.\n")
     generation = files.refresh()
     assert files.read("SOUL.md").body == "Be kind."
-    hand.now += SWEEP
+    hand.now += REFRESH_INTERVAL_S
     assert files.refresh() == generation + 1
     assert files.read("SOUL.md").body == "Be exact."
-    assert SWEEP < 1
+    assert REFRESH_INTERVAL_S < 1
 
 
 def test_racy_edit_is_seen(files: Files, tmp_path: Path) -> None:
@@ -285,7 +286,7 @@ def test_sweeps_are_rare(files: Files, hand: Hand, tmp_path: Path) -> None:
 
 def test_quiet_sweep(files: Files) -> None:
     """A sweep that finds nothing new keeps the very same documents, once no write can go unseen any more."""
-    time.sleep(2 * RACY / 1e9)
+    time.sleep(2 * RACY_WINDOW_NS / 1e9)
     first, generation = files.read("SOUL.md"), files.generation
     files.refresh(now=True)
     assert files.read("SOUL.md") is first
@@ -307,7 +308,7 @@ def test_left_folder(tmp_path: Path) -> None:
     visited = files.visit("/a")
     visited.read("x.md")
     mark = visited.find("x.md")
-    for number in range(MANY_FOLDERS):
+    for number in range(MAX_VISITED_FOLDERS):
         files.visit(f"/b{number}")
     generation = files.generation
     assert visited.find("x.md") is mark
@@ -325,7 +326,7 @@ def spoil(place: Path, raw: bytes | None) -> None:
         place.write_bytes(raw)
 
 
-@pytest.mark.parametrize("raw", [b"a\0b", b"gr\xfc\xdfe", b"x" * (LARGEST + 1), None])
+@pytest.mark.parametrize("raw", [b"a\0b", b"gr\xfc\xdfe", b"x" * (MAX_FILE_BYTES + 1), None])
 def test_a_broken_edit(files: Files, tmp_path: Path, raw: bytes | None) -> None:
     """An edit that cannot be used leaves the last good text in force and is a fault, until it is mended."""
     place = tmp_path / "home/SOUL.md"
@@ -336,7 +337,7 @@ def test_a_broken_edit(files: Files, tmp_path: Path, raw: bytes | None) -> None:
         files.reread()
         assert list(files.faults) == ["SOUL.md"]
         assert files.read("SOUL.md").body == "Be kind."
-    assert isinstance(Files(files.root).read("SOUL.md"), Trouble)
+    assert isinstance(Files(files.root).read("SOUL.md"), FileProblem)
     if raw is None:
         place.rmdir()
     place.write_text("Be exact.\n")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foreword.sources.form import Form, fill_form, read_form, split_form
+from foreword.engine.sources.forms import Form, fill_form, read_form, split_form
 
 
 def fill(form: str, **values: str) -> str:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from foreword import Turn
 from foreword.testing import make_workspace
+from foreword.turn import Turn
 
 CONFIG = """\
 owner: alice

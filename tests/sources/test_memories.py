@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from foreword import Turn
-from foreword.report import Row
+from foreword.assembly import ReportRow
 from foreword.testing import make_workspace, write_files
+from foreword.turn import Turn
 
 CONFIG = "owner: alice\nusers: {alice: {trust: full}, ina: {trust: inner}, fay: {trust: familiar}}\n"
 NOVA = Turn(user="alice", situation="dm", model="openai:gpt-5", blueprint="nova")
 OSA = replace(NOVA, blueprint="osa")
 
 
-def read(folder: Path, name: str, text: str, turn: Turn) -> tuple[Row, str]:
+def read(folder: Path, name: str, text: str, turn: Turn) -> tuple[ReportRow, str]:
     """Read a file of memories, and return its row and its text in the prompt."""
     assembly = make_workspace(folder, {"foreword.yaml": CONFIG, name: text}).assemble(turn)
     slot = "memories" if name == "memories.json" else "memory"
@@ -181,7 +181,7 @@ ABOUT_NOTHING = ["", " \n", "what about the and for you", "zebra", "mentioned be
 def test_nothing_matches(tmp_path: Path, message: str) -> None:
     """Where no part is about the message, nothing at all is recalled; common words and short ones do not count."""
     row, shown = read(tmp_path, "MEMORY.md", MEMORY, replace(OSA, message=message))
-    reason = "no part of MEMORY.md is about the message"
+    reason = "no part of MEMORY.md matches the message"
     assert (str(row.verdict), row.reason, shown) == ("absent", reason, "")
 
 

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from foreword import Assembly, Trust, Turn, Workspace
-from foreword.sources.files import MANY_FOLDERS
+from foreword.assembly import Assembly
+from foreword.engine.sources.files import MAX_VISITED_FOLDERS
 from foreword.testing import make_workspace, write_files
+from foreword.turn import Turn
+from foreword.types import Trust
+from foreword.workspace import Workspace
 from waiting import wait
 
 PEOPLE = "users: {alice: {trust: full}, ina: {trust: inner}, fay: {trust: familiar}}\n"
@@ -86,7 +89,7 @@ def test_nothing(top: Path) -> None:
     """A project that has nothing to say is absent, with the reason; so is none at all."""
     (top / "p").mkdir()
     ws = make(top)
-    nothing = "absent: neither the project nor a folder above it has anything to say"
+    nothing = "absent: neither the project nor its parent folders have instructions"
     assert tell(ws.assemble(turn(top / "p"))) == {"project": nothing}
     assert tell(ws.assemble(turn(""))) == {"project": "absent: no project is open"}
     assert "Project Context" not in ws.assemble(turn(top / "p")).prompt.text
@@ -343,7 +346,7 @@ def test_no_project(top: Path) -> None:
     write_files(top, {"file": "x"})
     ws = make(top)
     for name in ("nowhere", "file", "file/below", "a\nb", "a\0b", "a\0b/c"):
-        reason = f"absent: the project {' '.join(f'{top}/{name}'.split())} is no folder"
+        reason = f"absent: the project {' '.join(f'{top}/{name}'.split())} is not a folder"
         assert tell(ws.assemble(turn(f"{top}/{name}"))) == {"project": reason}
 
 
@@ -355,7 +358,7 @@ def test_home_and_here(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(top)
     for project in ("~/p", "p", "./p", f"{top}/p/", f"{top}/home/../p", "p/."):
         assert tell(ws.assemble(turn(project))) == {"CLAUDE.md": "C"}
-    assert "is no folder" in tell(ws.assemble(turn("~nobody-of-this-name/p")))["project"]
+    assert "is not a folder" in tell(ws.assemble(turn("~nobody-of-this-name/p")))["project"]
 
 
 def edit(ws: Workspace, top: Path, files: Mapping[str, str]) -> None:
@@ -394,7 +397,7 @@ def test_edits_without_asking(top: Path) -> None:
 def test_projects_come_and_go(top: Path) -> None:
     """A project that is made after a turn has asked for it is seen, and so is one that is removed or replaced."""
     ws = make(top)
-    assert "is no folder" in tell(ws.assemble(turn(top / "p")))["project"]
+    assert "is not a folder" in tell(ws.assemble(turn(top / "p")))["project"]
     edit(ws, top / "p", {"CLAUDE.md": "ONE\n"})
     assert tell(ws.assemble(turn(top / "p"))) == {"CLAUDE.md": "ONE"}
     write_files(top / "q", {"CLAUDE.md": "TWO\n"})
@@ -407,7 +410,7 @@ def test_projects_come_and_go(top: Path) -> None:
     assert tell(ws.assemble(turn(top / "p"))) == {"CLAUDE.md": "TWO"}
     (top / "p").unlink()
     ws.refresh(now=True)
-    assert "is no folder" in tell(ws.assemble(turn(top / "p")))["project"]
+    assert "is not a folder" in tell(ws.assemble(turn(top / "p")))["project"]
 
 
 def test_replaced_links(top: Path) -> None:
@@ -473,7 +476,7 @@ def test_personal_file_in_a_project(top: Path) -> None:
 
 def test_many_projects(top: Path) -> None:
     """Of very many projects the ones visited last are remembered, and an edit in a forgotten one is seen."""
-    many = MANY_FOLDERS + 3
+    many = MAX_VISITED_FOLDERS + 3
     write_files(top, {f"p{number}/AGENTS.md": f"Old {number}.\n" for number in range(many)})
     ws = make(top)
     for number in range(many):

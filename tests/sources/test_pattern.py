@@ -8,7 +8,13 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from foreword.sources.pattern import LONGEST, MOST_OUTPUT, MOST_STEPS, TemplateFault, read_pattern
+from foreword.engine.sources.template_language import (
+    MAX_OUTPUT_CHARS,
+    MAX_TEMPLATE_CHARS,
+    MAX_TEMPLATE_STEPS,
+    InvalidTemplate,
+    parse_template,
+)
 
 KNOWN = {"name": "Ada", "mode": "full"}
 THINGS = {"extensions": ["one", "two"], "RULES": ["rule"], "EMPTY": []}
@@ -18,7 +24,7 @@ PATIENCE = 180  # seconds for all of them, on a machine that is busy with other 
 def fill(text: str, known: Mapping[str, str] = KNOWN, things: Mapping[str, Sequence[str]] = THINGS) -> list[str]:
     """Fill a template in: its own words as they are, and each thing in angle brackets."""
     named = {name: [(f"the {thing}", (thing,)) for thing in found] for name, found in things.items()}
-    return [piece if isinstance(piece, str) else f"<{piece[0]}>" for piece in read_pattern(text, known).fill(named)]
+    return [piece if isinstance(piece, str) else f"<{piece[0]}>" for piece in parse_template(text, known).fill(named)]
 
 
 def write(text: str, **known: str) -> str:
@@ -26,9 +32,9 @@ def write(text: str, **known: str) -> str:
     return "".join(fill(text, {**KNOWN, **known}))
 
 
-def refuse(text: str) -> TemplateFault:
+def refuse(text: str) -> InvalidTemplate:
     """Have a template refused."""
-    with pytest.raises(TemplateFault) as caught:
+    with pytest.raises(InvalidTemplate) as caught:
         fill(text)
     return caught.value
 
@@ -181,7 +187,7 @@ def test_values_are_not_templates(value: str) -> None:
 @pytest.mark.parametrize("label", ["\0", "\0000\0", "a\0b", ""])
 def test_labels_are_not_templates(label: str) -> None:
     """The name of a thing cannot stand for another thing, nor hide what follows it."""
-    pattern = read_pattern("{% for e in all %}{% if e %}[{{ e.name }}] {{ e }}{% endif %} {% endfor %}end", {})
+    pattern = parse_template("{% for e in all %}{% if e %}[{{ e.name }}] {{ e }}{% endif %} {% endfor %}end", {})
     pieces = pattern.fill({"all": [(label, ("first",)), ("second", ("second",))]})
     plain = label.replace("\0", "")
     assert pieces == [f"[{plain}] ", ("first",), " [second] ", ("second",), " end"]
@@ -196,7 +202,7 @@ def test_no_signs_of_its_own(text: str) -> None:
 def test_names() -> None:
     """A template names what it mentions anywhere, but not what its own loops define."""
     text = "{{ a.b }}{% if c %}{% for d in e %}{{ d }}{{ loop.index }}{{ f|d(g) }}{% endfor %}{% endif %}"
-    pattern = read_pattern(text + "{% raw %}{{ h }}{% endraw %}{# {{ i }} #}", {})
+    pattern = parse_template(text + "{% raw %}{{ h }}{% endraw %}{# {{ i }} #}", {})
     assert pattern.names == {"a", "c", "e", "f", "g"}
 
 
@@ -235,8 +241,8 @@ def test_line_of_a_fault(text: str, line: int) -> None:
 def test_fault_further_down() -> None:
     """A fault can be told for a template that begins further down in its file; one without a line stays without."""
     assert str(refuse("a\n{{ }}").below(3)).endswith(" in line 5")
-    assert str(TemplateFault("is long").below(3)) == "is long"
-    assert TemplateFault("is long", None).line == 0
+    assert str(InvalidTemplate("is long").below(3)) == "is long"
+    assert InvalidTemplate("is long", None).line == 0
 
 
 @pytest.mark.parametrize(
@@ -311,10 +317,10 @@ SLOW = {
 def said() -> Mapping[str, str]:
     """What becomes of every odd template, in a process that must end by itself; what a hang keeps back is missing."""
     script = (
-        "import json, sys\nfrom foreword.sources.pattern import TemplateFault, read_pattern\n"
+        "import json, sys\nfrom foreword.engine.sources.template_language import InvalidTemplate, parse_template\n"
         "for name, text in json.load(sys.stdin).items():\n"
-        "    try:\n        read_pattern(text, {'name': 'Ada'}).fill({'extensions': [('a', 1), ('b', 2)]})\n"
-        "    except TemplateFault as fault:\n        said = str(fault)\n"
+        "    try:\n        parse_template(text, {'name': 'Ada'}).fill({'extensions': [('a', 1), ('b', 2)]})\n"
+        "    except InvalidTemplate as fault:\n        said = str(fault)\n"
         "    else:\n        said = 'filled'\n"
         "    print(json.dumps([name, said]), flush=True)\n"
     )
@@ -346,7 +352,7 @@ def weigh(text: str) -> float:
     times = []
     for at in range(3):
         before = time.process_time()
-        read_pattern(f"{text}{at}", {})
+        parse_template(f"{text}{at}", {})
         times.append(time.process_time() - before)
     return min(times)
 
@@ -358,13 +364,13 @@ def test_nesting_takes_no_longer() -> None:
 
 def test_bounds() -> None:
     """The bounds are where they are said to be: the last character, step and letter is fine, the next one is not."""
-    assert len(write("x" * LONGEST)) == LONGEST
-    assert str(refuse("x" * (LONGEST + 1))) == "has 200,001 characters; a template has at most 200,000"
-    most = "a" * MOST_STEPS
-    assert write(f"{{% for a in '{most}' %}}b{{% endfor %}}") == "b" * MOST_STEPS
+    assert len(write("x" * MAX_TEMPLATE_CHARS)) == MAX_TEMPLATE_CHARS
+    assert str(refuse("x" * (MAX_TEMPLATE_CHARS + 1))) == "has 200,001 characters; a template has at most 200,000"
+    most = "a" * MAX_TEMPLATE_STEPS
+    assert write(f"{{% for a in '{most}' %}}b{{% endfor %}}") == "b" * MAX_TEMPLATE_STEPS
     assert str(refuse(f"{{% for a in '{most}a' %}}b{{% endfor %}}")) == "takes more than 10,000 steps"
-    step = "x" * (MOST_OUTPUT // 100)
-    assert len(write(f"{{% for a in '{'a' * 100}' %}}{step}{{% endfor %}}")) == MOST_OUTPUT
+    step = "x" * (MAX_OUTPUT_CHARS // 100)
+    assert len(write(f"{{% for a in '{'a' * 100}' %}}{step}{{% endfor %}}")) == MAX_OUTPUT_CHARS
     assert (
         str(refuse(f"{{% for a in '{'a' * 100}' %}}{step}{{% endfor %}}x")) == "writes more than 1,000,000 characters"
     )
@@ -383,5 +389,5 @@ def test_no_inner_filter() -> None:
 
     Seen to fail while that filter had a name that can be written.
     """
-    with pytest.raises(TemplateFault, match="counted"):
-        read_pattern("{{ name|counted(1) }}", {"name": "Ada"})
+    with pytest.raises(InvalidTemplate, match="counted"):
+        parse_template("{{ name|counted(1) }}", {"name": "Ada"})

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from foreword import Turn
+from foreword.engine.sources.sections import Passage
 from foreword.errors import InputError
-from foreword.memory import Note
-from foreword.sources.passage import Passage
+from foreword.memory.entry import Note
 from foreword.testing import NOON, make_workspace
-from foreword.turn import NO_TOOLS, Message
-from foreword.words import Trust, Verdict
+from foreword.turn import NO_TOOLS, Message, Turn
+from foreword.types import Trust, Verdict
 from foreword.workspace import Workspace
 
 CONFIG = """\
@@ -59,7 +58,7 @@ def test_fails_closed(ws: Workspace, message: str) -> None:
     """Small talk, and what memory says nothing about, recalls nothing."""
     verdict, reason, text = recall(ws, replace(ASK, message=message))
     assert (verdict, text) == ("absent", "")
-    assert reason == "nothing in memory is clearly about the message"
+    assert reason == "nothing in memory clearly matches the message"
 
 
 def test_off_unless_wanted(tmp_path: Path) -> None:
@@ -85,7 +84,7 @@ def test_not_twice(ws: Workspace) -> None:
     """What is still in the history is not recalled again; what has changed since is."""
     sent = ws.assemble(ASK).prompt.text
     later = replace(ASK, history=(Message(role="user", text=sent), Message(role="assistant", text="On 14 March.")))
-    assert recall(ws, later)[:2] == ("absent", "what memory holds for the message was recalled before")
+    assert recall(ws, later)[:2] == ("absent", "the matching passages were recalled before")
     (Path(ws.files.root) / "memory/shared/PEOPLE.md").write_text("# Birthdays\n\nCarol's birthday is on 15 March.\n")
     ws.memory.close()
     ws.refresh(now=True)

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from foreword.sources.files import Files
-from foreword.sources.settled import DEBOUNCE, Settled
+from foreword.engine.sources.files import Files
+from foreword.workspace import DEBOUNCE_S, DebouncedFiles
 
 
 class Seconds:
@@ -31,7 +31,7 @@ def see(tmp_path, clock):
     path = tmp_path / "a.yaml"
     path.write_text("old")
     files = Files(str(tmp_path))
-    settled = Settled(files, clock)
+    settled = DebouncedFiles(files, clock)
     assert settled.read("a.yaml") == "old"
 
     def look(after=0.0, **how):
@@ -47,9 +47,9 @@ def test_half_an_edit(see):
     """While a file is written it says what it said before, however often it is looked at."""
     for text in ("n", "ne", "new"):
         see.path.write_text(text)
-        assert see(DEBOUNCE) == "old"
+        assert see(DEBOUNCE_S) == "old"
     assert see.settled.is_waiting
-    assert see(2 * DEBOUNCE) == "new"
+    assert see(2 * DEBOUNCE_S) == "new"
     assert not see.settled.is_waiting
 
 
@@ -58,16 +58,16 @@ def test_gone_for_a_moment(see):
     see.path.unlink()
     assert see() == "old"
     see.path.write_text("old")
-    assert see(DEBOUNCE) == "old"
+    assert see(DEBOUNCE_S) == "old"
     see.path.unlink()
     assert see() == "old"
-    assert see(2 * DEBOUNCE) is None
+    assert see(2 * DEBOUNCE_S) is None
 
 
 def test_an_edit_of_long_ago(see):
     """An edit that was made some time before anybody looks counts at once."""
     see.path.write_text("new")
-    time.sleep(1.5 * DEBOUNCE)
+    time.sleep(1.5 * DEBOUNCE_S)
     assert see() == "new"
 
 

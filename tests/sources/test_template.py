@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from foreword import Assembly, Extension, Mode, Tool, Toolset, Trust, Turn, Workspace
-from foreword.report import Row
-from foreword.sources.hint import log_once
+from foreword.assembly import Assembly, ReportRow
+from foreword.engine.sources.sections import log_once
 from foreword.testing import make_workspace, write_files
+from foreword.turn import Extension, Tool, Toolset, Turn
+from foreword.types import Mode, Trust
+from foreword.workspace import Workspace
 
 CONFIG = "owner: alice\nusers: {alice: {trust: full}, fay: {trust: familiar}, pat: {trust: public}}\n"
 TURN = Turn(user="alice", situation="dm", model="openai:gpt-5")
@@ -23,7 +25,7 @@ def make(folder: Path, files: Mapping[str, str], config: str = "") -> Workspace:
     return make_workspace(folder, {"foreword.yaml": CONFIG + config, **files})
 
 
-def find(assembly: Assembly, name: str) -> Row:
+def find(assembly: Assembly, name: str) -> ReportRow:
     """Find the row of a section."""
     return next(row for row in assembly.rows() if row.id == name)
 
@@ -101,7 +103,7 @@ def test_broken(tmp_path: Path, text: str) -> None:
     assert show(ws.assemble(TURN)) == f"[{row.reason}]"
     bundled = ws.assemble(OSA)
     assert bundled.prompt.text.startswith("## 1. SECURITY\n")
-    assert find(bundled, "system").reason == f"{row.reason}; the built-in text stands in"
+    assert find(bundled, "system").reason == f"{row.reason}; the built-in text is used instead"
     assert str(find(bundled, "system").verdict) == "kept"
 
 
@@ -143,7 +145,7 @@ def test_clock(tmp_path: Path) -> None:
     """A clock in a template tells no time, which is told with each message; the row says so."""
     assembly = make(tmp_path, {"SYSTEM.md": "Now: {{ current_date_time }}."}).assemble(TURN)
     assert show(assembly) == "Now: (told with each message)."
-    note = "current_date_time changes with every turn, so it is told with each message"
+    note = "current_date_time changes with every turn, so each message carries it"
     assert find(assembly, "system").reason == note
 
 

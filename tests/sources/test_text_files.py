@@ -5,26 +5,26 @@ from dataclasses import replace
 
 import pytest
 
-from foreword import Turn
 from foreword.assemble import assemble
-from foreword.blueprint import load
 from foreword.config.schema import Agent, Config, Identity, PromptFile, PromptFiles, User
-from foreword.shipped import list_blueprints, read_blueprint
-from foreword.sources import SOURCES, Files
-from foreword.sources.ground import Ground
-from foreword.sources.text_files import TextFiles
-from foreword.standalone import measure
+from foreword.dialects.standalone import make_text_meter
+from foreword.engine.blueprint import load_blueprint
+from foreword.engine.context import AssemblyContext
+from foreword.engine.sources.files import Files, TextFiles
+from foreword.engine.sources.sections import SOURCES
+from foreword.engine.trust import Clearance
+from foreword.resources import list_blueprints, read_blueprint
 from foreword.testing import NOON
-from foreword.trust import Clearance
-from foreword.words import Mode, Trust
+from foreword.turn import Turn
+from foreword.types import Mode, Trust
 
 TURN = Turn(agent="a", user="u", situation="dm", mode=Mode.FULL, now=NOON, message="Hello.")
 
 
-def lay_ground(agent: Agent, **more: object) -> Ground:
+def lay_ground(agent: Agent, **more: object) -> AssemblyContext:
     """Lay a ground without files."""
     config = Config(owner="u", agents={"a": agent}, users={"u": User(trust=Trust.FULL)}, **more)
-    return Ground(config=config, files=TextFiles(), measure=measure)
+    return AssemblyContext(config=config, files=TextFiles(), measure=make_text_meter)
 
 
 def test_shape() -> None:
@@ -51,7 +51,7 @@ def test_nothing_is_there(path: str) -> None:
 @pytest.mark.parametrize("name", list_blueprints())
 def test_every_blueprint(name: str) -> None:
     """Every blueprint makes a prompt of a configuration alone; nothing in it comes from a file."""
-    blueprint = load(read_blueprint(name) or "", name, SOURCES)
+    blueprint = load_blueprint(read_blueprint(name) or "", name, SOURCES)
     agent = Agent(blueprint=name, identity=Identity(name="Ada"), soul="Be kind.", instructions="Work.")
     assembly = assemble(TURN, lay_ground(agent), blueprint)
     assert assembly.prompt.text
@@ -60,15 +60,15 @@ def test_every_blueprint(name: str) -> None:
 
 def test_no_project() -> None:
     """Without a workspace a project's folder on the disk is not read."""
-    blueprint = load(read_blueprint("default") or "", "default", SOURCES)
+    blueprint = load_blueprint(read_blueprint("default") or "", "default", SOURCES)
     assembly = assemble(replace(TURN, project="/"), lay_ground(Agent()), blueprint)
     row = next(row for row in assembly.rows() if row.id == "project")
-    assert row.reason == "the project / is no folder"
+    assert row.reason == "the project / is not a folder"
 
 
 def test_listed_files() -> None:
     """A file that the configuration lists does not exist where there are no files."""
-    blueprint = load(read_blueprint("default") or "", "default", SOURCES)
+    blueprint = load_blueprint(read_blueprint("default") or "", "default", SOURCES)
     listed = PromptFiles(files=(PromptFile(path="X.md"), PromptFile(path="Y.md", template=True)))
     assembly = assemble(TURN, lay_ground(Agent(), prompt=listed), blueprint)
     reasons = {row.id: row.reason for row in assembly.rows() if row.id.startswith("files:")}
@@ -78,7 +78,7 @@ def test_listed_files() -> None:
 def test_same_turn_twice() -> None:
     """The same turn on the same ground gives the same text, and its clearance is decided as ever."""
     ground = lay_ground(Agent(soul="Be kind."))
-    blueprint = load(read_blueprint("default") or "", "default", SOURCES)
+    blueprint = load_blueprint(read_blueprint("default") or "", "default", SOURCES)
     first, second = assemble(TURN, ground, blueprint), assemble(TURN, ground, blueprint)
     assert first.prompt.text == second.prompt.text
     assert isinstance(first.clearance, Clearance)

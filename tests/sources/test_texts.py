@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from foreword import Assembly, Turn
-from foreword.report import Row
+from foreword.assembly import Assembly, ReportRow
 from foreword.testing import make_workspace, write_files
+from foreword.turn import Turn
 
 TURN = Turn(user="alice", situation="dm", model="openai:gpt-5")
 META = "---\nname: Reid\n---\n"
 
 
-def find(assembly: Assembly, name: str) -> Row:
+def find(assembly: Assembly, name: str) -> ReportRow:
     """Find the row of a slot."""
     return next(row for row in assembly.rows() if row.id == name)
 
@@ -34,12 +34,12 @@ def test_broken_file_of_the_agent(tmp_path: Path) -> None:
 
 
 def test_built_in_stands_in(tmp_path: Path) -> None:
-    """Where no file can be read the built-in text stands in, and the note says both."""
+    """Where no file can be read the built-in text is used instead, and the note says both."""
     write_files(tmp_path, {"SOUL.md": ""})
     (tmp_path / "SOUL.md").write_bytes(b"\xff")
     row = find(make_workspace(tmp_path, {}).assemble(TURN), "soul")
     assert (row.source, str(row.verdict)) == ("built-in soul", "kept")
-    assert row.reason == "SOUL.md is not UTF-8 in line 1; save it as UTF-8; the built-in text stands in"
+    assert row.reason == "SOUL.md is not UTF-8 in line 1; save it as UTF-8; the built-in text is used instead"
 
 
 @pytest.mark.parametrize(("name", "file"), [("agents", "AGENTS.md"), ("tools", "TOOLS.md"), ("system", "SYSTEM.md")])
@@ -56,8 +56,8 @@ def test_fields_alone_are_an_identity(tmp_path: Path) -> None:
     assert "The user's name is Reid." in text
     blank = {"IDENTITY.md": "---\nname: null\n---\n", "USER.md": "---\nother: x\n---\n"}
     assembly = make_workspace(tmp_path / "b", blank).assemble(TURN)
-    assert find(assembly, "identity").reason == "IDENTITY.md has nothing that is shown here"
-    assert find(assembly, "user").reason == "USER.md has nothing that is shown here"
+    assert find(assembly, "identity").reason == "IDENTITY.md has no field that this slot shows"
+    assert find(assembly, "user").reason == "USER.md has no field that this slot shows"
 
 
 def test_open_front_matter(tmp_path: Path) -> None:

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from foreword import Assembly, Extension, Tool, Toolset, Trust, Turn
-from foreword.shipped import list_prompts
+from foreword.assembly import Assembly
+from foreword.resources import list_prompts
 from foreword.testing import make_workspace
+from foreword.turn import Extension, Tool, Toolset, Turn
+from foreword.types import Trust
 
 CONFIG = (
     "owner: alice\nusers: {alice: {trust: full}, fay: {trust: familiar}}\n"
@@ -85,7 +87,7 @@ def test_schemas(tmp_path: Path) -> None:
 def test_schemas_beside_the_prompt(tmp_path: Path) -> None:
     """A model that takes schemas beside the prompt has none in it; without tools there is nothing to show."""
     told = tell(tmp_path, TURN, "tool-schemas", [tool("exec", **SHELL)])
-    assert told == {"tool-schemas": "absent: the model takes tool schemas beside the prompt"}
+    assert told == {"tool-schemas": "absent: the model has native tool schemas"}
     assert tell(tmp_path, PLAIN, "tool-schemas", []) == {"tool-schemas": "absent: there are no tools"}
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from foreword import Assembly, Extension, Trust, Turn, Workspace
-from foreword.report import Row
+from foreword.assembly import Assembly, ReportRow
 from foreword.testing import make_workspace, write_files
-from foreword.words import Pace
+from foreword.turn import Extension, Turn
+from foreword.types import Pace, Trust
+from foreword.workspace import Workspace
 
 CONFIG = (
     "owner: alice\n"
@@ -52,7 +53,7 @@ def tell(assembly: Assembly, name: str) -> list[tuple[str, str, str]]:
     return [(row.id, str(row.verdict), show(assembly, row)) for row in rows]
 
 
-def show(assembly: Assembly, row: Row) -> str:
+def show(assembly: Assembly, row: ReportRow) -> str:
     """Show the text of a row, or the reason why there is none."""
     return assembly.prompt.text[row.span[0] : row.span[1]] if row.span else row.reason
 
@@ -133,7 +134,7 @@ def test_not_placed(tmp_path: Path) -> None:
     """A slot that a template mentions and does not place is absent, and says which template it was."""
     template = "{% if RULES and nobody %}{{ RULES }}{% endif %}Text."
     assembly = make(tmp_path, {**RULES, "SYSTEM.md": template}).assemble(TURN)
-    reason = "SYSTEM.md does not place it"
+    reason = "SYSTEM.md does not use it"
     assert tell(assembly, "rules") == [("rules:a.md", "absent", reason), ("rules:b.md", "absent", reason)]
     assert "RULE" not in assembly.prompt.text
 
@@ -143,7 +144,7 @@ def test_some_of_several(tmp_path: Path) -> None:
     assembly = make(tmp_path, {**RULES, "SYSTEM.md": "{{ RULES|last }} only"}).assemble(TURN)
     assert tell(assembly, "rules") == [
         ("rules:b.md", "kept", "RULE B"),
-        ("rules:a.md", "absent", "SYSTEM.md does not place it"),
+        ("rules:a.md", "absent", "SYSTEM.md does not use it"),
     ]
 
 
@@ -187,7 +188,7 @@ def test_rooms(tmp_path: Path) -> None:
     assembly = ws.assemble(replace(TURN, situation="", room="hall"))
     assert find_section(assembly, "System") == "A - B"
     assert assembly.clearance.level is Trust.FULL
-    reason = "everyone in a room reads the reply, so nobody's own slots are in it"
+    reason = "personal slots are left out where others read the reply"
     assert tell(assembly, "user") == [("user", "absent", reason)]
     assert "USER.md" not in ws.files._files
 
@@ -258,7 +259,7 @@ def test_two_templates(tmp_path: Path) -> None:
     assert find_section(assembly, "X.md") == "X Assistant."
     assert find_section(assembly, "Y.md") == "Y MAPS."
     rows = {row.id: row.reason for row in assembly.rows()}
-    assert rows["files:X.md"] == "RULES stands in SYSTEM.md already"
+    assert rows["files:X.md"] == "RULES is already in SYSTEM.md"
     assert [name for name in rows if name.startswith("files:")] == ["files:X.md", "files:Y.md", "files:Y.md:2"]
 
 

@@ -8,14 +8,14 @@ import urllib.request
 
 import pytest
 
-from foreword.testing import Drops, Errs, Flood, listen_telegram
+from foreword.testing import DroppedConnection, FloodLimits, InjectedError, run_fake_telegram
 from waiting import wait
 
 
 @pytest.fixture
 def bot():
     """The Bot API on the loopback, with one person who wrote."""
-    with listen_telegram() as one:
+    with run_fake_telegram() as one:
         one.say("hello")
         yield one
 
@@ -128,7 +128,7 @@ def test_gone(bot):
 
 def test_flood():
     """Who sends too fast is told how long to wait."""
-    with listen_telegram(Flood(private=(2, 50.0))) as bot:
+    with run_fake_telegram(FloodLimits(private=(2, 50.0))) as bot:
         bot.say("hello")
         answers = [ask(bot, "sendMessage", chat_id=1001, text="x") for _ in range(3)]
     assert [answer["ok"] for answer in answers] == [True, True, False]
@@ -138,7 +138,7 @@ def test_flood():
 
 def test_faults(bot):
     """It fails as it is told: with an error, or without an answer, before or after it did what was asked."""
-    bot.faults["sendmessage"] = [Errs(status=502), Drops(), Drops(done=True)]
+    bot.faults["sendmessage"] = [InjectedError(status=502), DroppedConnection(), DroppedConnection(done=True)]
     assert ask(bot, "sendMessage", chat_id=1001, text="x")["error_code"] == 502
     for count in (0, 1):
         with pytest.raises(ConnectionError):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from foreword.standin.rules import judge_anthropic, judge_chat, judge_gemini, judge_responses
+from foreword.testing.request_rules import check_anthropic, check_chat, check_gemini, check_responses
 
 HI = {"role": "user", "content": [{"type": "text", "text": "Hi"}]}
 MARK = {"cache_control": {"type": "ephemeral"}}
@@ -33,8 +33,8 @@ ANTHROPIC = [
     ({**ask(), "messages": [{"role": "user", "content": [text(" ")]}]}, "messages: text content blocks"),
     ({**ask(), "messages": [{"role": "user", "content": []}]}, "content must not be empty"),
     (ask(tools=[{"name": "x"}]), "input_schema is required"),
-    (ask(HI), "roles alternate"),
-    ({**ask(), "messages": [USE, RESULT]}, "the first message is the user's"),
+    (ask(HI), "roles must alternate"),
+    ({**ask(), "messages": [USE, RESULT]}, "the first message must be a user message"),
     (ask(USE), "tool_use ids without tool_result: a"),
     (ask(USE, HI), "tool_use ids without tool_result: a"),
     (ask({"role": "assistant", "content": "Yes."}, RESULT), "unexpected tool_use_id"),
@@ -44,7 +44,7 @@ ANTHROPIC = [
 @pytest.mark.parametrize(("body", "words"), ANTHROPIC)
 def test_anthropic(body, words):
     """POST /v1/messages refuses too many marks, a wrong order of them, empty blocks, and results without a call."""
-    faults = "; ".join(judge_anthropic(body))
+    faults = "; ".join(check_anthropic(body))
     assert words in faults
     assert bool(words) == bool(faults)
 
@@ -60,7 +60,7 @@ CHAT = [
     ([HI, TOOL], "must be a response to a preceding"),
     ([HI, CALL], "must be followed by tool messages: a"),
     ([HI, CALL, HI], "must be followed by tool messages: a"),
-    ([HI, HI], "roles alternate"),
+    ([HI, HI], "roles must alternate"),
     ([{"role": "user", "content": ""}], "a user message needs content"),
 ]
 
@@ -68,7 +68,7 @@ CHAT = [
 @pytest.mark.parametrize(("messages", "words"), CHAT)
 def test_chat(messages, words):
     """POST /v1/chat/completions refuses results without a call, and calls without a result."""
-    faults = "; ".join(judge_chat({"model": "m", "messages": messages}))
+    faults = "; ".join(check_chat({"model": "m", "messages": messages}))
     assert words in faults
     assert bool(words) == bool(faults)
 
@@ -82,14 +82,14 @@ RESPONSES = [
     ([ASKED, FUNCTION], "No tool output found for function call a"),
     ([ASKED, OUTPUT], "No tool call found for function call output"),
     ([HI], "the parts of a user message are input_text"),
-    ([ASKED, ASKED], "roles alternate"),
+    ([ASKED, ASKED], "roles must alternate"),
 ]
 
 
 @pytest.mark.parametrize(("items", "words"), RESPONSES)
 def test_responses(items, words):
     """POST /v1/responses refuses results without a call, and calls without a result."""
-    faults = "; ".join(judge_responses({"model": "m", "input": items}))
+    faults = "; ".join(check_responses({"model": "m", "input": items}))
     assert words in faults
     assert bool(words) == bool(faults)
 
@@ -108,13 +108,13 @@ GEMINI = [
     ([SAID, {"role": "model", "parts": [{"text": "x"}]}, ANSWERED], "number of function response parts"),
     ([{"role": "assistant", "parts": [{"text": "x"}]}], "role is user or model"),
     ([{"role": "user", "parts": []}], "parts must not be empty"),
-    ([SAID, SAID], "roles alternate"),
+    ([SAID, SAID], "roles must alternate"),
 ]
 
 
 @pytest.mark.parametrize(("contents", "words"), GEMINI)
 def test_gemini(contents, words):
     """The method generateContent refuses another number of results than there were calls."""
-    faults = "; ".join(judge_gemini({"contents": contents}))
+    faults = "; ".join(check_gemini({"contents": contents}))
     assert words in faults
     assert bool(words) == bool(faults)

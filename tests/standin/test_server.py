@@ -5,16 +5,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from foreword.standin import Called, Refuses, Says, listen
+from foreword.testing import ScriptedCall, ScriptedError, ScriptedReply, run_fake_provider
 
 SCHEMA = {"type": "object", "properties": {"room": {"type": "string"}}}
-LINE = Says(text="Let me see — now.", calls=(Called(name="lamps", arguments={"room": "hall"}),))
+LINE = ScriptedReply(text="Let me see — now.", calls=(ScriptedCall(name="lamps", arguments={"room": "hall"}),))
 
 
 @pytest.fixture
 def stand_in():
     """A provider on the loopback."""
-    with listen() as one:
+    with run_fake_provider() as one:
         yield one
 
 
@@ -118,7 +118,7 @@ def test_refusals(stand_in, shape):
     import openai
 
     error = {"anthropic": anthropic.RateLimitError, "openai": openai.RateLimitError}[shape]
-    stand_in.follow(Refuses(retry_after=3))
+    stand_in.follow(ScriptedError(retry_after=3))
     with pytest.raises(error, match="too many requests") as caught:
         ASKED[shape](stand_in.url, streamed=False)
     assert caught.value.response.headers["retry-after"] == "3"
@@ -135,7 +135,7 @@ def test_malformed_requests(stand_in):
 
 def test_many_at_once(stand_in):
     """Many may ask at once, and each is answered by what it asked."""
-    stand_in.choose = lambda body: Says(text=body["messages"][0]["content"], calls=LINE.calls)
+    stand_in.choose = lambda body: ScriptedReply(text=body["messages"][0]["content"], calls=LINE.calls)
 
     def ask(number):
         import httpx2

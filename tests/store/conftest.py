@@ -2,7 +2,7 @@
 
 import pytest
 
-from foreword.store.state import open_state
+from foreword.storage.database import open_state
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 import pytest
 
 from foreword.errors import InputError
-from foreword.store.instructions import LONGEST, find_instructions, replace_instructions
-from foreword.words import Trust
+from foreword.storage.agents import MAX_INSTRUCTIONS_CHARS, find_instructions, replace_instructions
+from foreword.types import Trust
 
 ROWS = "SELECT user_id, agent_name, instructions FROM user_agent_prompt_customizations ORDER BY id"
 
@@ -36,18 +36,18 @@ def test_cleared(state, blank):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("x" * (LONGEST + 1), r"20,001 characters.*20,000"),
-        ("half \ud800", "no characters"),
-        ("nul \0", "no characters"),
+        ("x" * (MAX_INSTRUCTIONS_CHARS + 1), r"20,001 characters.*20,000"),
+        ("half \ud800", "invalid characters"),
+        ("nul \0", "invalid characters"),
     ],
 )
 def test_refused(state, text, said):
     """What cannot be kept whole is refused, and what was there stays."""
-    replace_instructions(state, "alice", "reid", "x" * LONGEST)
+    replace_instructions(state, "alice", "reid", "x" * MAX_INSTRUCTIONS_CHARS)
     with pytest.raises(InputError, match=said):
         replace_instructions(state, "alice", "reid", text)
-    assert find_instructions(state, "alice", "reid") == "x" * LONGEST
-    with pytest.raises(InputError, match="nobody is named"):
+    assert find_instructions(state, "alice", "reid") == "x" * MAX_INSTRUCTIONS_CHARS
+    with pytest.raises(InputError, match="no person is named"):
         replace_instructions(state, "", "reid", "Be brief.")
 
 

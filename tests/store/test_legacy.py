@@ -7,12 +7,11 @@ from contextlib import closing
 import pytest
 
 from foreword.config.schema import Identity
+from foreword.engine.context import StoredCharacter
 from foreword.errors import InputError
-from foreword.sources.character import Character
-from foreword.store.agents import find_character, set_character
-from foreword.store.instructions import find_instructions, replace_instructions
-from foreword.store.legacy import Imported, import_database, unwrap
-from foreword.store.state import STATE_FILE, open_state
+from foreword.storage.agents import find_character, find_instructions, replace_instructions, set_character
+from foreword.storage.database import STATE_FILE, open_state
+from foreword.storage.legacy_import import ImportResult, import_rows, read_rows, unwrap_json_string
 
 OLD = """
 CREATE TABLE agent_configurations (
@@ -67,11 +66,16 @@ def make_old(path, agents=AGENTS, customizations=CUSTOMIZATIONS, schema=OLD):
     return str(path)
 
 
+def import_database(state, path):
+    """Import the rows of a database."""
+    return import_rows(state, read_rows(path))
+
+
 def check(state):
     """Check that everything arrived."""
-    assert find_character(state, "reid") == Character(soul="Be calm.")
-    assert find_character(state, "nova") == Character()
-    assert find_character(state, "ada") == Character(soul="Größe — 日本\n\n## Not a section")
+    assert find_character(state, "reid") == StoredCharacter(soul="Be calm.")
+    assert find_character(state, "nova") == StoredCharacter()
+    assert find_character(state, "ada") == StoredCharacter(soul="Größe — 日本\n\n## Not a section")
     assert find_instructions(state, "alice", "reid") == ALICE
     assert find_instructions(state, "alice", "nova") == "[1, 2]"
     assert find_instructions(state, "bob", "reid") == "half ? sign"
@@ -116,10 +120,10 @@ def test_imported(tmp_path, state):
     path = make_old(tmp_path / "old #1?.sqlite")
     before = dump(path)
     names = {"agent_names": ("ada", "nova", "reid"), "user_names": ("alice", "bob", "carol", "dora")}
-    assert import_database(state, path) == Imported(agents=3, instructions=6, kept=0, inactive=0, **names)
+    assert import_database(state, path) == ImportResult(agents=3, instructions=6, kept=0, inactive=0, **names)
     check(state)
     assert dump(path) == before
-    assert import_database(state, path) == Imported(agents=0, instructions=0, kept=9, inactive=0, **names)
+    assert import_database(state, path) == ImportResult(agents=0, instructions=0, kept=9, inactive=0, **names)
     check(state)
 
 
@@ -153,7 +157,7 @@ def test_new_schema(tmp_path, state):
         new.execute("""INSERT INTO user_agent_prompt_customizations VALUES ('alice', 'reid', '"In quotes."')""")
         new.commit()
     import_database(state, str(tmp_path / "new.sqlite"))
-    assert find_character(state, "reid") == Character(soul="Be calm.", identity=Identity(name="Reid"))
+    assert find_character(state, "reid") == StoredCharacter(soul="Be calm.", identity=Identity(name="Reid"))
     assert find_instructions(state, "alice", "reid") == '"In quotes."'
     (raw,) = state.execute("SELECT identity FROM agent_configurations").fetchone()
     assert '"x": 1' in raw
@@ -199,4 +203,4 @@ def test_no_such_database(tmp_path, state, kind):
 )
 def test_unwrapped(content, text):
     """JSON strings are unwrapped once; whatever else there is stays as it is written."""
-    assert unwrap(content) == text
+    assert unwrap_json_string(content) == text

@@ -11,17 +11,16 @@ from typing import Any
 import pytest
 
 import foreword
-from foreword import Turn
+from foreword.engine.trust import Audience
 from foreword.errors import InputError
-from foreword.memory import Entry
 from foreword.memory.entry import LONGEST
-from foreword.store import long_term_memory as module
-from foreword.store.legacy import NOTES, read_rows
-from foreword.store.long_term_memory import NotesReport, import_notes, split_text
-from foreword.store.state import STATE_FILE
+from foreword.memory.stores import Entry
+from foreword.storage import legacy_import as module
+from foreword.storage.database import STATE_FILE
+from foreword.storage.legacy_import import NOTES_TABLE, NotesReport, import_notes, read_rows, split_text
 from foreword.testing import NOON, FrozenClock, make_workspace, write_files
-from foreword.trust import Audience
-from foreword.words import Trust
+from foreword.turn import Turn
+from foreword.types import Trust
 from foreword.workspace import Workspace
 
 CONFIG = """\
@@ -29,7 +28,7 @@ owner: alice
 agents: {reid: {model: "anthropic:claude-sonnet-5"}}
 users: {alice: {trust: full}, carol: {trust: inner}, dave: {trust: inner}, bob: {trust: familiar}}
 """
-TABLE = f"CREATE TABLE {NOTES} (id TEXT PRIMARY KEY, user_id TEXT, agent_name TEXT, notes TEXT, updated_at TEXT)"
+TABLE = f"CREATE TABLE {NOTES_TABLE} (id TEXT PRIMARY KEY, user_id TEXT, agent_name TEXT, notes TEXT, updated_at TEXT)"
 OLD = """
 CREATE TABLE agent_configurations (id TEXT PRIMARY KEY, agent_name TEXT, system_prompt TEXT);
 CREATE TABLE user_agent_prompt_customizations (
@@ -84,7 +83,9 @@ def make_database(path: Path, rows: Rows, schema: str = OLD) -> str:
     with closing(sqlite3.connect(path)) as old:
         old.executescript(schema)
         old.execute(TABLE)
-        old.executemany(f"INSERT INTO {NOTES} VALUES (?, ?, ?, ?, ?)", [(str(at), *row) for at, row in enumerate(rows)])
+        old.executemany(
+            f"INSERT INTO {NOTES_TABLE} VALUES (?, ?, ?, ?, ?)", [(str(at), *row) for at, row in enumerate(rows)]
+        )
         old.commit()
     return str(path)
 
@@ -242,8 +243,8 @@ def test_nothing_of_a_row_is_dropped_in_silence(ws: Workspace) -> None:
         "\ufffd\ufffd Tea.",
     }
     assert report.list_lines() == [
-        f"{NOTES}: 3 rows with columns that are not imported ('created_at', 'category', 'score'): {named}",
-        f"{NOTES}: 1 row with bytes that are no text; each became \ufffd: 3 ('carol', 'reid')",
+        f"{NOTES_TABLE}: 3 rows with columns that are not imported ('created_at', 'category', 'score'): {named}",
+        f"{NOTES_TABLE}: 1 row with bytes that are no text; each became \ufffd: 3 ('carol', 'reid')",
     ]
 
 
@@ -300,9 +301,11 @@ def test_upgraded_in_place(tmp_path: Path) -> None:
         assert ws.notices == []
         assert "Rex" not in read(ws, "carol")
     with closing(sqlite3.connect(path)) as state:
-        assert state.execute(f"SELECT user_id, notes FROM old_{NOTES}").fetchall() == [("mallory", "Of a stranger.")]
+        assert state.execute(f"SELECT user_id, notes FROM old_{NOTES_TABLE}").fetchall() == [
+            ("mallory", "Of a stranger.")
+        ]
     assert not any(b"Rex" in file.read_bytes() for file in (tmp_path / ".foreword").glob(f"{STATE_FILE}*"))
-    assert [row["user_id"] for row in read_rows(path)[NOTES]] == ["mallory"]
+    assert [row["user_id"] for row in read_rows(path)[NOTES_TABLE]] == ["mallory"]
 
 
 def read_table(path: str, name: str) -> list[str]:
@@ -322,7 +325,7 @@ def test_upgraded_again(tmp_path: Path, more: str) -> None:
         state.execute(TABLE[:-1] + more + ")")
         rows = [("0", "carol", "reid", "Two.", DAY), ("1", "mallory", "reid", "Three.", DAY)]
         state.executemany(
-            f"INSERT INTO {NOTES} (id, user_id, agent_name, notes, updated_at) VALUES (?, ?, ?, ?, ?)", rows
+            f"INSERT INTO {NOTES_TABLE} (id, user_id, agent_name, notes, updated_at) VALUES (?, ?, ?, ?, ?)", rows
         )
         state.commit()
         state.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -331,8 +334,8 @@ def test_upgraded_again(tmp_path: Path, more: str) -> None:
         assert {entry.text for entry in find_entries(ws)} == {"A dog called Rex.", "Two."}
     with foreword.open(str(tmp_path), FrozenClock()) as ws:
         assert ws.notices == []
-    assert read_table(path, f"old_{NOTES}") == ["Of a stranger.", "Three."]
-    assert read_table(path, NOTES) == []
+    assert read_table(path, f"old_{NOTES_TABLE}") == ["Of a stranger.", "Three."]
+    assert read_table(path, NOTES_TABLE) == []
 
 
 def test_row_written_while_it_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -343,15 +346,15 @@ def test_row_written_while_it_is_imported(tmp_path: Path, monkeypatch: pytest.Mo
     def write_meanwhile(*given: Any) -> NotesReport:
         report = import_notes(*given)
         with closing(sqlite3.connect(path)) as state:
-            state.execute(f"INSERT INTO {NOTES} VALUES ('9', 'carol', 'reid', 'Late.', ?)", (DAY,))
-            state.execute(f"UPDATE {NOTES} SET notes = 'Coffee.' WHERE notes = 'Tea.'")
+            state.execute(f"INSERT INTO {NOTES_TABLE} VALUES ('9', 'carol', 'reid', 'Late.', ?)", (DAY,))
+            state.execute(f"UPDATE {NOTES_TABLE} SET notes = 'Coffee.' WHERE notes = 'Tea.'")
             state.commit()
         return report
 
     with monkeypatch.context() as patched:
         patched.setattr(module, "import_notes", write_meanwhile)
         foreword.open(str(tmp_path), FrozenClock()).close()
-    assert read_table(path, NOTES) == ["Coffee.", "Late."]
+    assert read_table(path, NOTES_TABLE) == ["Coffee.", "Late."]
     with foreword.open(str(tmp_path), FrozenClock()) as ws:
         assert ws.notices == ["agent_long_term_memory: 2 entries imported"]
         assert {entry.text for entry in find_entries(ws)} == {"A dog called Rex.", "Tea.", "Coffee.", "Late."}
@@ -362,7 +365,7 @@ def test_state_of_an_older_foreword(tmp_path: Path) -> None:
     write_files(tmp_path, {"foreword.yaml": CONFIG})
     make_database(tmp_path / ".foreword" / STATE_FILE, [], OLD)
     with closing(sqlite3.connect(tmp_path / ".foreword" / STATE_FILE)) as state:
-        state.execute(f"DROP TABLE {NOTES}")
+        state.execute(f"DROP TABLE {NOTES_TABLE}")
     with foreword.open(str(tmp_path), FrozenClock()) as ws:
         ws.assemble(Turn(user="carol", situation="dm"))
     make_database(tmp_path / ".foreword" / STATE_FILE, ROWS[:1], "")

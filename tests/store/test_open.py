@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from foreword.store.open import (
-    BUDGETS,
-    FILE,
-    REPLACED,
-    identify,
+from foreword.storage.database import (
+    BUDGETS_FILE,
+    EVENTS_FILE,
+    LOG_REPLACED_TYPE,
+    StorageError,
+    identify_file,
+    move_damaged_aside,
     open_budgets,
     open_events,
-    put_aside,
     read_events,
 )
-from foreword.store.schema import StoreError
 
 NAMES = "SELECT name FROM sqlite_master WHERE type = 'table'"
 
@@ -68,7 +68,7 @@ def test_reading_changes_nothing(tmp_path):
 def test_damaged(tmp_path, damage):
     """A damaged file is put aside under a name that says so, a new one is begun, and the note tells both."""
     fill(tmp_path)
-    path = tmp_path / FILE
+    path = tmp_path / EVENTS_FILE
     if damage == "table":
         other = sqlite3.connect(path)
         other.execute("DROP TABLE events")
@@ -83,7 +83,7 @@ def test_damaged(tmp_path, damage):
     (aside,) = (name for name in os.listdir(tmp_path) if ".damaged-" in name and not name.endswith(("-wal", "-shm")))
     assert (tmp_path / aside).read_bytes() == before
     assert aside in opened.note
-    assert "a new one was begun" in opened.note
+    assert "a new one was created" in opened.note
     told = opened.connection.execute("SELECT event_type, level, trust, error FROM events").fetchall()
     assert told == [("log_replaced", "error", 3, opened.note)]
     opened.connection.close()
@@ -92,13 +92,13 @@ def test_damaged(tmp_path, damage):
 
 def test_who_reads_tells_of_the_damage(tmp_path):
     """Whoever puts a damaged log aside, a reader too, the new one begins with a row that says so."""
-    (tmp_path / FILE).write_text("no database at all, and long enough to be taken for one" * 20)
+    (tmp_path / EVENTS_FILE).write_text("no database at all, and long enough to be taken for one" * 20)
     read_events(str(tmp_path)).connection.close()
     opened = read_events(str(tmp_path))
     ((kind, error),) = opened.connection.execute("SELECT event_type, error FROM events").fetchall()
     opened.connection.close()
-    assert kind == REPLACED
-    assert "it is now events.sqlite.damaged-" in error
+    assert kind == LOG_REPLACED_TYPE
+    assert "it was renamed to events.sqlite.damaged-" in error
 
 
 def test_budgets_are_apart(tmp_path):
@@ -106,18 +106,18 @@ def test_budgets_are_apart(tmp_path):
     budgets = open_budgets(str(tmp_path)).connection
     budgets.execute("INSERT INTO budget_spent VALUES ('all', '', '2026-11', 9.9, 1, 0, '')")
     budgets.close()
-    (tmp_path / FILE).write_text("no database at all, and long enough to be taken for one" * 20)
+    (tmp_path / EVENTS_FILE).write_text("no database at all, and long enough to be taken for one" * 20)
     open_events(str(tmp_path)).connection.close()
     budgets = open_budgets(str(tmp_path)).connection
     assert budgets.execute("SELECT usd FROM budget_spent").fetchall() == [(9.9,)]
     budgets.close()
     for name in os.listdir(tmp_path):
-        if name.startswith(BUDGETS):
+        if name.startswith(BUDGETS_FILE):
             os.remove(tmp_path / name)
-    (tmp_path / BUDGETS).write_text("no database at all, and long enough to be taken for one" * 20)
-    assert "the budgets" in open_budgets(str(tmp_path)).note
+    (tmp_path / BUDGETS_FILE).write_text("no database at all, and long enough to be taken for one" * 20)
+    assert "the budget file" in open_budgets(str(tmp_path)).note
     told = read_events(str(tmp_path)).connection.execute("SELECT error FROM events ORDER BY id DESC LIMIT 1").fetchone()
-    assert "the budgets" in told[0]
+    assert "the budget file" in told[0]
 
 
 def test_ours_alone(tmp_path):
@@ -129,39 +129,22 @@ def test_ours_alone(tmp_path):
     opened.connection.close()
 
 
-def test_upgrade_without_alembic(tmp_path):
-    """Where the upgrade of an older file needs what is not installed, the error says what to install."""
-    connection = open_events(str(tmp_path)).connection
-    connection.execute("UPDATE alembic_version SET version_num = '0001'")
-    connection.close()
-    code = (
-        "import sys; sys.modules['alembic'] = None\n"
-        "from foreword.store.open import open_events\n"
-        "from foreword.store.schema import StoreError\n"
-        "try: open_events(sys.argv[1])\n"
-        "except StoreError as error: print(error)\n"
-    )
-    run = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, capture_output=True, text=True)
-    assert "pip install 'foreword[store]'" in run.stdout
-
-
 def test_twice_in_a_second(tmp_path):
     """Two damaged files of one second both stay."""
     for _ in range(2):
-        (tmp_path / FILE).write_text("no database at all, and long enough to be taken for one" * 20)
+        (tmp_path / EVENTS_FILE).write_text("no database at all, and long enough to be taken for one" * 20)
         open_events(str(tmp_path)).connection.close()
     assert len([name for name in os.listdir(tmp_path) if ".damaged-" in name]) == 2
 
 
 def test_put_aside_once(tmp_path):
     """A file that took the damaged one's place is not put aside."""
-    (tmp_path / FILE).write_text("damaged")
-    seen = identify(str(tmp_path / FILE))
-    os.replace(tmp_path / FILE, tmp_path / "elsewhere")
+    (tmp_path / EVENTS_FILE).write_text("damaged")
+    seen = identify_file(str(tmp_path / EVENTS_FILE))
+    os.replace(tmp_path / EVENTS_FILE, tmp_path / "elsewhere")
     fill(tmp_path, 1)
-    assert put_aside(str(tmp_path / FILE), seen, "damaged") == ""
-    assert put_aside(str(tmp_path / FILE)) == ""
-    assert (tmp_path / FILE).exists()
+    assert move_damaged_aside(str(tmp_path / EVENTS_FILE), seen, "damaged") == ""
+    assert (tmp_path / EVENTS_FILE).exists()
 
 
 def test_newer(tmp_path):
@@ -169,20 +152,20 @@ def test_newer(tmp_path):
     connection = open_events(str(tmp_path)).connection
     connection.execute("UPDATE alembic_version SET version_num = '9999'")
     connection.close()
-    with pytest.raises(StoreError, match=r"newer Foreword.*upgrade"):
+    with pytest.raises(StorageError, match=r"newer Foreword.*upgrade"):
         open_events(str(tmp_path))
     assert not [name for name in os.listdir(tmp_path) if "damaged" in name]
 
 
 def test_light(tmp_path):
-    """Writing and reading the log imports neither SQLAlchemy nor Alembic."""
+    """Writing and reading the log does not import OpenTelemetry."""
     code = (
         "import sys; from datetime import UTC, datetime; from foreword.events.event import Event, EventType; "
-        "from foreword.events.log import EventLog; from foreword.store.open import read_events; "
+        "from foreword.events.log import EventLog; from foreword.storage.database import read_events; "
         "event = Event(type=EventType.TOOL_CALL, time=datetime.now(UTC)); "
         "log = EventLog(sys.argv[1]); log.record(event); log.close(); "
         "print(*read_events(sys.argv[1]).connection.execute('SELECT event_type FROM events').fetchone()); "
-        "print(*{'sqlalchemy', 'alembic', 'opentelemetry'} & {*sys.modules})"
+        "print(*{'opentelemetry'} & {*sys.modules})"
     )
     run = [sys.executable, "-c", code, str(tmp_path)]
     assert subprocess.run(run, check=True, capture_output=True, text=True).stdout == "tool_call\n\n"

@@ -3,24 +3,32 @@
 import pytest
 
 from foreword.errors import InputError
-from foreword.store.plans import PlanState, add_plan, find_newest, list_plans, mark_plan
-from foreword.store.tasks import find_bound, read_tasks, replace_tasks
+from foreword.storage.tasks import (
+    PlanState,
+    add_plan,
+    find_active_task,
+    find_newest_plan,
+    list_plans,
+    read_tasks,
+    replace_tasks,
+    set_plan_state,
+)
 from foreword.turn import Step, Task
 
 
 def test_plans(state):
     """A session's plans are kept, the newest first, and what became of each."""
-    assert find_newest(state, "s1") is None
+    assert find_newest_plan(state, "s1") is None
     first, second = add_plan(state, "s1", "1. Look.\n"), add_plan(state, "s1", "1. Look.\n2. Write.")
     add_plan(state, "s2", "Another's.")
     assert first.text == "1. Look."
-    assert find_newest(state, "s1") == second
-    assert mark_plan(state, second.id, PlanState.ACCEPTED)
+    assert find_newest_plan(state, "s1") == second
+    assert set_plan_state(state, second.id, PlanState.ACCEPTED)
     assert [(plan.id, plan.state) for plan in list_plans(state, "s1")] == [
         (second.id, PlanState.ACCEPTED),
         (first.id, PlanState.PROPOSED),
     ]
-    assert not mark_plan(state, 999, PlanState.DROPPED)
+    assert not set_plan_state(state, 999, PlanState.DROPPED)
     with pytest.raises(InputError, match="without words"):
         add_plan(state, "s1", " \n")
 
@@ -34,8 +42,8 @@ def test_tasks(state):
     replace_tasks(state, "s1", tasks)
     replace_tasks(state, "s2", tasks[1:])
     assert read_tasks(state, "s1") == tasks
-    assert find_bound(read_tasks(state, "s1")) == tasks[0]
-    assert find_bound(read_tasks(state, "s2")) is None
+    assert find_active_task(read_tasks(state, "s1")) == tasks[0]
+    assert find_active_task(read_tasks(state, "s2")) is None
     replace_tasks(state, "s1", ())
     assert read_tasks(state, "s1") == ()
     assert read_tasks(state, "s2") == tasks[1:]

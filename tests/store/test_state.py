@@ -6,8 +6,7 @@ import stat
 
 import pytest
 
-from foreword.store.schema import StoreError
-from foreword.store.state import STATE_FILE, open_state
+from foreword.storage.database import STATE_FILE, StorageError, open_state
 
 SESSION = (
     "INSERT INTO sessions (id, agent, channel, clearance, user_id, situation, created, used, current)"
@@ -59,7 +58,7 @@ def test_damaged(tmp_path, damage):
         path.write_bytes(content)
     before = path.read_bytes()
     for _ in range(2):
-        with pytest.raises(StoreError, match=r"state\.sqlite is damaged .*restore it from a backup, or move it away"):
+        with pytest.raises(StorageError, match=r"state\.sqlite is damaged .*restore it from a backup, or move it away"):
             open_state(str(tmp_path))
     assert path.read_bytes() == before
     assert not [name for name in os.listdir(tmp_path) if "damaged" in name]
@@ -70,7 +69,7 @@ def test_newer(tmp_path):
     connection = open_state(str(tmp_path)).connection
     connection.execute("UPDATE alembic_version SET version_num = '9999'")
     connection.close()
-    with pytest.raises(StoreError, match=r"newer Foreword.*upgrade"):
+    with pytest.raises(StorageError, match=r"newer Foreword.*upgrade"):
         open_state(str(tmp_path))
 
 

@@ -5,13 +5,11 @@ import threading
 
 import pytest
 
-from foreword.sources.character import UNKEPT
-from foreword.store.agents import set_character
-from foreword.store.instructions import replace_instructions
-from foreword.store.reader import StateReader
-from foreword.store.schema import StoreError
-from foreword.store.state import STATE_FILE, open_state
-from foreword.words import Trust
+from foreword.engine.context import NO_CHARACTER
+from foreword.storage.agents import replace_instructions, set_character
+from foreword.storage.database import STATE_FILE, StorageError, open_state
+from foreword.storage.state_reader import StateReader
+from foreword.types import Trust
 
 
 @pytest.fixture
@@ -33,7 +31,7 @@ def write(folder, text):
 def test_nothing_is_made(tmp_path, reader):
     """Where there is no state, every answer is empty and no file is made."""
     assert reader.find_instructions("alice", "reid", Trust.FULL) is None
-    assert reader.find_character("reid") is UNKEPT
+    assert reader.find_character("reid") is NO_CHARACTER
     assert not (tmp_path / "state").exists()
 
 
@@ -65,7 +63,7 @@ def test_damaged(tmp_path, reader):
     sound = path.read_bytes()
     path.write_text("no database at all, and long enough to be taken for one" * 20)
     for _ in range(2):
-        with pytest.raises(StoreError, match="restore it from a backup"):
+        with pytest.raises(StorageError, match="restore it from a backup"):
             reader.find_instructions("alice", "reid", Trust.FULL)
     path.write_bytes(sound)
     assert reader.find_instructions("alice", "reid", Trust.FULL) == "kept"

@@ -4,8 +4,7 @@ import pytest
 
 from foreword.config.schema import ModelOverride
 from foreword.errors import UnknownName
-from foreword.tokens import find
-from foreword.tokens.caches import list_rules, read_caches
+from foreword.tokens.models import find_model, list_cache_rules, read_caches
 
 
 @pytest.mark.parametrize(
@@ -30,13 +29,13 @@ from foreword.tokens.caches import list_rules, read_caches
 )
 def test_facts(model, minimum, marks, system):
     """A model has the rules of its provider, and what its own line says; served by others it has theirs."""
-    facts = find(model, {}).cache
+    facts = find_model(model, {}).cache
     assert (facts.minimum, facts.marks, facts.system_messages) == (minimum, marks, system)
 
 
 def test_prices_are_factors():
     """Anthropic's cache reads at a tenth, and writes at 1.25 for five minutes and at 2 for an hour."""
-    facts = find("anthropic:claude-opus-5", {}).cache
+    facts = find_model("anthropic:claude-opus-5", {}).cache
     assert facts.read == 0.1
     assert [(life.name, life.seconds, life.write) for life in facts.lives] == [("5m", 300, 1.25), ("1h", 3_600, 2.0)]
     assert (facts.lookback, facts.order) == (20, ("tools", "system", "messages"))
@@ -45,15 +44,15 @@ def test_prices_are_factors():
 def test_the_user_knows_better():
     """`models:` in foreword.yaml gives a model the rules of another provider, another least size, and other powers."""
     overrides = {"acme:model": ModelOverride(cache="anthropic", cache_minimum=7, system_messages=True)}
-    facts = find("acme:model", overrides).cache
+    facts = find_model("acme:model", overrides).cache
     assert (facts.marked, facts.minimum, facts.system_messages) == (True, 7, True)
 
 
 def test_an_unknown_rule():
     """A rule that does not exist is refused with those that do."""
     with pytest.raises(UnknownName, match="anthropic"):
-        find("acme:model", {"acme:model": ModelOverride(cache="antropic")})
-    assert "openai-marks" in list_rules()
+        find_model("acme:model", {"acme:model": ModelOverride(cache="antropic")})
+    assert "openai-marks" in list_cache_rules()
 
 
 def test_every_rule_says_where_it_is_from():

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from foreword.tokens import Counter, Meter, find
-from foreword.tokens.count import load_tokenizer
-from foreword.words import Vocabulary
+from foreword.tokens.count import Counter, Meter, load_tokenizer
+from foreword.tokens.models import find_model
+from foreword.types import Vocabulary
 
 # Ids that the vocabularies' authors publish; another order of merges would give others.
 IDS = {
@@ -88,10 +88,10 @@ def test_short_texts_need_no_shelf() -> None:
 def test_factor() -> None:
     """A model's factor is applied per text and rounded up, so that no budget is passed."""
     counter = Counter(Vocabulary.O200K)
-    sonnet = Meter(find("anthropic:claude-sonnet-5", {}), counter)
+    sonnet = Meter(find_model("anthropic:claude-sonnet-5", {}), counter)
     assert sonnet.count("hello world") == math.ceil(2 * sonnet.facts.factor) == 3
     assert sonnet.count("") == 0
-    assert Meter(find("openai:gpt-5", {}), counter).count("hello world") == 2
+    assert Meter(find_model("openai:gpt-5", {}), counter).count("hello world") == 2
 
 
 def test_any_text() -> None:

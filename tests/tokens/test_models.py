@@ -3,9 +3,8 @@
 import pytest
 
 from foreword.config.schema import ModelOverride
-from foreword.tokens import find
-from foreword.tokens.models import read_table
-from foreword.words import Vocabulary
+from foreword.tokens.models import find_model, read_model_table
+from foreword.types import Vocabulary
 
 
 @pytest.mark.parametrize(
@@ -24,14 +23,14 @@ from foreword.words import Vocabulary
 )
 def test_longest_beginning(model: str, window: int, provider: str) -> None:
     """A model is known by the longest name that its own begins with; the provider stands before the colon."""
-    facts = find(model, {})
+    facts = find_model(model, {})
     assert (facts.window, facts.provider, facts.assumed) == (window, provider, "")
 
 
 @pytest.mark.parametrize("model", ["openai:nova-9", "nova-9", "my:own:thing"])
 def test_unknown(model: str) -> None:
     """Of an unknown model it is said what is assumed."""
-    facts = find(model, {})
+    facts = find_model(model, {})
     assert facts.window == 128_000
     assert facts.assumed == f"nothing is known about model {model!r}; a window of 128,000 is assumed"
     assert facts.margin == 0.25
@@ -39,7 +38,7 @@ def test_unknown(model: str) -> None:
 
 def test_nearest_name() -> None:
     """Of an unknown model that is nearly a known one, the nearest name is offered."""
-    assert find("anthropic:cluade-sonnet-5", {}).assumed == (
+    assert find_model("anthropic:cluade-sonnet-5", {}).assumed == (
         "nothing is known about model 'anthropic:cluade-sonnet-5' (did you mean claude-sonnet-5?); "
         "a window of 128,000 is assumed"
     )
@@ -47,18 +46,18 @@ def test_nearest_name() -> None:
 
 def test_no_model() -> None:
     """A turn that names no model is told so, and which window is assumed."""
-    facts = find("", {})
+    facts = find_model("", {})
     assert facts.assumed == "no model is named; a window of 128,000 is assumed"
     assert (facts.window, facts.margin) == (128_000, 0.25)
 
 
 def test_local() -> None:
     """A model of a local engine is local, known or not."""
-    assert find("local:anything", {}).local
-    assert find("local:smollm2-135m", {}).local
-    assert find("local:llama3:8b", {}).local
-    assert find("local:llama3:8b", {}).provider == "local"
-    assert not find("openai:gpt-5", {}).local
+    assert find_model("local:anything", {}).local
+    assert find_model("local:smollm2-135m", {}).local
+    assert find_model("local:llama3:8b", {}).local
+    assert find_model("local:llama3:8b", {}).provider == "local"
+    assert not find_model("openai:gpt-5", {}).local
 
 
 def test_override() -> None:
@@ -67,26 +66,26 @@ def test_override() -> None:
         "openai:gpt-5": ModelOverride(window=1000),
         "gpt-5": ModelOverride(window=2000, tokenizer=Vocabulary.CL100K, cache_minimum=0),
     }
-    assert find("openai:gpt-5", overrides).window == 1000
-    other = find("azure:gpt-5", overrides)
+    assert find_model("openai:gpt-5", overrides).window == 1000
+    other = find_model("azure:gpt-5", overrides)
     assert (other.window, other.tokenizer, other.cache_minimum, other.factor) == (2000, Vocabulary.CL100K, 0, 1.0)
 
 
 def test_override_of_unknown() -> None:
     """An unknown model with a window of the user's is assumed no longer; one with less is."""
-    assert find("x:new", {"new": ModelOverride(window=5)}).assumed == ""
-    assert find("x:new", {"new": ModelOverride(factor=2)}).assumed
+    assert find_model("x:new", {"new": ModelOverride(window=5)}).assumed == ""
+    assert find_model("x:new", {"new": ModelOverride(factor=2)}).assumed
 
 
 def test_vocabularies() -> None:
     """The models that count with the older vocabulary are the ones that do."""
-    older = [name for name, entry in read_table().items() if entry.tokenizer is Vocabulary.CL100K]
+    older = [name for name, entry in read_model_table().models.items() if entry.tokenizer is Vocabulary.CL100K]
     assert older == ["gpt-4-turbo", "gpt-4", "gpt-3.5-turbo"]
 
 
 def test_table_is_sane() -> None:
     """Every window is one, no factor shrinks a count, and a count that is a guess says how far it may be off."""
-    for name, entry in read_table().items():
+    for name, entry in read_model_table().models.items():
         assert entry.window >= 8_000, name
         assert entry.factor >= 1, name
-        assert find(name, {}).margin > 0 or not name.startswith(("claude", "gemini", "grok", "mistral")), name
+        assert find_model(name, {}).margin > 0 or not name.startswith(("claude", "gemini", "grok", "mistral")), name

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from foreword import Turn
 from foreword.testing import make_workspace
-from foreword.tokens.shelf import CountShelf
+from foreword.tokens.count import SqliteCountStore
+from foreword.turn import Turn
 
 LONG = "Ask before you buy anything, and keep the receipt. " * 20
 SCRIPT = """
@@ -55,14 +55,14 @@ def test_other_schema(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / ".foreword/counts.sqlite") as database:
         database.execute("CREATE TABLE counts (something TEXT)")
     database.close()
-    shelf = CountShelf(os.fspath(tmp_path / ".foreword"))
+    shelf = SqliteCountStore(os.fspath(tmp_path / ".foreword"))
     shelf.save("o200k", {b"x": 1})
     assert shelf.load("o200k") == {}
 
 
 def test_round_trip(tmp_path: Path) -> None:
     """Counts are kept per vocabulary, and a newer one replaces the older."""
-    shelf = CountShelf(os.fspath(tmp_path / "state"))
+    shelf = SqliteCountStore(os.fspath(tmp_path / "state"))
     shelf.save("o200k", {b"x": 1, b"y": 2})
     shelf.save("o200k", {b"x": 3})
     shelf.save("cl100k", {b"x": 9})
@@ -73,7 +73,7 @@ def test_round_trip(tmp_path: Path) -> None:
 def test_nowhere_to_write(tmp_path: Path) -> None:
     """Where nothing can be written, nothing is kept and nothing fails."""
     (tmp_path / "state").write_text("a file")
-    shelf = CountShelf(os.fspath(tmp_path / "state"))
+    shelf = SqliteCountStore(os.fspath(tmp_path / "state"))
     shelf.save("o200k", {b"x": 1})
     assert shelf.load("o200k") == {}
 
@@ -81,6 +81,6 @@ def test_nowhere_to_write(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["with space", "a?b", "a#b", "a%20b"])
 def test_odd_folder(tmp_path: Path, name: str) -> None:
     """A workspace may lie in a folder of any name."""
-    shelf = CountShelf(os.fspath(tmp_path / name))
+    shelf = SqliteCountStore(os.fspath(tmp_path / name))
     shelf.save("o200k", {b"x": 1})
     assert shelf.load("o200k") == {b"x": 1}

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from foreword import Turn, Workspace
+from foreword.agent.tools.registry import BUILT_IN
 from foreword.assembly import Assembly
-from foreword.errors import InputError, show_name
+from foreword.errors import InputError, quote_name
 from foreword.testing import make_workspace
-from foreword.tools import BUILT_IN
-from foreword.words import Verdict
+from foreword.turn import Turn
+from foreword.types import Verdict
+from foreword.workspace import Workspace
 
 CONFIG = "owner: alice\nusers: {alice: {trust: full}, bob: {trust: familiar}}\nmemory: {recall: true}\n"
 FILES = {
@@ -119,7 +120,7 @@ def test_any_path(ws: Workspace, path: str) -> None:
     ):
         with pytest.raises(InputError) as caught:
             ws.call(stand(ws), name, {key: path, "store": "social"})
-        assert str(caught.value) == f"there is no {show_name(path)}{words}"
+        assert str(caught.value) == f"there is no {quote_name(path)}{words}"
         assert str(caught.value).encode()
     for target in (path, f"social/{path}"):
         with pytest.raises(InputError):

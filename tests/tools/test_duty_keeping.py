@@ -5,13 +5,14 @@ from contextlib import closing
 
 import pytest
 
-from foreword import Turn
+from foreword.agent.tools.registry import WITH_STATE
+from foreword.agent.tools.state_tools import RESPONSIBILITY_TOOLS
 from foreword.errors import InputError, UnknownName
-from foreword.store.state import open_state
-from foreword.store.workflows import find_workflow
+from foreword.storage.database import open_state
+from foreword.storage.tasks import find_workflow
 from foreword.testing import make_workspace
-from foreword.tools import DUTIES, WITH_STATE
-from foreword.words import Trust
+from foreword.turn import Turn
+from foreword.types import Trust
 
 CONFIG = """\
 owner: alice
@@ -99,14 +100,14 @@ def test_configured_ones_stay(ws):
 @pytest.mark.parametrize("user", ["ina", "bob", ""])
 def test_full_trust_alone(ws, user):
     """Below full nobody knows of these tools, and a call of one is refused."""
-    assert DUTIES.names.isdisjoint(stand(ws, user=user).terms.tools.names)
+    assert RESPONSIBILITY_TOOLS.names.isdisjoint(stand(ws, user=user).terms.tools.names)
     with pytest.raises(UnknownName):
         add(ws, "Hedge", user=user)
 
 
 def test_what_they_need():
     """They need full trust, and change something, so a person confirms them."""
-    for tool in DUTIES.tools:
+    for tool in RESPONSIBILITY_TOOLS.tools:
         assert (tool.trust, tool.changes, tool.confirm) == (Trust.FULL, True, True)
 
 
@@ -125,13 +126,13 @@ def test_no_section_is_opened(ws):
 
 
 def test_the_configuration_counts(ws, tmp_path):
-    """Where the configuration gets a responsibility of the same title later, that one counts, and explain says so."""
+    """Where the configuration gets a responsibility with the same title later, that one counts, and explain says so."""
     add(ws, "Hedge", "Water it.")
     (tmp_path / "foreword.yaml").write_text(CONFIG.replace("ada: {}", "ada: {}").replace("Morning brief", "hedge"))
     ws.refresh(now=True)
     assert show(ws) == "### hedge\nTell what is due."
     (row,) = [row for row in stand(ws).rows() if row.id == "responsibilities:taken-on-1"]
-    assert row.reason == "the configuration has a responsibility of the same title"
+    assert row.reason == "the configuration has a responsibility with the same title"
 
 
 def write(ws, text, **more):

@@ -7,10 +7,10 @@ from hashlib import sha256
 
 import pytest
 
-from foreword import InputError, Toolset, Turn, UnknownName
+from foreword.agent.tools.file_tools import FILE_TOOLS, FileTools
+from foreword.errors import InputError, UnknownName
 from foreword.testing import make_workspace, write_files
-from foreword.tools import FILES
-from foreword.tools.filing import Filing
+from foreword.turn import Toolset, Turn
 
 NOTES = {
     "garden.md": "# Garden\nPlums by the east wall.\nPears by the well.\n",
@@ -38,7 +38,7 @@ users: {{alice: {{trust: full}}, carol: {{trust: inner}}, bob: {{trust: familiar
 
 def assemble(ws, user="alice", **facts):
     """Assemble a turn with tools for files."""
-    return ws.assemble(Turn(**{"user": user, "situation": "dm", "tools": FILES, **facts}))
+    return ws.assemble(Turn(**{"user": user, "situation": "dm", "tools": FILE_TOOLS, **facts}))
 
 
 def call(place, name, user="alice", **arguments):
@@ -135,7 +135,7 @@ def test_a_search_ends(place):
     ]
     ticks = iter(range(0, 1_000, 6))
     ws, _ = place
-    slow = Filing(assemble(ws), ws.ground, lambda: next(ticks)).call("search_files", {"text": "plum"})
+    slow = FileTools(assemble(ws), ws.ground, lambda: next(ticks)).call("search_files", {"text": "plum"})
     assert "the search ended after 1 files; name a folder" in slow.text
 
 
@@ -232,7 +232,7 @@ def test_directories_of_a_turn(place):
     assert ws.call(assembly, "read_file", {"path": f"{folder}/more/x.md"}).text.endswith("\nmore")
     bare = make_workspace(folder / "bare", {"foreword.yaml": "owner: a\nusers: {a: {trust: full}}\n"})
     with pytest.raises(InputError, match="given no directory here"):
-        bare.call(bare.assemble(Turn(user="a", situation="dm", tools=FILES)), "list_files", {})
+        bare.call(bare.assemble(Turn(user="a", situation="dm", tools=FILE_TOOLS)), "list_files", {})
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foreword import InputError, Trust, Turn
+from foreword.agent.tools.file_tools import FILE_TOOLS
+from foreword.errors import InputError
 from foreword.testing import make_workspace, write_files
-from foreword.tools import FILES
+from foreword.turn import Turn
+from foreword.types import Trust
 
 LEVELS = {"alice": Trust.FULL, "carol": Trust.INNER}
 CONFIG = """\
@@ -49,7 +51,7 @@ def make(folder, given, files=PLACES):
 
 def call(ws, user, name, **arguments):
     """Call a tool, and return its words or those of its refusal."""
-    assembly = ws.assemble(Turn(user=user, situation="dm", tools=FILES))
+    assembly = ws.assemble(Turn(user=user, situation="dm", tools=FILE_TOOLS))
     try:
         return ws.call(assembly, name, arguments).text
     except InputError as error:

@@ -4,11 +4,12 @@ import os
 
 import pytest
 
-from foreword import Turn
+from foreword.agent.tools.registry import WITH_STATE
+from foreword.agent.tools.state_tools import INSTRUCTIONS_TOOLS
 from foreword.errors import InputError, UnknownName
-from foreword.store.instructions import LONGEST
+from foreword.storage.agents import MAX_INSTRUCTIONS_CHARS
 from foreword.testing import make_workspace
-from foreword.tools import INSTRUCTING, WITH_STATE
+from foreword.turn import Turn
 
 NAME = "update_instructions"
 CONFIG = """\
@@ -88,13 +89,13 @@ def test_not_for_strangers(ws, who):
     assert not os.path.exists(os.path.join(ws.files.root, ".foreword", "state.sqlite"))
 
 
-@pytest.mark.parametrize("text", [None, 7, ["a"], "x" * (LONGEST + 1), "\ud800"])
+@pytest.mark.parametrize("text", [None, 7, ["a"], "x" * (MAX_INSTRUCTIONS_CHARS + 1), "\ud800"])
 def test_refused(ws, text):
     """What is no text or too long is refused, and what was there stays whole."""
-    update(ws, "x" * LONGEST)
+    update(ws, "x" * MAX_INSTRUCTIONS_CHARS)
     with pytest.raises(InputError):
         update(ws, text)
-    assert recall(ws) == "x" * LONGEST
+    assert recall(ws) == "x" * MAX_INSTRUCTIONS_CHARS
 
 
 def test_whole_behind_the_cut(ws):
@@ -125,7 +126,7 @@ def test_what_a_turn_brings_along_is_shown(ws):
 
 def test_guided():
     """The tool has guidance, asks a person where that is possible, and is for everybody who is no stranger."""
-    (tool,) = INSTRUCTING.tools
+    (tool,) = INSTRUCTIONS_TOOLS.tools
     assert tool.changes
     assert tool.kind == "instructions"
 

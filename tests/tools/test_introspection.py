@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from event_rows import make_event, tell
-from foreword import Turn, Workspace
+from foreword.agent.tools.log_tools import LOG_TOOLS, MAX_LOG_ANSWER_TOKENS
+from foreword.agent.tools.registry import WITH_LOG
+from foreword.engine.trust import Audience
 from foreword.errors import InputError, UnknownName
-from foreword.events.event import EventType, Level, Place, Usage
-from foreword.events.kinds import KINDS
+from foreword.events.event import GROUPINGS, EventType, Level, TracePosition, Usage
 from foreword.testing import make_workspace
-from foreword.tools import INTROSPECTION, WITH_LOG
-from foreword.tools.inquiry import SPACE
-from foreword.trust import Audience
-from foreword.words import Trust
+from foreword.turn import Turn
+from foreword.types import Trust
+from foreword.workspace import Workspace
 
 CONFIG = """\
 owner: alice
@@ -48,15 +48,15 @@ def use(ws: Workspace, tool: str, user: str = "alice", **arguments: object) -> s
 
 def test_the_four_are_built_in():
     """The tools are among the built-in ones, for everybody who is more than a stranger."""
-    assert {*NAMES} == INTROSPECTION.names <= WITH_LOG.names
-    assert {tool.trust for tool in INTROSPECTION.tools} == {Trust.FAMILIAR}
+    assert {*NAMES} == LOG_TOOLS.names <= WITH_LOG.names
+    assert {tool.trust for tool in LOG_TOOLS.tools} == {Trust.FAMILIAR}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_strangers(ws, name):
     """A stranger's turn has none of them, and none can be called in it."""
     turn = ws.assemble(Turn(user="mallory", situation="dm", tools=WITH_LOG))
-    assert not turn.terms.tools.names & INTROSPECTION.names
+    assert not turn.terms.tools.names & LOG_TOOLS.names
     with pytest.raises(UnknownName):
         ws.call(turn, name, {})
 
@@ -76,7 +76,7 @@ def test_logs(ws):
         ws,
         make_event(
             EventType.API_ERROR, -60, level=Level.ERROR, session="abc", channel="signal", agent="reid", model="m-1",
-            error='429 "slow\ndown"', facts={"attempt": 1}, place=Place(trace=TRACE), duration_ms=120,
+            error='429 "slow\ndown"', facts={"attempt": 1}, place=TracePosition(trace=TRACE), duration_ms=120,
         ),
         make_event(EventType.API_CALL, -59, usage=usage, cost_usd=0.02, duration_ms=4_200),
         make_event(EventType.API_CALL, -58, usage=usage),
@@ -120,7 +120,7 @@ def test_a_long_answer_is_cut(ws):
     record(ws, *(make_event(EventType.TOOL_CALL, -n, facts={"text": "word " * 30, "n": n}) for n in range(300)))
     assembly = ws.assemble(Turn(user="alice", situation="dm", tools=WITH_LOG))
     answer = ws.call(assembly, "foreword_logs", {"limit": 10**9})
-    assert answer.tokens < SPACE * 1.1
+    assert answer.tokens < MAX_LOG_ANSWER_TOKENS * 1.1
     assert "n=0" in answer.text
     assert "older: foreword_logs(until=" in answer.text
     assert "1,000 events at most" in answer.text
@@ -131,14 +131,22 @@ def test_trace(ws):
     call = {"usage": Usage(tokens_in=5_200, tokens_out=30), "model": "m-1", "duration_ms": 900}
     record(
         ws,
-        make_event(EventType.MESSAGE_RECEIVED, 0, channel="signal", session="abc", place=Place(trace=TRACE, span="a")),
-        make_event(EventType.TURN_STARTED, 0.1, place=Place(trace=TRACE, span="b", parent="a")),
-        make_event(EventType.API_CALL, 0.2, cost_usd=0.5, **call, place=Place(trace=TRACE, span="c", parent="b")),
-        make_event(EventType.API_CALL, 0.3, **call, place=Place(trace=TRACE, span="d", parent="b")),
         make_event(
-            EventType.TOOL_ERROR, 0.4, level=Level.ERROR, error="no", place=Place(trace=TRACE, span="e", parent="d")
+            EventType.MESSAGE_RECEIVED, 0, channel="signal", session="abc", place=TracePosition(trace=TRACE, span="a")
         ),
-        make_event(EventType.TURN_COMPLETED, 0.5, place=Place(trace=TRACE, span="b", parent="a")),
+        make_event(EventType.TURN_STARTED, 0.1, place=TracePosition(trace=TRACE, span="b", parent="a")),
+        make_event(
+            EventType.API_CALL, 0.2, cost_usd=0.5, **call, place=TracePosition(trace=TRACE, span="c", parent="b")
+        ),
+        make_event(EventType.API_CALL, 0.3, **call, place=TracePosition(trace=TRACE, span="d", parent="b")),
+        make_event(
+            EventType.TOOL_ERROR,
+            0.4,
+            level=Level.ERROR,
+            error="no",
+            place=TracePosition(trace=TRACE, span="e", parent="d"),
+        ),
+        make_event(EventType.TURN_COMPLETED, 0.5, place=TracePosition(trace=TRACE, span="b", parent="a")),
     )
     text = use(ws, "foreword_trace", turn="3f2a9c")
     head, *lines = text.split("\n")
@@ -181,7 +189,7 @@ def test_cost(ws):
         "by day:",
         "- 2026-11-15: $0.4000, 2 turns, 3 calls, 3,000 tokens in, 300 out",
     ]
-    by = {kind: use(ws, "foreword_cost", by=kind).partition(f"by {kind}:\n")[2].split("\n") for kind in KINDS}
+    by = {kind: use(ws, "foreword_cost", by=kind).partition(f"by {kind}:\n")[2].split("\n") for kind in GROUPINGS}
     assert [line.split(":")[0] for line in by["session"]] == ["- s2", "- s1"]
     assert by["section"] == ["- soul: $0.2000, 600 tokens (500 cached)", "- core: $0.1000, 400 tokens"]
     assert by["model"][1] == "- m-2: unknown, 0 turns, 1 call, 1,000 tokens in, 100 out"
@@ -204,7 +212,9 @@ def test_cost_of_breaks(ws):
     }
     facts = {"cache": {"predicted": {"read": 100, "write": 900, "hour": 0, "fresh": 0}, "blame": blame}}
     usage = Usage(tokens_in=1_000, tokens_out=100, cache_read=200)
-    record(ws, make_event(EventType.API_CALL, -9, usage=usage, cost_usd=1.0, facts=facts, place=Place(trace=TRACE)))
+    record(
+        ws, make_event(EventType.API_CALL, -9, usage=usage, cost_usd=1.0, facts=facts, place=TracePosition(trace=TRACE))
+    )
     assert use(ws, "foreword_cost").split("\n")[-3:] == [
         "cache: 20.0 % of the input was read from it, 10.0 % were predicted",
         "- broken by tools: 1 time, 800 tokens billed again, $0.5000 lost",

@@ -5,9 +5,11 @@ from html import unescape
 
 import pytest
 
-from foreword import InputError, Toolset, Turn, UnknownName
+from foreword.agent.tools.reading_tools import SKILL_TOOLS
+from foreword.agent.tools.registry import BUILT_IN
+from foreword.errors import InputError, UnknownName
 from foreword.testing import make_workspace
-from foreword.tools import BUILT_IN, SKILLS
+from foreword.turn import Toolset, Turn
 
 CONFIG = """\
 owner: alice
@@ -33,7 +35,7 @@ def ws(tmp_path):
 
 def assemble(ws, user="bob", **facts):
     """Assemble a turn that can open skills."""
-    tools = Toolset([*BUILT_IN.tools, *SKILLS.tools])
+    tools = Toolset([*BUILT_IN.tools, *SKILL_TOOLS.tools])
     return ws.assemble(Turn(**{"user": user, "situation": "dm", "model": "openai:gpt-5", "tools": tools, **facts}))
 
 

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
-from foreword import Assembly, InputError, Tool, Toolset, Trust, Turn, UnknownName, Workspace
-from foreword.errors import show_name
-from foreword.shipped import read_blueprint
+from foreword.agent.tools.reading_tools import MAX_READING_TOKENS, READING_TOOLS, TextExcerpt
+from foreword.assembly import Assembly
+from foreword.errors import InputError, UnknownName, quote_name
+from foreword.resources import read_blueprint
 from foreword.testing import make_workspace, write_files
-from foreword.tools import READING
-from foreword.tools.reading import MOST, Reading
+from foreword.turn import Tool, Toolset, Turn
+from foreword.types import Trust
+from foreword.workspace import Workspace
 
 CONFIG = "owner: alice\nusers: {alice: {trust: full}, carol: {trust: inner}, bob: {trust: familiar}}\n"
 LONG = "".join(f"{number}. Ask before you buy anything.\n" for number in range(1, 301))
@@ -43,12 +45,12 @@ def assemble(ws: Workspace, user: str = "alice", **facts: object) -> Assembly:
     )
 
 
-def get(ws: Workspace, path: object, user: str = "alice", **more: Any) -> Reading:
+def get(ws: Workspace, path: object, user: str = "alice", **more: Any) -> TextExcerpt:
     """Call memory_get."""
     return ws.call(assemble(ws, user), "memory_get", {"path": path, **more})
 
 
-def redeem(ws: Workspace, assembly: Assembly, call: str) -> Reading:
+def redeem(ws: Workspace, assembly: Assembly, call: str) -> TextExcerpt:
     """Run a call as a prompt writes it."""
     name, target, rest = re.fullmatch(r'(\w+)\("([^"]+)"(.*)\)', call).groups()
     arguments = {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", rest)}
@@ -98,7 +100,7 @@ def test_skill(ws: Workspace) -> None:
 
 def test_lines(ws: Workspace) -> None:
     """Lines are counted from 1, and an answer that has all that was asked for offers nothing more."""
-    assert get(ws, "MEMORY.md") == Reading(text="one\ntwo\nthree\nfour", first=1, last=4, total=4, tokens=8)
+    assert get(ws, "MEMORY.md") == TextExcerpt(text="one\ntwo\nthree\nfour", first=1, last=4, total=4, tokens=8)
     part = get(ws, "MEMORY.md", **{"from": 2, "lines": 2})
     assert (part.text, part.first, part.last, part.more) == ("two\nthree", 2, 3, "")
     assert get(ws, "MEMORY.md", **{"from": 3, "lines": 99}).more == ""
@@ -111,7 +113,7 @@ def test_answer_is_bounded(tmp_path: Path) -> None:
     ws = make_workspace(tmp_path, {"memory/social/big.md": LONG * 5})
     assembly = ws.assemble(Turn(user="alice", situation="dm"))
     reading = ws.call(assembly, "memory_get", {"path": "social/big.md"})
-    assert MOST - 20 < reading.tokens <= MOST
+    assert MAX_READING_TOKENS - 20 < reading.tokens <= MAX_READING_TOKENS
     assert LONG.startswith(reading.text[:100])
     assert reading.more == f'memory_get("social/big.md", from={reading.last + 1})'
     asked = {"path": "social/big.md", "from": 3, "lines": 400}
@@ -144,7 +146,7 @@ def test_not_for_them(ws: Workspace, user: str, path: str) -> None:
     """What may not be seen and what does not exist get the same words, whatever the path looks like."""
     with pytest.raises(InputError) as caught:
         get(ws, path, user)
-    assert str(caught.value) == f"there is no {show_name(path)} here"
+    assert str(caught.value) == f"there is no {quote_name(path)} here"
 
 
 @pytest.mark.parametrize(
@@ -187,8 +189,8 @@ def test_tool_of_this_turn(ws: Workspace) -> None:
 
 def test_public_may_know_them() -> None:
     """Both tools are for everybody: what they show is decided per file."""
-    assert READING.names == {"memory_get", "read_section"}
-    assert {str(tool.trust) for tool in READING.tools} == {"public"}
+    assert READING_TOOLS.names == {"memory_get", "read_section"}
+    assert {str(tool.trust) for tool in READING_TOOLS.tools} == {"public"}
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 import foreword
-from foreword import Turn, Workspace
+from foreword.agent.tools.memory_tools import SNIPPET_CHARS
+from foreword.agent.tools.registry import BUILT_IN
 from foreword.assembly import Assembly
 from foreword.errors import InputError, UnknownName
 from foreword.memory.snippet import find_snippet
 from foreword.testing import make_workspace
-from foreword.tools import BUILT_IN
-from foreword.tools.remembering import SNIPPET
+from foreword.turn import Turn
+from foreword.workspace import Workspace
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "assistant"
 CONFIG = """\
@@ -213,11 +214,11 @@ def test_bad_arguments(ws: Workspace, name: str, arguments: dict[str, object]) -
 def test_snippet() -> None:
     """A snippet is the part of a passage that the query is about, in two hundred characters or so."""
     text = "x " * 400 + "the ferry leaves at noon " + "y " * 400
-    assert "ferry leaves" in find_snippet(text, "When does the ferry leave?", SNIPPET).text
-    assert len(find_snippet(text, "ferry", SNIPPET).text) <= SNIPPET + 2
-    assert find_snippet("z" * 5_000, "ferry", SNIPPET).text == "z" * SNIPPET + "…"
-    assert find_snippet("one\ntwo", "", SNIPPET).text == "one two"
-    assert find_snippet("", "ferry", SNIPPET).text == ""
+    assert "ferry leaves" in find_snippet(text, "When does the ferry leave?", SNIPPET_CHARS).text
+    assert len(find_snippet(text, "ferry", SNIPPET_CHARS).text) <= SNIPPET_CHARS + 2
+    assert find_snippet("z" * 5_000, "ferry", SNIPPET_CHARS).text == "z" * SNIPPET_CHARS + "…"
+    assert find_snippet("one\ntwo", "", SNIPPET_CHARS).text == "one two"
+    assert find_snippet("", "ferry", SNIPPET_CHARS).text == ""
 
 
 def test_blank_passage(tmp_path: Path) -> None:

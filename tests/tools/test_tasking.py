@@ -5,13 +5,12 @@ from contextlib import closing
 
 import pytest
 
-from foreword import Turn
+from foreword.agent.tools.registry import WITH_STATE
 from foreword.errors import InputError, UnknownName
-from foreword.store.state import open_state
-from foreword.store.tasks import find_bound, read_tasks
+from foreword.storage.database import open_state
+from foreword.storage.tasks import find_active_task, read_tasks
 from foreword.testing import make_workspace
-from foreword.tools import WITH_STATE
-from foreword.turn import State, Step, Task
+from foreword.turn import State, Step, Task, Turn
 
 CONFIG = "owner: alice\nusers: {alice: {trust: full}, bob: {trust: familiar}}\n"
 
@@ -69,7 +68,7 @@ def test_told(ws):
     """What is kept is what Nova's task and OSA's list of tasks tell."""
     write(ws, LIST)
     tasks = read(ws)
-    nova = stand(ws, blueprint="nova", task=find_bound(tasks)).prompt.text
+    nova = stand(ws, blueprint="nova", task=find_active_task(tasks)).prompt.text
     assert "1. ✓ Find out why (done)\n2. ○ Build it anew" in nova
     osa = stand(ws, blueprint="osa", state=State(tasks=tasks)).prompt.text
     assert "- #2 Mend the index (active)" in osa

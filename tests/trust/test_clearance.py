@@ -2,11 +2,13 @@
 
 import pytest
 
-from foreword import Trust, Turn
-from foreword.config import Config, load
-from foreword.trust import find_situation, has_company, resolve
+from foreword.config.load import load_config
+from foreword.config.schema import Config
+from foreword.engine.trust import find_situation, has_other_readers, resolve_trust
+from foreword.turn import Turn
+from foreword.types import Trust
 
-CONFIG = load("""\
+CONFIG = load_config("""\
 owner: alice
 users:
   alice: {trust: full}
@@ -38,7 +40,7 @@ ROOMS = {"": FULL, "family": FAMILIAR, "lobby": PUBLIC, "board": INNER, "study":
 
 def decide(user: str, situation: str, room: str = "", config: Config = CONFIG):
     """Resolve the clearance of somebody somewhere."""
-    return resolve(Turn(user=user, situation=situation, room=room), config)
+    return resolve_trust(Turn(user=user, situation=situation, room=room), config)
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -90,7 +92,7 @@ def test_name_cannot_speak() -> None:
 
 def test_lower_group() -> None:
     """Where the owner lowered groups, a room that is not configured is lowered with them."""
-    config = load("owner: alice\nusers: {alice: {trust: full}}\nsituations: {group: {ceiling: public}}\n")
+    config = load_config("owner: alice\nusers: {alice: {trust: full}}\nsituations: {group: {ceiling: public}}\n")
     assert decide("alice", "dm", "attic", config).level == PUBLIC
     assert decide("alice", "system", "attic", config).level == PUBLIC
 
@@ -101,7 +103,7 @@ def test_lower_group() -> None:
 )
 def test_company(situation: str, room: str, company: bool) -> None:
     """Others read the reply in every room, and in a group that has none."""
-    assert has_company(Turn(situation=situation, room=room)) == company
+    assert has_other_readers(Turn(situation=situation, room=room)) == company
 
 
 @pytest.mark.parametrize(
@@ -142,4 +144,4 @@ def test_warnings(user: str, situation: str, names: list[str]) -> None:
 
 def test_bare_turn() -> None:
     """A bare turn is a stranger's."""
-    assert resolve(Turn(), CONFIG).level == PUBLIC
+    assert resolve_trust(Turn(), CONFIG).level == PUBLIC

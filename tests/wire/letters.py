@@ -3,9 +3,11 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from foreword import Assembly, Message, Tool, Toolset, Trust, Turn
+from foreword.agent.tools.reading_tools import READING_TOOLS
+from foreword.assembly import Assembly
 from foreword.testing import make_workspace
-from foreword.tools import READING
+from foreword.turn import Message, Tool, Toolset, Turn
+from foreword.types import Trust
 
 FILES = {
     "SOUL.md": "You are dry, kind and exact — “Grüße”, 🪶.\n",
@@ -43,7 +45,7 @@ MODELS = {
 }
 
 
-def write(folder: Path, shape: str, tools: Iterable[Tool] = (LAMPS, *READING.tools), **facts: object) -> Assembly:
+def write(folder: Path, shape: str, tools: Iterable[Tool] = (LAMPS, *READING_TOOLS.tools), **facts: object) -> Assembly:
     """Assemble a turn of the owner for the model of a shape."""
     turn = {
         "user": "alice",

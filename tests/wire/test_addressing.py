@@ -6,21 +6,22 @@ from datetime import timedelta
 import pytest
 from letters import FILES, LAMPS
 
-from foreword.caching import PrefixCache, list_blocks
-from foreword.ledger import Book, Moment, advance
-from foreword.ledger.blame import Answered, account
-from foreword.ledger.telling import tell_account, tell_standing
-from foreword.standin.rules import judge_anthropic, judge_chat, judge_gemini, judge_responses
+from foreword.envelope import RequestTarget, mark_request
+from foreword.promptcache.blame import AnsweredRequest, account_for_call
+from foreword.promptcache.decision import CacheContext, SessionLedger
+from foreword.promptcache.ledger import advance_ledger
+from foreword.promptcache.ledger_json import account_to_json, decision_to_json
+from foreword.promptcache.rules import PrefixCache, list_blocks
 from foreword.testing import NOON, make_workspace, write_files
+from foreword.testing.request_rules import check_anthropic, check_chat, check_gemini, check_responses
 from foreword.turn import Toolset, Turn
-from foreword.wire import Addressed, address
 
 SHAPES = [
-    ("anthropic", "anthropic:claude-sonnet-5", judge_anthropic),
-    ("openai", "openai:gpt-5.6", judge_chat),
-    ("responses", "openai-responses:gpt-5.4", judge_responses),
-    ("responses", "openai-responses:gpt-5.6", judge_responses),
-    ("gemini", "google:gemini-2.5-pro", judge_gemini),
+    ("anthropic", "anthropic:claude-sonnet-5", check_anthropic),
+    ("openai", "openai:gpt-5.6", check_chat),
+    ("responses", "openai-responses:gpt-5.4", check_responses),
+    ("responses", "openai-responses:gpt-5.6", check_responses),
+    ("gemini", "google:gemini-2.5-pro", check_gemini),
 ]
 
 
@@ -53,18 +54,18 @@ def test_what_is_predicted_is_what_a_provider_counts(tmp_path, shape, model, jud
         now = clock[0] = NOON + timedelta(seconds=50 * number)
         turn = Turn(user="alice", situation="dm", model=model, tools=Toolset([LAMPS]), now=now, message=f"{number}?")
         facts = workspace.assemble(turn).terms.meter.facts.cache
-        assembly = workspace.assemble(turn, Book(frozen=frozen, moment=Moment(now=now, facts=facts)))
+        assembly = workspace.assemble(turn, SessionLedger(frozen=frozen, moment=CacheContext(now=now, facts=facts)))
         count, base = assembly.terms.meter.count, assembly.standing.base
         provider = provider or PrefixCache(lambda: clock[0], count)
-        to = Addressed(model=model, facts=facts, count=count, at=now, stable=len(base.blocks), turn=str(number))
+        to = RequestTarget(model=model, facts=facts, count=count, at=now, stable=len(base.blocks), turn=str(number))
         request, said = go_on(assembly.envelope(shape).request, shape, said)
-        marked = address(shape, request, frozen, to)
+        marked = mark_request(shape, request, frozen, to)
         assert not list(judge({**marked.request, "max_tokens": 100}))
         counted = provider.use(model, list_blocks(shape, marked.request), facts)
-        told = account(frozen, Answered(base=base, sent=marked.sent, reported=counted), facts)
+        told = account_for_call(frozen, AnsweredRequest(base=base, sent=marked.sent, reported=counted), facts)
         assert told.predicted == counted
         assert told.blame is None
-        assert json.dumps([tell_account(told), tell_standing(assembly.standing)])
+        assert json.dumps([account_to_json(told), decision_to_json(assembly.standing)])
         assert counted.read > 0 or number == 0
         assert str(assembly.standing.deed) == ("append" if number == 3 else "reuse")
-        frozen = advance(frozen, assembly.standing, marked.sent, facts)
+        frozen = advance_ledger(frozen, assembly.standing, marked.sent, facts)

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from letters import HISTORY, LAMPS, MIXED, MODELS, list_texts, write
 
-from foreword import Message, UnknownName
+from foreword.agent.tools.reading_tools import READING_TOOLS
+from foreword.envelope import SHAPES
+from foreword.errors import UnknownName
 from foreword.testing import NOON
-from foreword.tools import READING
-from foreword.wire import SHAPES
+from foreword.turn import Message
 
 ALL = sorted(SHAPES)
 
@@ -26,7 +27,7 @@ def test_schema_key_order(shape: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("shape", ALL)
 def test_tool_order(shape: str, tmp_path: Path) -> None:
     """In whichever order the tools come, the bytes are the same."""
-    tools = [LAMPS, *READING.tools]
+    tools = [LAMPS, *READING_TOOLS.tools]
     one = write(tmp_path, "openai", tools=tools).envelope(shape)
     assert one.json() == write(tmp_path, "openai", tools=tools[::-1]).envelope(shape).json()
 

@@ -6,23 +6,21 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foreword.caching import PrefixCache, list_blocks
-from foreword.caching.blocks import LISTS
-from foreword.ledger import Base, Identity, Standing, advance, predict
-from foreword.render import Prompt
-from foreword.standin.rules import judge_anthropic, judge_chat, judge_responses
+from foreword.engine.render import Prompt
+from foreword.envelope import RequestTarget, count_opening, mark_request, write_json, write_request, write_segment
+from foreword.promptcache.ledger import CacheIdentity, Prefix, PrefixDecision, advance_ledger, predict_usage
+from foreword.promptcache.rules import REQUEST_SHAPES, PrefixCache, list_blocks
 from foreword.testing import NOON
-from foreword.tokens import find
-from foreword.wire import Addressed, address, count_opening, write_request, write_segment
-from foreword.wire.segment import write
+from foreword.testing.request_rules import check_anthropic, check_chat, check_responses
+from foreword.tokens.models import find_model
 
 MARKS = ("cache_control", "prompt_cache_breakpoint")
-STANDING = Standing(prompt=Prompt(blocks=()), base=Base(), identity=Identity())
+STANDING = PrefixDecision(prompt=Prompt(blocks=()), base=Prefix(), identity=CacheIdentity())
 SYSTEM = ["You are kind. " * 300, "Alice binds books. " * 200]
 SHAPES = {
-    "anthropic": ("anthropic:claude-sonnet-5", judge_anthropic),
-    "openai": ("openai:gpt-5.6", judge_chat),
-    "responses": ("openai-responses:gpt-5.6", judge_responses),
+    "anthropic": ("anthropic:claude-sonnet-5", check_anthropic),
+    "openai": ("openai:gpt-5.6", check_chat),
+    "responses": ("openai-responses:gpt-5.6", check_responses),
 }
 
 steps = st.lists(st.sampled_from([1, 2, 9, 10, 19, 30]), max_size=3)
@@ -119,7 +117,7 @@ def test_marked_requests(session):
     """A request is taken, has four marks at most, extends the last one, and is billed as predicted."""
     shape, turns = session
     model, judge = SHAPES[shape]
-    facts = find(model, {}).cache
+    facts = find_model(model, {}).cache
     now, frozen, last = NOON, None, []
     provider = PrefixCache(lambda: now, len)
     talk = TALKS[shape]()
@@ -127,10 +125,10 @@ def test_marked_requests(session):
         now += timedelta(seconds=gap)
         talk.ask(turn)
         for calls in [*loops, 0]:
-            to = Addressed(model=model, facts=facts, count=len, at=now, stable=2, turn=str(turn))
+            to = RequestTarget(model=model, facts=facts, count=len, at=now, stable=2, turn=str(turn))
             plain = talk.write()
             before = json.dumps(plain)
-            marked = address(shape, plain, frozen, to)
+            marked = mark_request(shape, plain, frozen, to)
             assert json.dumps(plain) == before
             assert not list(judge(marked.request))
             assert count_marks(marked.request) == len(marked.breakpoints) <= 4 - facts.newest
@@ -138,8 +136,8 @@ def test_marked_requests(session):
             assert blocks == strip(shape, plain)
             assert blocks[: len(last)] == last
             counted = provider.use(model, list_blocks(shape, marked.request), facts)
-            assert counted == predict(frozen, marked.sent, facts)
-            frozen, last = advance(frozen, STANDING, marked.sent, facts), blocks
+            assert counted == predict_usage(frozen, marked.sent, facts)
+            frozen, last = advance_ledger(frozen, STANDING, marked.sent, facts), blocks
             if calls:
                 talk.call(turn, calls)
                 now += timedelta(seconds=5)
@@ -151,23 +149,23 @@ def test_what_was_written_before(session):
     """Whatever was written in earlier turns, and marked since: the bytes, the marks and the ledger are the same."""
     shape, turns = session
     model, _ = SHAPES[shape]
-    facts, field = find(model, {}).cache, LISTS[shape].field
+    facts, field = find_model(model, {}).cache, REQUEST_SHAPES[shape].field
     now, frozen, past = NOON, None, []
     talk = TALKS[shape]()
     for turn, (gap, loops) in enumerate(turns):
         now += timedelta(seconds=gap)
         talk.ask(turn)
         for calls in [*loops, 0]:
-            to = Addressed(model=model, facts=facts, count=len, at=now, stable=2, turn=str(turn))
+            to = RequestTarget(model=model, facts=facts, count=len, at=now, stable=2, turn=str(turn))
             plain = talk.write()
             opening = count_opening(plain[field])
             end = past[-1].end if past else opening
             rest = {**plain, field: [*plain[field][:opening], *plain[field][end:]]}
-            whole, cut = address(shape, plain, frozen, to), address(shape, rest, frozen, to, past)
+            whole, cut = mark_request(shape, plain, frozen, to), mark_request(shape, rest, frozen, to, past)
             assert write_request(shape, cut.request, cut.past) == write_request(shape, whole.request)
-            assert write_request(shape, whole.request) == write(whole.request)
+            assert write_request(shape, whole.request) == write_json(whole.request)
             assert (cut.sent, cut.breakpoints) == (whole.sent, whole.breakpoints)
-            frozen = advance(frozen, STANDING, whole.sent, facts)
+            frozen = advance_ledger(frozen, STANDING, whole.sent, facts)
             if calls:
                 talk.call(turn, calls)
                 now += timedelta(seconds=5)

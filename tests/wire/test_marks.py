@@ -5,19 +5,19 @@ from pathlib import Path
 import pytest
 from letters import write
 
-from foreword import Toolset, Turn
-from foreword.render import Block
+from foreword.engine.render import PromptBlock
+from foreword.envelope import choose_block_ttls
 from foreword.testing import make_workspace
-from foreword.tokens import find
-from foreword.wire import mark
-from foreword.words import Pace, Placement
+from foreword.tokens.models import find_model
+from foreword.turn import Toolset, Turn
+from foreword.types import Pace, Placement
 
-SONNET = find("anthropic:claude-sonnet-5", {})
+SONNET = find_model("anthropic:claude-sonnet-5", {})
 
 
-def block(pace: Pace, tokens: int, placement: Placement = Placement.SYSTEM) -> Block:
+def block(pace: Pace, tokens: int, placement: Placement = Placement.SYSTEM) -> PromptBlock:
     """Make a block of a pace and a weight."""
-    return Block(pace=pace, placement=placement, text="x", tokens=tokens, spans=())
+    return PromptBlock(pace=pace, placement=placement, text="x", tokens=tokens, spans=())
 
 
 @pytest.mark.parametrize(
@@ -35,13 +35,13 @@ def block(pace: Pace, tokens: int, placement: Placement = Placement.SYSTEM) -> B
 )
 def test_marks(blocks: list[tuple[Pace, int]], tools: int, marks: tuple[str | None, ...]) -> None:
     """Marks end the blocks of the leading stable run, from the minimum on: the first one and the last two."""
-    assert mark([block(pace, tokens) for pace, tokens in blocks], SONNET, tools) == marks
+    assert choose_block_ttls([block(pace, tokens) for pace, tokens in blocks], SONNET, tools) == marks
 
 
 @pytest.mark.parametrize("model", ["openai:gpt-5", "google:gemini-3-pro", "local:smollm2"])
 def test_no_marks(model: str) -> None:
     """A provider that caches by itself gets no marks."""
-    assert mark([block(Pace.STATIC, 9000)], find(model, {}), 0) == (None,)
+    assert choose_block_ttls([block(Pace.STATIC, 9000)], find_model(model, {}), 0) == (None,)
 
 
 def test_lone_mark(tmp_path: Path) -> None:

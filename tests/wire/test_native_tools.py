@@ -5,10 +5,14 @@ from pathlib import Path
 import pytest
 from letters import LAMPS
 
-from foreword import Assembly, ConfigError, Tool, Toolset, Trust, Turn, Workspace
+from foreword.agent.tools.reading_tools import READING_TOOLS
+from foreword.assembly import Assembly
+from foreword.envelope import SHAPES
+from foreword.errors import ConfigError
 from foreword.testing import make_workspace
-from foreword.tools import READING
-from foreword.wire import SHAPES
+from foreword.turn import Tool, Toolset, Turn
+from foreword.types import Trust
+from foreword.workspace import Workspace
 
 CONFIG = """\
 owner: alice
@@ -19,7 +23,7 @@ models:
   silent: {window: 200000}
 """
 SECRET = Tool(name="vault", description="Opens the vault.")
-TOOLS = Toolset([LAMPS, SECRET, *READING.tools])
+TOOLS = Toolset([LAMPS, SECRET, *READING_TOOLS.tools])
 DIALECTS = ["default", "moltis"]
 
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from letters import write
 
-from foreword.caching import list_blocks
-from foreword.ledger.breakpoints import Breakpoint
-from foreword.wire import put_marks
+from foreword.envelope import set_breakpoints
+from foreword.promptcache.breakpoints import Breakpoint
+from foreword.promptcache.rules import list_blocks
 
 CALL = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "lamps", "input": {}}]}
 RESULT = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "on"}]}
@@ -20,12 +20,12 @@ def make(at, ttl="5m"):
 
 def test_a_mark_stands_where_the_cache_sees_it(tmp_path):
     """A mark at any block of a request is found at that very block, and nothing else has changed."""
-    bare = put_marks("anthropic", write(tmp_path, "anthropic").envelope().request, ())
+    bare = set_breakpoints("anthropic", write(tmp_path, "anthropic").envelope().request, ())
     request = {**bare, "messages": [*bare["messages"], CALL, RESULT]}
     blocks = list_blocks("anthropic", request)
     assert not any(block.ttl for block in blocks)
     for at in range(len(blocks)):
-        marked = list_blocks("anthropic", put_marks("anthropic", request, (make(at, "1h"),)))
+        marked = list_blocks("anthropic", set_breakpoints("anthropic", request, (make(at, "1h"),)))
         assert [block.ttl for block in marked] == ["1h" if each == at else "" for each in range(len(blocks))]
         assert [block.key for block in marked] == [block.key for block in blocks]
 
@@ -33,14 +33,14 @@ def test_a_mark_stands_where_the_cache_sees_it(tmp_path):
 def test_old_marks_go(tmp_path):
     """Marks that a request had are taken off."""
     request = write(tmp_path, "anthropic").envelope().request
-    twice = put_marks("anthropic", put_marks("anthropic", request, (make(0), make(1))), (make(2),))
+    twice = set_breakpoints("anthropic", set_breakpoints("anthropic", request, (make(0), make(1))), (make(2),))
     assert [at for at, block in enumerate(list_blocks("anthropic", twice)) if block.ttl] == [2]
 
 
 @pytest.mark.parametrize(("ttl", "mark"), [("5m", {"type": "ephemeral"}), ("1h", {"type": "ephemeral", "ttl": "1h"})])
 def test_lives(tmp_path, ttl, mark):
     """A life that is not the usual one is written."""
-    request = put_marks("anthropic", write(tmp_path, "anthropic").envelope().request, (make(0, ttl),))
+    request = set_breakpoints("anthropic", write(tmp_path, "anthropic").envelope().request, (make(0, ttl),))
     assert request["tools"][0]["cache_control"] == mark
 
 
@@ -56,8 +56,8 @@ def test_breakpoints_are_data(tmp_path):
 
 def test_gpt(tmp_path):
     """GPT-5.6 has a breakpoint behind each stable block; the service marks the newest message by itself."""
-    from foreword import Turn
     from foreword.testing import make_workspace
+    from foreword.turn import Turn
 
     ws = make_workspace(tmp_path / "gpt", {"SOUL.md": "Be kind to all.\n" * 400, "USER.md": "She keeps bees.\n" * 90})
     envelope = ws.assemble(Turn(user="alice", situation="dm", model="openai:gpt-5.6", message="Hi")).envelope("openai")
@@ -66,14 +66,14 @@ def test_gpt(tmp_path):
     assert {one.ttl for one in envelope.breakpoints} == {"30m"}
     older = ws.assemble(Turn(user="alice", situation="dm", model="openai:gpt-5.4", message="Hi")).envelope("openai")
     assert "".join(part["text"] for part in parts) == older.request["messages"][0]["content"]
-    again = put_marks("openai", envelope.request, envelope.breakpoints)
+    again = set_breakpoints("openai", envelope.request, envelope.breakpoints)
     assert again == envelope.request
 
 
 def test_gpt_over_responses(tmp_path):
     """Instructions take no marks, so GPT-5.6 is told its system part in a message that opens the input."""
-    from foreword import Turn
     from foreword.testing import make_workspace
+    from foreword.turn import Turn
 
     ws = make_workspace(tmp_path / "gpt", {"SOUL.md": "Be kind to all.\n" * 400, "USER.md": "She keeps bees.\n" * 90})
     turn = Turn(user="alice", situation="dm", model="openai-responses:gpt-5.6", message="Hi")
@@ -85,5 +85,5 @@ def test_gpt_over_responses(tmp_path):
     assert {part["type"] for part in opening["content"]} == {"input_text"}
     older = ws.assemble(replace(turn, model="openai-responses:gpt-5.4")).envelope("responses")
     assert "".join(part["text"] for part in opening["content"]) == older.request["instructions"]
-    assert put_marks("responses", envelope.request, envelope.breakpoints) == envelope.request
-    assert not any(block.ttl for block in list_blocks("responses", put_marks("responses", envelope.request, ())))
+    assert set_breakpoints("responses", envelope.request, envelope.breakpoints) == envelope.request
+    assert not any(block.ttl for block in list_blocks("responses", set_breakpoints("responses", envelope.request, ())))

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 from letters import MODELS, list_texts, write
-from stand_in import StandIn, listen
 
-from foreword import Mode, Turn
-from foreword.testing import make_workspace
+from foreword.testing import FakeProvider, make_workspace, run_fake_provider
+from foreword.turn import Turn
+from foreword.types import Mode
 
 SHAPES = tuple(MODELS)
 
 
 @pytest.fixture(scope="module")
-def stand_in() -> Iterator[StandIn]:
+def stand_in() -> Iterator[FakeProvider]:
     """A provider on the loopback."""
-    with listen() as one:
+    with run_fake_provider() as one:
         yield one
 
 
@@ -72,7 +72,7 @@ ADDED = {"anthropic": {"max_tokens": 64}, "openai": {}, "responses": {}, "gemini
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_sent_as_it_is(shape: str, stand_in: StandIn, tmp_path: Path) -> None:
+def test_sent_as_it_is(shape: str, stand_in: FakeProvider, tmp_path: Path) -> None:
     """What arrives is the envelope and what the caller added, down to the order of every key."""
     request = write(tmp_path, shape).envelope().request
     assert SENDERS[shape](stand_in.url, request) == "Yes."
@@ -85,11 +85,19 @@ def test_sent_as_it_is(shape: str, stand_in: StandIn, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_same_bytes_twice(shape: str, stand_in: StandIn, tmp_path: Path) -> None:
+def test_same_bytes_twice(shape: str, stand_in: FakeProvider, tmp_path: Path) -> None:
     """The same turn is the same bytes on the wire, also from another workspace with the same files."""
     for name in ("one", "two"):
         SENDERS[shape](stand_in.url, write(tmp_path / name, shape).envelope().request)
-    assert stand_in.bodies[-1] == stand_in.bodies[-2]
+    assert stand_in.requests[-1].raw == stand_in.requests[-2].raw
+
+
+def test_chat_system_first(stand_in: FakeProvider, tmp_path: Path) -> None:
+    """A chat has one system message, and it comes first."""
+    send_openai(stand_in.url, write(tmp_path, "openai").envelope().request)
+    roles = [message["role"] for message in stand_in.body["messages"]]
+    assert roles[0] == "system"
+    assert "system" not in roles[1:]
 
 
 def test_gemini_types(tmp_path: Path) -> None:
@@ -103,7 +111,7 @@ def test_gemini_types(tmp_path: Path) -> None:
     assert config.system_instruction.parts[0].text == request["systemInstruction"]["parts"][0]["text"]
 
 
-def test_anthropic_marks(stand_in: StandIn, tmp_path: Path) -> None:
+def test_anthropic_marks(stand_in: FakeProvider, tmp_path: Path) -> None:
     """Static and session blocks end in a mark each, within the limit that the provider sets."""
     send_anthropic(stand_in.url, write(tmp_path, "anthropic").envelope().request)
     system = stand_in.body["system"]
@@ -112,21 +120,21 @@ def test_anthropic_marks(stand_in: StandIn, tmp_path: Path) -> None:
     assert "bees" not in system[0]["text"]
 
 
-def test_anthropic_stranger(stand_in: StandIn, tmp_path: Path) -> None:
+def test_anthropic_stranger(stand_in: FakeProvider, tmp_path: Path) -> None:
     """A stranger's first message is accepted: no empty block, no history, the first message is the user's."""
     turn = Turn(user="mallory", situation="dm", message="Hi", model=MODELS["anthropic"])
     assembly = make_workspace(tmp_path, {}).assemble(turn)
     assert send_anthropic(stand_in.url, assembly.envelope().request) == "Yes."
 
 
-def test_anthropic_without_system(stand_in: StandIn, tmp_path: Path) -> None:
+def test_anthropic_without_system(stand_in: FakeProvider, tmp_path: Path) -> None:
     """A prompt without a system part sends no system field, for the provider refuses an empty one."""
     assembly = write(tmp_path, "anthropic", blueprint="coop", mode=Mode.NONE, tools=(), channel="")
     assert send_anthropic(stand_in.url, assembly.envelope().request) == "Yes."
     assert "system" not in stand_in.body
 
 
-def test_anthropic_runtime_in_system(stand_in: StandIn, tmp_path: Path) -> None:
+def test_anthropic_runtime_in_system(stand_in: FakeProvider, tmp_path: Path) -> None:
     """Coop's runtime stays in the system prompt, after the marks, and is never cached."""
     send_anthropic(stand_in.url, write(tmp_path, "anthropic", blueprint="coop").envelope().request)
     last = stand_in.body["system"][-1]
@@ -134,7 +142,7 @@ def test_anthropic_runtime_in_system(stand_in: StandIn, tmp_path: Path) -> None:
     assert "cache_control" not in last
 
 
-def test_stand_in_refuses(stand_in: StandIn, tmp_path: Path) -> None:
+def test_stand_in_refuses(stand_in: FakeProvider, tmp_path: Path) -> None:
     """The stand-in does refuse what a provider refuses: a fifth mark, an empty block, two users in a row."""
     from anthropic import BadRequestError
 
@@ -152,7 +160,7 @@ def test_stand_in_refuses(stand_in: StandIn, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_tail_arrives_first(shape: str, stand_in: StandIn, tmp_path: Path) -> None:
+def test_tail_arrives_first(shape: str, stand_in: FakeProvider, tmp_path: Path) -> None:
     """On the wire the tail is the first text of the newest message, and the person's words are the second."""
     SENDERS[shape](stand_in.url, write(tmp_path, shape).envelope().request)
     body = stand_in.body

@@ -1,5 +1,1 @@
-"""The command line: reads what a person typed, asks the engine, and prints the answer."""
-
-from foreword.cli.main import main
-
-__all__ = ["main"]
+"""The command line interface: parses arguments, calls the engine and prints the result."""

@@ -1,1 +1,1 @@
-"""The event log: what happened, what it cost, and who may read it."""
+"""The event log: records what happens in a turn, what it costs, and who may read it."""

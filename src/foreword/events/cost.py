@@ -1,4 +1,4 @@
-"""Cost: what one call of a model cost, and which section of its prompt cost how much."""
+"""The cost of a model call, in total and per section of its prompt."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
@@ -6,28 +6,27 @@ from datetime import datetime
 from foreword.assembly import Assembly
 from foreword.config.schema import ModelOverride
 from foreword.events.event import Usage
-from foreword.frozen import frozen
-from foreword.prices import Prices, Request, find_prices
-from foreword.words import Placement
+from foreword.tokens.prices import PricedRequest, Prices, find_prices
+from foreword.types import Placement, frozen
 
-# What a request holds beside its sections; the brackets keep these names apart from those of slots.
-TOOLS, HISTORY, MESSAGE, REPLY = "(tool schemas)", "(history)", "(message)", "(reply)"
+# The parts of a request that are not sections. The brackets distinguish them from slot names.
+TOOLS_PART, HISTORY_PART, MESSAGE_PART, REPLY_PART = "(tool schemas)", "(history)", "(message)", "(reply)"
 
 
 @frozen(eq=True)
-class Call:
-    """One call of a model, as far as its price depends on it."""
+class PricedCall:
+    """The properties of a model call that determine its price."""
 
     model: str
     usage: Usage
     time: datetime | None = None
     hour: bool = False
-    """Whether what it wrote to the cache is kept for an hour."""
+    """Whether cache writes have a lifetime of one hour."""
 
 
 @frozen(eq=True)
 class Cost:
-    """US dollars of one call, or why nobody knows them."""
+    """The cost of a call in US dollars, or the reason why it is unknown."""
 
     usd: float | None
     reason: str = ""
@@ -35,8 +34,8 @@ class Cost:
 
 
 @frozen(eq=True)
-class Share:
-    """What one section was of a call: its tokens, how many of them were read from the cache, and US dollars."""
+class SectionShare:
+    """The share of one section in a call: tokens, cached tokens and US dollars."""
 
     section: str
     tokens: int
@@ -45,43 +44,43 @@ class Share:
 
     @property
     def row(self) -> list[str | int | float | None]:
-        """The share as the facts of an event carry it."""
+        """The share as stored in the facts of an event."""
         return [self.section, self.tokens, self.cached, self.usd]
 
 
-def price_call(call: Call, overrides: Mapping[str, ModelOverride]) -> Cost:
-    """Price a call, the user's own prices first; what nobody knows is None and not zero."""
+def price_call(call: PricedCall, overrides: Mapping[str, ModelOverride]) -> Cost:
+    """Price a call. Prices from the configuration take precedence. An unknown price is None, not zero."""
     usage = call.usage
-    if problem := judge_usage(usage):
+    if problem := check_usage(usage):
         return Cost(usd=None, reason=problem)
-    prices = find_prices(call.model, overrides, Request(tokens=usage.tokens_in, now=call.time))
+    prices = find_prices(call.model, overrides, PricedRequest(tokens=usage.tokens_in, now=call.time))
     if prices is None:
         return Cost(usd=None, reason=f"no price is known for {call.model or 'a call without a model'}; see models")
     if prices.output is None and usage.tokens_out:
         return Cost(usd=None, reason=f"no output price is known for {call.model}; see models", prices=prices)
     fresh = usage.tokens_in - usage.cache_read - usage.cache_write
-    read, write = usage.cache_read * prices.cache_read, usage.cache_write * find_write(prices, call)
+    read, write = usage.cache_read * prices.cache_read, usage.cache_write * find_write_price(prices, call)
     return Cost(usd=fresh * prices.input + read + write + usage.tokens_out * (prices.output or 0.0), prices=prices)
 
 
-def judge_usage(usage: Usage) -> str:
-    """Say why a report of usage cannot be priced, or nothing."""
+def check_usage(usage: Usage) -> str:
+    """Return why reported usage cannot be priced, or an empty string."""
     if min(usage.tokens_in, usage.tokens_out, usage.cache_read, usage.cache_write) < 0:
-        return "the reported usage has numbers below zero"
+        return "the reported usage has negative numbers"
     if usage.cache_read + usage.cache_write > usage.tokens_in:
-        return "the reported usage has more tokens in the cache than in the whole input"
+        return "the reported usage has more cached tokens than input tokens"
     return ""
 
 
-def find_write(prices: Prices, call: Call) -> float:
-    """Find the price of writing one token to the cache."""
+def find_write_price(prices: Prices, call: PricedCall) -> float:
+    """Return the price of writing one token to the cache."""
     return prices.cache_write_1h if call.hour else prices.cache_write
 
 
-def foresee(assembly: Assembly, overrides: Mapping[str, ModelOverride], max_tokens: int) -> Cost:
-    """Foresee the most that a call can cost: no token is read from the cache, and the reply is as long as allowed."""
+def estimate_max_cost(assembly: Assembly, overrides: Mapping[str, ModelOverride], max_tokens: int) -> Cost:
+    """Estimate the maximum cost of a call: no cache reads, and a reply of maximum length."""
     tokens = assembly.used + assembly.conversation
-    call = Call(
+    call = PricedCall(
         model=assembly.terms.meter.facts.name,
         usage=Usage(tokens_in=tokens, tokens_out=max_tokens),
         time=assembly.turn.now,
@@ -93,62 +92,62 @@ def foresee(assembly: Assembly, overrides: Mapping[str, ModelOverride], max_toke
     return Cost(usd=plain.usd + tokens * dearer, prices=plain.prices)
 
 
-def split(assembly: Assembly, call: Call, cost: Cost) -> tuple[Share, ...]:
-    """Split a call over what its request was made of, in the order of the wire; the sum is the call's cost.
+def split_cost(assembly: Assembly, call: PricedCall, cost: Cost) -> tuple[SectionShare, ...]:
+    """Split a call over the parts of its request, in wire order. The shares add up to the call's cost.
 
-    A cache holds a prefix, so what was read from it is the beginning of the request, then comes what was written. What
-    the provider counted beyond our own count was appended since the prompt was assembled, and belongs to the message.
+    A cache holds a prefix: the request starts with the tokens read from it, followed by the written ones. Tokens that
+    the provider counted beyond our count were appended after assembly and belong to the message.
     """
     usage = call.usage
-    if judge_usage(usage):
+    if check_usage(usage):
         return ()
     prices = cost.prices if cost.usd is not None else None
     written = usage.cache_read + usage.cache_write
-    shares: dict[str, Share] = {}
+    shares: dict[str, SectionShare] = {}
     at = 0
-    for name, tokens in scale(list(weigh(assembly)), usage.tokens_in):
+    for name, tokens in scale_parts(list(list_part_tokens(assembly)), usage.tokens_in):
         read = max(0, min(at + tokens, usage.cache_read) - at)
         wrote = max(0, min(at + tokens, written) - max(at, usage.cache_read))
         usd = None
         if prices:
             plain = (tokens - read - wrote) * prices.input
-            usd = plain + read * prices.cache_read + wrote * find_write(prices, call)
-        add(shares, Share(section=name, tokens=tokens, cached=read, usd=usd))
+            usd = plain + read * prices.cache_read + wrote * find_write_price(prices, call)
+        add_share(shares, SectionShare(section=name, tokens=tokens, cached=read, usd=usd))
         at += tokens
     if usage.tokens_out:
         usd = usage.tokens_out * prices.output if prices and prices.output is not None else None
-        add(shares, Share(section=REPLY, tokens=usage.tokens_out, cached=0, usd=usd))
+        add_share(shares, SectionShare(section=REPLY_PART, tokens=usage.tokens_out, cached=0, usd=usd))
     return tuple(shares.values())
 
 
-def add(shares: dict[str, Share], share: Share) -> None:
-    """Add a share to those of the same section: a template may part one around what it names."""
+def add_share(shares: dict[str, SectionShare], share: SectionShare) -> None:
+    """Add a share to its section. A template can split a section into several spans."""
     known = shares.get(share.section)
     if known:
         usd = None if known.usd is None or share.usd is None else known.usd + share.usd
         tokens, cached = known.tokens + share.tokens, known.cached + share.cached
-        share = Share(section=share.section, tokens=tokens, cached=cached, usd=usd)
+        share = SectionShare(section=share.section, tokens=tokens, cached=cached, usd=usd)
     shares[share.section] = share
 
 
-def weigh(assembly: Assembly) -> Iterator[tuple[str, int]]:
-    """Tell what the request is made of and what each weighs by our own count, in the order of the wire."""
+def list_part_tokens(assembly: Assembly) -> Iterator[tuple[str, int]]:
+    """Yield the parts of the request with our token counts, in wire order."""
     message = assembly.terms.meter.count(assembly.message)
     if assembly.fit.tool_tokens:
-        yield TOOLS, assembly.fit.tool_tokens
+        yield TOOLS_PART, assembly.fit.tool_tokens
     for block in assembly.prompt.blocks:
         if block.placement is not Placement.TAIL:
             yield from ((span.id, span.tokens) for span in block.spans)
     if assembly.conversation > message:
-        yield HISTORY, assembly.conversation - message
+        yield HISTORY_PART, assembly.conversation - message
     for block in assembly.prompt.blocks:
         if block.placement is Placement.TAIL:
             yield from ((span.id, span.tokens) for span in block.spans)
-    yield MESSAGE, message
+    yield MESSAGE_PART, message
 
 
-def scale(parts: list[tuple[str, int]], total: int) -> Iterable[tuple[str, int]]:
-    """Make the parts add up to what the provider counted: the last takes what is more, all shrink to what is less."""
+def scale_parts(parts: list[tuple[str, int]], total: int) -> Iterable[tuple[str, int]]:
+    """Scale the parts to the provider's count. The last part takes a surplus; a deficit shrinks all parts."""
     counted = sum(tokens for _, tokens in parts)
     if counted <= total:
         name, last = parts[-1]
@@ -156,7 +155,7 @@ def scale(parts: list[tuple[str, int]], total: int) -> Iterable[tuple[str, int]]
     scaled, before, after = [], 0, 0
     for name, tokens in parts:
         before += tokens
-        end = before * total // counted  # cumulative, so that roundings never add up
+        end = before * total // counted  # cumulative, so that rounding errors do not add up
         scaled.append((name, end - after))
         after = end
     return scaled

@@ -1,24 +1,27 @@
-"""An event: one thing that happened, where in a turn, to whom, at which clearance and at what cost."""
+"""Events and their parts: type, level, context, position in the turn, and usage.
+
+The groupings of totals. A separate module, since help texts and tool schemas need only these words. Notices to the
+owner, sent to every place where the owner can be reached. Access rules for rows of the log and for the text of a turn.
+"""
 
 from collections.abc import Mapping
 from dataclasses import field
 from datetime import datetime
 from typing import Any, Protocol
 
-from foreword.frozen import frozen
-from foreword.words import Trust, Word
+from foreword.types import TextEnum, Trust, frozen
 
 
-class Level(Word):
-    """How much an event matters."""
+class Level(TextEnum):
+    """The severity of an event."""
 
     INFO = "info"
     WARN = "warn"
     ERROR = "error"
 
 
-class EventType(Word):
-    """Everything that is recorded; `CATEGORIES` says who tells it."""
+class EventType(TextEnum):
+    """The type of an event. `CATEGORIES` maps each type to the component that emits it."""
 
     MESSAGE_RECEIVED = "message_received"
     MESSAGE_SENT = "message_sent"
@@ -62,10 +65,10 @@ CATEGORIES = {
 
 @frozen(eq=True)
 class Context:
-    """Whom an event belongs to: the same for everything that happens in one turn."""
+    """The owner of an event. All events of a turn share one context."""
 
     trust: Trust = Trust.FULL
-    """The clearance of the turn; nobody below it reads the event."""
+    """The clearance of the turn. Readers with a lower clearance do not see the event."""
     session: str = ""
     agent: str = ""
     user: str = ""
@@ -73,34 +76,34 @@ class Context:
     room: str = ""
     schedule: str = ""
     spender: str = ""
-    """The person whose budget also limits the calls, where the event has no user. It is not recorded."""
+    """The user whose budget also applies when the event has no user. Not recorded."""
 
 
-NOBODY = Context()
+NO_CONTEXT = Context()
 
 
 @frozen(eq=True)
-class Place:
-    """The position of an event in the tree of its turn; the ids have the form of OpenTelemetry's."""
+class TracePosition:
+    """The position of an event in the tree of its turn. Ids have the OpenTelemetry format."""
 
     trace: str = ""
     span: str = ""
     parent: str = ""
     caller: str = ""
-    """The trace of the client that sent `traceparent`; spans are exported under it, and rows keep the turn's own."""
+    """The trace id from the client's `traceparent`. Spans are exported under it; rows use the turn's id."""
     sampled: bool = True
-    """Whether the caller records its trace, by the flag of `traceparent`."""
+    """Whether the caller samples its trace, from the flag of `traceparent`."""
 
 
-NOWHERE = Place()
+NO_POSITION = TracePosition()
 
 
 @frozen(eq=True)
 class Usage:
-    """What one call of a model used, as its provider reports it."""
+    """Token usage of one model call, as reported by the provider."""
 
     tokens_in: int = 0
-    """All input tokens, those of the cache among them."""
+    """All input tokens, cached ones included."""
     tokens_out: int = 0
     cache_read: int = 0
     cache_write: int = 0
@@ -108,30 +111,31 @@ class Usage:
 
 @frozen(eq=True)
 class Event:
-    """One thing that happened."""
+    """One recorded event."""
 
     type: EventType
     time: datetime
-    """When, with its zone; stored in UTC."""
+    """Time of the event, timezone-aware. Stored in UTC."""
     level: Level = Level.INFO
-    context: Context = NOBODY
-    place: Place = NOWHERE
+    context: Context = NO_CONTEXT
+    place: TracePosition = NO_POSITION
     duration_ms: int | None = None
     model: str = ""
     usage: Usage | None = None
     cost_usd: float | None = None
-    """None where nobody knows the price; never a guess and never zero instead."""
+    """None if the price is unknown. Never estimated, and never 0 instead of unknown."""
     prompt_hash: str = ""
     error: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """What else there is to say, as JSON: lengths, names and counts, no message text."""
+    """Further facts as JSON: lengths, names and counts, but no message text."""
 
 
 @frozen(eq=True)
 class Reader:
-    """Who asks: they see their own events, or all of them at full trust, and none above their clearance.
+    """The reader of a query. A reader sees their own events, or all events at full trust.
 
-    In a room everybody reads the answer, so only what happened in that room is told there.
+    A reader never sees events above their clearance. Everybody in a room reads the answer there, so with a `room` only
+    events of that room are visible.
     """
 
     user: str
@@ -141,7 +145,83 @@ class Reader:
 
 
 class Recorder(Protocol):
-    """Where events go: the log, the tree on stderr, a collector."""
+    """A sink for events: the log, the tree on stderr, or several of them."""
 
     def record(self, event: Event) -> None:
-        """Take an event; never raises and never waits longer than the log allows."""
+        """Record an event. Never raises, and waits no longer than the log allows."""
+
+
+class Grouping(TextEnum):
+    """The grouping of totals. Days are in the reader's timezone."""
+
+    ALL = "all"
+    DAY = "day"
+    SESSION = "session"
+    USER = "user"
+    AGENT = "agent"
+    CHANNEL = "channel"
+    SECTION = "section"
+    MODEL = "model"
+
+
+GROUPINGS = tuple(kind.value for kind in Grouping if kind is not Grouping.ALL)
+"""The groupings that users and models may request. The overall total is included in each answer."""
+
+
+@frozen(eq=True)
+class Notice:
+    """A message for the owner alone. It names files, lines and settings, and quotes no file content."""
+
+    text: str
+    level: Level = Level.ERROR
+
+
+class NoticeTarget(Protocol):
+    """A target for notices: a terminal, a chat or a page."""
+
+    def notify(self, notice: Notice) -> None:
+        """Accept a notice without waiting. Delivery happens later."""
+
+
+class NoticeFanout:
+    """Passes each notice to all targets. An error of one does not affect the others."""
+
+    def __init__(self, *ways: NoticeTarget) -> None:
+        self.ways: list[NoticeTarget] = [*ways]
+
+    def notify(self, notice: Notice) -> None:
+        """Pass a notice to all targets."""
+        for way in [*self.ways]:
+            try:
+                way.notify(notice)
+            except Exception:  # noqa: BLE001, S112 - the notice is also in the log
+                continue
+
+
+def sees_all(reader: Reader) -> bool:
+    """Return whether a reader sees every row, so that row counts and ids may be shown."""
+    return reader.clearance is Trust.FULL and not reader.room
+
+
+def may_read_text(reader: Reader, person: str) -> bool:
+    """Return whether a reader may see the prompt and the reply of a turn.
+
+    `person` is the user of a private conversation and empty in a room. Only that user reads a private turn. A reader
+    without a name has full trust only inside the program, such as in an erasure.
+    """
+    inside = not reader.user and reader.clearance is Trust.FULL
+    return not person or inside or (reader.user == person and not reader.room)
+
+
+def build_visibility_condition(reader: Reader) -> tuple[str, list[Any]]:
+    """Return the SQL condition and parameters for the rows that a reader may see.
+
+    The table has the columns `trust`, `user_id` and `room`. A reader without a name has no rows: rows without a user
+    have NULL, which equals nothing.
+    """
+    terms: list[tuple[str, Any]] = [("trust <= ?", int(reader.clearance))]
+    if reader.clearance is not Trust.FULL:
+        terms.append(("user_id = ?", reader.user))
+    if reader.room:
+        terms.append(("room = ?", reader.room))
+    return " AND ".join(term for term, _ in terms), [value for _, value in terms]

@@ -1,4 +1,8 @@
-"""The log: takes events without making anybody wait, and writes them in batches from a thread of its own."""
+"""The event log: accepts events and prompts without blocking and writes them in batches from its own thread.
+
+Fork handling: a forked process resets threads, locks and connections inherited from its parent. Retention: deletes old
+rows in small steps, so that no writer waits long.
+"""
 
 import atexit
 import os
@@ -6,60 +10,188 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from datetime import UTC, datetime
-from typing import Self
+from datetime import UTC, datetime, timedelta
+from typing import Protocol, Self
 
-from foreword.events import fork
 from foreword.events.event import Event, Level
-from foreword.events.retention import find_cutoff, prune
-from foreword.events.row import INSERT, Report, Row, make_row
-from foreword.events.tally import write_totals
-from foreword.frozen import frozen
-from foreword.store.open import FILE, Opened, identify, is_damage, is_passing, open_events, put_aside
+from foreword.events.period import format_timestamp
+from foreword.events.record import INSERT_EVENT, EventRow, LogReport, make_row
+from foreword.events.totals import write_totals
+from foreword.storage.database import (
+    EVENTS_FILE,
+    OpenDatabase,
+    identify_file,
+    is_damage,
+    is_file_error,
+    move_damaged_aside,
+    open_events,
+    writing,
+)
+from foreword.types import frozen
 
-LAST = 0.05  # seconds between two tries at the end
-REST = 0.002  # seconds between two steps of pruning
-SHARE = 0.02  # seconds of pruning while rows wait to be written
-LOST = "events_lost"  # what the log tells of itself; that a file was replaced is told where it is
+
+class ForkAware(Protocol):
+    """An object to reset in a forked process."""
+
+    def reset(self) -> None:
+        """Drop everything that belongs to the parent process."""
+
+
+_ALL: "weakref.WeakSet[ForkAware]" = weakref.WeakSet()
+_INHERITED: list[object] = []
+
+
+def reset_after_fork(one: ForkAware) -> None:
+    """Reset an object in every process forked from this one."""
+    _ALL.add(one)
+
+
+def retain_inherited(connection: object) -> None:
+    """Keep a reference to a parent's connection. Closing it here would affect the parent's file."""
+    _INHERITED.append(connection)
+
+
+def reset_all_forked() -> None:
+    """Reset all registered objects in a forked process."""
+    for one in list(_ALL):
+        one.reset()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=reset_all_forked)
+
+
+PRUNE_BATCH_ROWS = 500  # rows per transaction, a few milliseconds
+PRUNE_BATCH_PROMPTS = 50  # prompts per transaction
+TOTALS_KEY_COLUMNS = "kind, owner, room, start, name, trust"
+TOTALS_TABLES = ("totals_quarter", "totals_day")
+
+
+def find_cutoff(now: datetime, days: int) -> datetime:
+    """Return the time before which rows are deleted: the start of a UTC day, so that days stay complete."""
+    oldest = now.astimezone(UTC) - timedelta(days=max(0, days))
+    return oldest.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def prune_log(connection: sqlite3.Connection, before: datetime, last: int | None = None) -> Iterator[int]:
+    """Delete rows and their totals in steps of one transaction. Yield the rows deleted by each step.
+
+    With `last`, rows with a higher id remain, such as those written after an export.
+    """
+    moment = format_timestamp(before)
+    bound = "" if last is None else "AND id <= ?"
+    values = [moment] if last is None else [moment, last]
+    taken = PRUNE_BATCH_ROWS
+    while taken == PRUNE_BATCH_ROWS:
+        taken = connection.execute(
+            "DELETE FROM events WHERE id IN (SELECT id FROM events INDEXED BY idx_events_time "
+            f"WHERE timestamp < ? {bound} ORDER BY timestamp LIMIT {PRUNE_BATCH_ROWS})",
+            values,
+        ).rowcount
+        yield taken
+    for table in TOTALS_TABLES:
+        yield from _prune_sums(connection, table, moment[:10])
+    while prune_prompts(connection, before):
+        yield 0
+
+
+def _prune_sums(connection: sqlite3.Connection, table: str, before: str) -> Iterator[int]:
+    """Delete the totals of deleted days, owner by owner: the key starts with the owner, not the time."""
+    place: tuple[str, str, str] | None = ("", "", "")
+    while place is not None:
+        place = connection.execute(
+            f"SELECT kind, owner, room FROM {table} WHERE (kind, owner, room) > (?, ?, ?) "
+            "ORDER BY kind, owner, room LIMIT 1",
+            place,
+        ).fetchone()
+        if place is None:
+            return
+        while _find_old(connection, table, place, before):
+            connection.execute(
+                f"DELETE FROM {table} WHERE ({TOTALS_KEY_COLUMNS}) IN (SELECT {TOTALS_KEY_COLUMNS} FROM {table} "
+                f"WHERE kind = ? AND owner = ? AND room = ? AND start < ? LIMIT {PRUNE_BATCH_ROWS})",
+                [*place, before],
+            )
+            yield 0
+
+
+def _find_old(connection: sqlite3.Connection, table: str, place: tuple[str, str, str], before: str) -> bool:
+    query = f"SELECT 1 FROM {table} WHERE kind = ? AND owner = ? AND room = ? AND start < ? LIMIT 1"
+    return connection.execute(query, [*place, before]).fetchone() is not None
+
+
+def prune_prompts(connection: sqlite3.Connection, before: datetime) -> int:
+    """Delete a batch of prompts last used before a time, and texts that no other prompt uses.
+
+    Return how many. Each call is one short transaction; call it until it returns 0.
+    """
+    with writing(connection):
+        old = connection.execute(
+            "SELECT id FROM prompts WHERE last_used < ? ORDER BY last_used LIMIT ?",
+            (format_timestamp(before), PRUNE_BATCH_PROMPTS),
+        ).fetchall()
+        for (prompt,) in old:
+            texts = connection.execute(
+                "SELECT DISTINCT section_id FROM prompt_pieces WHERE prompt_id = ?", (prompt,)
+            ).fetchall()
+            connection.execute("DELETE FROM prompt_pieces WHERE prompt_id = ?", (prompt,))
+            connection.execute("DELETE FROM prompts WHERE id = ?", (prompt,))
+            connection.executemany(
+                "DELETE FROM sections WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM prompt_pieces WHERE section_id = ?1)",
+                texts,
+            )
+    return len(old)
+
+
+MAX_BATCH_ROWS = 8_000  # rows in one transaction, so that other processes do not wait long
+MAX_QUEUED_PROMPTS = 1_000  # queued rows and prompts after which further prompts are lost
+CLOSE_RETRY_S = 0.05  # seconds between attempts while closing
+PRUNE_PAUSE_S = 0.002  # seconds between two pruning steps
+PRUNE_BUSY_S = 0.02  # seconds of pruning while rows are waiting
+LOST_EVENTS_TYPE = (
+    "events_lost"  # the log's own event type for losses; `log_replaced` is written by the code that replaces a file
+)
 
 
 @frozen(eq=True)
-class Bounds:
-    """How much the log holds and how long it waits."""
+class LogLimits:
+    """Limits of the log: queue sizes and waiting times."""
 
     rows: int = 20_000
-    """Rows that wait to be written; as many again for warnings and errors."""
-    batch: int = 8_000
-    """Rows of one transaction, so that no other process waits long."""
+    """Maximum number of queued rows. Warnings and errors may use twice as many."""
     gather: float = 0.1
-    """Seconds in which rows come together; with the writing, a crash loses less than 200 ms of info rows."""
-    acknowledge: float = 0.5
-    """Seconds that a warning or an error waits at most until it is written."""
+    """Seconds to collect a batch. Including the write, a crash loses less than 200 ms of info rows."""
+    write_timeout_s: float = 0.5
+    """Maximum seconds that `record` waits until a warning or an error is written."""
     patience: float = 2.0
-    """Seconds that the writer waits for the lock of another process before it tries again."""
+    """Seconds that the writer waits for another process's lock before it retries."""
     pause: float = 0.5
-    """Seconds between two tries on a full disk or a locked database."""
+    """Seconds between attempts on a full disk or a locked database."""
     closing: float = 5.0
-    """Seconds that closing waits at most for the last rows."""
+    """Maximum seconds that closing waits for the last rows."""
     days: int | None = None
-    """Days after which rows are pruned; None keeps all of them."""
+    """Days after which rows are pruned. None disables pruning."""
     prune: float = 3_600.0
-    """Seconds between two rounds of pruning."""
+    """Seconds between two pruning runs."""
 
 
-USUAL = Bounds()
+DEFAULT_LOG_LIMITS = LogLimits()
 
 
-def read_clock() -> datetime:
-    """Read the clock."""
+def read_utc_now() -> datetime:
+    """Return the current time in UTC."""
     return datetime.now(UTC)
 
 
-class Ticket:
-    """What somebody waits for: everything that was recorded before it."""
+QueuedPrompt = Callable[[sqlite3.Connection], None]
+"""Stores a prompt. The caller holds the transaction."""
+
+
+class FlushMarker:
+    """A marker in the queue: its waiter is released once all earlier rows are written."""
 
     __slots__ = ("_done", "written")
 
@@ -68,78 +200,85 @@ class Ticket:
         self.written = False
 
     def settle(self, *, written: bool) -> None:
-        """Let go whoever waits."""
+        """Release the waiter."""
         self.written = written
         self._done.set()
 
     @property
     def settled(self) -> bool:
-        """Whether the writer has come to it."""
+        """Whether the writer has reached this marker."""
         return self._done.is_set()
 
     def wait(self, seconds: float) -> bool:
-        """Wait until the rows are in the database, or not longer than this; return whether they are."""
+        """Wait up to `seconds` for the rows. Return whether they are in the database."""
         return self._done.wait(seconds) and self.written
 
 
 class EventLog:
     """The event log of one folder, a Recorder.
 
-    An info row is handed over in microseconds and written within 200 ms. A warning or an error is in the database when
-    `record` returns, or the wait was cut short: a full disk or a locked database never stops a turn. What could not
-    be kept is counted, and a row says how much it was once rows can be written again.
+    An info row is queued in microseconds and written within 200 ms. A warning or an error is in the database when
+    `record` returns, unless the wait times out: a full disk or a locked database never blocks a turn. Lost events are
+    counted, and a row reports the number once rows can be written again. Prompts are queued and counted like info rows.
     """
 
     lost: int
-    """How many events were lost in all."""
+    """Total number of lost events and prompts."""
     notice: str
-    """What a person should know about the file: that a damaged one was put aside, and where it is."""
+    """A message for people about the file, such as where a damaged one was moved."""
 
-    def __init__(self, folder: str, clock: Callable[[], datetime] = read_clock, bounds: Bounds = USUAL) -> None:
+    def __init__(
+        self, folder: str, clock: Callable[[], datetime] = read_utc_now, bounds: LogLimits = DEFAULT_LOG_LIMITS
+    ) -> None:
         self.folder, self.bounds = folder, bounds
         self._clock = clock
-        self._opened: Opened | None = None
+        self._opened: OpenDatabase | None = None
         self.reset()
         _LOGS.add(self)
-        fork.follow(self)
+        reset_after_fork(self)
 
     def reset(self) -> None:
-        """Begin without a thread and without rows, as a forked process must: they are the parent's."""
+        """Start without thread and rows. A forked process must not use its parent's."""
         if self._opened is not None:
-            fork.leave(self._opened)
-        self._queue: deque[Row | Ticket] = deque()
+            retain_inherited(self._opened)
+        self._queue: deque[EventRow | QueuedPrompt | FlushMarker] = deque()
         self._lock = threading.Lock()
         self._wake, self._hurry, self._ending = threading.Event(), threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
         self._opened = None
         self._file = (0, 0)
         self._damage = self.notice = ""
-        self._held = 0  # rows that are out of the queue and not yet written
+        self._held = 0  # rows taken from the queue but not yet written
         self._pruning: Iterator[int] | None = None
         self._next_round = self._give_up = 0.0
         self._closed = self._stuck = False
-        self._lost, self._lost_since, self._reason = 0, "", ""
+        self._lost: Counter[str] = Counter()  # losses to report, by `event` or `prompt`
+        self._lost_since = self._reason = ""
         self.lost = 0
 
     def record(self, event: Event) -> None:
-        """Take an event; a warning or an error is written when this returns, or after a short while."""
+        """Record an event. Wait a limited time until a warning or an error is written."""
         try:
             row = make_row(event)
-        except Exception as error:  # noqa: BLE001 - whatever a caller put into an event, its turn goes on
+        except Exception as error:  # noqa: BLE001 - an invalid event must not end a turn
             self._lose(f"{type(error).__name__} in an event")
             self._rouse()
             return
         if event.level is Level.INFO:
             self._put(row, self.bounds.rows)
         elif self._put(row, 2 * self.bounds.rows) and not self._stuck:
-            self._await(self.bounds.acknowledge)
+            self._await(self.bounds.write_timeout_s)
+
+    def record_prompt(self, prompt: QueuedPrompt) -> None:
+        """Store a prompt with the next rows."""
+        self._put(prompt, MAX_QUEUED_PROMPTS)
 
     def flush(self, seconds: float | None = None) -> bool:
-        """Wait until everything that was recorded is written; return whether it is."""
+        """Wait until everything recorded is written. Return whether they are."""
         return self._await(self.bounds.closing if seconds is None else seconds)
 
     def close(self) -> None:
-        """Write what is left and end; what comes later is lost."""
+        """Write the remaining rows and stop. Later events are lost."""
         with self._lock:
             if self._closed:
                 return
@@ -149,7 +288,7 @@ class EventLog:
             self._ending.set()
             self._hurry.set()
             self._wake.set()
-            self._thread.join(self.bounds.closing + 2 * self.bounds.patience + 4 * LAST)
+            self._thread.join(self.bounds.closing + 2 * self.bounds.patience + 4 * CLOSE_RETRY_S)
 
     def __enter__(self) -> Self:
         return self
@@ -157,12 +296,11 @@ class EventLog:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _put(self, row: Row, most: int) -> bool:
-        """Put a row into the queue, unless it is full."""
+    def _put(self, row: EventRow | QueuedPrompt, most: int) -> bool:
+        """Append a row to the queue unless it is full."""
         if self._closed or len(self._queue) + self._held >= most:
-            self._lose(
-                "the log is closed" if self._closed else self._reason or "they came faster than they are written"
-            )
+            full = self._reason or "they arrived faster than they could be written"
+            self._lose("the log is closed" if self._closed else full, kind=find_kind(row))
             return False
         self._queue.append(row)
         if not self._wake.is_set():
@@ -170,7 +308,7 @@ class EventLog:
         return True
 
     def _rouse(self) -> None:
-        """Wake the writer, and start it if need be."""
+        """Wake the writer thread and start it if necessary."""
         if self._thread is None:
             with self._lock:
                 if self._thread is None:
@@ -181,32 +319,32 @@ class EventLog:
     def _await(self, seconds: float) -> bool:
         if self._thread is None and not self._queue:
             return True
-        ticket = Ticket()
+        ticket = FlushMarker()
         self._queue.append(ticket)
         self._hurry.set()
         self._rouse()
         done = ticket.wait(seconds)
         if not ticket.settled:
-            self._stuck = True  # nobody else waits until rows can be written again
+            self._stuck = True  # other callers do not wait until rows can be written again
         return done
 
-    def _lose(self, reason: str, count: int = 1) -> None:
+    def _lose(self, reason: str, count: int = 1, kind: str = "event") -> None:
         with self._lock:
             if not self._lost:
                 self._lost_since = self._now()
-            self._lost += count
+            self._lost[kind] += count
             self.lost += count
             self._reason = reason
 
     def _now(self) -> str:
         try:
             now = self._clock()
-        except Exception:  # noqa: BLE001 - a loss is told even where the clock that was given fails
-            now = read_clock()
-        return now.astimezone(UTC).isoformat(timespec="microseconds")[:26] + "Z"
+        except Exception:  # noqa: BLE001 - a loss is recorded even if the given clock fails
+            now = read_utc_now()
+        return format_timestamp(now)
 
     def _run(self) -> None:
-        """Write until closed: wake up, let a batch come together, write it; prune also while nothing is recorded."""
+        """Write batches until closed, and prune even while no events are recorded."""
         while True:
             self._wake.wait(self.bounds.prune)
             if not self._closed:
@@ -216,7 +354,7 @@ class EventLog:
             try:
                 self._write_all()
                 self._tidy()
-            except Exception as error:  # noqa: BLE001 - whatever happens, the next rows are written
+            except Exception as error:  # noqa: BLE001 - the writer must survive any error
                 self._lose(f"{type(error).__name__}: {error}", self._held)
                 self._held = 0
             if self._closed and not self._queue:
@@ -224,46 +362,47 @@ class EventLog:
         self._disconnect()
 
     def _write_all(self) -> None:
-        """Write everything in the queue; what cannot be written now stays in it."""
+        """Write all queued rows. Rows that cannot be written now stay in the queue."""
         while self._queue or self._lost:
             batch, rows = self._take()
             try:
                 whole = self._write_apart(rows)
-            except Exception as error:  # noqa: BLE001 - what is left is tried again, whatever the error is
-                settle(batch, written=False)
+            except Exception as error:  # noqa: BLE001 - the remaining rows are retried after any error
+                release_waiters(batch, written=False)
                 self._hold(rows, error)
                 if self._is_late():
-                    settle(self._queue, written=False)
-                    self.lost += sum(isinstance(one, Row) for one in self._queue)
+                    release_waiters(self._queue, written=False)
+                    self.lost += sum(not isinstance(one, FlushMarker) for one in self._queue)
                     self._queue.clear()
                     return
                 if self._closed:
-                    time.sleep(LAST)  # what ends all waiting has come already
+                    time.sleep(CLOSE_RETRY_S)  # `_ending` is already set, so the wait below returns at once
                 self._ending.wait(self.bounds.pause)
                 continue
             self._stuck, self._held = False, 0
-            settle(batch, written=whole)
+            release_waiters(batch, written=whole)
 
     def _is_late(self) -> bool:
-        """Whether closing has been tried for as long as it may take."""
+        """Return whether the time for closing has passed."""
         return self._closed and time.monotonic() > self._give_up
 
-    def _write_apart(self, rows: list[Row]) -> bool:
-        """Write rows, together or in smaller parts, and lose only those that the database does not take, if any.
+    def _write_apart(self, rows: list[EventRow | QueuedPrompt]) -> bool:
+        """Write rows in one or several parts and drop only rows that the database rejects.
 
-        What is written or lost leaves the list, so that what is left in it can be tried again.
+        Written and dropped rows are removed from the list, so the remaining ones can be retried.
         """
         size, whole = len(rows), True
         while True:
             try:
                 self._write(rows[:size])
             except Exception as error:
-                if is_passing(error) or not size:
+                if is_file_error(error) or not size:
                     raise
                 if size > 1:
                     size = (size + 1) // 2
                     continue
-                self._lose(f"{type(error).__name__} in a row: {error}")
+                kind = find_kind(rows[0])
+                self._lose(f"{type(error).__name__} in a {'row' if kind == 'event' else kind}: {error}", kind=kind)
                 whole = False
             del rows[:size]
             if not rows:
@@ -271,30 +410,30 @@ class EventLog:
             size = min(2 * size, len(rows))
 
     def _tidy(self) -> None:
-        """Prune while there is nothing to write, and for a moment even if there is."""
+        """Prune while the queue is empty, and briefly even if it is not."""
         begin = time.monotonic()
         if self.bounds.days is None or self._opened is None or begin < self._next_round:
             return
         try:
             if self._pruning is None:
-                self._pruning = prune(self._opened.connection, find_cutoff(self._clock(), self.bounds.days))
+                self._pruning = prune_log(self._opened.connection, find_cutoff(self._clock(), self.bounds.days))
             for _ in self._pruning:
-                # Between two steps whoever waits for the lock can have it.
-                if self._wake.wait(REST) and (self._closed or time.monotonic() - begin > SHARE):
+                # Between two steps other connections can take the lock.
+                if self._wake.wait(PRUNE_PAUSE_S) and (self._closed or time.monotonic() - begin > PRUNE_BUSY_S):
                     return
-        except Exception:  # noqa: BLE001, S110 - it is tried again in the next round
+        except Exception:  # noqa: BLE001, S110 - retried in the next run
             pass
         self._pruning = None
         self._next_round = time.monotonic() + self.bounds.prune
 
-    def _take(self) -> tuple[list[Row | Ticket], list[Row]]:
-        """Take a batch from the front; the queue is only ever shortened here."""
-        count = self._held = min(len(self._queue), self.bounds.batch)
+    def _take(self) -> tuple[list[EventRow | QueuedPrompt | FlushMarker], list[EventRow | QueuedPrompt]]:
+        """Take a batch from the front of the queue. Only this method removes rows."""
+        count = self._held = min(len(self._queue), MAX_BATCH_ROWS)
         batch = [self._queue.popleft() for _ in range(count)]
-        return batch, [one for one in batch if isinstance(one, Row)]
+        return batch, [one for one in batch if not isinstance(one, FlushMarker)]
 
-    def _hold(self, rows: list[Row], error: Exception) -> None:
-        """Keep rows for the next try."""
+    def _hold(self, rows: list[EventRow | QueuedPrompt], error: Exception) -> None:
+        """Put rows back into the queue for the next attempt."""
         self._stuck = True
         self._reason = str(error)
         self._queue.extendleft(reversed(rows))
@@ -309,53 +448,56 @@ class EventLog:
             with suppress(sqlite3.Error):
                 opened.connection.close()
 
-    def _write(self, rows: list[Row]) -> None:
-        """Write rows, their sums, and what was lost before them, in one transaction."""
+    def _write(self, items: list[EventRow | QueuedPrompt]) -> None:
+        """Write rows, their totals, prompts and the number of losses in one transaction."""
         connection = self._connect()
         with self._lock:
-            lost, since, reason = self._lost, self._lost_since, self._reason
+            lost, since, reason = self._lost.copy(), self._lost_since, self._reason
+        rows = [one for one in items if isinstance(one, EventRow)]
         told = [*rows, *self._report(lost, since, reason)]
-        # What somebody was told is written also survives the loss of power.
+        # Rows that `record` has confirmed must survive a power failure.
         durable = any(row.values[1] != "info" for row in told)
         connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            connection.executemany(INSERT, [row.values for row in told])
+        with writing(connection):
+            for one in items:
+                if not isinstance(one, EventRow):
+                    one(connection)
+            connection.executemany(INSERT_EVENT, [row.values for row in told])
             write_totals(connection, rows)
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:  # a disk that is full has ended it already
-                connection.execute("ROLLBACK")
-            raise
         with self._lock:
             self._lost -= lost
             self._reason = "" if not self._lost else self._reason
 
-    def _report(self, lost: int, since: str, reason: str) -> Iterable[Row]:
-        if lost:
-            facts = {"lost": lost, "since": since}
-            events = "1 event was" if lost == 1 else f"{lost:,} events were"
-            yield Report(self._now(), "warn", LOST, f"{events} lost: {reason}", facts).to_row()
+    def _report(self, losses: Counter[str], since: str, reason: str) -> Iterable[EventRow]:
+        for kind, lost in losses.items():
+            facts = {"lost" if kind == "event" else "lost_prompts": lost, "since": since}
+            number = f"1 {kind} was" if lost == 1 else f"{lost:,} {kind}s were"
+            yield LogReport(self._now(), "warn", LOST_EVENTS_TYPE, f"{number} lost: {reason}", facts).to_row()
 
     def _connect(self) -> sqlite3.Connection:
-        """Open the file, or open it again where it was damaged or another process has put it aside."""
-        path = os.path.join(self.folder, FILE)
+        """Open the file, or reopen it if it is damaged or another process has replaced it."""
+        path = os.path.join(self.folder, EVENTS_FILE)
         if self._opened is not None:
-            if self._file == identify(path):
+            if self._file == identify_file(path):
                 return self._opened.connection
             self._disconnect()
-        note = put_aside(path, self._file, self._damage) if self._damage else ""
+        note = move_damaged_aside(path, self._file, self._damage) if self._damage else ""
         self._damage = ""
         opened = open_events(self.folder, self.bounds.patience)
-        self._opened, self._file = opened, identify(path)
+        self._opened, self._file = opened, identify_file(path)
         self.notice = opened.note or note or self.notice
         return opened.connection
 
 
-def settle(batch: Iterable[Row | Ticket], *, written: bool) -> None:
-    """Tell everybody who waits for something in a batch."""
+def find_kind(item: EventRow | QueuedPrompt) -> str:
+    """Return what a queued item is: an event or a prompt."""
+    return "event" if isinstance(item, EventRow) else "prompt"
+
+
+def release_waiters(batch: Iterable[EventRow | QueuedPrompt | FlushMarker], *, written: bool) -> None:
+    """Release all waiters in a batch."""
     for one in batch:
-        if isinstance(one, Ticket):
+        if isinstance(one, FlushMarker):
             one.settle(written=written)
 
 
@@ -363,7 +505,7 @@ _LOGS: "weakref.WeakSet[EventLog]" = weakref.WeakSet()
 
 
 @atexit.register
-def close_all() -> None:
-    """Close every log that is still open when the interpreter ends."""
+def close_all_logs() -> None:
+    """Close all open logs when the interpreter exits."""
     for log in list(_LOGS):
         log.close()

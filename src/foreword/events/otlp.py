@@ -1,33 +1,48 @@
-"""Export of spans to a collector of the user's own, over OTLP; without `events.otlp` nothing leaves the machine."""
+"""Export of spans to the user's collector over OTLP. Without `events.otlp` nothing leaves the machine.
+
+OpenTelemetry spans with GenAI attribute names, created if this process has a span processor.
+"""
 
 import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from foreword.errors import InputError
+from foreword.events.event import NO_POSITION, Context, EventType, TracePosition, Usage
+from foreword.events.redaction import REDACTED, is_secret_label, redact
+from foreword.types import frozen
 
 if TYPE_CHECKING:
+    from contextvars import Token
+
+    from opentelemetry.context import Context as OtelContext
     from opentelemetry.sdk.trace import SpanProcessor
-
-ADDRESS = re.compile(r"https?://[^/\s?#]+(/[^\s?#]*)?", re.IGNORECASE)
-TRACES = "/v1/traces"  # where a collector takes spans unless its address says otherwise
-PATIENCE = 5  # seconds for one attempt to deliver, and for the last one at the end
+    from opentelemetry.trace import Span
 
 
-class Export:
-    """Spans on their way to a collector, from a thread of their own; a turn never waits for it."""
+COLLECTOR_URL = re.compile(r"https?://[^/\s?#]+(/[^\s?#]*)?", re.IGNORECASE)
+TRACES_PATH = "/v1/traces"  # the default path of a collector
+EXPORT_TIMEOUT_S = 5  # seconds for one delivery attempt, and for the last one on closing
+
+
+class SpanExport:
+    """The export of spans to a collector, in its own thread. A turn never waits for it."""
 
     def __init__(self, processor: "SpanProcessor") -> None:
         self._processor = processor
 
     def close(self) -> None:
-        """Send what is left, within a few seconds, and end."""
-        self._processor.force_flush(PATIENCE * 1_000)
+        """Send the remaining spans within a few seconds and stop."""
+        self._processor.force_flush(EXPORT_TIMEOUT_S * 1_000)
         self._processor.shutdown()
 
 
-def start_export(address: str, service: str = "foreword") -> Export:
-    """Send the spans of this process to a collector, beside any listener that is there already."""
-    endpoint = read_address(address)
+def start_export(address: str, service: str = "foreword") -> SpanExport:
+    """Send the spans of this process to a collector, in addition to existing span processors."""
+    endpoint = parse_collector_url(address)
     try:
         from opentelemetry import trace
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -36,18 +51,213 @@ def start_export(address: str, service: str = "foreword") -> Export:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
         raise InputError("events.otlp needs OpenTelemetry; install it with: pip install 'foreword[otlp]'") from None
-    processor = BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint, timeout=PATIENCE))
+    processor = BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint, timeout=EXPORT_TIMEOUT_S))
     provider: Any = trace.get_tracer_provider()
     if not hasattr(provider, "add_span_processor"):
         provider = TracerProvider(resource=Resource.create({"service.name": service}))
         trace.set_tracer_provider(provider)
     provider.add_span_processor(processor)
-    return Export(processor)
+    return SpanExport(processor)
 
 
-def read_address(text: str) -> str:
-    """Read the address of a collector, or raise InputError; a bare host gets the usual path."""
-    found = ADDRESS.fullmatch(text.strip())
+def parse_collector_url(text: str) -> str:
+    """Parse the address of a collector, or raise InputError. A bare host gets the default path."""
+    found = COLLECTOR_URL.fullmatch(text.strip())
     if not found:
         raise InputError(f"events.otlp is {text!r}; write the address of a collector, such as http://localhost:4318")
-    return found[0] if (found[1] or "/") != "/" else found[0].rstrip("/") + TRACES
+    return found[0] if (found[1] or "/") != "/" else found[0].rstrip("/") + TRACES_PATH
+
+
+OPERATIONS = {
+    EventType.API_CALL: "chat",
+    EventType.TOOL_CALL: "execute_tool",
+    EventType.TURN_STARTED: "invoke_agent",
+    EventType.MEMORY_SEARCH: "retrieval",
+}
+SPAN_KINDS = {
+    EventType.API_CALL: "CLIENT",
+    EventType.MESSAGE_RECEIVED: "CONSUMER",
+    EventType.MESSAGE_SENT: "PRODUCER",
+}
+# Provider names of the GenAI conventions that differ from the prefixes of model names.
+PROVIDER_NAMES = {
+    "google": "gcp.gemini",
+    "google-gla": "gcp.gemini",
+    "google-vertex": "gcp.vertex_ai",
+    "gemini": "gcp.gemini",
+    "openai-chat": "openai",
+    "openai-responses": "openai",
+    "azure": "azure.ai.openai",
+    "bedrock": "aws.bedrock",
+    "grok": "x_ai",
+    "mistral": "mistral_ai",
+}
+ATTRIBUTE_PREFIX = "foreword."
+TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+SAMPLED_FLAG = 1  # the flag in `traceparent`
+MAX_ATTRIBUTE_CHARS = 2_000  # characters of one string
+MAX_NAME_CHARS = 200  # characters of a name
+
+
+@frozen
+class SpanStart:
+    """The data of a new span."""
+
+    kind: EventType
+    said: Mapping[str, Any]
+    context: Context
+    time: datetime
+
+
+class LiveSpan:
+    """One recording span."""
+
+    def __init__(self, span: "Span") -> None:
+        from opentelemetry import context, trace
+
+        self._span = span
+        self.inside: OtelContext = trace.set_span_in_context(span)
+        self._token: Token[OtelContext] = context.attach(self.inside)
+        found = span.get_span_context()
+        self.place = TracePosition(
+            trace=trace.format_trace_id(found.trace_id), span=trace.format_span_id(found.span_id)
+        )
+
+    def add(self, kind: EventType, said: Mapping[str, Any], time: datetime) -> None:
+        """Add an event to the span."""
+        self._span.add_event(str(kind), dict(list_attributes(said)), to_nanoseconds(time))
+
+    def close(self, said: Mapping[str, Any], time: datetime) -> None:
+        """Set the final attributes and end the span."""
+        from opentelemetry import context
+        from opentelemetry.trace.status import Status, StatusCode
+
+        context.detach(self._token)
+        self._span.set_attributes(dict(list_attributes(said)))
+        if error := said.get("error"):
+            self._span.set_status(Status(StatusCode.ERROR, redact(str(error), MAX_ATTRIBUTE_CHARS)))
+            self._span.set_attribute("error.type", get_error_type(said))
+        self._span.end(to_nanoseconds(time))
+
+
+def clean_traceparent(headers: Sequence[str]) -> str:
+    """Return the `traceparent` of a request in version 00, or an empty string if it is not valid.
+
+    https://www.w3.org/TR/trace-context/: version 00 has four fields, later versions may add some. A request must have
+    exactly one such header.
+    """
+    found = TRACEPARENT.fullmatch(headers[0].strip()) if len(headers) == 1 else None
+    if not found or found[1] == "ff" or not int(found[2], 16) or not int(found[3], 16):
+        return ""
+    if found[1] == "00" and found[5] is not None:
+        return ""
+    return f"00-{found[2]}-{found[3]}-{int(found[4], 16) & SAMPLED_FLAG:02x}"
+
+
+def parse_traceparent(cleaned: str) -> TracePosition:
+    """Parse the position of the caller's span from a cleaned `traceparent`; NOWHERE if it is empty."""
+    if not cleaned:
+        return NO_POSITION
+    _, trace, span, flags = cleaned.split("-")
+    return TracePosition(trace=trace, span=span, sampled=bool(int(flags, 16) & SAMPLED_FLAG))
+
+
+def open_span(opening: SpanStart, above: TracePosition, parent: LiveSpan | None) -> LiveSpan | None:
+    """Open a span below a parent or an earlier position. Return None if nothing records it.
+
+    A process that has not imported OpenTelemetry cannot record spans, so it is never imported here.
+    """
+    trace: Any = sys.modules.get("opentelemetry.trace")
+    if trace is None:
+        return None
+    with suppress(Exception):  # an error in the span library must not end a turn
+        inside = parent.inside if parent else restore_context(above, trace)
+        span = trace.get_tracer("foreword").start_span(
+            name_span(opening),
+            context=inside,
+            kind=trace.SpanKind[SPAN_KINDS.get(opening.kind, "INTERNAL")],
+            attributes=dict(list_initial_attributes(opening)),
+            start_time=to_nanoseconds(opening.time),
+        )
+        if span.is_recording():
+            return LiveSpan(span)
+    return None
+
+
+def restore_context(above: TracePosition, trace: Any) -> "OtelContext | None":
+    """Return the context of an earlier span, perhaps from another process."""
+    if not above.span:
+        return None
+    known = trace.SpanContext(
+        int(above.trace, 16),
+        int(above.span, 16),
+        is_remote=True,
+        trace_flags=trace.TraceFlags(trace.TraceFlags.SAMPLED if above.sampled else trace.TraceFlags.DEFAULT),
+    )
+    found: OtelContext = trace.set_span_in_context(trace.NonRecordingSpan(known))
+    return found
+
+
+def name_span(opening: SpanStart) -> str:
+    """Name a span by the GenAI conventions: the operation and its subject."""
+    operation, said = OPERATIONS.get(opening.kind), opening.said
+    if operation is None:
+        return str(opening.kind)
+    subjects = {
+        EventType.API_CALL: str(said.get("model", "")).rpartition(":")[2],
+        EventType.TOOL_CALL: str(said.get("name", "")),
+        EventType.TURN_STARTED: opening.context.agent,
+        EventType.MEMORY_SEARCH: "memory",
+    }
+    return f"{operation} {redact(subjects[opening.kind], MAX_NAME_CHARS)}".rstrip()
+
+
+def list_initial_attributes(opening: SpanStart) -> Iterator[tuple[str, Any]]:
+    """Yield the initial attributes of a span."""
+    context = opening.context
+    if operation := OPERATIONS.get(opening.kind):
+        yield "gen_ai.operation.name", operation
+    known = {
+        "gen_ai.conversation.id": context.session,
+        "gen_ai.agent.name": context.agent,
+        "user.id": context.user,
+        "foreword.channel": context.channel,
+        "foreword.room": context.room,
+        "foreword.schedule": context.schedule,
+        "foreword.trust": str(context.trust),
+    }
+    yield from ((name, value) for name, value in known.items() if value)
+    if opening.kind is EventType.TOOL_CALL and "name" in opening.said:
+        yield "gen_ai.tool.name", redact(str(opening.said["name"]), MAX_NAME_CHARS)
+    yield from list_attributes(opening.said)
+
+
+def list_attributes(said: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Convert facts to attributes: plain values only, and strings without secrets."""
+    for name, value in said.items():
+        if isinstance(value, Usage):
+            yield "gen_ai.usage.input_tokens", value.tokens_in
+            yield "gen_ai.usage.output_tokens", value.tokens_out
+            yield "gen_ai.usage.cache_read.input_tokens", value.cache_read
+            yield "gen_ai.usage.cache_creation.input_tokens", value.cache_write
+        elif name == "model" and value:
+            provider, _, model = str(value).rpartition(":")
+            yield "gen_ai.request.model", redact(model, MAX_NAME_CHARS)
+            if provider:
+                yield "gen_ai.provider.name", redact(PROVIDER_NAMES.get(provider, provider), MAX_NAME_CHARS)
+        elif isinstance(value, str):
+            yield ATTRIBUTE_PREFIX + name, REDACTED if is_secret_label(name) else redact(value, MAX_ATTRIBUTE_CHARS)
+        elif isinstance(value, bool | int | float):
+            yield ATTRIBUTE_PREFIX + name, value
+
+
+def get_error_type(said: Mapping[str, Any]) -> str:
+    """Return the type of an error: the provider's status, or the class of the exception."""
+    return redact(
+        str(said.get("status") or redact(str(said["error"]), MAX_ATTRIBUTE_CHARS).partition(":")[0]), MAX_NAME_CHARS
+    )
+
+
+def to_nanoseconds(time: datetime) -> int:
+    """Return the nanoseconds since 1970, without float rounding."""
+    return int(time.timestamp()) * 1_000_000_000 + time.microsecond * 1_000

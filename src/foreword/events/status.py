@@ -1,30 +1,107 @@
-"""How things are: channels with their last message and their errors, sessions, and the newest errors."""
+"""Status: channels with last message and errors, active sessions, and the newest errors.
+
+Outcomes of turns with errors, such as a queued message that was delivered later.
+"""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from foreword.events.event import EventType, Level, Reader
-from foreword.events.filter import Filter
-from foreword.events.line import count, show_line, show_time, show_word
-from foreword.events.moment import Period
-from foreword.events.question import find_events, sum_channels
-from foreword.events.record import Record
+from foreword.events.event import EventType, Level, Reader, build_visibility_condition
+from foreword.events.lines import SHORT_ID_DIGITS, list_parts, show_count_of, show_line, show_time, show_word
+from foreword.events.period import Period
+from foreword.events.query import Filter, count_by_channel, find_events
+from foreword.events.record import RECORD_SELECT, Record, read_record
 from foreword.events.totals import count_sessions, list_sessions
-from foreword.frozen import frozen
-from foreword.words import Trust
+from foreword.types import Trust, frozen
 
-RECENT = timedelta(days=1)  # what errors and sessions are counted in
-ERRORS = 10  # the newest errors that are shown
-CANDIDATES = 50  # sessions of the newest quarters of an hour, among which those with the newest activity are found
-SESSIONS = 5  # sessions that are shown
-MESSAGES = (EventType.MESSAGE_RECEIVED.value, EventType.MESSAGE_SENT.value)
+MAX_TURNS = 20  # turns in one answer
+MAX_ROWS = 50  # rows of one turn; each attempt and each delivery has one
+COMPLETED, SENT = EventType.TURN_COMPLETED.value, EventType.MESSAGE_SENT.value
+OUTCOME_FACTS = ("outcome", "calls_refused", "turns_before", "minutes_before")
+ERROR_TYPES = tuple(kind.value for kind in EventType if kind.value.endswith("_error"))
 
 
 @frozen(eq=True)
-class Channel:
-    """One channel, as far as the reader may know of it."""
+class TurnOutcome:
+    """The attempts of one turn in order, and the time at which its reply was delivered."""
+
+    turn: str
+    attempts: tuple[Record, ...]
+    delivered: datetime | None = None
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the last attempt was answered."""
+        return bool(self.attempts) and "outcome" not in self.attempts[-1].facts
+
+
+def selects_errors(wanted: Filter) -> bool:
+    """Return whether a filter selects warnings or errors, so that its result lacks the rows that follow."""
+    return bool(wanted.levels) or wanted.type in ERROR_TYPES
+
+
+def find_outcomes(connection: sqlite3.Connection, reader: Reader, records: Iterable[Record]) -> list[TurnOutcome]:
+    """Find the outcomes of the turns of some records that the reader may see, in the order of the records."""
+    turns = list(dict.fromkeys(record.trace for record in records if record.trace and record.session))[:MAX_TURNS]
+    found = (build_outcome(turn, find_steps(connection, reader, turn)) for turn in turns)
+    return [outcome for outcome in found if outcome.attempts]
+
+
+def find_steps(connection: sqlite3.Connection, reader: Reader, turn: str) -> list[Record]:
+    """Find the ends of a turn's attempts and its deliveries, oldest first."""
+    where, values = build_visibility_condition(reader)
+    rows = connection.execute(
+        f"SELECT {RECORD_SELECT} FROM events INDEXED BY idx_events_trace WHERE trace_id = ? "
+        f"AND event_type IN ('{COMPLETED}', '{SENT}') AND {where} ORDER BY timestamp DESC, id DESC LIMIT {MAX_ROWS}",
+        [turn, *values],
+    ).fetchall()
+    return [read_record(row) for row in reversed(rows)]
+
+
+def build_outcome(turn: str, steps: Sequence[Record]) -> TurnOutcome:
+    """Build an outcome from a turn's steps. A message sent before the answer was only a delay notice."""
+    attempts = tuple(step for step in steps if step.type == COMPLETED)
+    outcome = TurnOutcome(turn=turn, attempts=attempts)
+    if not outcome.is_answered:
+        return outcome
+    sent = [step.time for step in steps if step.type == SENT and step.time >= attempts[-1].time]
+    return TurnOutcome(turn=turn, attempts=attempts, delivered=sent[-1] if sent else None)
+
+
+def show_outcomes(outcomes: Iterable[TurnOutcome], zone: ZoneInfo) -> Iterator[str]:
+    """Format outcomes, one line each."""
+    for outcome in outcomes:
+        yield f"turn {outcome.turn[:SHORT_ID_DIGITS]}: {'; '.join(list_steps(outcome, zone))}"
+
+
+def list_steps(outcome: TurnOutcome, zone: ZoneInfo) -> Iterator[str]:
+    """List the steps of a turn in order."""
+    for attempt in outcome.attempts:
+        facts = {name: attempt.facts[name] for name in OUTCOME_FACTS if name in attempt.facts}
+        if facts:
+            yield f"{show_time(attempt.time, zone)} {' '.join(list_parts(facts))}"
+    last = outcome.attempts[-1]
+    if outcome.is_answered:
+        number = len(outcome.attempts)
+        tries = f" on attempt {number}" if number > 1 else ""
+        yield f"{show_time(last.time, zone)} answered{tries}"
+        yield f"{show_time(outcome.delivered, zone)} delivered" if outcome.delivered else "not delivered yet"
+    elif last.facts.get("outcome") == "queued":
+        yield "not answered yet"
+
+
+STATUS_PERIOD = timedelta(days=1)  # the period for errors and sessions
+MAX_ERRORS = 10  # newest errors to show
+MAX_CANDIDATE_SESSIONS = 50  # recent sessions to consider when the newest are selected
+MAX_SESSIONS = 5  # sessions to show
+MESSAGE_TYPES = (EventType.MESSAGE_RECEIVED.value, EventType.MESSAGE_SENT.value)
+
+
+@frozen(eq=True)
+class ChannelStatus:
+    """One channel, limited to what the reader may see."""
 
     name: str
     last_message: datetime | None
@@ -33,8 +110,8 @@ class Channel:
 
 
 @frozen(eq=True)
-class Session:
-    """One session that moved lately."""
+class ActiveSession:
+    """One recently active session."""
 
     id: str
     agent: str
@@ -44,59 +121,59 @@ class Session:
 
 @frozen(eq=True)
 class Status:
-    """How things are at one moment."""
+    """The status at one time."""
 
     since: datetime
-    """The beginning of what is counted."""
-    channels: tuple[Channel, ...]
+    """The start of the counted period."""
+    channels: tuple[ChannelStatus, ...]
     sessions: int
-    """Sessions with a turn or a call since then."""
-    latest: tuple[Session, ...]
-    """Those of them with the newest activity."""
+    """Sessions with a turn or a call in the period."""
+    latest: tuple[ActiveSession, ...]
+    """The most recently active of them."""
     errors: tuple[Record, ...]
 
 
 def find_status(connection: sqlite3.Connection, reader: Reader, now: datetime) -> Status:
-    """Find how things are for a reader."""
-    since = now - RECENT
-    # Sums are kept by quarters of an hour, and whole ones are quick to add.
+    """Return the status for a reader."""
+    since = now - STATUS_PERIOD
+    # Totals are stored per quarter-hour, so whole ones are fast to add.
     since = since.replace(minute=since.minute // 15 * 15, second=0, microsecond=0)
     return Status(
         since=since,
         channels=tuple(find_channels(connection, reader, Period(since=since))),
         sessions=count_sessions(connection, reader, since),
         latest=tuple(find_sessions(connection, reader, since)),
-        errors=find_events(connection, reader, Filter(level=Level.ERROR, limit=ERRORS)).records,
+        errors=find_events(connection, reader, Filter(level=Level.ERROR, limit=MAX_ERRORS)).records,
     )
 
 
-def find_channels(connection: sqlite3.Connection, reader: Reader, period: Period) -> Iterator[Channel]:
-    """Find the channels that the reader has messages or errors in.
+def find_channels(connection: sqlite3.Connection, reader: Reader, period: Period) -> Iterator[ChannelStatus]:
+    """Find the channels with messages or errors that the reader may see.
 
-    For who sees everything the last message may be of any time: it is the newest on its channel's way. Whose rows lie
-    among those of others is told of the period alone, since a message of long ago could be a long way off.
+    A reader who sees all rows gets the last message of any time, since it is the first on its channel's index. For
+    others the search is limited to the period, because an old message could be many rows away.
     """
-    errors = sum_channels(connection, reader, Filter(level=Level.ERROR, period=period))
+    errors = count_by_channel(connection, reader, Filter(level=Level.ERROR, period=period))
     if reader.clearance is Trust.FULL and not reader.room:
         messages = {name: find_last_message(connection, reader, name) for name in list_channels(connection)}
     else:
-        sums = [sum_channels(connection, reader, Filter(type=kind, period=period)) for kind in MESSAGES]
+        sums = [count_by_channel(connection, reader, Filter(type=kind, period=period)) for kind in MESSAGE_TYPES]
         names = {name for each in sums for name in each}
         messages = {name: max(each[name][1] for each in sums if name in each) for name in names}
     for name in sorted(messages.keys() | errors.keys()):
         last, count = messages.get(name), errors.get(name, (0, None))[0]
         if last or count:
-            yield Channel(name=name, last_message=last, errors=count)
+            yield ChannelStatus(name=name, last_message=last, errors=count)
 
 
 def find_last_message(connection: sqlite3.Connection, reader: Reader, channel: str) -> datetime | None:
-    """Find when the last message came or went on a channel."""
-    found = (find_events(connection, reader, Filter(channel=channel, type=kind, limit=1)) for kind in MESSAGES)
+    """Return the time of the last message received or sent on a channel."""
+    found = (find_events(connection, reader, Filter(channel=channel, type=kind, limit=1)) for kind in MESSAGE_TYPES)
     return max((record.time for each in found for record in each.records), default=None)
 
 
 def list_channels(connection: sqlite3.Connection) -> list[str]:
-    """List every channel there is, whosever it is, by one step through the index for each."""
+    """List all channels of all users, with one index lookup each."""
     names: list[str] = []
     step = "SELECT min(channel) FROM events INDEXED BY idx_events_channel WHERE channel > ?"
     (name,) = connection.execute(step, [""]).fetchone()
@@ -106,33 +183,33 @@ def list_channels(connection: sqlite3.Connection) -> list[str]:
     return names
 
 
-def find_sessions(connection: sqlite3.Connection, reader: Reader, since: datetime) -> list[Session]:
-    """Find the sessions with the newest activity."""
+def find_sessions(connection: sqlite3.Connection, reader: Reader, since: datetime) -> list[ActiveSession]:
+    """Find the most recently active sessions."""
     found = [
-        Session(id=name, agent=record.agent, channel=record.channel, last=record.time)
-        for name in list_sessions(connection, reader, since, CANDIDATES)
+        ActiveSession(id=name, agent=record.agent, channel=record.channel, last=record.time)
+        for name in list_sessions(connection, reader, since, MAX_CANDIDATE_SESSIONS)
         for record in find_events(connection, reader, Filter(session=name, limit=1)).records
     ]
-    return sorted(found, key=lambda session: session.last, reverse=True)[:SESSIONS]
+    return sorted(found, key=lambda session: session.last, reverse=True)[:MAX_SESSIONS]
 
 
 def show_left_out(status: Status) -> str:
-    """Say how many of the active sessions are not listed; nothing where all are."""
+    """Say how many active sessions are not listed, or return an empty string."""
     left = status.sessions - len(status.latest)
     return f", the newest {len(status.latest)} are listed and {left:,} left out" if left > 0 else ""
 
 
 def show_status(status: Status, zone: ZoneInfo) -> Iterator[str]:
-    """Show how things are, in lines for a model to read."""
+    """Format the status as lines for a model."""
     yield f"since {show_time(status.since, zone)} ({zone.key}):"
     for channel in status.channels:
         last = show_time(channel.last_message, zone) if channel.last_message else "none"
-        yield f"channel {show_word(channel.name)}: last message {last}, {count(channel.errors, 'error')}"
+        yield f"channel {show_word(channel.name)}: last message {last}, {show_count_of(channel.errors, 'error')}"
     if not status.channels:
         yield "no message in any channel"
-    yield f"{count(status.sessions, 'session')} active{show_left_out(status)}"
+    yield f"{show_count_of(status.sessions, 'session')} active{show_left_out(status)}"
     for session in status.latest:
         where = f" on {show_word(session.channel)}" if session.channel else ""
         yield f"session {show_word(session.id)}{where}: last activity {show_time(session.last, zone)}"
-    yield f"last {count(len(status.errors), 'error')}:" if status.errors else "no error is recorded"
+    yield f"last {show_count_of(len(status.errors), 'error')}:" if status.errors else "no error is recorded"
     yield from (f"{show_time(record.time, zone)} {show_line(record)}" for record in status.errors)

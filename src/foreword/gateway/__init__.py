@@ -1,1 +1,1 @@
-"""The gateway: messages of people in, replies of agents out, and nothing lost on the way."""
+"""The gateway: accepts messages, runs their turns and delivers the replies."""

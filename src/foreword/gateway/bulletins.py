@@ -1,7 +1,7 @@
-"""Bulletins: memory summed up at each clearance, from what that clearance may read and nothing else.
+"""Bulletins: summaries of memory, one per agent and clearance, made only from what that clearance may read.
 
-The agent's own model writes it, or a rule where no model answers. One is made where somebody speaks with the agent at
-that clearance, if memory has changed, and no sooner after the last one than the configuration says.
+The agent's model writes them; without a model, a rule does. A bulletin is made for each clearance at which the agent
+was used recently, if memory has changed and the configured interval has passed.
 """
 
 import asyncio
@@ -12,45 +12,45 @@ from datetime import datetime, timedelta
 
 from foreword.assembly import Assembly
 from foreword.config.schema import Config
+from foreword.engine.sources.documents import Document, normalise_lines, read_prompt
 from foreword.errors import ForewordError
-from foreword.events.event import NOBODY, Context, EventType, Level, Recorder
-from foreword.events.trace import Step, Timepiece, Trace, describe_error
-from foreword.frozen import frozen
-from foreword.gateway.moment import read_moment, write_moment
-from foreword.gateway.writer import Writer
+from foreword.events.event import NO_CONTEXT, Context, EventType, Level, Recorder
+from foreword.events.tracer import Clocks, Tracer, TraceStep, describe_error
 from foreword.memory.digest import Survey, fill, shorten, write_digest, write_excerpts
-from foreword.sources.builtin import read_prompt
-from foreword.sources.document import Document, normalise
-from foreword.store.bulletins import Made, begin_bulletin, end_bulletin, find_made
+from foreword.storage.database import format_moment, parse_moment
+from foreword.storage.profiles import BulletinOrigin, claim_bulletin, find_bulletin_origin, store_bulletin
+from foreword.storage.writer import Writer
 from foreword.turn import Bulletin, Turn
-from foreword.words import Mode, Trust
+from foreword.types import Mode, Trust, frozen
 from foreword.workspace import Workspace, choose_mode
 
-IN_USE = timedelta(days=7)  # in which somebody has to have spoken with an agent, so that a bulletin is made for it
-OPENED = 100  # memories that are opened, those changed last
-LONGEST = 1_000  # characters of a bulletin; it shares its room with all that travels with a message
-TOLD = 24_000  # characters of memory that a model is told
-END = "</memory>"  # what nothing in a memory may be
+USE_PERIOD = timedelta(days=7)  # an agent must have been used within this time
+MAX_OPENED_MEMORIES = 100  # memory files to open, the most recently changed first
+MAX_BULLETIN_CHARS = 1_000  # characters of a bulletin; it shares its budget with everything else sent with a message
+MAX_MEMORY_CHARS = 24_000  # characters of memory sent to the model
+MEMORY_END = "</memory>"  # must not occur in a memory
 RULE = "rule"
-PLACES = "SELECT DISTINCT agent, clearance FROM sessions WHERE used >= ? AND clearance > ? ORDER BY agent, clearance"
+SELECT_USED_AGENTS = (
+    "SELECT DISTINCT agent, clearance FROM sessions WHERE used >= ? AND clearance > ? ORDER BY agent, clearance"
+)
 
 
 @frozen
-class Scribe:
-    """By whom bulletins are written: how a model is chosen, a prompt assembled, and a model asked."""
+class BulletinWriter:
+    """How bulletins are written: choose a model, assemble a prompt, ask the model."""
 
     choose: Callable[[str], Awaitable[str]]
     assemble: Callable[[Turn], Awaitable[Assembly]]
-    ask: Callable[[Assembly, Step], Awaitable[str]]
+    ask: Callable[[Assembly, TraceStep], Awaitable[str]]
 
 
 @frozen(eq=True)
-class Due:
-    """A bulletin that may have to be made, and what is known of the last one."""
+class DueBulletin:
+    """A bulletin that may be due, and the state of the last one."""
 
     agent: str
     clearance: Trust
-    made: Made
+    made: BulletinOrigin
 
 
 class Bulletins:
@@ -60,7 +60,7 @@ class Bulletins:
         self,
         workspace: Workspace,
         writer: Writer,
-        scribe: Scribe,
+        scribe: BulletinWriter,
         recorder: Recorder,
         clock: Callable[[], datetime],
     ) -> None:
@@ -68,37 +68,37 @@ class Bulletins:
         self._writer = writer
         self._scribe = scribe
         self._recorder = recorder
-        self._timepiece = Timepiece(now=clock)
+        self._timepiece = Clocks(now=clock)
 
     async def refresh(self, now: datetime) -> int:
-        """Make every bulletin that is due and whose memory has changed; return how many that were."""
+        """Make every due bulletin whose memory has changed; return their number."""
         config = self._workspace.config
         if not config.bulletin.hours:
             return 0
         policy = self._workspace.memory.policy
-        due = await self._writer.look(lambda state: find_due(state, config, policy, now))
+        due = await self._writer.look(lambda state: find_due_bulletins(state, config, policy, now))
         return sum([await self._renew(one, now) for one in due])
 
-    async def _renew(self, due: Due, now: datetime) -> bool:
-        """Make one bulletin, unless it would be made of the same again, or another process makes it."""
+    async def _renew(self, due: DueBulletin, now: datetime) -> bool:
+        """Make one bulletin, unless memory is unchanged or another process makes it."""
         survey = await asyncio.to_thread(self._workspace.memory.survey, due.clearance)
         if survey.stamp == due.made.source:
             return False
-        moment = write_moment(now)
-        if not await self._writer.do(lambda s: begin_bulletin(s, due.agent, due.clearance, moment, due.made)):
+        moment = format_moment(now)
+        if not await self._writer.do(lambda s: claim_bulletin(s, due.agent, due.clearance, moment, due.made)):
             return False
-        trace = Trace(self._recorder, Context(trust=due.clearance, agent=due.agent), self._timepiece)
+        trace = Tracer(self._recorder, Context(trust=due.clearance, agent=due.agent), self._timepiece)
         with trace.step(EventType.MEMORY_WRITE, store="bulletin", memories=len(survey.paths)) as step:
             text, author = await self._write(due, survey, now, step)
             bulletin = Bulletin(text=text, trust=due.clearance)
-            made = Made(moment=moment, source=survey.stamp, author=author)
-            await self._writer.do(lambda state: end_bulletin(state, due.agent, bulletin, made))
+            made = BulletinOrigin(moment=moment, source=survey.stamp, author=author)
+            await self._writer.do(lambda state: store_bulletin(state, due.agent, bulletin, made))
             step.note(by=author, length=len(text))
         return True
 
-    async def _write(self, due: Due, survey: Survey, now: datetime, step: Step) -> tuple[str, str]:
-        """Write a bulletin, and say who wrote it."""
-        documents = await asyncio.to_thread(self._workspace.memory.open_all, survey.paths[:OPENED])
+    async def _write(self, due: DueBulletin, survey: Survey, now: datetime, step: TraceStep) -> tuple[str, str]:
+        """Write a bulletin; return its text and its author."""
+        documents = await asyncio.to_thread(self._workspace.memory.open_all, survey.paths[:MAX_OPENED_MEMORIES])
         text = author = ""
         if documents and self._workspace.config.bulletin.by != RULE:
             try:
@@ -106,56 +106,63 @@ class Bulletins:
                 text = await self._ask(due, author, documents, now, step)
             except ForewordError as error:
                 step.note(model_failed=type(error).__name__, level=Level.WARN)
-        text = clean(text)
-        return (text, author) if text else (write_digest(documents, LONGEST), RULE)
+        text = clean_bulletin(text)
+        return (text, author) if text else (write_digest(documents, MAX_BULLETIN_CHARS), RULE)
 
-    async def _ask(self, due: Due, model: str, documents: Sequence[Document], now: datetime, step: Step) -> str:
-        """Ask the model of an agent; one with little room has none to sum up in."""
+    async def _ask(
+        self, due: DueBulletin, model: str, documents: Sequence[Document], now: datetime, step: TraceStep
+    ) -> str:
+        """Ask the model of an agent; return an empty text for a model with a small context window."""
         if choose_mode(self._workspace.ground.measure(model).facts) is not Mode.FULL:
             return ""
-        turn = Turn(agent=due.agent, message=write_order(documents), model=model, mode=Mode.NONE, now=now)
-        return await self._scribe.ask(label(await self._scribe.assemble(turn), due.clearance), step)
+        turn = Turn(agent=due.agent, message=write_bulletin_prompt(documents), model=model, mode=Mode.NONE, now=now)
+        return await self._scribe.ask(label_clearance(await self._scribe.assemble(turn), due.clearance), step)
 
     async def keep(self, every: float) -> None:
-        """Keep the bulletins fresh until cancelled, with a look so many seconds after the other."""
+        """Refresh the bulletins until cancelled, with a pause of `every` seconds."""
         while True:
             await asyncio.sleep(every)
             try:
                 await self.refresh(self._timepiece.now())
-            except sqlite3.Error:  # the disk is full or busy now, and is looked at again
+            except sqlite3.Error:  # the disk is full or the state is locked; retry later
                 pass
-            except Exception as error:  # noqa: BLE001 - what goes wrong once must not end all that comes later
-                trace = Trace(self._recorder, NOBODY, self._timepiece)
+            except Exception as error:  # noqa: BLE001 - one failure must not end the loop
+                trace = Tracer(self._recorder, NO_CONTEXT, self._timepiece)
                 trace.tell(EventType.CHANNEL_ERROR, level=Level.ERROR, **describe_error(error))
 
 
-def find_due(state: sqlite3.Connection, config: Config, policy: str, now: datetime) -> list[Due]:
-    """Find the places where an agent was spoken with of late and where the last bulletin is old enough, or void."""
-    used = state.execute(PLACES, (write_moment(now - IN_USE), int(Trust.PUBLIC))).fetchall()
+def find_due_bulletins(state: sqlite3.Connection, config: Config, policy: str, now: datetime) -> list[DueBulletin]:
+    """Find the agents and clearances in recent use whose last bulletin is old enough or invalid."""
+    used = state.execute(SELECT_USED_AGENTS, (format_moment(now - USE_PERIOD), int(Trust.PUBLIC))).fetchall()
     places = [(agent, Trust(level)) for agent, level in used if agent in config.agents]
-    listed = [Due(agent=agent, clearance=level, made=find_made(state, agent, level)) for agent, level in places]
+    listed = [
+        DueBulletin(agent=agent, clearance=level, made=find_bulletin_origin(state, agent, level))
+        for agent, level in places
+    ]
     patience = timedelta(hours=config.bulletin.hours)
-    return [due for due in listed if is_void(due.made, policy) or abs(now - read_moment(due.made.moment)) >= patience]
+    return [
+        due for due in listed if is_outdated(due.made, policy) or abs(now - parse_moment(due.made.moment)) >= patience
+    ]
 
 
-def is_void(made: Made, policy: str) -> bool:
-    """Whether there is no bulletin, or one that was made when other people could read other memories."""
+def is_outdated(made: BulletinOrigin, policy: str) -> bool:
+    """Return whether there is no bulletin, or one from a time with another memory policy."""
     return not made.moment or (made.source != "" and not made.source.startswith(policy))
 
 
-def label(assembly: Assembly, clearance: Trust) -> Assembly:
-    """Label a stranger's prompt with the clearance of what it is asked about, so that nobody below reads it."""
+def label_clearance(assembly: Assembly, clearance: Trust) -> Assembly:
+    """Set the clearance of a prompt to that of its content, so that readers below it do not see it."""
     plan = assembly.plan
     return replace(assembly, plan=replace(plan, clearance=replace(plan.clearance, level=clearance)))
 
 
-def write_order(documents: Sequence[Document]) -> str:
-    """Write what a model is asked: the memories as text, and what to do with them."""
-    told = write_excerpts(documents, TOLD).replace(END, END.replace("/", "/ "))
-    return f"{read_prompt('gateway/bulletin')}\n\n<memory>\n{told}\n{END}"
+def write_bulletin_prompt(documents: Sequence[Document]) -> str:
+    """Write the model's prompt: the memories as text, and the instruction."""
+    told = write_excerpts(documents, MAX_MEMORY_CHARS).replace(MEMORY_END, MEMORY_END.replace("/", "/ "))
+    return f"{read_prompt('gateway/bulletin')}\n\n<memory>\n{told}\n{MEMORY_END}"
 
 
-def clean(text: str) -> str:
-    """Keep the plain lines of what a model wrote, as far as there is room."""
-    lines = (line.strip().lstrip("#=_* ").strip() for line in normalise(text).splitlines())
-    return fill((shorten(line, LONGEST // 2) for line in lines if line.strip("-")), LONGEST)
+def clean_bulletin(text: str) -> str:
+    """Keep the plain lines of a model's answer, up to the size limit."""
+    lines = (line.strip().lstrip("#=_* ").strip() for line in normalise_lines(text).splitlines())
+    return fill((shorten(line, MAX_BULLETIN_CHARS // 2) for line in lines if line.strip("-")), MAX_BULLETIN_CHARS)

@@ -1,10 +1,10 @@
-"""A channel: a place where people write and replies arrive, behind one protocol.
+"""The protocol of a channel: a place where people write and replies are delivered.
 
     heard = Heard(channel="telegram", sender="1001", key="7", address="1001", text="What is on today?")
-    await hear(heard)  # when this returns it is kept, and the channel may acknowledge it
+    await hear(heard)  # when this returns the message is stored, and the channel may acknowledge it
 
-Who wrote and where is the channel's proof; who that is, what it may see and whether the agent answers is decided by
-others.
+A channel proves the sender and the place. The gateway decides who that is, what they may see and whether the agent
+answers.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,125 +12,126 @@ from typing import Protocol, runtime_checkable
 
 from foreword.errors import ForewordError
 from foreword.events.event import Level
-from foreword.frozen import frozen
-from foreword.gateway.message import ClientRequest
+from foreword.gateway.messages import ClientRequest
 from foreword.turn import Client, Message
-from foreword.words import Mode, Word
+from foreword.types import Mode, TextEnum, frozen
 
-OPEN = "broadcast"  # the situation of what is neither private nor a group; unless the owner lists it, it is public
+PUBLIC_SITUATION = (
+    "broadcast"  # situation of a chat that is neither private nor a group; public unless the owner configures it
+)
 
 
-class Chat(Word):
-    """What kind of place a message was written in; one that is not known is treated as the most public."""
+class ChatKind(TextEnum):
+    """Kind of chat of a message; an unknown kind is treated as the most public one."""
 
     PRIVATE = "private"
     GROUP = "group"
     BROADCAST = "broadcast"
-    """Few write and anybody may read."""
+    """Few people write and anyone may read."""
 
 
 @frozen(eq=True)
-class Heard:
-    """A message as a channel hears it."""
+class InboundMessage:
+    """A message as a channel receives it."""
 
     channel: str
-    """The channel's name; its family is the part before the first colon."""
+    """Name of the channel; its family is the part before the first colon."""
     sender: str
-    """The channel's own id of who wrote; nothing where it knows none."""
+    """The channel's id of the sender; empty if unknown."""
     text: str
     key: str = ""
-    """The channel's own id of the message: heard twice, it is one."""
+    """The channel's id of the message: a message received twice is accepted once."""
     corrects: str = ""
-    """The key of the message that this is an edit of; its own begins with that and a colon."""
+    """Key of the message that this one edits; its own key is that key, a colon and a suffix."""
     address: str = ""
-    """Where a reply is delivered; nothing where whoever asked fetches it."""
-    chat: Chat = Chat.PRIVATE
+    """Where the reply is delivered; empty if the client fetches it."""
+    chat: ChatKind = ChatKind.PRIVATE
     place: str = ""
-    """The channel's own id of the group; nothing in private."""
+    """The channel's id of the group; empty in private."""
     title: str = ""
-    """What people call the group."""
+    """Display name of the group."""
     name: str = ""
-    """What the sender calls themselves; it proves nothing."""
+    """Display name of the sender; not trusted."""
     called: bool = False
-    """Whether it speaks to the agent: by its name, or in reply to it."""
+    """Whether it addresses the agent, by name or as a reply."""
     agent: str = ""
     session: str = ""
     client: Client = Client()
     asks: bool = False
-    """Whether whoever hears the turn can be asked before it changes something."""
+    """Whether the client can answer approval questions during the turn."""
     situation: str = ""
-    """The situation it asks for, which counts where that allows no more than the place does."""
+    """Requested situation; used only if it allows no more than the place does."""
     project: str = ""
-    """The folder of the project that is open."""
+    """Folder of the open project."""
     mode: Mode | None = None
-    """The prompt mode that is asked for; else the model decides."""
+    """Requested prompt mode; None lets the model decide."""
     cwd: str = ""
-    """The working directory of a person at a terminal."""
+    """Working directory of a person at a terminal."""
     plan: bool | None = None
-    """Whether the agent only plans; else as the session has it."""
+    """Whether the agent only plans; None uses the session's setting."""
     before: tuple[Message, ...] | None = None
-    """What a client that keeps no session says was said before."""
+    """Conversation history sent by a client without a session."""
     traceparent: str = ""
-    """The cleaned W3C header of the client's trace."""
+    """Validated W3C `traceparent` header of the client."""
     request: ClientRequest = ClientRequest()
-    """What the HTTP request said, where there was one."""
+    """Data of the HTTP request, if there is one."""
 
 
-Hear = Callable[[Heard], Awaitable[object]]
-"""Takes what a channel heard; when it returns, it is kept."""
+ReceiveMessage = Callable[[InboundMessage], Awaitable[object]]
+"""Accepts a message from a channel; the message is stored when this returns."""
 
 
-Tell = Callable[[str, Level], None]
-"""Tells the owner, in words, that something happened on a channel which belongs to no message."""
+ReportToOwner = Callable[[str, Level], None]
+"""Reports an event of a channel that belongs to no message to the owner."""
 
 
-class NotKept(ForewordError):
-    """A message could not be kept, so it was not accepted; the words say why."""
+class NotStored(ForewordError):
+    """A message could not be stored, so it was not accepted; the text says why."""
 
     def __init__(self, words: str, *, is_recorded: bool = False) -> None:
         super().__init__(words)
         self.is_recorded = is_recorded
-        """Whether the event log has it already: one failure is one error row."""
+        """Whether the event log already has this failure, so that it is logged once."""
 
 
 class NotDelivered(ForewordError):
-    """A channel did not take a part; nothing of it arrived, and trying again may help."""
+    """A channel did not accept a part. Nothing arrived; a retry may succeed."""
 
     def __init__(self, why: str, wait: float = 0.0) -> None:
         super().__init__(why)
         self.wait = wait
-        """Seconds for which the channel wants to be left alone; the usual time where it does not say."""
+        """Seconds the channel asks to wait; 0 for the default."""
 
 
 class NeverDelivered(ForewordError):
-    """A channel will never take this: its address is gone, or it is barred."""
+    """A channel rejects this permanently: the address is gone or blocked."""
 
 
 class Channel(Protocol):
-    """Hears people and delivers replies."""
+    """Receives messages and delivers replies."""
 
     takes_key: bool
-    """Whether a part that is delivered twice with one key is shown once."""
+    """Whether a part delivered twice with the same key is shown once."""
 
     def split(self, text: str) -> Sequence[str]:
-        """Split a reply into the parts that arrive one by one; always the same ones for the same text."""
+        """Split a reply into the parts to deliver, deterministically."""
 
     async def deliver(self, address: str, part: str, key: str) -> None:
-        """Deliver a part; raise NotDelivered where nothing arrived, NeverDelivered where nothing ever will.
+        """Deliver a part; raise NotDelivered if nothing arrived, NeverDelivered if nothing ever will.
 
-        Anything else that is raised means that nobody knows.
+        Any other exception means that the delivery is uncertain.
         """
 
     async def show_work(self, address: str) -> None:
-        """Show that a reply is being made; called every few seconds, and nothing depends on it."""
+        """Show the typing indicator; called every few seconds, errors are ignored."""
 
-    async def run(self, hear: Hear) -> None:
-        """Hand in what people write until cancelled; what was not handed in is not acknowledged."""
+    async def run(self, hear: ReceiveMessage) -> None:
+        """Pass on messages until cancelled; do not acknowledge a message before `hear` returns."""
 
 
 @runtime_checkable
-class Locates(Protocol):
-    """A channel that can say what kind of place an address is before anything was heard there."""
+class FindsChatKind(Protocol):
+    """A channel that can look up the kind of chat at an address before any message arrived from it."""
 
-    async def find_kind(self, address: str) -> Chat:
-        """Find the kind of a place; where nobody can say, it is the most public one."""
+    async def find_kind(self, address: str) -> ChatKind:
+        """Find the kind of a chat; the most public one if unknown."""

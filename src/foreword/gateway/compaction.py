@@ -1,6 +1,6 @@
-"""Compaction: a conversation that fills its window is folded, the oldest turns first, into a summary.
+"""Compaction: replaces the oldest turns of a conversation that fills its context window with a summary.
 
-The agent's own model writes it. Where that fails, what was said is shortened by rule, so that a session always goes on.
+The agent's model writes the summary. If it fails, the messages are shortened by rule, so a session never gets stuck.
 """
 
 from collections.abc import Sequence
@@ -8,79 +8,84 @@ from datetime import datetime
 
 from pydantic_ai.messages import ModelResponse, TextPart
 
-from foreword.frozen import frozen
-from foreword.gateway.past import Kind, Piece, Row
-from foreword.runtime.history import dump, say
-from foreword.sources.builtin import read_prompt
-from foreword.tokens import Meter
+from foreword.agent.conversation import dump_messages, make_user_message
+from foreword.engine.sources.documents import read_prompt
+from foreword.gateway.history import HistoryKind, HistoryPiece, HistoryRow
+from foreword.tokens.count import Meter
 from foreword.turn import Message
+from foreword.types import frozen
 
-FULL = 0.8  # of the room for a conversation; beyond it the oldest turns are folded
-STAYS = 0.3  # of that room: what is newest and stays as it was said
-SUMMARY = 0.1  # of that room: the most that a summary may weigh
-TOLD = 0.6  # of that room: the most that is told to whoever sums up
-END = "</conversation>"  # what nothing in a conversation may be
-SHARE = 400  # characters of one message where no model sums up
+COMPACT_ABOVE_SHARE = 0.8  # of the room for a conversation; above it the oldest turns are compacted
+KEPT_SHARE = 0.3  # of that room: the newest turns, which stay unchanged
+MAX_SUMMARY_SHARE = 0.1  # of that room: the largest summary
+MAX_SUMMARISED_SHARE = 0.6  # of that room: the largest text to summarise
+CONVERSATION_END = "</conversation>"  # must not occur in a conversation
+MAX_SHORTENED_CHARS = 400  # characters per message if no model summarises
 
 
 @frozen
-class Cut:
-    """Which rows of a past are folded, and which stay."""
+class CompactionCut:
+    """The rows to compact, and the rows to keep."""
 
-    folded: tuple[Row, ...]
-    kept: tuple[Row, ...]
+    folded: tuple[HistoryRow, ...]
+    kept: tuple[HistoryRow, ...]
 
     @property
     def turns(self) -> int:
-        """How many turns are folded."""
-        return sum(row.kind is Kind.TURN for row in self.folded)
+        """Return the number of turns to compact."""
+        return sum(row.kind is HistoryKind.TURN for row in self.folded)
 
 
-def is_full(past: Sequence[Row], message: int, room: int) -> bool:
-    """Whether a conversation leaves too little room for what comes next."""
-    return sum(row.tokens for row in past) + message > room * FULL
+def is_full(past: Sequence[HistoryRow], message: int, room: int) -> bool:
+    """Return whether a conversation leaves too little room for the next message."""
+    return sum(row.tokens for row in past) + message > room * COMPACT_ABOVE_SHARE
 
 
-def choose_cut(past: Sequence[Row], room: int) -> Cut:
-    """Choose what stays: the newest rows that weigh little enough together."""
+def choose_cut(past: Sequence[HistoryRow], room: int) -> CompactionCut:
+    """Choose the newest rows that fit as those to keep."""
     weight, start = 0, len(past)
-    while start and weight + past[start - 1].tokens <= room * STAYS:
+    while start and weight + past[start - 1].tokens <= room * KEPT_SHARE:
         start -= 1
         weight += past[start].tokens
     if start == 0:
-        start = (len(past) + 1) // 2  # the provider says it is too long, whatever we counted
-    return Cut(folded=tuple(past[:start]), kept=tuple(past[start:]))
+        start = (len(past) + 1) // 2  # the provider rejected the length, whatever our count says
+    return CompactionCut(folded=tuple(past[:start]), kept=tuple(past[start:]))
 
 
-def list_spoken(cut: Cut) -> list[Message]:
-    """List what is folded as plain messages."""
+def list_compacted(cut: CompactionCut) -> list[Message]:
+    """List the messages to compact as plain text."""
     return [message for row in cut.folded for message in row.stretch.told]
 
 
-def write_order(cut: Cut, meter: Meter, room: int) -> str:
-    """Write what a model is asked: the conversation as text, and what to do with it."""
-    most = int(room * TOLD)
-    lines = [f"{message.role}: {message.text}" for message in list_spoken(cut)]
+def write_summary_prompt(cut: CompactionCut, meter: Meter, room: int) -> str:
+    """Write the model's prompt: the conversation as text, and the instruction."""
+    most = int(room * MAX_SUMMARISED_SHARE)
+    lines = [f"{message.role}: {message.text}" for message in list_compacted(cut)]
     if sum(map(meter.count, lines)) > most:
-        share = max(SHARE, most * 2 // max(1, len(lines)))
-        lines = [shorten(line, share) for line in lines]
-    transcript = "\n\n".join(leave_out(lines, meter, most, after=1)).replace(END, END.replace("/", "/ "))
-    return f"{read_prompt('gateway/summarise')}\n\n<conversation>\n{transcript}\n{END}"
+        share = max(MAX_SHORTENED_CHARS, most * 2 // max(1, len(lines)))
+        lines = [shorten_middle(line, share) for line in lines]
+    transcript = "\n\n".join(drop_oldest(lines, meter, most, after=1)).replace(
+        CONVERSATION_END, CONVERSATION_END.replace("/", "/ ")
+    )
+    return f"{read_prompt('gateway/summarise')}\n\n<conversation>\n{transcript}\n{CONVERSATION_END}"
 
 
-def shorten_all(cut: Cut, meter: Meter, room: int) -> str:
-    """Sum up by rule: what each said, cut to its beginning and end, the newest last; the oldest are left out first."""
-    most = max(200, int(room * SUMMARY))
-    lines = [f"{message.role}: {shorten(' '.join(message.text.split()), SHARE)}" for message in list_spoken(cut)]
-    kept = leave_out(lines, meter, most)
+def summarise_by_rule(cut: CompactionCut, meter: Meter, room: int) -> str:
+    """Summarise by rule: shorten each message to its beginning and end, and drop the oldest if there is no room."""
+    most = max(200, int(room * MAX_SUMMARY_SHARE))
+    lines = [
+        f"{message.role}: {shorten_middle(' '.join(message.text.split()), MAX_SHORTENED_CHARS)}"
+        for message in list_compacted(cut)
+    ]
+    kept = drop_oldest(lines, meter, most)
     left_out = len(lines) - len(kept)
     first = [f"({left_out} earlier messages are left out.)"] if left_out else []
     return "\n".join([*first, *kept])
 
 
-def leave_out(lines: Sequence[str], meter: Meter, most: int, *, after: int = 0) -> list[str]:
-    """Leave out the oldest lines after the first so many, until the rest weighs little enough; one always stays."""
-    weights = [meter.count(line) for line in lines]  # each once: a conversation may have thousands
+def drop_oldest(lines: Sequence[str], meter: Meter, most: int, *, after: int = 0) -> list[str]:
+    """Drop the oldest lines after the first `after` ones until the rest fits; keep at least one."""
+    weights = [meter.count(line) for line in lines]  # count each line once: a conversation may have thousands
     weight, start = sum(weights), after
     while weight > most and after + len(lines) - start > 1:
         weight -= weights[start]
@@ -88,16 +93,20 @@ def leave_out(lines: Sequence[str], meter: Meter, most: int, *, after: int = 0) 
     return [*lines[:after], *lines[start:]]
 
 
-def shorten(text: str, most: int) -> str:
-    """Cut a text to its beginning and its end."""
+def shorten_middle(text: str, most: int) -> str:
+    """Shorten a text to its beginning and its end."""
     if len(text) <= most:
         return text
     end = most // 4
     return f"{text[: most - end]} […] {text[-end:]}"
 
 
-def write_summary(text: str, meter: Meter, now: datetime) -> Piece:
-    """Write a summary as the messages that stand for what was folded."""
+def write_summary(text: str, meter: Meter, now: datetime) -> HistoryPiece:
+    """Build the history piece that replaces the compacted rows."""
     told = f"{read_prompt('gateway/summary')}\n\n{text.strip()}"
     answer = ModelResponse(parts=[TextPart(content=read_prompt("gateway/understood"))], timestamp=now)
-    return Piece(kind=Kind.SUMMARY, messages=dump([say(told), answer]), tokens=meter.count(told) + 10)
+    return HistoryPiece(
+        kind=HistoryKind.SUMMARY,
+        messages=dump_messages([make_user_message(told), answer]),
+        tokens=meter.count(told) + 10,
+    )

@@ -1,8 +1,8 @@
 """Held calls: tool calls that wait for a person's approval.
 
 A held call has not run. It is stored with its exact arguments and belongs to the person whose turn made it. When that
-person allows it, it becomes a turn of its session (`Incoming.held`). The inbox marks it as allowed in the transaction
-that accepts the turn, so it runs at most once.
+person allows it, it becomes a turn of its session (`RoutedMessage.held`). The inbox marks it as allowed in the
+transaction that accepts the turn, so it runs at most once.
 """
 
 import json
@@ -15,50 +15,46 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_ai.messages import ModelResponse, TextPart
 
+from foreword.agent.agent_events import ApprovalNeeded
+from foreword.agent.conversation import dump_messages, make_user_message
+from foreword.engine.sources.documents import read_prompt
 from foreword.errors import InputError
 from foreword.events.event import Context, EventType, Recorder
-from foreword.events.trace import Timepiece, Trace, make_id
-from foreword.frozen import frozen
-from foreword.gateway.admission import CHARS_PER_TOKEN
-from foreword.gateway.belonging import find_context
-from foreword.gateway.lane import find_lane
-from foreword.gateway.letter import Letter, post
-from foreword.gateway.message import Accepted, ClientRequest, Incoming, NotFound
-from foreword.gateway.moment import read_moment, write_moment
-from foreword.gateway.past import Kind, Piece, add_piece, find_newest_beginning
-from foreword.gateway.request import read_request
-from foreword.gateway.session import get_session
-from foreword.gateway.writer import Writer
-from foreword.runtime.ears import Asking
-from foreword.runtime.history import dump, say
-from foreword.sources.builtin import read_prompt
-from foreword.words import Trust, Word
+from foreword.events.tracer import Clocks, Tracer, make_id
+from foreword.gateway.history import HistoryKind, HistoryPiece, append_piece, find_newest_hash
+from foreword.gateway.messages import AcceptedTurn, ClientRequest, NotFound, RoutedMessage, load_message
+from foreword.gateway.session_lookup import CHARS_PER_TOKEN, make_event_context, resolve_session_key
+from foreword.storage.database import format_moment, parse_moment
+from foreword.storage.sessions import OutboundMessage, get_session, post_message
+from foreword.storage.writer import Writer
+from foreword.types import TextEnum, Trust, frozen
 from foreword.workspace import Workspace
 
 if TYPE_CHECKING:
-    from foreword.gateway.inbox import Claimed
+    from foreword.gateway.inbox import ClaimedTurn
+
 
 HELD_FOR = timedelta(hours=24)
 MAX_HELD_CALLS = 20  # of one person, waiting at the same time
 ID_BITS = 32
 
-ALLOWED = "I allow the call {id} of {name}, which was held."
-DENIED = "{name} was not run: {user} denied it (call {id})."
-EXPIRED = "{name} was not run: call {id} expired after 24 hours."
-REVOKED = "call {id} was not run: your access has changed since {name} was requested"
-OVER = "call {id} ({name}) is already {state}"
-TOO_MANY = "{name} was not called: {count} calls already await this person's approval."
-HELD = "{name} was not called: it needs approval. It is held as {id}. Do not retry; tell the person it is waiting."
+ALLOWED_TEXT = "I allow the call {id} of {name}, which was held."
+DENIED_TEXT = "{name} was not run: {user} denied it (call {id})."
+EXPIRED_TEXT = "{name} was not run: call {id} expired after 24 hours."
+REVOKED_TEXT = "call {id} was not run: your access has changed since {name} was requested"
+ALREADY_DECIDED_TEXT = "call {id} ({name}) is already {state}"
+TOO_MANY_HELD_TEXT = "{name} was not called: {count} calls already await this person's approval."
+HELD_TEXT = "{name} was not called: it needs approval. It is held as {id}. Do not retry; tell the person it is waiting."
 
-COLUMNS = (
+HELD_COLUMNS = (
     "held_calls.id, held_calls.turn_id, held_calls.session_id, sessions.agent, sessions.channel, held_calls.user_id,"
     " sessions.clearance, held_calls.name, held_calls.arguments, held_calls.question, held_calls.state,"
     " held_calls.created, held_calls.expires, held_calls.run_id, held_calls.result"
 )
-TABLES = "held_calls JOIN sessions ON sessions.id = held_calls.session_id"
+HELD_TABLES = "held_calls JOIN sessions ON sessions.id = held_calls.session_id"
 
 
-class HeldState(Word):
+class HeldState(TextEnum):
     """The state of a held call."""
 
     WAITING = "waiting"
@@ -104,7 +100,7 @@ class HeldCalls:
         writer: Writer,
         recorder: Recorder,
         clock: Callable[[], datetime],
-        accept: Callable[[Incoming], Awaitable[Accepted]],
+        accept: Callable[[RoutedMessage], Awaitable[AcceptedTurn]],
     ) -> None:
         self._workspace = workspace
         self._writer = writer
@@ -136,7 +132,7 @@ class HeldCalls:
         *,
         asks: bool = False,
         answer_to: tuple[str, str] = ("", ""),
-    ) -> Accepted:
+    ) -> AcceptedTurn:
         """Run a held call as a turn of its session; a second approval returns the same turn.
 
         `asks` is whether the person can be asked about further calls. The reply goes to `answer_to`, a channel and an
@@ -144,35 +140,35 @@ class HeldCalls:
         """
         held = await self.get(user, clearance, identifier)
         if held.state is HeldState.ALLOWED:
-            return Accepted(turn=held.run, session=held.session, repeated=True)
+            return AcceptedTurn(turn=held.run, session=held.session, repeated=True)
         if held.state is not HeldState.WAITING or held.expires <= self._clock():
             state = held.state if held.state is not HeldState.WAITING else HeldState.EXPIRED
-            raise InputError(OVER.format(id=held.id, name=held.name, state=state))
+            raise InputError(ALREADY_DECIDED_TEXT.format(id=held.id, name=held.name, state=state))
         incoming = await self._writer.look(lambda state: make_incoming(state, held))
         incoming = replace(incoming, asks=asks)
         if not incoming.address:
             incoming = replace(incoming, through=answer_to[0], address=answer_to[1])
-        if find_lane(incoming, self._workspace.config).lane.clearance != held.clearance:
+        if resolve_session_key(incoming, self._workspace.config).lane.clearance != held.clearance:
             await self._end(held, HeldState.REFUSED, "")
-            raise InputError(REVOKED.format(name=held.name, id=held.id))
+            raise InputError(REVOKED_TEXT.format(name=held.name, id=held.id))
         return await self._accept(incoming)
 
     async def deny(self, user: str, clearance: Trust, identifier: str) -> HeldCall:
         """Drop a held call, and record that in its session."""
         held = await self.get(user, clearance, identifier)
-        words = DENIED.format(name=held.name, user=held.user or "the person who asked", id=held.id)
+        words = DENIED_TEXT.format(name=held.name, user=held.user or "the person who asked", id=held.id)
         if held.state is HeldState.DENIED:
             return held
         if not await self._end(held, HeldState.DENIED, words):
             held = await self.get(user, clearance, identifier)
-            raise InputError(OVER.format(id=held.id, name=held.name, state=held.state))
+            raise InputError(ALREADY_DECIDED_TEXT.format(id=held.id, name=held.name, state=held.state))
         return replace(held, state=HeldState.DENIED)
 
     async def expire(self) -> None:
         """Drop the expired calls, and record that in their sessions."""
         now = self._clock()
         for held in await self._writer.look(lambda state: list_overdue(state, now)):
-            words = EXPIRED.format(name=held.name, id=held.id)
+            words = EXPIRED_TEXT.format(name=held.name, id=held.id)
             await self._end(held, HeldState.EXPIRED, words, post_to_session=True)
 
     async def _end(self, held: HeldCall, became: HeldState, words: str, *, post_to_session: bool = False) -> bool:
@@ -182,7 +178,7 @@ class HeldCalls:
         def work(state: sqlite3.Connection) -> bool:
             ended = state.execute(
                 "UPDATE held_calls SET state = ?, decided = ? WHERE id = ? AND state = 'waiting'",
-                (str(became), write_moment(now), held.id),
+                (str(became), format_moment(now), held.id),
             ).rowcount
             if ended and words:
                 add_note(state, held, words)
@@ -190,25 +186,29 @@ class HeldCalls:
                 post_note(state, held, words, now)
             return bool(ended)
 
-        if not await self._writer.seal(work):
+        if not await self._writer.write_durable(work):
             return False
         await self._tell(held, became)
         return True
 
     async def _tell(self, held: HeldCall, became: HeldState) -> None:
-        """Record the decision in the log."""
+        """Log the decision."""
 
         def find(state: sqlite3.Connection) -> Context | None:
             session = get_session(state, held.session)
-            return find_context(session, read_origin(state, held)) if session else None
+            return make_event_context(session, read_origin(state, held)) if session else None
 
         if context := await self._writer.look(find):
-            trace = Trace(self._recorder, context, Timepiece(now=self._clock))
+            trace = Tracer(self._recorder, context, Clocks(now=self._clock))
             trace.tell(EventType.TOOL_CALL, name=held.name, status=str(became), held=held.id)
 
 
 def hold_call(
-    state: sqlite3.Connection, claimed: "Claimed", asking: Asking, arguments: Mapping[str, Any], now: datetime
+    state: sqlite3.Connection,
+    claimed: "ClaimedTurn",
+    asking: ApprovalNeeded,
+    arguments: Mapping[str, Any],
+    now: datetime,
 ) -> HeldCall | None:
     """Store a call that needs approval; return None if too many wait.
 
@@ -216,7 +216,7 @@ def hold_call(
     """
     written = json.dumps(arguments, ensure_ascii=False, sort_keys=True)
     same = (
-        f"SELECT {COLUMNS} FROM {TABLES} WHERE (held_calls.turn_id = ?1 AND held_calls.call_id = ?2)"
+        f"SELECT {HELD_COLUMNS} FROM {HELD_TABLES} WHERE (held_calls.turn_id = ?1 AND held_calls.call_id = ?2)"
         " OR (held_calls.session_id = ?3 AND held_calls.user_id = ?4 AND held_calls.name = ?5"
         " AND held_calls.arguments = ?6 AND held_calls.state = 'waiting' AND held_calls.expires > ?7)"
         " ORDER BY held_calls.turn_id = ?1 DESC LIMIT 1"
@@ -247,7 +247,7 @@ def hold_call(
             asking.name,
             written,
             asking.question,
-            write_moment(now),
+            format_moment(now),
             (now + HELD_FOR).timestamp(),
         ),
     )
@@ -259,7 +259,7 @@ def mark_allowed(state: sqlite3.Connection, identifier: str, run: str, now: date
     allowed = state.execute(
         "UPDATE held_calls SET state = 'allowed', run_id = ?, decided = ?"
         " WHERE id = ? AND state = 'waiting' AND expires > ?",
-        (run, write_moment(now), identifier, now.timestamp()),
+        (run, format_moment(now), identifier, now.timestamp()),
     ).rowcount
     if not allowed:
         raise InputError(f"call {identifier} is no longer waiting")
@@ -272,14 +272,14 @@ def keep_result(state: sqlite3.Connection, identifier: str, text: str) -> None:
 
 def find_held(state: sqlite3.Connection, identifier: str) -> HeldCall | None:
     """Find a held call by its id."""
-    row = state.execute(f"SELECT {COLUMNS} FROM {TABLES} WHERE held_calls.id = ?", (identifier,)).fetchone()
+    row = state.execute(f"SELECT {HELD_COLUMNS} FROM {HELD_TABLES} WHERE held_calls.id = ?", (identifier,)).fetchone()
     return read_held(row) if row else None
 
 
 def list_waiting(state: sqlite3.Connection, user: str, clearance: Trust, now: datetime) -> list[HeldCall]:
     """List the waiting calls of a person at or below a clearance, the oldest first."""
     asked = (
-        f"SELECT {COLUMNS} FROM {TABLES} WHERE held_calls.user_id = ? AND sessions.clearance <= ?"
+        f"SELECT {HELD_COLUMNS} FROM {HELD_TABLES} WHERE held_calls.user_id = ? AND sessions.clearance <= ?"
         " AND held_calls.state = 'waiting' AND held_calls.expires > ? ORDER BY held_calls.expires, held_calls.id"
     )
     return [read_held(row) for row in state.execute(asked, (user, int(clearance), now.timestamp()))]
@@ -287,13 +287,13 @@ def list_waiting(state: sqlite3.Connection, user: str, clearance: Trust, now: da
 
 def list_of_turn(state: sqlite3.Connection, turn: str) -> list[HeldCall]:
     """List the waiting calls of a turn, the oldest first."""
-    asked = f"SELECT {COLUMNS} FROM {TABLES} WHERE held_calls.turn_id = ? AND held_calls.state = 'waiting'"
+    asked = f"SELECT {HELD_COLUMNS} FROM {HELD_TABLES} WHERE held_calls.turn_id = ? AND held_calls.state = 'waiting'"
     return [read_held(row) for row in state.execute(f"{asked} ORDER BY held_calls.expires, held_calls.id", (turn,))]
 
 
 def list_overdue(state: sqlite3.Connection, now: datetime) -> list[HeldCall]:
     """List the waiting calls that have expired."""
-    asked = f"SELECT {COLUMNS} FROM {TABLES} WHERE held_calls.state = 'waiting' AND held_calls.expires <= ?"
+    asked = f"SELECT {HELD_COLUMNS} FROM {HELD_TABLES} WHERE held_calls.state = 'waiting' AND held_calls.expires <= ?"
     return [read_held(row) for row in state.execute(asked, (now.timestamp(),))]
 
 
@@ -313,27 +313,27 @@ def read_held(row: Sequence[Any]) -> HeldCall:
         arguments=json.loads(arguments),
         question=question,
         state=HeldState(became),
-        created=read_moment(created),
+        created=parse_moment(created),
         expires=datetime.fromtimestamp(expires, UTC),
         run=run or "",
         result=result,
     )
 
 
-def read_origin(state: sqlite3.Connection, held: HeldCall) -> Incoming:
+def read_origin(state: sqlite3.Connection, held: HeldCall) -> RoutedMessage:
     """Read the message of the turn that made a call."""
     text, request = state.execute("SELECT text, request FROM turns WHERE id = ?", (held.turn,)).fetchone()
-    return read_request(text, request)
+    return load_message(text, request)
 
 
-def make_incoming(state: sqlite3.Connection, held: HeldCall) -> Incoming:
+def make_incoming(state: sqlite3.Connection, held: HeldCall) -> RoutedMessage:
     """Make the message that runs a held call: by the same person, in the same session.
 
     It has an empty client request: a retry of the first request must not find the run.
     """
     return replace(
         read_origin(state, held),
-        text=ALLOWED.format(id=held.id, name=held.name),
+        text=ALLOWED_TEXT.format(id=held.id, name=held.name),
         session=held.session,
         held=held.id,
         key=f"\x01held {held.id}",  # no channel has such a key
@@ -348,15 +348,15 @@ def make_incoming(state: sqlite3.Connection, held: HeldCall) -> Incoming:
 def add_note(state: sqlite3.Connection, held: HeldCall, words: str) -> None:
     """Record the end of a call in its session."""
     before = read_prompt("gateway/decided")
-    messages = dump([say(before), ModelResponse(parts=[TextPart(content=words)])])
-    piece = Piece(
-        kind=Kind.ROOM,
+    messages = dump_messages([make_user_message(before), ModelResponse(parts=[TextPart(content=words)])])
+    piece = HistoryPiece(
+        kind=HistoryKind.ROOM,
         messages=messages,
         tokens=(len(before) + len(words)) // CHARS_PER_TOKEN,
         turn=held.turn,
-        beginning=find_newest_beginning(state, held.session),
+        beginning=find_newest_hash(state, held.session),
     )
-    add_piece(state, held.session, piece)
+    append_piece(state, held.session, piece)
 
 
 def post_note(state: sqlite3.Connection, held: HeldCall, words: str, now: datetime) -> None:
@@ -365,7 +365,9 @@ def post_note(state: sqlite3.Connection, held: HeldCall, words: str, now: dateti
     if origin.address and not origin.room:
         channel = origin.through or origin.channel
         key = f"held\x00{held.id}"
-        post(state, Letter(key=key, channel=channel, address=origin.address, text=words, turn=held.turn), now)
+        post_message(
+            state, OutboundMessage(key=key, channel=channel, address=origin.address, text=words, turn=held.turn), now
+        )
 
 
 def show_waiting(calls: Sequence[HeldCall], *, telegram: bool, room: bool) -> str:
@@ -377,11 +379,11 @@ def show_waiting(calls: Sequence[HeldCall], *, telegram: bool, room: bool) -> st
         ways = [f"`/allow {one.id}` or `/deny {one.id}` in `foreword chat`", f"`POST /api/held/{one.id}` in the API"]
         if telegram:
             ways.insert(0, f"/allow_{one.id} or /deny_{one.id} in a private Telegram chat")
-        parts += [quote(one.question), f"{decision}, within 24 hours: {', '.join(ways)}."]
+        parts += [quote_as_code(one.question), f"{decision}, within 24 hours: {', '.join(ways)}."]
     return "\n\n".join(parts)
 
 
-def quote(text: str) -> str:
+def quote_as_code(text: str) -> str:
     """Quote a text as a code block; no fence inside the text can end it."""
     longest = max(map(len, re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)

@@ -10,18 +10,16 @@ Its cost belongs to the channel, within the limits of the person's budget.
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import Protocol
 
+from foreword.agent.model_call import CALL_COSTS
 from foreword.assembly import Assembly
-from foreword.config.pattern import make_search
+from foreword.config.regex import make_search
 from foreword.events.event import Context, EventType, Recorder, Usage
-from foreword.events.trace import Step, Timepiece, Trace
-from foreword.frozen import frozen
-from foreword.gateway.bulletins import label
-from foreword.gateway.inbox import Spent
-from foreword.runtime.calling import SPENT
+from foreword.events.tracer import Clocks, Tracer
+from foreword.gateway.bulletins import label_clearance
+from foreword.gateway.inbox import TurnUsage
 from foreword.turn import Turn
-from foreword.words import Mode, Trust
+from foreword.types import Mode, Trust, frozen
 
 MAX_ANSWER_TOKENS = 1_000  # the limit that Open WebUI sends for titles
 TASK = "### Task:"
@@ -49,7 +47,7 @@ _OUTPUT = re.compile(rf'"({"|".join(OUTPUTS)})"\s*:')
 
 
 @frozen
-class Prompt:
+class KnownPrompt:
     """A known prompt: its first words, the markers in it, and its last words."""
 
     name: str
@@ -63,36 +61,36 @@ class Prompt:
 
 
 PROMPTS = (
-    Prompt(  # Open WebUI
+    KnownPrompt(  # Open WebUI
         name="emoji",
         begins="Your task is to reflect the speaker's likely facial expression",
         holds=("\nMessage: ```",),
         ends="```",
     ),
-    Prompt(  # opencode
+    KnownPrompt(  # opencode
         name="title",
         begins="You are a title generator. You output ONLY a thread title. Nothing else.",
         holds=("<task>", "</task>", "<rules>", "</rules>", "<examples>", "</examples>"),
         role="system",
     ),
-    Prompt(  # NextChat
+    KnownPrompt(  # NextChat
         name="title",
         begins="Please generate a four to five word title summarizing our conversation without any lead-in",
         ends="Remove enclosing quotation marks.",
         follows=True,
     ),
-    Prompt(  # LibreChat
+    KnownPrompt(  # LibreChat
         name="title",
         begins="Provide a concise, 5-word-or-less title for the conversation, using title case conventions. "
         "Only return the title itself.",
         holds=("\nConversation:\n",),
     ),
-    Prompt(  # LibreChat, with the language
+    KnownPrompt(  # LibreChat, with the language
         name="title",
         begins="Analyze this conversation and provide:\n1. The detected language of the conversation\n"
         "2. A concise title in the detected language",
     ),
-    Prompt(  # LibreChat, older
+    KnownPrompt(  # LibreChat, older
         name="title",
         begins="Please generate a concise, 5-word-or-less title for the conversation",
         ends="||>Title:",
@@ -101,7 +99,7 @@ PROMPTS = (
 
 
 @frozen
-class Line:
+class ChatLine:
     """One message of a request."""
 
     role: str
@@ -114,17 +112,17 @@ class Line:
 
 
 @frozen
-class Request:
+class HousekeepingRequest:
     """The parts of a chat request that housekeeping depends on."""
 
-    lines: Sequence[Line]
+    lines: Sequence[ChatLine]
     task: str = ""
     """The value of `metadata.task`."""
     max_tokens: int | None = None
     """The client's limit for the answer."""
 
 
-def recognise(request: Request, patterns: Sequence[str]) -> str:
+def recognise_housekeeping(request: HousekeepingRequest, patterns: Sequence[str]) -> str:
     """Return the name of the housekeeping that a request asks for; empty for a message of a person."""
     last = request.lines[-1].text.strip()
     return (
@@ -135,7 +133,7 @@ def recognise(request: Request, patterns: Sequence[str]) -> str:
     )
 
 
-def find_task_template(lines: Sequence[Line]) -> str:
+def find_task_template(lines: Sequence[ChatLine]) -> str:
     """Return the task of a message that follows a task template of Open WebUI.
 
     The templates begin with a task, name the key of the JSON to return, and end with the chat history. Autocompletion
@@ -157,7 +155,7 @@ def find_task_template(lines: Sequence[Line]) -> str:
     return OUTPUTS[output[1]]
 
 
-def matches_prompt(prompt: Prompt, lines: Sequence[Line]) -> bool:
+def matches_prompt(prompt: KnownPrompt, lines: Sequence[ChatLine]) -> bool:
     """Return whether a request has a known prompt in its place, from the first words to the last."""
     if prompt.role != "system" and not prompt.follows and not is_alone(lines):
         return False
@@ -168,22 +166,13 @@ def matches_prompt(prompt: Prompt, lines: Sequence[Line]) -> bool:
     )
 
 
-def is_alone(lines: Sequence[Line]) -> bool:
+def is_alone(lines: Sequence[ChatLine]) -> bool:
     """Return whether all messages before the last are system messages."""
     return all(line.is_system for line in lines[:-1])
 
 
-class Asks(Protocol):
-    """Calls a model once, outside any turn."""
-
-    async def __call__(
-        self, assembly: Assembly, above: Step, *, response_format: str = "", max_tokens: int | None = None
-    ) -> str:
-        """Return the text of the answer."""
-
-
 @frozen
-class Task:
+class HousekeepingTask:
     """A housekeeping request to answer."""
 
     name: str
@@ -191,7 +180,7 @@ class Task:
     channel: str
     user: str
     """The person whose token it has. Only the person's budget depends on it."""
-    request: Request
+    request: HousekeepingRequest
     clearance: Trust
     """Clearance of the quoted conversation; minimum to read the event."""
     request_id: str = ""
@@ -199,7 +188,7 @@ class Task:
 
 
 @frozen
-class Answer:
+class HousekeepingAnswer:
     """The answer to a housekeeping request."""
 
     id: str
@@ -215,7 +204,7 @@ class Housekeeping:
         self,
         choose: Callable[[str], Awaitable[str]],
         assemble: Callable[[Turn], Awaitable[Assembly]],
-        ask: Asks,
+        ask: Callable[..., Awaitable[str]],
         recorder: Recorder,
         clock: Callable[[], datetime],
     ) -> None:
@@ -223,16 +212,16 @@ class Housekeeping:
         self._assemble = assemble
         self._ask = ask
         self._recorder = recorder
-        self._timepiece = Timepiece(now=clock)
+        self._timepiece = Clocks(now=clock)
 
-    async def answer(self, task: Task) -> Answer:
+    async def answer(self, task: HousekeepingTask) -> HousekeepingAnswer:
         """Answer a request. Only its event and its cost are stored."""
         # Without user and session the event and the cost are the channel's.
         context = Context(trust=task.clearance, agent=task.agent, channel=task.channel, spender=task.user)
-        trace = Trace(self._recorder, context, self._timepiece)
+        trace = Tracer(self._recorder, context, self._timepiece)
         message = write_message(task.request.lines)
         details = {"request_id": task.request_id} if task.request_id else {}
-        SPENT.set([])
+        CALL_COSTS.set([])
         with trace.step(EventType.MESSAGE_RECEIVED, length=len(message), housekeeping=task.name, **details) as step:
             turn = Turn(
                 agent=task.agent,
@@ -243,16 +232,16 @@ class Housekeeping:
                 ceiling=Trust.PUBLIC,
                 now=self._timepiece.now(),
             )
-            assembly = label(await self._assemble(turn), task.clearance)
+            assembly = label_clearance(await self._assemble(turn), task.clearance)
             limit = min(task.request.max_tokens or MAX_ANSWER_TOKENS, MAX_ANSWER_TOKENS)
             text = await self._ask(assembly, step, response_format=task.response_format, max_tokens=limit)
-        spent = Spent()
-        for usage, usd in SPENT.get():
+        spent = TurnUsage()
+        for usage, usd in CALL_COSTS.get():
             spent = spent.add(usage, usd)
-        return Answer(id=trace.id, text=text, usage=spent.usage, cost_usd=spent.cost_usd)
+        return HousekeepingAnswer(id=trace.id, text=text, usage=spent.usage, cost_usd=spent.cost_usd)
 
 
-def write_message(lines: Sequence[Line]) -> str:
+def write_message(lines: Sequence[ChatLine]) -> str:
     """Join the messages of a request into one user message; none of them reaches the system prompt."""
     written = [line for line in lines if line.text.strip()]
     if len(written) == 1:

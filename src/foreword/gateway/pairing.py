@@ -1,7 +1,7 @@
-"""Pairing: a code from the owner turns an identity on a channel into a user.
+"""Pairing: a code from the owner links an identity on a channel to a user.
 
-A code is good once, for a few minutes, and only in private: one that others could read is good no more. Only hashes are
-kept. Who guesses is soon not listened to any more.
+A code is valid once, for a few minutes, and only in private; a code shown in a group is revoked. Only hashes are
+stored. Attempts are rate-limited.
 """
 
 import re
@@ -11,89 +11,93 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from hashlib import sha256
 
-from foreword.errors import InputError, UnknownName, show_name
-from foreword.frozen import frozen
-from foreword.gateway.channel import Chat, Heard
-from foreword.gateway.moment import read_moment, write_moment
+from foreword.errors import InputError, UnknownName, quote_name
+from foreword.gateway.channel import ChatKind, InboundMessage
+from foreword.storage.database import format_moment, parse_moment
+from foreword.types import frozen
 
-SIGNS = "23456789ABCDEFGHJKMNPQRSTVWXYZ"  # none that is taken for another
-HALF = 4  # signs on each side of the hyphen
-MINUTES = 10
-MOST_MINUTES = 24 * 60
-LONGEST_NAME = 100
-_CODE = re.compile(rf"(?<![\w-])[{SIGNS}]{{{HALF}}}-[{SIGNS}]{{{HALF}}}(?![\w-])", re.IGNORECASE)
+CODE_ALPHABET = "23456789ABCDEFGHJKMNPQRSTVWXYZ"  # no characters that look alike
+CODE_HALF_CHARS = 4  # characters on each side of the hyphen
+CODE_MINUTES = 10
+MAX_CODE_MINUTES = 24 * 60
+MAX_NAME_CHARS = 100
+_CODE = re.compile(
+    rf"(?<![\w-])[{CODE_ALPHABET}]{{{CODE_HALF_CHARS}}}-[{CODE_ALPHABET}]{{{CODE_HALF_CHARS}}}(?![\w-])", re.IGNORECASE
+)
 _ASKED = re.compile(r"/pair(?P<name>@\w+)?(?:\s.*)?", re.IGNORECASE | re.DOTALL)
 
 
 @frozen(eq=True)
-class Claim:
-    """The codes that a message shows, and whether it asks to be paired with one."""
+class PairingRequest:
+    """The codes in a message, and whether it asks for pairing."""
 
     codes: tuple[str, ...] = ()
     asked: bool = False
 
 
 @frozen(eq=True)
-class Paired:
-    """An identity, and the user it belongs to."""
+class PairedIdentity:
+    """An identity and its user."""
 
     identity: str
     user: str
     name: str
-    """What they called themselves on the channel then."""
+    """Display name on the channel at the time of pairing."""
     since: datetime
 
 
-def read_claim(heard: Heard, *, known: bool) -> Claim:
-    """Read the codes of a message; it asks to be paired by /pair, or where a stranger in private says nothing else."""
-    private, said = heard.chat is Chat.PRIVATE, heard.text.strip()
+def read_pairing_request(heard: InboundMessage, *, known: bool) -> PairingRequest:
+    """Read the codes of a message. It asks for pairing by /pair, or if a stranger sends only a code in private."""
+    private, said = heard.chat is ChatKind.PRIVATE, heard.text.strip()
     codes = tuple(code.upper() for code in _CODE.findall(heard.text))
     asked = _ASKED.fullmatch(said)
-    if asked and asked["name"] and not (private or heard.called):  # in company a command may be for another bot
+    if asked and asked["name"] and not (private or heard.called):  # in a group the command may be for another bot
         asked = None
     if asked or (private and not known and _CODE.fullmatch(said) and is_code(said)):
-        return Claim(codes=codes[:1] if private else codes, asked=True)
-    return Claim() if private else Claim(codes=codes)
+        return PairingRequest(codes=codes[:1] if private else codes, asked=True)
+    return PairingRequest() if private else PairingRequest(codes=codes)
 
 
 def is_code(text: str) -> bool:
-    """Whether a text can be a code; all of them have a digit, so that few words can."""
+    """Return whether a text can be a code; every code has a digit, so few words match."""
     return any(sign.isdigit() for sign in text)
 
 
 def make_code() -> str:
-    """Make a code."""
+    """Make a random code."""
     while True:
-        code = "".join(secrets.choice(SIGNS) for _ in range(2 * HALF))
+        code = "".join(secrets.choice(CODE_ALPHABET) for _ in range(2 * CODE_HALF_CHARS))
         if is_code(code):
-            return f"{code[:HALF]}-{code[HALF:]}"
+            return f"{code[:CODE_HALF_CHARS]}-{code[CODE_HALF_CHARS:]}"
 
 
-def digest(code: str) -> str:
+def hash_code(code: str) -> str:
     """Hash a code."""
     return sha256(code.upper().encode()).hexdigest()
 
 
-def offer(state: sqlite3.Connection, user: str, users: Collection[str], now: datetime, minutes: int = MINUTES) -> str:
-    """Make a code for a user, once; it is the only one of theirs that is good."""
+def create_code(
+    state: sqlite3.Connection, user: str, users: Collection[str], now: datetime, minutes: int = CODE_MINUTES
+) -> str:
+    """Create a code for a user; it replaces their earlier one."""
     if user not in users:
         raise UnknownName("user", user, users)
-    if not 1 <= minutes <= MOST_MINUTES:
-        raise InputError(f"a code is good for 1 to {MOST_MINUTES:,} minutes, not {minutes}")
+    if not 1 <= minutes <= MAX_CODE_MINUTES:
+        raise InputError(f"a code can be valid for 1 to {MAX_CODE_MINUTES:,} minutes, not {minutes}")
     code, until = make_code(), now + timedelta(minutes=minutes)
-    state.execute("DELETE FROM pairings WHERE user_id = ? OR expires <= ?", (user, write_moment(now)))
+    state.execute("DELETE FROM pairings WHERE user_id = ? OR expires <= ?", (user, format_moment(now)))
     state.execute(
         "INSERT INTO pairings (hash, user_id, created, expires) VALUES (?, ?, ?, ?)",
-        (digest(code), user, write_moment(now), write_moment(until)),
+        (hash_code(code), user, format_moment(now), format_moment(until)),
     )
     return code
 
 
-def redeem(state: sqlite3.Connection, code: str, who: Paired, users: Collection[str]) -> str:
-    """Redeem a code for an identity; return whose it is now, or nothing where the code is not good."""
-    now = write_moment(who.since)
+def redeem_code(state: sqlite3.Connection, code: str, who: PairedIdentity, users: Collection[str]) -> str:
+    """Redeem a code for an identity; return its user, or an empty name for an invalid code."""
+    now = format_moment(who.since)
     row = state.execute(
-        "DELETE FROM pairings WHERE hash = ? AND expires > ? RETURNING user_id", (digest(code), now)
+        "DELETE FROM pairings WHERE hash = ? AND expires > ? RETURNING user_id", (hash_code(code), now)
     ).fetchone()
     if row is None or row[0] not in users:
         return ""
@@ -104,37 +108,37 @@ def redeem(state: sqlite3.Connection, code: str, who: Paired, users: Collection[
     return str(row[0])
 
 
-def burn(state: sqlite3.Connection, codes: Collection[str]) -> bool:
-    """End codes that others have seen; return whether any was good."""
-    gone = [state.execute("DELETE FROM pairings WHERE hash = ?", (digest(code),)).rowcount for code in codes]
+def revoke_codes(state: sqlite3.Connection, codes: Collection[str]) -> bool:
+    """Revoke codes that others have seen; return whether any was valid."""
+    gone = [state.execute("DELETE FROM pairings WHERE hash = ?", (hash_code(code),)).rowcount for code in codes]
     return any(gone)
 
 
 def find_paired(state: sqlite3.Connection, identity: str) -> str:
-    """Find the user whom an identity was paired with."""
+    """Find the user that an identity is paired with."""
     row = state.execute("SELECT user_id FROM identities WHERE identity = ?", (identity,)).fetchone()
     return str(row[0]) if row else ""
 
 
-def list_paired(state: sqlite3.Connection) -> list[Paired]:
-    """List who was paired, the newest last."""
+def list_paired(state: sqlite3.Connection) -> list[PairedIdentity]:
+    """List the paired identities, the newest last."""
     rows = state.execute("SELECT identity, user_id, name, paired FROM identities ORDER BY paired, identity")
     return [
-        Paired(identity=identity, user=user, name=name, since=read_moment(since))
+        PairedIdentity(identity=identity, user=user, name=name, since=parse_moment(since))
         for identity, user, name, since in rows
     ]
 
 
-def revoke(state: sqlite3.Connection, which: str) -> list[Paired]:
-    """Take back one identity, or all of a user with their codes; whoever writes from them is a stranger again."""
+def revoke_identities(state: sqlite3.Connection, which: str) -> list[PairedIdentity]:
+    """Revoke one identity, or all identities and codes of a user; their messages are a stranger's again."""
     gone = [one for one in list_paired(state) if which in (one.identity, one.user)]
     codes = state.execute("DELETE FROM pairings WHERE user_id = ?", (which,)).rowcount
     if not gone and not codes:
-        raise InputError(f"{show_name(which)} is no identity that was paired, and no user of that name was")
+        raise InputError(f"{quote_name(which)} is neither a paired identity nor a user with one")
     state.executemany("DELETE FROM identities WHERE identity = ?", [(one.identity,) for one in gone])
     return gone
 
 
 def clean_name(name: str) -> str:
-    """Keep a name in one printable line."""
-    return "".join(sign for sign in " ".join(name.split()) if sign.isprintable())[:LONGEST_NAME]
+    """Reduce a name to one printable line."""
+    return "".join(sign for sign in " ".join(name.split()) if sign.isprintable())[:MAX_NAME_CHARS]

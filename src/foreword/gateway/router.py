@@ -1,94 +1,99 @@
-"""The router: what becomes of what a channel heard, as a value with a reason.
+"""The router: decides what happens to a message of a channel, with a reason.
 
-    decision = route(heard, config, paired)  # a turn, overheard, ignored, or something that is answered at once
+    decision = route(heard, config, paired)  # a turn, overheard, ignored, or answered at once
 
-Who wrote is known by the channel's own id alone: what somebody calls themselves, how a group is called and what a
-message says change neither whose words they are nor what may be seen. What is not known is public.
+Only the channel's ids identify the sender and the place. Display names, group titles and the text change neither.
+Unknown senders and places are public.
+
+Checks that the recipient of a reply is still the person, and the place still the room, of the message.
 """
 
 import re
-from collections.abc import Callable
-from functools import lru_cache
+import sqlite3
 from hashlib import sha256
 
-from foreword.config.company import OWN
-from foreword.config.pattern import make_search
-from foreword.config.people import Room
-from foreword.config.schema import Config
-from foreword.frozen import frozen
-from foreword.gateway.channel import OPEN, Chat, Heard
-from foreword.gateway.commands import Command, read_command
-from foreword.gateway.message import Incoming, Proof
-from foreword.gateway.pairing import Claim, read_claim
-from foreword.signal import find_noise
-from foreword.trust.clearance import bound_of_situation
-from foreword.words import Word
+from foreword.config.load import NAME_CHANNELS
+from foreword.config.regex import make_search
+from foreword.config.schema import Config, Room
+from foreword.engine.signal import find_noise
+from foreword.engine.trust import get_situation_bound
+from foreword.gateway.channel import PUBLIC_SITUATION, ChatKind, InboundMessage
+from foreword.gateway.messages import RoutedMessage, SenderIds
+from foreword.gateway.messenger_commands import MessengerCommand, read_command
+from foreword.gateway.pairing import PairingRequest, find_paired, read_pairing_request
+from foreword.gateway.schedule.creation import list_addresses
+from foreword.storage.sessions import OutboundMessage
+from foreword.types import TextEnum, frozen
 
-SCHEDULED = {"scheduled": "system"}
-NOWHERE = "nowhere"
+SITUATION_OF_FAMILY = {"scheduled": "system"}
+UNKNOWN_PLACE = "nowhere"
 _HELP = re.compile(r"/(?:help|start(?:@\w+)?(?:\s+\S+)?|help@\w+)", re.IGNORECASE)
 _PLAIN = re.compile(r"[A-Za-z0-9+@_-][A-Za-z0-9._:+@-]{0,99}")
 
 
-class Route(Word):
-    """What becomes of a message."""
+class Route(TextEnum):
+    """What happens to a message."""
 
     TURN = "turn"
     """The agent answers it."""
     OVERHEARD = "overheard"
-    """It is kept for the room, whose next turn hears it."""
+    """It is stored for the next turn of the room."""
     IGNORED = "ignored"
     PAIRING = "pairing"
-    """It may hold a code that makes its sender somebody, and is answered without the agent."""
+    """It may contain a pairing code; the gateway answers it."""
     COMMAND = "command"
-    """It is a command such as /plan, and is answered by the gateway."""
+    """It is a command such as /plan; the gateway answers it."""
     HELP = "help"
-    """It is what an app sends when somebody begins or asks for help, and is answered without the agent."""
+    """It is what an app sends on /start or /help; the gateway answers it."""
 
 
 @frozen(eq=True)
-class Decision:
-    """What becomes of a message, and why."""
+class RoutingDecision:
+    """What happens to a message, and why."""
 
     route: Route
     reason: str
-    incoming: Incoming
-    """The message as a turn would have it: who, where, and as whom it is answered."""
-    claim: Claim = Claim()
-    """The codes that it shows; in company everybody has seen them, so they are good no more."""
-    command: Command | None = None
-    """The command that it is, if any."""
+    incoming: RoutedMessage
+    """The message as a turn would get it, with user, room and situation."""
+    claim: PairingRequest = PairingRequest()
+    """Its pairing codes; codes shown in a group are revoked."""
+    command: MessengerCommand | None = None
+    """The command, if it is one."""
 
 
-def route(heard: Heard, config: Config, paired: str = "") -> Decision:
-    """Decide what becomes of a message; `paired` is the user that its sender's identity was paired with."""
-    incoming = place(heard, config, paired)
+def route(heard: InboundMessage, config: Config, paired: str = "") -> RoutingDecision:
+    """Decide what happens to a message; `paired` is the user paired with its sender's identity."""
+    incoming = make_routed_message(heard, config, paired)
     family = find_family(heard.channel)
-    claim = Claim() if family in OWN else read_claim(heard, known=incoming.user in config.users)
+    claim = (
+        PairingRequest()
+        if family in NAME_CHANNELS
+        else read_pairing_request(heard, known=incoming.user in config.users)
+    )
     if claim.asked:
-        return Decision(route=Route.PAIRING, reason="it asks to be paired", incoming=incoming, claim=claim)
-    speaks = heard.chat is Chat.PRIVATE or heard.called
-    if family not in OWN and speaks and _HELP.fullmatch(heard.text.strip()):
-        return Decision(route=Route.HELP, reason="it asks how this works", incoming=incoming)
-    command = read_command(heard.text) if family not in OWN and speaks else None
+        return RoutingDecision(route=Route.PAIRING, reason="it asks to be paired", incoming=incoming, claim=claim)
+    speaks = heard.chat is ChatKind.PRIVATE or heard.called
+    if family not in NAME_CHANNELS and speaks and _HELP.fullmatch(heard.text.strip()):
+        return RoutingDecision(route=Route.HELP, reason="it asks for help", incoming=incoming)
+    command = read_command(heard.text) if family not in NAME_CHANNELS and speaks else None
     if command and (command.decides or incoming.user in config.users):
-        return Decision(route=Route.COMMAND, reason="it is a command", incoming=incoming, command=command)
+        return RoutingDecision(route=Route.COMMAND, reason="it is a command", incoming=incoming, command=command)
     if heard.address and not heard.text.strip():
-        return Decision(route=Route.IGNORED, reason="it has no words", incoming=incoming)
-    chosen, reason = choose(heard, incoming, config)
-    return Decision(route=chosen, reason=reason, incoming=incoming, claim=claim)
+        return RoutingDecision(route=Route.IGNORED, reason="it has no text", incoming=incoming)
+    chosen, reason = decide_answer(heard, incoming, config)
+    return RoutingDecision(route=chosen, reason=reason, incoming=incoming, claim=claim)
 
 
-def place(heard: Heard, config: Config, paired: str = "") -> Incoming:
-    """Say who speaks and where, in the words of the configuration."""
-    room = find_room(heard, config)
-    own = find_family(heard.channel) in OWN
-    return Incoming(
+def make_routed_message(heard: InboundMessage, config: Config, paired: str = "") -> RoutedMessage:
+    """Make the inbound message: resolve user, room and situation."""
+    room = resolve_room(heard, config)
+    own = find_family(heard.channel) in NAME_CHANNELS
+    return RoutedMessage(
         text=heard.text,
-        user=find_user(heard, config, paired),
+        user=resolve_user(heard, config, paired),
         channel=heard.channel,
         agent=heard.agent,
-        situation=find_situation(heard, room, config),
+        situation=resolve_situation(heard, room, config),
         room=room,
         session=heard.session,
         client=heard.client,
@@ -101,24 +106,24 @@ def place(heard: Heard, config: Config, paired: str = "") -> Incoming:
         request=heard.request,
         key=heard.key,
         origin="" if own else f"{heard.place}/{heard.sender}",
-        proof=None if own else Proof(sender=heard.sender, place=heard.place),
+        proof=None if own else SenderIds(sender=heard.sender, place=heard.place),
         asks=heard.asks,
         address=heard.address,
     )
 
 
-def choose(heard: Heard, incoming: Incoming, config: Config) -> tuple[Route, str]:
-    """Choose whether the agent answers."""
+def decide_answer(heard: InboundMessage, incoming: RoutedMessage, config: Config) -> tuple[Route, str]:
+    """Decide whether the agent answers."""
     room = config.rooms.get(incoming.room, Room())
-    private = heard.chat is Chat.PRIVATE
+    private = heard.chat is ChatKind.PRIVATE
     if not private and not heard.called:
         if room.trigger == "mention":
             return Route.OVERHEARD, "nobody speaks to the agent, and the room answers mentions alone"
-        if room.trigger == "regex" and not compile_search(room.pattern)(heard.text):
-            return Route.OVERHEARD, "nobody speaks to the agent, and the pattern of the room does not fit"
+        if room.trigger == "regex" and not make_search(room.pattern)(heard.text):
+            return Route.OVERHEARD, "it does not address the agent, and the room's pattern does not match"
     situation = config.situations.get(incoming.situation)
     answers = situation.answer_noise if situation else None
-    # Who fetches the reply waits for one, whatever they said.
+    # A client that fetches the reply waits for one, even for noise.
     if heard.address and not (private or heard.called if answers is None else answers):
         signal = find_noise(heard.text)
         if signal:
@@ -126,24 +131,24 @@ def choose(heard: Heard, incoming: Incoming, config: Config) -> tuple[Route, str
     if private:
         return Route.TURN, "it was written in private"
     if heard.called:
-        return Route.TURN, "it speaks to the agent"
-    return Route.TURN, "the room answers everything" if room.trigger == "always" else "the pattern of the room fits"
+        return Route.TURN, "it addresses the agent"
+    return Route.TURN, "the room answers everything" if room.trigger == "always" else "the room's pattern matches"
 
 
 def find_family(channel: str) -> str:
-    """Find the family of a channel, which is the part before the first colon."""
+    """Return the family of a channel: the part before the first colon."""
     return channel.partition(":")[0]
 
 
-def find_identity(heard: Heard) -> str:
-    """Find who the channel says has written; nothing where it knows nobody."""
+def find_identity(heard: InboundMessage) -> str:
+    """Return the identity of the sender; empty if the channel knows none."""
     return f"{find_family(heard.channel)}:{heard.sender}" if heard.sender else ""
 
 
-def find_user(heard: Heard, config: Config, paired: str = "") -> str:
-    """Find the user who has written; a stranger keeps their identity, which is the name of no user."""
+def resolve_user(heard: InboundMessage, config: Config, paired: str = "") -> str:
+    """Return the user who wrote; a stranger's identity, which is never a user's name, if there is none."""
     identity = find_identity(heard)
-    if find_family(heard.channel) in OWN:
+    if find_family(heard.channel) in NAME_CHANNELS:
         return heard.sender
     for name, user in config.users.items():
         if identity in user.identities:
@@ -151,42 +156,66 @@ def find_user(heard: Heard, config: Config, paired: str = "") -> str:
     return paired if identity and paired in config.users else identity
 
 
-def find_room(heard: Heard, config: Config) -> str:
-    """Find the room that a place is: a configured one, or one named by the ids of channel and place."""
-    if heard.chat is Chat.PRIVATE:
+def resolve_room(heard: InboundMessage, config: Config) -> str:
+    """Return the room of a place: a configured one, or a name made from the ids of channel and place."""
+    if heard.chat is ChatKind.PRIVATE:
         return ""
     family = find_family(heard.channel)
-    if family in OWN and heard.place:  # the owner names a room at the shell as the configuration does
+    if family in NAME_CHANNELS and heard.place:  # at the shell, the owner names a room as in the configuration
         return heard.place
     written = f"{family}:{heard.place}"
     for name, room in config.rooms.items():
         if heard.place and written in room.places:
             return name
-    # Ids become names of folders, so one that cannot be such a name is known by its hash.
-    plain = _PLAIN.fullmatch(heard.place or NOWHERE) and ".." not in heard.place
+    # Ids become folder names; an id that cannot be one is replaced with its hash.
+    plain = _PLAIN.fullmatch(heard.place or UNKNOWN_PLACE) and ".." not in heard.place
     digest = sha256(heard.place.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-    return f"{family}:{heard.place or NOWHERE}" if plain else f"{family}:{digest}"
+    return f"{family}:{heard.place or UNKNOWN_PLACE}" if plain else f"{family}:{digest}"
 
 
-def find_situation(heard: Heard, room: str, config: Config) -> str:
-    """Find the situation of a place; what a message asks for counts where that allows no more."""
+def resolve_situation(heard: InboundMessage, room: str, config: Config) -> str:
+    """Return the situation of a place, or the requested one if that allows no more."""
     known = config.rooms.get(room)
-    if heard.chat is Chat.PRIVATE:
-        own = SCHEDULED.get(find_family(heard.channel), "dm")
-    elif heard.chat is Chat.GROUP:
+    if heard.chat is ChatKind.PRIVATE:
+        own = SITUATION_OF_FAMILY.get(find_family(heard.channel), "dm")
+    elif heard.chat is ChatKind.GROUP:
         own = known.situation if known else "group"
     else:
-        own = choose_lower(OPEN, known.situation, config) if known else OPEN
-    return choose_lower(own, heard.situation, config) if heard.situation else own
+        own = choose_stricter_situation(PUBLIC_SITUATION, known.situation, config) if known else PUBLIC_SITUATION
+    return choose_stricter_situation(own, heard.situation, config) if heard.situation else own
 
 
-def choose_lower(own: str, other: str, config: Config) -> str:
-    """Choose the other situation where it allows no more than one's own."""
-    lower = bound_of_situation(other, config).level <= bound_of_situation(own, config).level
+def choose_stricter_situation(own: str, other: str, config: Config) -> str:
+    """Return the other situation if it allows no more than the own one."""
+    lower = get_situation_bound(other, config).level <= get_situation_bound(own, config).level
     return other if lower else own
 
 
-@lru_cache(maxsize=256)
-def compile_search(pattern: str) -> Callable[[str], bool]:
-    """Make the search of a room's pattern."""
-    return make_search(pattern)
+ACCESS_CHANGED = "What you may see here has changed since you wrote, so this is not answered. Please write again."
+
+
+def is_same_sender(state: sqlite3.Connection, incoming: RoutedMessage, config: Config) -> bool:
+    """Return whether a message would now resolve to the same person and the same room.
+
+    A former stranger passes: a stranger's session holds nothing that they may not read now.
+    """
+    proof = incoming.proof
+    if proof is None:
+        return True
+    chat = ChatKind.GROUP if incoming.room else ChatKind.PRIVATE
+    heard = InboundMessage(channel=incoming.channel, sender=proof.sender, text="", chat=chat, place=proof.place)
+    identity = find_identity(heard)
+    known = (identity, resolve_user(heard, config, find_paired(state, identity)))
+    return incoming.user in known and resolve_room(heard, config) == incoming.room
+
+
+def may_receive(state: sqlite3.Connection, letter: OutboundMessage, incoming: RoutedMessage, config: Config) -> bool:
+    """Return whether the current recipient at an address may read an outbound message."""
+    if letter.text == ACCESS_CHANGED:
+        return True
+    reply = letter.key == letter.turn
+    if reply and not incoming.errand and not incoming.through:
+        return is_same_sender(state, incoming, config)
+    if reply and incoming.room:
+        return True
+    return (letter.channel, letter.address) in list_addresses(state, config, incoming.user)

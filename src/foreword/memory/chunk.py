@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import date
 
-from foreword.frozen import frozen
+from foreword.types import frozen
 
 MAX_PARAGRAPH_CHARS = 1_200  # a longer paragraph of a note becomes several chunks
 MAX_MESSAGE_CHARS = 16_000  # a longer message becomes several chunks

@@ -5,11 +5,11 @@ Only text that the owner wrote or reviewed: unreviewed entries are always shown 
 
 from collections.abc import Iterable, Iterator
 
-from foreword.frozen import frozen
+from foreword.engine.file_access import show_path
+from foreword.engine.sources.documents import Document, join_lines
+from foreword.engine.sources.memory_sections import FACTS_FILE, load_facts
 from foreword.secret import find_secrets
-from foreword.sources.document import Document, one_line
-from foreword.sources.memories import FACTS, load_facts
-from foreword.sources.own_memory import show_path
+from foreword.types import frozen
 
 LINE = 160  # characters that a digest has for one memory
 SHARE = 1_500  # characters of one memory in the input of a summary
@@ -49,23 +49,23 @@ def fill(parts: Iterable[str], most: int) -> str:
 
 def name_memory(document: Document) -> str:
     """Name a memory by its path, as memory_get reads it."""
-    return one_line(show_path(document.path))
+    return join_lines(show_path(document.path))
 
 
 def tell_body(document: Document) -> str:
     """Return the whole text of a memory; facts as a list."""
-    return "\n".join(load_facts(document) or ()) if document.path == FACTS else document.body
+    return "\n".join(load_facts(document) or ()) if document.path == FACTS_FILE else document.body
 
 
 def tell_first(document: Document) -> str:
     """Return the description of a memory, else its beginning."""
-    return one_line(document.field("description")) or next(list_words(tell_body(document)), "")
+    return join_lines(document.field("description")) or next(list_words(tell_body(document)), "")
 
 
 def list_words(text: str) -> Iterator[str]:
     """List the lines of a text that are more than a heading or a rule."""
     for line in text.splitlines():
-        if not line.startswith("#") and (plain := one_line(line).strip("-*_=> ")):
+        if not line.startswith("#") and (plain := join_lines(line).strip("-*_=> ")):
             yield plain
 
 

@@ -7,13 +7,11 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from threading import get_ident
 
+from foreword.engine.file_access import INBOX, OWN_STORE, UNKNOWN_AUTHOR, Provenance, find_own_folder, find_own_person
+from foreword.engine.sources.documents import join_lines, normalise_lines, strip_comments
 from foreword.errors import InputError
-from foreword.frozen import frozen
-from foreword.names import judge_name
-from foreword.sources.document import normalise, one_line, strip_comments
-from foreword.sources.own_memory import OWN_STORE, find_own_folder, find_own_person
-from foreword.sources.provenance import INBOX, NOBODY, Provenance
-from foreword.words import Trust
+from foreword.turn import check_name
+from foreword.types import Trust, frozen
 
 LONGEST = 20_000  # characters of an entry
 PRIVATE_MODE = 0o600  # of a file that only one person may read
@@ -45,7 +43,7 @@ class Confirmed:
 
 def check_text(text: str) -> str:
     """Take the text of an entry, or refuse one that is empty or too long."""
-    clean = strip_comments(normalise(text).replace("\0", "")).strip()
+    clean = strip_comments(normalise_lines(text).replace("\0", "")).strip()
     if not clean:
         raise InputError("there is nothing to save; give a text")
     if len(clean) > LONGEST:
@@ -62,7 +60,7 @@ def find_places(store: str, note: Note, folder: str = "") -> Iterator[str]:
     if store == OWN_STORE:  # the author is part of the name: two people's paths are never the same
         folder, text = f"{find_own_folder(note.author)}/{note.clearance}", f"{note.author}\0{note.text}"
     else:
-        author = NOBODY if judge_name(note.author) else note.author
+        author = UNKNOWN_AUTHOR if check_name(note.author) else note.author
         folder, text = f"memory/{store}/{folder or f'{INBOX}/{author}'}", note.text
     mark = sha256(text.encode()).hexdigest()[:12]
     for form in ("%Y%m%d", "%Y%m%dT%H%M%S%f"):
@@ -72,7 +70,7 @@ def find_places(store: str, note: Note, folder: str = "") -> Iterator[str]:
 def write_note(note: Note) -> str:
     """Write an entry as a file, its origin in the front matter."""
     fields = {
-        "author": note.author or NOBODY,
+        "author": note.author or UNKNOWN_AUTHOR,
         "clearance": str(note.clearance),
         "channel": note.channel,
         "session": note.session,
@@ -119,7 +117,7 @@ def write_head(fields: Mapping[str, str]) -> str:
 
 def quote(value: str) -> str:
     """Write a field so that it stays one text on one line."""
-    plain = "".join(sign for sign in one_line(normalise(value)) if sign.isprintable())
+    plain = "".join(sign for sign in join_lines(normalise_lines(value)) if sign.isprintable())
     line = plain.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{line}"'
 

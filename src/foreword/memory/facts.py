@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TextIO
 
+from foreword.engine.sources.documents import Document, join_lines
+from foreword.engine.sources.files import Files
+from foreword.engine.sources.memory_sections import FACTS_FILE, MAX_FACT_CHARS, extract_facts
 from foreword.errors import InputError
 from foreword.memory.entry import Confirmed, list_fields
-from foreword.sources.document import Document, one_line
-from foreword.sources.files import Files
-from foreword.sources.memories import FACTS, LONGEST, read_facts
 
 PATIENCE = 5.0  # seconds to wait for another process that writes
 STALE = 60.0  # seconds after which a draft counts as abandoned
@@ -21,7 +21,7 @@ PAUSE = 0.01
 
 def add_fact(files: Files, entry: Confirmed, patience: float = PATIENCE) -> tuple[str | None, str]:
     """Add a fact to the file, with its author and who confirmed it; returns the file's text before and after."""
-    place = files.locate(FACTS)
+    place = files.locate(FACTS_FILE)
     try:
         with claim(f"{place}.new", patience) as file:
             before, after = plan_fact(files, entry)
@@ -32,22 +32,24 @@ def add_fact(files: Files, entry: Confirmed, patience: float = PATIENCE) -> tupl
                 shutil.copymode(place, file.name)
             os.replace(file.name, place)
     except OSError as error:
-        raise InputError(f"{FACTS} cannot be written: {error.strerror or error}; nothing was changed") from None
+        raise InputError(f"{FACTS_FILE} cannot be written: {error.strerror or error}; nothing was changed") from None
     return before, after
 
 
 def plan_fact(files: Files, entry: Confirmed) -> tuple[str | None, str]:
     """Return the text of the file before and after a fact is added; a fact that it has is refused."""
-    fact = one_line(entry.text)
-    if len(fact) > LONGEST:
-        raise InputError(f"a fact has at most {LONGEST} characters, and this one has {len(fact)}; promote it to a file")
-    if os.path.islink(files.locate(FACTS)):
-        raise InputError(f"{FACTS} is a link, which is not written through; nothing was changed")
+    fact = join_lines(entry.text)
+    if len(fact) > MAX_FACT_CHARS:
+        raise InputError(
+            f"a fact has at most {MAX_FACT_CHARS} characters, and this one has {len(fact)}; promote it to a file"
+        )
+    if os.path.islink(files.locate(FACTS_FILE)):
+        raise InputError(f"{FACTS_FILE} is a link, which is not written through; nothing was changed")
     current = Files(files.root)
     held, facts = read_file(current)
-    if fact in map(one_line, facts):
-        raise InputError(f"{FACTS} has this fact already; forget the entry instead: foreword memory forget PATH")
-    text = current.read_text(FACTS)
+    if fact in map(join_lines, facts):
+        raise InputError(f"{FACTS_FILE} has this fact already; forget the entry instead: foreword memory forget PATH")
+    text = current.read_text(FACTS_FILE)
     held.append({"text": fact, **list_fields(entry)})
     return (text if isinstance(text, str) else None), json.dumps(held, ensure_ascii=False, indent=2)
 
@@ -81,13 +83,13 @@ def claim(draft: str, patience: float = PATIENCE) -> Iterator[TextIO]:
 
 def read_file(files: Files) -> tuple[list[object], list[str]]:
     """Read the list of the file, and the facts in it."""
-    document = files.read(FACTS)
+    document = files.read(FACTS_FILE)
     if document is None:
         return [], []
     held = parse(document.body) if isinstance(document, Document) else None
-    facts = read_facts(held)
+    facts = extract_facts(held)
     if not isinstance(held, list) or facts is None:
-        raise InputError(f"{FACTS} holds no plain list of texts; mend it first")
+        raise InputError(f"{FACTS_FILE} holds no plain list of texts; mend it first")
     return held, facts
 
 

@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
-from foreword.frozen import frozen
 from foreword.memory.chunk import Chunk
+from foreword.types import frozen
 
 
 class Damaged(Exception):

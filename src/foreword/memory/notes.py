@@ -12,12 +12,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from difflib import unified_diff
 from html import unescape
 
+from foreword.engine.sources.documents import Document, escape_attribute, join_lines, normalise_lines, parse_document
 from foreword.errors import InputError
-from foreword.frozen import frozen
 from foreword.memory.chunk import FENCE, HEADING
 from foreword.memory.entry import Confirmed, list_fields, list_marks, mark_text, write_confirmed
 from foreword.memory.facts import claim
-from foreword.sources.document import Document, escape_attribute, normalise, one_line, parse_document
+from foreword.types import frozen
 
 NOTES = "notes"  # the folder of a store for notes without a name
 MAX_HEADING_CHARS = 200
@@ -45,7 +45,7 @@ class Promotion:
     def diff(self) -> str:
         """The change as a unified diff."""
         name = self.target if "/" not in self.target else f"memory/{self.target}"
-        old, new = (normalise(text).split("\n") for text in (self.before or "", self.after))
+        old, new = (normalise_lines(text).split("\n") for text in (self.before or "", self.after))
         ends = ("/dev/null" if self.before is None else name, name)
         if self.before is None:
             old = []
@@ -74,7 +74,7 @@ def drop_last(lines: list[str]) -> list[str]:
 
 def check_heading(heading: str) -> str:
     """Return a heading without its signs, or refuse one that is empty or too long."""
-    text = one_line(heading.lstrip("#")) if heading.startswith("#") else one_line(heading)
+    text = join_lines(heading.lstrip("#")) if heading.startswith("#") else join_lines(heading)
     if not text or len(text) > MAX_HEADING_CHARS or not text.isprintable():
         raise InputError(f'a heading is one line of 1 to {MAX_HEADING_CHARS} characters, as in: --heading "The house"')
     return text
@@ -136,7 +136,7 @@ def move_origin(text: str) -> str:
 
 def find_origin(document: Document) -> dict[str, str]:
     """Find the origin that the front matter of a promoted entry names; any other note has none."""
-    origin = {name: one_line(document.field(name)) for name in ORIGIN if document.field(name)}
+    origin = {name: join_lines(document.field(name)) for name in ORIGIN if document.field(name)}
     return origin if all(origin.get(name) for name in ("author", "clearance", "time")) else {}
 
 
@@ -182,7 +182,7 @@ def list_headings(lines: Sequence[str], body: int) -> Iterator[tuple[int, str]]:
             elif sign.startswith(fenced) and line.strip() == sign:
                 fenced = ""
         elif not fenced and (head := HEADING.fullmatch(line)):
-            yield at, one_line(head[2])
+            yield at, join_lines(head[2])
 
 
 def strip_breaks(lines: Sequence[str]) -> list[str]:
@@ -212,7 +212,7 @@ def write_record(fields: Mapping[str, str]) -> str:
 
 def escape_field(value: str) -> str:
     """Write a value so that it can end neither its quotes nor the comment."""
-    return escape_attribute("".join(sign for sign in one_line(value) if sign.isprintable()))
+    return escape_attribute("".join(sign for sign in join_lines(value) if sign.isprintable()))
 
 
 def list_added(raw: str) -> list[Added]:

@@ -9,9 +9,9 @@ from heapq import nlargest
 from operator import mul
 from typing import NamedTuple
 
-from foreword.frozen import frozen
 from foreword.memory.chunk import MONTHS, find_day
 from foreword.memory.index import Figures, Index, Row
+from foreword.types import frozen
 
 
 class Parts(NamedTuple):

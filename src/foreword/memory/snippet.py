@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from foreword.sources.document import one_line
+from foreword.engine.sources.documents import join_lines
 
 STEM_CHARS = 5  # two words with the same beginning count as the same word
 WORD = re.compile(r"\w{3,}")
@@ -47,7 +47,7 @@ def split_sentences(text: str) -> Sequence[Sentence]:
     return [
         Sentence(part, at, frozenset(stem_words(part)))
         for at, line in enumerate(text.split("\n"))
-        for part in SENTENCE.split(one_line(line))
+        for part in SENTENCE.split(join_lines(line))
         if part.strip()
     ]
 

@@ -10,19 +10,26 @@ from itertools import islice
 from threading import RLock
 from typing import TypeVar
 
+from foreword.engine.file_access import (
+    STORES_PREFIX,
+    find_author,
+    find_index_store,
+    find_provenance,
+    find_store_folder,
+    is_memory,
+    is_own_entry,
+)
+from foreword.engine.sources.documents import Document, join_lines
+from foreword.engine.sources.files import LINK_STAMP, REFRESH_INTERVAL_S, Files
+from foreword.engine.sources.memory_sections import FACT_STORE, FACTS_FILE, MAIN_FILE, MAIN_STORE, load_facts
 from foreword.errors import InputError
-from foreword.frozen import frozen
 from foreword.memory.chunk import Chunk, find_day, split, split_message
 from foreword.memory.index import Damaged, Index
 from foreword.memory.sqlite_index import FILE, SqliteIndex, remove, translate
-from foreword.sources.document import Document, one_line
-from foreword.sources.files import LINK, SWEEP, Files
-from foreword.sources.memories import FACT_STORE, FACTS, MAIN, MAIN_STORE, load_facts
-from foreword.sources.own_memory import STORES, find_index_store, find_store_folder, is_memory, is_own_entry
-from foreword.sources.provenance import find_author, find_provenance
+from foreword.types import frozen
 
 ATTEMPTS = 2  # to use an index that may be damaged
-UNSURE = ("", LINK)  # stamps that do not show whether a file has changed
+UNSURE = ("", LINK_STAMP)  # stamps that do not show whether a file has changed
 NONSENSE = (LookupError, TypeError, ValueError, ArithmeticError)  # errors that wrong bytes in an index can cause
 BATCH = 200  # documents that are indexed at once
 STEP = 1_000  # chunks of one document that are indexed at once
@@ -53,7 +60,7 @@ class Progress:
     """Passages that were indexed so far, those of a document that is not done included."""
 
 
-ALONE = {FACT_STORE: FACTS, MAIN_STORE: MAIN}  # stores that are one file
+ALONE = {FACT_STORE: FACTS_FILE, MAIN_STORE: MAIN_FILE}  # stores that are one file
 
 
 class OpenIndex:
@@ -184,16 +191,16 @@ class Upkeep:
         if store in ALONE:
             path = ALONE[store]
             found = isinstance(files.read(path), Document) and files.find_target(path) == path
-            return {path: files.stamp(path)} if found and (path == MAIN or path not in self._listed) else {}
+            return {path: files.stamp(path)} if found and (path == MAIN_FILE or path not in self._listed) else {}
         if files.find_target(folder) != folder:
             return {}
         paths = [path for path in files.list(folder) if path not in self._listed]
-        if not folder.startswith(STORES):  # a person's own memory is one store for each clearance
+        if not folder.startswith(STORES_PREFIX):  # a person's own memory is one store for each clearance
             paths = [path for path in paths if find_index_store(path) == store]
         stamps = files.stamps(paths)
-        if LINK not in stamps.values():
+        if LINK_STAMP not in stamps.values():
             return stamps
-        return {path: stamp for path, stamp in stamps.items() if stamp != LINK or self._holds(path)}
+        return {path: stamp for path, stamp in stamps.items() if stamp != LINK_STAMP or self._holds(path)}
 
     def _holds(self, path: str) -> bool:
         """Whether a link leads to another file of its store."""
@@ -204,7 +211,7 @@ class Upkeep:
     def _sync(self, store: str, index: Index, *, now: bool = False) -> Iterator[Progress]:
         """Bring the index of one store up to date, at most every 250 ms unless asked to do it now."""
         clock = time.monotonic()
-        if not now and clock - self._synced.get(store, -SWEEP) < SWEEP:
+        if not now and clock - self._synced.get(store, -REFRESH_INTERVAL_S) < REFRESH_INTERVAL_S:
             return
         self._files.refresh(now=now)
         known = index.stamps(store)
@@ -265,11 +272,11 @@ def empty(stores: Iterable[str], index: Index) -> None:
 
 def split_document(path: str, document: Document) -> Iterator[Chunk]:
     """Split a memory into chunks: its facts, one entry, or its messages and paragraphs."""
-    if path == FACTS:
+    if path == FACTS_FILE:
         for at, fact in enumerate(load_facts(document) or (), 1):
             yield Chunk(first=at, last=at, heading="", text=fact, when=find_day(fact))
         return
-    about = one_line(document.field("description"))
+    about = join_lines(document.field("description"))
     origin = find_provenance(path, document)
     when = find_day(document.field("date") or document.field("time") or path)
     for chunk in split_message(document.body, origin.author, when) if origin else split(document.body, when):

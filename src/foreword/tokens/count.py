@@ -1,43 +1,49 @@
-"""Counting tokens: each long text is counted once, and its count outlives the process."""
+"""Token counting with a persistent cache for long texts.
+
+Persistent token counts: a small SQLite file in the workspace state that can be deleted at any time.
+"""
 
 import math
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from functools import cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Protocol
 
 from foreword.tokens.models import ModelFacts
-from foreword.words import Vocabulary
+from foreword.types import Vocabulary
 
 if TYPE_CHECKING:
     from splintr import AnyTokenizer
 
-# The names that splintr has for vocabularies, where they differ from ours.
-PRETRAINED = {Vocabulary.O200K: "o200k_base", Vocabulary.CL100K: "cl100k_base"}
-# These put a mark at the beginning of every text and merge across line breaks, so they count each text whole.
-WHOLE = frozenset({Vocabulary.LLAMA2, Vocabulary.MISTRAL_V1})
-LASTING = 400  # texts from this length are worth a row on disk
-PARTED, ENTIRE = 1_500, 200_000  # texts of these lengths are counted by paragraph
-# Before a line that starts with neither white space nor a slash, which o200k joins to the text before it.
+
+# splintr's names of vocabularies that differ from ours.
+SPLINTR_NAMES = {Vocabulary.O200K: "o200k_base", Vocabulary.CL100K: "cl100k_base"}
+# These prepend a token to every text and merge across line breaks, so each text is counted whole.
+WHOLE_TEXT_VOCABULARIES = frozenset({Vocabulary.LLAMA2, Vocabulary.MISTRAL_V1})
+MIN_STORED_CHARS = 400  # minimum characters of a text whose count is stored on disk
+MIN_SPLIT_CHARS, MAX_SPLIT_CHARS = 1_500, 200_000  # character range of texts that are counted by paragraph
+# Before a line that starts with neither white space nor a slash; o200k merges those with the previous text.
 PARAGRAPH = re.compile(r"(?<=\n\n)(?=[^\s/])")
-KEPT = 10_000  # counted texts that are remembered
+MAX_CACHED_TEXTS = 10_000  # maximum entries of an in-memory cache
 
 
-class Shelf(Protocol):
-    """Where counts outlive the process."""
+class CountStore(Protocol):
+    """A persistent store of token counts."""
 
     def load(self, vocabulary: str) -> dict[bytes, int]:
-        """Return every count of a vocabulary by content hash."""
+        """Return all counts of a vocabulary by content hash."""
 
     def save(self, vocabulary: str, counts: Mapping[bytes, int]) -> None:
-        """Add counts; a failure is the shelf's own affair."""
+        """Add counts; must not raise."""
 
 
 class Counter:
     """Counts tokens of one vocabulary."""
 
-    def __init__(self, vocabulary: Vocabulary, shelf: Shelf | None = None) -> None:
+    def __init__(self, vocabulary: Vocabulary, shelf: CountStore | None = None) -> None:
         self._vocabulary = vocabulary
         self._shelf = shelf
         self._loaded = False
@@ -48,33 +54,33 @@ class Counter:
         self._fresh: dict[bytes, int] = {}
 
     def count(self, text: str) -> int:
-        """Return the number of tokens of a text."""
-        memory = self._long if len(text) >= LASTING else self._short
+        """Count the tokens of a text."""
+        memory = self._long if len(text) >= MIN_STORED_CHARS else self._short
         known = memory.get(text)
         if known is None:
-            if len(memory) >= KEPT:
+            if len(memory) >= MAX_CACHED_TEXTS:
                 memory.clear()
-            known = memory[text] = self._look_up(text) if len(text) >= LASTING else self._encode(text)
+            known = memory[text] = self._look_up(text) if len(text) >= MIN_STORED_CHARS else self._encode(text)
         return known
 
     def save(self) -> None:
-        """Put the counts that are new on the shelf."""
+        """Store the new counts."""
         if self._shelf and self._fresh:
             self._shelf.save(self._vocabulary.value, self._fresh)
             self._fresh = {}
 
     def forget(self) -> None:
-        """Forget every counted text and its hash; the stored counts are read again when they are needed."""
+        """Clear all in-memory counts; stored ones are loaded again on demand."""
         self._long, self._short, self._parts = {}, {}, {}
         self._stored, self._fresh = None, {}
         if self._loaded:
             tokenizer = load_tokenizer(self._vocabulary)
-            if tokenizer.family == "BPE":  # the others have no cache, and refuse to clear one
+            if tokenizer.family == "BPE":  # the others have no cache to clear and raise
                 tokenizer.clear_cache()
 
     @property
     def fresh(self) -> int:
-        """How many counts are not on the shelf yet."""
+        """The number of counts that are not stored yet."""
         return len(self._fresh)
 
     def _look_up(self, text: str) -> int:
@@ -91,31 +97,31 @@ class Counter:
 
     def _encode(self, text: str) -> int:
         self._loaded = True
-        if self._vocabulary in WHOLE or not PARTED <= len(text) <= ENTIRE:
-            return encode(self._vocabulary, text)
-        # No token crosses these places, so an edit costs one paragraph and not the whole text.
+        if self._vocabulary in WHOLE_TEXT_VOCABULARIES or not MIN_SPLIT_CHARS <= len(text) <= MAX_SPLIT_CHARS:
+            return count_tokens(self._vocabulary, text)
+        # No token crosses these positions, so an edit costs one paragraph instead of the whole text.
         return sum([self._count_part(part) for part in PARAGRAPH.split(text)])
 
     def _count_part(self, part: str) -> int:
         known = self._parts.get(part)
         if known is None:
-            if len(self._parts) >= KEPT:
+            if len(self._parts) >= MAX_CACHED_TEXTS:
                 self._parts.clear()
-            known = self._parts[part] = encode(self._vocabulary, part)
+            known = self._parts[part] = count_tokens(self._vocabulary, part)
         return known
 
 
-def encode(vocabulary: Vocabulary, text: str) -> int:
-    """Count the tokens of a text, with control tokens counted as the text they are."""
+def count_tokens(vocabulary: Vocabulary, text: str) -> int:
+    """Count the tokens of a text; control tokens count as plain text."""
     tokenizer = load_tokenizer(vocabulary)
     try:
         return len(tokenizer.encode_ordinary(text))
-    except UnicodeEncodeError:  # half of a surrogate pair, which no provider would take either
+    except UnicodeEncodeError:  # half of a surrogate pair; providers reject it as well
         return len(tokenizer.encode_ordinary(text.encode("utf-8", "replace").decode()))
 
 
 class Meter:
-    """Counts what a model will count: the vocabulary's tokens times the model's factor, rounded up."""
+    """Estimates a model's token counts: the vocabulary's tokens times the model's factor, rounded up."""
 
     __slots__ = ("_counter", "_factor", "facts")
 
@@ -125,14 +131,70 @@ class Meter:
         self._counter = counter
 
     def count(self, text: str) -> int:
-        """Return the tokens of a text as this model is expected to bill them."""
+        """Estimate the tokens that this model bills for a text."""
         tokens = self._counter.count(text)
         return tokens if self._factor == 1.0 else math.ceil(tokens * self._factor)
 
 
 @cache
 def load_tokenizer(vocabulary: Vocabulary) -> "AnyTokenizer":
-    """Load a vocabulary when the first text needs it: 60 to 340 ms, and as much again for the first unusual word."""
+    """Load a vocabulary on first use: takes 60 to 340 ms, and as long again for the first unusual word."""
     from splintr import Tokenizer
 
-    return Tokenizer.from_pretrained(PRETRAINED.get(vocabulary, vocabulary.value))
+    return Tokenizer.from_pretrained(SPLINTR_NAMES.get(vocabulary, vocabulary.value))
+
+
+MAX_ROWS = 200_000  # maximum rows; the oldest are deleted first
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS counts (
+    vocabulary TEXT NOT NULL, content BLOB NOT NULL, tokens INTEGER NOT NULL,
+    PRIMARY KEY (vocabulary, content)
+)
+"""
+
+
+class SqliteCountStore:
+    """Stores token counts by content hash; disk errors cost time but never fail a turn."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._file = os.path.join(folder, "counts.sqlite")
+
+    def load(self, vocabulary: str) -> dict[bytes, int]:
+        """Return all counts of a vocabulary; empty if there is no usable file."""
+        import sqlite3
+
+        if not os.path.exists(self._file):
+            return {}
+        try:
+            with closing(sqlite3.connect(self._file, timeout=1)) as database:
+                rows = database.execute("SELECT content, tokens FROM counts WHERE vocabulary = ?", (vocabulary,))
+                return dict(rows.fetchall())
+        except sqlite3.Error:
+            return {}
+
+    def save(self, vocabulary: str, counts: Mapping[bytes, int]) -> None:
+        """Add counts and delete the oldest beyond the limit; replace a file that is not a database."""
+        import sqlite3
+
+        rows = [(vocabulary, content, tokens) for content, tokens in counts.items()]
+        try:
+            os.makedirs(self._folder, exist_ok=True)
+            try:
+                self._write(rows)
+            except sqlite3.OperationalError:
+                return
+            except sqlite3.DatabaseError:
+                os.remove(self._file)
+                self._write(rows)
+        except (sqlite3.Error, OSError):
+            return
+
+    def _write(self, rows: Sequence[tuple[str, bytes, int]]) -> None:
+        import sqlite3
+
+        with closing(sqlite3.connect(self._file, timeout=1)) as database, database:
+            database.execute(SCHEMA)
+            database.executemany("INSERT OR REPLACE INTO counts VALUES (?, ?, ?)", rows)
+            database.execute("DELETE FROM counts WHERE rowid <= (SELECT max(rowid) FROM counts) - ?", (MAX_ROWS,))

@@ -1,22 +1,126 @@
-"""What is known about a model: its window, its vocabulary, and its cache."""
+"""Facts about models: window, vocabulary and cache.
+
+Facts about the prompt cache of a model.
+"""
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import cache
 
 from foreword.config.schema import ModelOverride
-from foreword.config.structure import parse
-from foreword.errors import InputError
-from foreword.frozen import frozen
-from foreword.shipped import read_shipped
-from foreword.tokens.caches import CacheFacts, find_cache
-from foreword.words import Mode, Vocabulary
+from foreword.config.structure import parse_yaml
+from foreword.errors import InputError, UnknownName
+from foreword.resources import read_resource
+from foreword.types import Mode, TextEnum, Vocabulary, frozen
+
+DEFAULT_RULE = "prefix"  # the rule for providers that are not listed
+
+
+class CacheKind(TextEnum):
+    """Whether a cache works with explicit breakpoints or caches any equal prefix."""
+
+    MARKS = "marks"
+    PREFIX = "prefix"
 
 
 @frozen(eq=True)
-class Entry:
-    """One line of the model table; it holds for every model whose name begins with it."""
+class CacheTtl:
+    """A TTL: the seconds an entry lives after its last use, and the write price relative to input."""
+
+    name: str
+    seconds: int
+    write: float
+
+
+@frozen(eq=True)
+class CacheFacts:
+    """The rules of one cache, from data/caches.yaml."""
+
+    provider: str
+    kind: CacheKind
+    minimum: int
+    lives: tuple[CacheTtl, ...]
+    read: float
+    marks: int = 0
+    newest: bool = False
+    lookback: int = 0
+    step: int = 1
+    order: tuple[str, ...]
+    system_messages: bool = False
+    source: str
+    checked: str
+
+    @property
+    def marked(self) -> bool:
+        """Whether it works with explicit breakpoints."""
+        return self.kind is CacheKind.MARKS
+
+    @property
+    def usual(self) -> CacheTtl:
+        """The default TTL."""
+        return self.lives[0]
+
+    def find_ttl(self, name: str) -> CacheTtl:
+        """Return a TTL by name; the default if unknown."""
+        return next((life for life in self.lives if life.name == name), self.usual)
+
+
+@frozen(eq=True)
+class ModelCacheRule:
+    """Rules for some models only."""
+
+    rule: str = ""
+    minimum: int | None = None
+    system_messages: bool | None = None
+
+
+@frozen(eq=True)
+class CacheTable:
+    """The contents of data/caches.yaml."""
+
+    rules: Mapping[str, CacheFacts]
+    providers: Mapping[str, str]
+    models: Mapping[str, ModelCacheRule] = field(default_factory=dict)
+
+
+@cache
+def find_cache(provider: str, bare: str, named: str = "") -> CacheFacts:
+    """Find the cache rules of a model: the named ones, the model's if its provider matches, or the provider's."""
+    table = read_caches()
+    if named and named not in table.rules:
+        raise UnknownName("cache", named, table.rules)
+    name = max((name for name in table.models if bare.startswith(name)), key=len, default="")
+    line = table.models.get(name, ModelCacheRule())
+    facts = table.rules[named or table.providers.get(provider, DEFAULT_RULE)]
+    own = table.rules.get(line.rule)
+    if own is None:
+        return facts
+    if not named and (not provider or own.provider == facts.provider):
+        facts = own
+    if own.provider != facts.provider:
+        return facts  # another provider serves it, with a different minimum
+    return replace(
+        facts,
+        minimum=facts.minimum if line.minimum is None else line.minimum,
+        system_messages=facts.system_messages if line.system_messages is None else line.system_messages,
+    )
+
+
+def list_cache_rules() -> tuple[str, ...]:
+    """List the names of the rules."""
+    return tuple(read_caches().rules)
+
+
+@cache
+def read_caches() -> CacheTable:
+    """Read the shipped table."""
+    return parse_yaml(read_resource("data", "caches.yaml") or "", CacheTable, "caches.yaml")
+
+
+@frozen(eq=True)
+class ModelTableEntry:
+    """An entry of the model table; it applies to all models whose name starts with its key."""
 
     window: int
     tokenizer: Vocabulary | None = None
@@ -31,24 +135,24 @@ class Entry:
 
 
 @frozen(eq=True)
-class Family:
-    """The vocabulary of every model whose name starts alike."""
+class ModelFamily:
+    """The vocabulary of all models whose names start with the same key."""
 
     tokenizer: Vocabulary = Vocabulary.O200K
     margin: float = 0.0
 
 
 @frozen(eq=True)
-class Table:
-    """The tables of data/models.yaml."""
+class ModelTable:
+    """The contents of data/models.yaml."""
 
-    models: Mapping[str, Entry]
-    families: Mapping[str, Family]
+    models: Mapping[str, ModelTableEntry]
+    families: Mapping[str, ModelFamily]
 
 
 @frozen(eq=True)
 class ModelFacts:
-    """The facts that a turn is budgeted by, and whether any of them was only assumed."""
+    """The facts for budgeting a turn, and which of them are assumptions."""
 
     name: str
     window: int
@@ -59,13 +163,13 @@ class ModelFacts:
     local: bool = False
     native_tools: bool = True
     tools: bool = True
-    """Whether it can use tools at all; a very small model only stumbles over them."""
+    """Whether it can use tools; very small models cannot use them reliably."""
     history: bool = True
     """Whether earlier messages are sent; a very small model repeats its earlier answers."""
     answer: int | None = None
-    """The longest answer that is worth waiting for, if there is a bound below the window."""
+    """The maximum answer length, if below the window."""
     mode: Mode | None = None
-    """The prompt mode that suits the model; else its window decides."""
+    """The prompt mode for this model; otherwise its window decides."""
     assumed: str = ""
 
     @property
@@ -75,7 +179,7 @@ class ModelFacts:
 
     @property
     def method(self) -> str:
-        """How its tokens are counted, such as: counted with gemma3, ±5 %."""
+        """Describe how its tokens are counted, such as: counted with gemma3, ±5 %."""
         factor = f" × {self.factor:g}" if self.factor != 1.0 else ""
         margin = f", ±{self.margin * 100:.0f} %" if self.margin else ""
         return f"counted with {self.tokenizer}{factor}{margin}"
@@ -86,69 +190,73 @@ class ModelFacts:
         return self.name.partition(":")[0] if ":" in self.name else ""
 
 
-UNKNOWN = Entry(window=128_000)
-UNKNOWN_FAMILY = Family(margin=0.25)
-# Nobody knows what an own file is good at: its tools stand in the prompt.
-OWN_FILE = Entry(window=4_096, margin=0.25, local=True, native_tools=False)
-SERVERS = ("ollama", "lmstudio", "llamacpp")  # they cut what exceeds the window they were started with, in silence
-SERVED = 4_096  # tokens; the window of a model on such a server unless it was started with another
-ROOM = 2 << 30  # bytes for the conversations of one engine, which bounds the window of a large model
+UNKNOWN_MODEL = ModelTableEntry(window=128_000)
+UNKNOWN_FAMILY = ModelFamily(margin=0.25)
+# The abilities of a user's model file are unknown, so its tools are part of the prompt.
+MODEL_FILE = ModelTableEntry(window=4_096, margin=0.25, local=True, native_tools=False)
+LOCAL_SERVERS = ("ollama", "lmstudio", "llamacpp")  # these silently truncate requests beyond their window
+LOCAL_SERVER_WINDOW_TOKENS = 4_096  # tokens; the default window of such a server
+KV_CACHE_BYTES = 2 << 30  # bytes for the KV cache of one engine; limits the window of a large model
 
 
-def find(model: str, overrides: Mapping[str, ModelOverride], served: int | None = None) -> ModelFacts:
-    """Look a model up by the longest matching name, the user's facts before ours.
+def find_model(model: str, overrides: Mapping[str, ModelOverride], served: int | None = None) -> ModelFacts:
+    """Find the facts of a model by the longest matching name; overrides have priority.
 
-    `served` is the window that a server on this machine says it serves the model with.
+    `served` is the window that a local server reports for the model.
     """
-    provider, bare = split(model)
-    table = read_table()
-    name = find_longest(table, bare)
+    provider, bare = split_model_name(model)
+    table = read_model_table().models
+    name = find_longest_prefix(table, bare)
     override = overrides.get(model) or overrides.get(bare)
-    if path := find_file(model):
-        facts = know_file(model, path)
-        return amend(facts, override) if override else facts
-    entry = table.get(name, replace(UNKNOWN, local=True) if provider == "local" else UNKNOWN)
+    if path := find_model_file(model):
+        facts = read_model_file(model, path)
+        return apply_override(facts, override) if override else facts
+    entry = table.get(name, replace(UNKNOWN_MODEL, local=True) if provider == "local" else UNKNOWN_MODEL)
     facts = make_facts(model, entry, "" if name else describe_unknown(model, entry.window))
     facts = replace(facts, local=True) if provider == "local" else facts
-    if provider in SERVERS:
-        assumed = "" if served else f"{provider} does not say the window of {bare}; one of {SERVED:,} is assumed"
-        facts = replace(facts, window=served or SERVED, assumed=assumed)
-    return amend(facts, override) if override else facts
+    if provider in LOCAL_SERVERS:
+        assumed = (
+            ""
+            if served
+            else f"{provider} does not say the window of {bare}; one of {LOCAL_SERVER_WINDOW_TOKENS:,} is assumed"
+        )
+        facts = replace(facts, window=served or LOCAL_SERVER_WINDOW_TOKENS, assumed=assumed)
+    return apply_override(facts, override) if override else facts
 
 
-def split(model: str) -> tuple[str, str]:
-    """Split a name into the provider, if one is named, and the model's own name."""
+def split_model_name(model: str) -> tuple[str, str]:
+    """Split a name into the provider, if any, and the bare model name."""
     provider, colon, bare = model.partition(":")
     return (provider, bare) if colon else ("", model)
 
 
-def find_longest(table: Mapping[str, object], name: str) -> str:
-    """Return the longest key that a name starts with; nothing where there is none."""
+def find_longest_prefix(table: Mapping[str, object], name: str) -> str:
+    """Return the longest key that is a prefix of a name; empty if none."""
     return max((key for key in table if name.startswith(key)), key=len, default="")
 
 
-def find_family(bare: str) -> Family | None:
+def find_family(bare: str) -> ModelFamily | None:
     """Find the family of a model by the last part of its name, such as `llama-3.3` of `meta/Llama-3.3-70B`."""
-    families = read_families()
-    return families.get(find_longest(families, bare.rpartition("/")[2].lower()))
+    families = read_model_table().families
+    return families.get(find_longest_prefix(families, bare.rpartition("/")[2].lower()))
 
 
 def describe_unknown(model: str, window: int) -> str:
-    """Say what is assumed about a model that the table does not have."""
-    bare = split(model)[1]
+    """Describe the assumptions about a model that is not in the table."""
+    bare = split_model_name(model)[1]
     if not model:
         subject = "no model is named"
     elif find_family(bare):
         subject = f"the window of model {model!r} is not known"
     else:
-        subject = f"nothing is known about model {model!r}{suggest_model(bare, read_table())}"
+        subject = f"nothing is known about model {model!r}{suggest_model(bare, read_model_table().models)}"
     return f"{subject}; a window of {window:,} is assumed"
 
 
-def make_facts(model: str, entry: Entry, assumed: str) -> ModelFacts:
-    """Make the facts of a model from a line of the table and from its family."""
-    provider, bare = split(model)
-    family = find_family(bare) or (UNKNOWN_FAMILY if assumed else Family())
+def make_facts(model: str, entry: ModelTableEntry, assumed: str) -> ModelFacts:
+    """Build the facts of a model from its table entry and its family."""
+    provider, bare = split_model_name(model)
+    family = find_family(bare) or (UNKNOWN_FAMILY if assumed else ModelFamily())
     return ModelFacts(
         name=model,
         window=entry.window,
@@ -166,37 +274,41 @@ def make_facts(model: str, entry: Entry, assumed: str) -> ModelFacts:
     )
 
 
-def find_file(model: str) -> str:
-    """Find the file that `local:/path/to/model.gguf` names; nothing for any other name."""
+def find_model_file(model: str) -> str:
+    """Return the path in `local:/path/to/model.gguf`; empty for other names."""
     provider, _, name = model.partition(":")
     return os.path.expanduser(name) if provider == "local" and ("/" in name or name.endswith(".gguf")) else ""
 
 
-def know_file(model: str, path: str) -> ModelFacts:
-    """Know a model by its own file: the window it was trained with, as far as its conversations fit the memory."""
+def read_model_file(model: str, path: str) -> ModelFacts:
+    """Build the facts of a model file: its trained window, limited by memory."""
     from foreword.tokens.gguf import read_sizes
 
     try:
         header = read_sizes(path)
     except InputError as error:
-        return make_facts(model, OWN_FILE, f"{error}; a window of {OWN_FILE.window:,} is assumed")
-    if not header.trained:
-        return make_facts(model, OWN_FILE, f"{path} names no window; one of {OWN_FILE.window:,} is assumed")
-    window = min(header.trained, ROOM // header.token_bytes) if header.token_bytes else header.trained
-    return make_facts(model, replace(OWN_FILE, window=window), "")
+        return make_facts(model, MODEL_FILE, f"{error}; a window of {MODEL_FILE.window:,} is assumed")
+    if not header.trained_window:
+        return make_facts(model, MODEL_FILE, f"{path} names no window; one of {MODEL_FILE.window:,} is assumed")
+    window = (
+        min(header.trained_window, KV_CACHE_BYTES // header.token_bytes)
+        if header.token_bytes
+        else header.trained_window
+    )
+    return make_facts(model, replace(MODEL_FILE, window=window), "")
 
 
-def suggest_model(name: str, table: Mapping[str, Entry]) -> str:
-    """Offer the nearest model that is known."""
+def suggest_model(name: str, table: Mapping[str, ModelTableEntry]) -> str:
+    """Suggest the nearest known model."""
     from difflib import get_close_matches
 
     near = get_close_matches(name, table, n=1)
     return f" (did you mean {near[0]}?)" if near else ""
 
 
-def amend(facts: ModelFacts, override: ModelOverride) -> ModelFacts:
-    """Let the user's facts about a model win over ours."""
-    rules = find_cache(*split(facts.name), override.cache) if override.cache else facts.cache
+def apply_override(facts: ModelFacts, override: ModelOverride) -> ModelFacts:
+    """Apply an override to the facts of a model."""
+    rules = find_cache(*split_model_name(facts.name), override.cache) if override.cache else facts.cache
     return replace(
         facts,
         window=override.window or facts.window,
@@ -216,22 +328,12 @@ def amend(facts: ModelFacts, override: ModelOverride) -> ModelFacts:
     )
 
 
-def list_known() -> tuple[str, ...]:
-    """Name the models of the table; each line holds for every name that begins with it."""
-    return tuple(read_table())
-
-
-def read_table() -> Mapping[str, Entry]:
-    """Return the models that ship with the package."""
-    return read_tables().models
-
-
-def read_families() -> Mapping[str, Family]:
-    """Return the families that ship with the package."""
-    return read_tables().families
+def list_models() -> tuple[str, ...]:
+    """List the model names of the table; each applies to all names that start with it."""
+    return tuple(read_model_table().models)
 
 
 @cache
-def read_tables() -> Table:
-    """Read the tables that ship with the package."""
-    return parse(read_shipped("data", "models.yaml") or "", Table, "models.yaml")
+def read_model_table() -> ModelTable:
+    """Read the shipped tables."""
+    return parse_yaml(read_resource("data", "models.yaml") or "", ModelTable, "models.yaml")

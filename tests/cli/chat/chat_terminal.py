@@ -1,4 +1,4 @@
-"""A terminal for tests: the program in a pseudo-terminal, and what a person would see on its screen."""
+"""A pseudo-terminal for tests: runs the program and reads its screen."""
 
 import codecs
 import fcntl
@@ -16,20 +16,21 @@ from contextlib import contextmanager
 
 ROWS, COLUMNS = 40, 100
 PATIENCE = 120.0  # seconds after which something that is waited for will not come
-# Its terminal is the one that controls it, so that Ctrl-C is a signal to it.
-RUN = "import fcntl, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);from foreword.cli import main; sys.exit(main())"
+# Make the pseudo-terminal the controlling terminal, so that Ctrl-C sends a signal.
+OWN_TERMINAL = "import fcntl, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)"
+RUN = f"{OWN_TERMINAL}; from foreword.cli.main import main; sys.exit(main())"
 PIECES = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[=>78()][AB0]?|(.)", re.DOTALL)
 
 
 class Screen:
-    """Everything that was drawn, with what was drawn over: lines that scrolled away stay."""
+    """The contents of the screen after overwrites, including lines that scrolled away."""
 
     def __init__(self) -> None:
         self.lines = [""]
         self.row = self.column = 0
 
     def draw(self, text: str) -> None:
-        """Draw what a program writes."""
+        """Draw the output of a program."""
         for piece in PIECES.finditer(text):
             if piece[2]:
                 self.obey(piece[2], piece[1])
@@ -37,7 +38,7 @@ class Screen:
                 self.put(piece[3])
 
     def put(self, sign: str) -> None:
-        """Put a sign where the cursor is."""
+        """Write a character at the cursor."""
         if sign == "\r":
             self.column = 0
         elif sign == "\n":
@@ -58,7 +59,7 @@ class Screen:
         self.lines += [""] * (self.row + 1 - len(self.lines))
 
     def obey(self, order: str, given: str) -> None:
-        """Obey the orders that our programs give."""
+        """Execute the control sequences that our programs use."""
         number = int(given.split(";", maxsplit=1)[0]) if given and given[0].isdigit() else 0
         match order:
             case "A":
@@ -80,12 +81,12 @@ class Screen:
 
     @property
     def text(self) -> str:
-        """What can be read."""
+        """The readable text."""
         return "\n".join(line.rstrip() for line in self.lines)
 
 
 class Terminal:
-    """A program at a terminal, and the person who sits there."""
+    """A program in a terminal, and the keyboard."""
 
     def __init__(self, process: subprocess.Popen, fd: int) -> None:
         self.process = process
@@ -95,7 +96,7 @@ class Terminal:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
 
     def type(self, text: str) -> None:
-        """Type something."""
+        """Type a text."""
         os.write(self._fd, text.encode())
 
     def send(self, text: str) -> None:
@@ -107,27 +108,27 @@ class Terminal:
         self.type("\r")
 
     def see(self, text: str) -> None:
-        """Wait until a text can be read."""
+        """Wait until a text is on the screen."""
         self.wait(lambda: text in self.screen.text, text)
 
     def wait_for_prompt(self) -> None:
-        """Wait until something can be typed."""
+        """Wait for an empty prompt."""
         self.wait(lambda: self.screen.lines[self.screen.row].rstrip() == ">" and "\x1b[?2004h" in self.raw, "a prompt")
 
     def wait(self, done, what: str = "it") -> None:
-        """Wait until something is so."""
+        """Wait until a condition is true."""
         end = time.monotonic() + PATIENCE
         while not done():
             assert time.monotonic() < end, f"waited in vain for {what}:\n{self.screen.text}"
             assert self.read(), f"the program ended before {what}:\n{self.screen.text}"
 
     def read(self) -> bool:
-        """Draw what the program has written; return whether it may write more."""
+        """Draw the available output; return whether more may follow."""
         if not select.select([self._fd], [], [], 0.05)[0]:
             return True
         try:
             data = os.read(self._fd, 65_536)
-        except OSError:  # the program has gone
+        except OSError:  # the program has exited
             data = b""
         text = self._decode(data)
         self.raw += text
@@ -137,7 +138,7 @@ class Terminal:
         return bool(data)
 
     def end(self) -> int:
-        """Wait until the program has ended, and return its code."""
+        """Wait until the program exits, and return its exit code."""
         end = time.monotonic() + PATIENCE
         while self.read():
             assert time.monotonic() < end, f"it does not end:\n{self.screen.text}"
@@ -146,7 +147,7 @@ class Terminal:
 
 @contextmanager
 def sit_down(words: Sequence[str], environ: Mapping[str, str], folder: os.PathLike) -> Iterator[Terminal]:
-    """Start `foreword` with these words at a terminal of its own."""
+    """Start `foreword` with these arguments in a new terminal."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     environ = {**environ, "TERM": "xterm-256color"}

@@ -1,4 +1,4 @@
-"""What the tests of the chat share: a provider on the loopback, and ways to start the program against it."""
+"""Shared fixtures of the chat tests: a provider on loopback, and ways to start the program with it."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -9,28 +9,28 @@ from typing import Any
 import pytest
 from chat_terminal import Terminal, sit_down
 
-from foreword.testing import StandIn, listen
+from foreword.testing import FakeProvider, run_fake_provider
 
-Answer = Any  # of tests/cli/conftest.py, which cannot be imported by its name
+Answer = Any  # from tests/cli/conftest.py, which cannot be imported by name
 
 
 @pytest.fixture
-def provider() -> Iterator[StandIn]:
-    """A provider that says Yes until it is given a script."""
-    with listen() as stand_in:
+def provider() -> Iterator[FakeProvider]:
+    """A provider that answers Yes until it is given a script."""
+    with run_fake_provider() as stand_in:
         yield stand_in
 
 
 @pytest.fixture
 def environ(provider, tmp_path) -> dict[str, str]:
-    """The environment of somebody who has a key for that provider and no other."""
+    """An environment with a key for that provider only."""
     kept = {name: value for name, value in os.environ.items() if not name.endswith(("_API_KEY", "_BASE_URL"))}
     return {**kept, "HOME": str(tmp_path), "ANTHROPIC_API_KEY": "none", "ANTHROPIC_BASE_URL": provider.url}
 
 
 @pytest.fixture
 def chat(folder, environ) -> Iterator[Callable[..., Terminal]]:
-    """Start chats at terminals, which are closed when the test ends."""
+    """Start chats in terminals, which are closed when the test ends."""
     with ExitStack() as opened:
 
         def start(*words: str) -> Terminal:

@@ -1,4 +1,4 @@
-"""Claims about an answer while it comes."""
+"""Rendering of an answer during streaming."""
 
 import asyncio
 import io
@@ -7,9 +7,9 @@ from dataclasses import replace
 from chat_terminal import COLUMNS, ROWS, Screen
 from rich.console import Console
 
-from foreword.cli.chat.answer import Drawn, Written
-from foreword.gateway.message import Reply, State
-from foreword.runtime.ears import Anew, Calling, Returned, Words
+from foreword.agent.agent_events import CallRestarted, TextDelta, ToolFinished, ToolStarted
+from foreword.cli.chat.renderer import TerminalMarkdown, TextRenderer
+from foreword.gateway.messages import TurnReply, TurnState
 from foreword.testing import NOON
 
 TEXT = """\
@@ -31,17 +31,17 @@ That is all.
 """
 
 
-def make_reply(state: State, text: str = "") -> Reply:
-    """Make what came of a turn."""
-    return Reply(turn="t", session="s", agent="reid", user="alice", state=state, text=text, received=NOON)
+def make_reply(state: TurnState, text: str = "") -> TurnReply:
+    """Make the reply of a turn."""
+    return TurnReply(turn="t", session="s", agent="reid", user="alice", state=state, text=text, received=NOON)
 
 
-def draw(deltas, reply: Reply, pause: float = 0.0, rows: int = ROWS) -> str:
-    """Draw an answer, and read the screen when it has ended."""
+def draw(deltas, reply: TurnReply, pause: float = 0.0, rows: int = ROWS) -> str:
+    """Draw an answer and return the final screen."""
     out = io.StringIO()
 
     async def hear() -> None:
-        answer = Drawn(Console(file=out, force_terminal=True, width=COLUMNS, height=rows, highlight=False))
+        answer = TerminalMarkdown(Console(file=out, force_terminal=True, width=COLUMNS, height=rows, highlight=False))
         for delta in deltas:
             answer.hear(delta)
             await asyncio.sleep(pause)
@@ -53,67 +53,73 @@ def draw(deltas, reply: Reply, pause: float = 0.0, rows: int = ROWS) -> str:
     return screen.text.strip()
 
 
-def cut(text: str, size: int = 3) -> list[Words]:
-    """Cut a text into the pieces in which it comes."""
-    return [Words(text=text[at : at + size]) for at in range(0, len(text), size)]
+def cut(text: str, size: int = 3) -> list[TextDelta]:
+    """Split a text into deltas."""
+    return [TextDelta(text=text[at : at + size]) for at in range(0, len(text), size)]
 
 
 def test_streamed_as_at_once():
-    """What is left on the screen of an answer that came in pieces is what one that came at once leaves."""
-    reply = make_reply(State.ANSWERED, TEXT)
+    """A streamed answer leaves the same screen as an answer in one part."""
+    reply = make_reply(TurnState.ANSWERED, TEXT)
     slow = draw(cut(TEXT), reply, pause=0.004)
-    assert slow == draw([Words(text=TEXT)], reply) == draw([], reply)
+    assert slow == draw([TextDelta(text=TEXT)], reply) == draw([], reply)
     assert slow.count("choir") == 1
     assert "That is all." in slow.splitlines()[-1]
 
 
 def test_higher_than_the_screen():
-    """An answer that is higher than the screen is there once, and whole."""
+    """An answer higher than the screen is shown completely and once."""
     text = "".join(f"- item {number}\n" for number in range(60))
-    shown = draw(cut(text, 40), make_reply(State.ANSWERED, text), pause=0.01, rows=12)
+    shown = draw(cut(text, 40), make_reply(TurnState.ANSWERED, text), pause=0.01, rows=12)
     assert [shown.count(f"item {number}\n") for number in range(59)] == [1] * 59
 
 
 def test_tools_are_quiet_lines():
-    """A tool is a line between the words, and one that failed says so."""
-    deltas = [Words(text="I look."), Calling(name="logs\x1b[2J"), Returned(name="logs", done=False), Words(text="No.")]
-    lines = draw(deltas, make_reply(State.ANSWERED, "No.")).splitlines()
+    """A tool call is one line between the text, and a failed one says so."""
+    deltas = [
+        TextDelta(text="I look."),
+        ToolStarted(name="logs\x1b[2J"),
+        ToolFinished(name="logs", done=False),
+        TextDelta(text="No."),
+    ]
+    lines = draw(deltas, make_reply(TurnState.ANSWERED, "No.")).splitlines()
     assert [line.strip() for line in lines if line.strip()] == ["I look.", "· logs�[2J …", "· logs failed", "No."]
 
 
 def test_taken_back():
-    """Words that are taken back are followed by a line that says so."""
+    """A line marks discarded partial text."""
     shown = draw(
-        [Words(text="It was"), Anew(), Words(text="Good morning.")], make_reply(State.ANSWERED, "Good morning.")
+        [TextDelta(text="It was"), CallRestarted(), TextDelta(text="Good morning.")],
+        make_reply(TurnState.ANSWERED, "Good morning."),
     )
-    assert shown.index("It was") < shown.index("does not count") < shown.index("Good morning.")
+    assert shown.index("It was") < shown.index("ignore the partial answer") < shown.index("Good morning.")
 
 
 def test_no_answer():
-    """What a person is told instead of an answer is shown, and a stopped one says that it was."""
-    assert draw([], make_reply(State.FAILED, "The model\x1b[2J could not")) == "The model�[2J could not"
-    assert draw([Words(text="It was")], make_reply(State.STOPPED)).split() == ["It", "was", "stopped"]
+    """An error is shown instead of an answer, and a stopped answer says so."""
+    assert draw([], make_reply(TurnState.FAILED, "The model\x1b[2J could not")) == "The model�[2J could not"
+    assert draw([TextDelta(text="It was")], make_reply(TurnState.STOPPED)).split() == ["It", "was", "stopped"]
 
 
 def test_kept():
-    """A message that is kept for later says what has to run for it to be answered."""
+    """For a queued message the chat says which commands must run for it to be answered."""
     for text in ("The model cannot be reached.", ""):
-        out, aside = write([], make_reply(State.QUEUED, text))
+        out, aside = write([], make_reply(TurnState.QUEUED, text))
         assert (out, aside.startswith(text)) == ("", True)
         assert "while foreword chat or foreword serve runs" in aside
 
 
 def test_cut():
-    """An answer that reached its limit is followed by a line that says so, which is no word of the agent."""
-    reply = replace(make_reply(State.ANSWERED, "It was a"), cut=True)
+    """An answer that reached its limit is followed by a line that says so, separate from the agent's text."""
+    reply = replace(make_reply(TurnState.ANSWERED, "It was a"), cut=True)
     assert draw(cut("It was a"), reply).splitlines() == ["It was a", "(cut: the answer reached its limit)"]
     assert write(cut("It was a"), reply) == ("It was a\n", "(cut: the answer reached its limit)\n")
 
 
-def write(deltas, reply: Reply) -> tuple[str, str]:
-    """Write an answer where there is no terminal."""
+def write(deltas, reply: TurnReply) -> tuple[str, str]:
+    """Render an answer without a terminal."""
     out, aside = io.StringIO(), io.StringIO()
-    answer = Written(out, aside)
+    answer = TextRenderer(out, aside)
     for delta in deltas:
         answer.hear(delta)
     answer.end(reply)
@@ -121,19 +127,19 @@ def write(deltas, reply: Reply) -> tuple[str, str]:
 
 
 def test_written():
-    """Without a terminal the words are plain text as the model wrote them, and everything else stands beside them."""
+    """Without a terminal stdout gets the model's plain text, and everything else goes to stderr."""
     deltas = [
         *cut("# One\x1b[31m\n\n**two**"),
-        Calling(name="cost"),
-        Returned(name="cost", done=True),
-        Words(text="three"),
+        ToolStarted(name="cost"),
+        ToolFinished(name="cost", done=True),
+        TextDelta(text="three"),
     ]
-    out, aside = write(deltas, make_reply(State.ANSWERED, "three"))
+    out, aside = write(deltas, make_reply(TurnState.ANSWERED, "three"))
     assert out == "# One�[31m\n\n**two**\nthree\n"
     assert aside == "· cost …\n"
 
 
 def test_written_without_words():
-    """An answer that was not heard is written whole, and a failure is told beside."""
-    assert write([], make_reply(State.ANSWERED, "Yes.")) == ("Yes.\n", "")
-    assert write([], make_reply(State.FAILED, "No.")) == ("", "No.\n")
+    """An answer without deltas is written whole, and a failure goes to stderr."""
+    assert write([], make_reply(TurnState.ANSWERED, "Yes.")) == ("Yes.\n", "")
+    assert write([], make_reply(TurnState.FAILED, "No.")) == ("", "No.\n")

@@ -1,4 +1,4 @@
-"""Claims about text on its way to a terminal: whatever a model says, it steers nothing."""
+"""Text for a terminal: a model's output cannot control the terminal."""
 
 import unicodedata
 
@@ -6,20 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foreword.cli.chat.clean import clean, clean_line
+from foreword.cli.output import clean_line, clean_text
 
 
 @given(st.text())
 def test_no_control_passes(text):
-    """No control sign and no sign that reorders a line is left, except line breaks and tabs."""
-    left = {sign for sign in clean(text) if unicodedata.category(sign) in ("Cc", "Cs") or "\u202a" <= sign <= "\u202e"}
+    """Control characters and bidirectional characters are replaced, except line breaks and tabs."""
+    left = {
+        sign for sign in clean_text(text) if unicodedata.category(sign) in ("Cc", "Cs") or "\u202a" <= sign <= "\u202e"
+    }
     assert left <= {"\n", "\t"}
 
 
 @given(st.lists(st.text()))
 def test_pieces_join(pieces):
-    """A text that is cleaned in pieces is the same as one that is cleaned whole."""
-    assert "".join(map(clean, pieces)) == clean("".join(pieces))
+    """Cleaning a text in parts gives the same result as cleaning it whole."""
+    assert "".join(map(clean_text, pieces)) == clean_text("".join(pieces))
 
 
 @pytest.mark.parametrize(
@@ -35,10 +37,10 @@ def test_pieces_join(pieces):
     ids=["escape", "carriage-return", "reordering", "c1", "surrogate", "untouched"],
 )
 def test_examples(text, shown):
-    """What could steer is made visible, and everything else is left as it is."""
-    assert clean(text) == shown
+    """Control sequences are made visible, and all other text is unchanged."""
+    assert clean_text(text) == shown
 
 
 def test_line():
-    """A name or a note is one line, whatever is in it."""
+    """A name or a note is always one line."""
     assert clean_line("a\nb\x1b[2J\t c") == "a b�[2J c"

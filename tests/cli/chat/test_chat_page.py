@@ -1,4 +1,4 @@
-"""Claims about answers on the screen: Markdown is drawn, and nothing in it is lost or taken for an order."""
+"""Markdown rendering of answers: no text is lost or interpreted as a control sequence."""
 
 import io
 import re
@@ -8,20 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from foreword.cli.chat.page import LONGEST, Page, split
+from foreword.cli.chat.renderer import MAX_MARKDOWN_CHARS, MarkdownText, split_finished
 
 OURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def draw(text: str, width: int = 60) -> str:
-    """Draw a page as a terminal would get it."""
+    """Render a page for a terminal."""
     out = io.StringIO()
-    Console(file=out, width=width, force_terminal=True, color_system="standard").print(Page(text))
+    Console(file=out, width=width, force_terminal=True, color_system="standard").print(MarkdownText(text))
     return out.getvalue()
 
 
 def read(text: str, width: int = 60) -> str:
-    """Draw a page and take our own colours off."""
+    """Render a page and remove our colours."""
     return "\n".join(line.rstrip() for line in OURS.sub("", draw(text, width)).splitlines())
 
 
@@ -40,12 +40,12 @@ def read(text: str, width: int = 60) -> str:
     ids=["markup", "html", "html-block", "link", "lines", "entity", "control-entity", "clipboard"],
 )
 def test_nothing_is_an_order(text, shown):
-    """Markup, tags, addresses and escape sequences are shown as they were written."""
+    """Markup, tags, addresses and escape sequences are shown literally."""
     assert read(text) == shown
 
 
 def test_markdown():
-    """Headings, lists, code and tables are drawn."""
+    """Headings, lists, code and tables are rendered."""
     shown = read("# Plan\n\n- one\n- two\n\n```python\nx = 1\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n")
     assert "```" not in shown
     assert "• one" in shown
@@ -55,30 +55,30 @@ def test_markdown():
 
 @given(st.text(alphabet="ab <>*_`#[]()!|&;\n\t-1.\x1b\u202e", max_size=80))
 def test_any_text(text):
-    """Whatever the text is, something is drawn, and only our own colours steer the terminal."""
+    """Any text renders, and only our colours control the terminal."""
     assert "\x1b" not in OURS.sub("", draw(text))
     assert "\u202e" not in draw(text)
 
 
 def test_very_long():
-    """A text that is too long to be read as Markdown is shown as it is."""
-    assert "**a**" in read("**a** " * (LONGEST // 6 + 1))
+    """A text that is too long for Markdown parsing is shown literally."""
+    assert "**a**" in read("**a** " * (MAX_MARKDOWN_CHARS // 6 + 1))
 
 
 @given(
     st.lists(st.sampled_from(["# One\n\n", "two\nlines\n\n", "- a\n- b\n\n", "```\ncode\n\nmore\n```\n\n", "> q\n\n"]))
 )
 def test_split(blocks):
-    """A text that grows is split between blocks, and joined it is what it was."""
+    """A growing text is split between blocks, and the joined parts equal the text."""
     text = "".join(blocks)
-    finished, rest = split(text)
+    finished, rest = split_finished(text)
     assert finished + rest == text
     assert not finished or finished.endswith("\n")
     assert rest.count("```") % 2 == 0
 
 
 def test_open_block_stays():
-    """The block that may still change is not finished: an open fence, a list, a line."""
-    assert split("Hello\n\n```python\nx = 1\n\ny = 2\n") == ("Hello\n\n", "```python\nx = 1\n\ny = 2\n")
-    assert split("- a\n- b\n\n- c") == ("", "- a\n- b\n\n- c")
-    assert split("only") == ("", "only")
+    """A block that may still change is not finished: an open fence, a list, a line."""
+    assert split_finished("Hello\n\n```python\nx = 1\n\ny = 2\n") == ("Hello\n\n", "```python\nx = 1\n\ny = 2\n")
+    assert split_finished("- a\n- b\n\n- c") == ("", "- a\n- b\n\n- c")
+    assert split_finished("only") == ("", "only")

@@ -1,4 +1,4 @@
-"""Claims about `foreword chat` at a terminal: the real program in a pseudo-terminal, against a provider on loopback."""
+"""`foreword chat` in a terminal: the real program in a pseudo-terminal, with a provider on loopback."""
 
 import stat
 import threading
@@ -6,32 +6,34 @@ from contextlib import closing
 
 import pytest
 
-from foreword.gateway.lane import Lane
-from foreword.gateway.telling import tell_there
-from foreword.store.state import open_state
-from foreword.testing import Called, Hangs, Says
-from foreword.words import Trust
+from foreword.gateway.notifications import add_to_current_conversations
+from foreword.storage.database import open_state
+from foreword.storage.sessions import Lane
+from foreword.testing import ScriptedCall, ScriptedHang, ScriptedReply
+from foreword.types import Trust
 
 
 def list_said(provider, number=-1) -> list[str]:
-    """List who spoke in a request."""
+    """List the roles of a request."""
     return [message["role"] for message in provider.requests[number].body["messages"]]
 
 
 def test_a_conversation(chat, provider, folder):
-    """The chat says who is there, draws answers as Markdown and tools as quiet lines, and goes on until Ctrl-D."""
-    call = Called(name="memory_search", arguments={"query": "choir"})
-    provider.follow(Says(text="# Today\n\nI **look**.", calls=(call,)), Says(text="There is **choir**."))
+    """The chat shows its participants, Markdown answers and tool lines, and runs until Ctrl-D."""
+    call = ScriptedCall(name="memory_search", arguments={"query": "choir"})
+    provider.follow(
+        ScriptedReply(text="# Today\n\nI **look**.", calls=(call,)), ScriptedReply(text="There is **choir**.")
+    )
     terminal = chat()
     terminal.see("reid · anthropic:claude-sonnet-5 · clearance full, because alice is full and a dm allows full")
-    terminal.see("a new conversation")
+    terminal.see("new conversation; /help")
     terminal.send("What is on today?")
     terminal.see("There is choir.")
     assert read_after(terminal, "Today") == ["I look.", "· memory_search …", "There is choir."]
     terminal.wait_for_prompt()
-    terminal.type("one\x1b\rtwo")  # Alt-Enter begins a new line
+    terminal.type("one\x1b\rtwo")  # Alt-Enter starts a new line
     terminal.see("  two")
-    terminal.type("\x1b[200~ three\nfour\x1b[201~")  # pasted text keeps its lines
+    terminal.type("\x1b[200~ three\nfour\x1b[201~")  # pasted text preserves its lines
     terminal.see("  four")
     terminal.type("\r")
     terminal.see("Yes.")
@@ -44,14 +46,17 @@ def test_a_conversation(chat, provider, folder):
 
 
 def read_after(terminal, text: str) -> list[str]:
-    """Read the lines below one."""
+    """Return the lines below a given one."""
     lines = [line.strip() for line in terminal.screen.lines if line.strip()]
     return [line for line in lines[lines.index(text) + 1 :] if line != ">"]
 
 
 def test_interrupts(chat, provider):
-    """Ctrl-C stops an answer and not the chat, clears what was typed, and twice at an empty prompt it ends the chat."""
-    provider.follow(Hangs(seconds=60, text="It was a dark and stormy night, and it never ended."), Says(text="Better."))
+    """Ctrl-C stops an answer but not the chat, clears the input, and twice at an empty prompt ends the chat."""
+    provider.follow(
+        ScriptedHang(seconds=60, text="It was a dark and stormy night, and it never ended."),
+        ScriptedReply(text="Better."),
+    )
     terminal = chat()
     terminal.send("Tell me a story.")
     terminal.see("It was a dark")
@@ -66,46 +71,46 @@ def test_interrupts(chat, provider):
     terminal.raw = ""
     terminal.type("\x03")
     terminal.wait_for_prompt()
-    assert "once more" not in terminal.screen.text
+    assert "press Ctrl-C again" not in terminal.screen.text
     terminal.raw = ""
     terminal.type("\x03")
-    terminal.see("Ctrl-C once more, or Ctrl-D, ends the chat")
+    terminal.see("press Ctrl-C again or Ctrl-D to end the chat")
     terminal.wait_for_prompt()
     terminal.type("\x03")
     assert terminal.end() == 0
 
 
 def test_it_goes_on(chat, once, provider):
-    """A chat goes on with the last session, says so and shows its last exchange, until /new begins another."""
-    provider.follow(Says(text="Noted."), Says(text="Seven."))
+    """A chat resumes the last session, says so and shows its last exchange, until /new starts another."""
+    provider.follow(ScriptedReply(text="Noted."), ScriptedReply(text="Seven."))
     once("Remember the number 7.")
     terminal = chat()
-    terminal.see("going on with")
-    terminal.see("(1 turn, the last on")
+    terminal.see("resuming")
+    terminal.see("(1 turn, last used")
     terminal.wait_for_prompt()
     assert read_after(terminal, "> Remember the number 7.") == ["Noted."]
     terminal.send("Which number?")
     terminal.see("Seven.")
     assert list_said(provider) == ["user", "assistant", "user"]
     terminal.send("/new")
-    terminal.see("begins; /help")
+    terminal.see("started; /help")
     terminal.send("Hello again.")
     terminal.wait(lambda: len(provider.requests) == 3)
     assert list_said(provider) == ["user"]
 
 
 def test_left_behind(chat, provider):
-    """A message whose chat was closed before its answer came is answered in the next chat, which says so."""
-    provider.follow(Hangs(seconds=60, text="It was a dark and stormy night."))
+    """A message whose chat was closed before the answer is answered in the next chat, which says so."""
+    provider.follow(ScriptedHang(seconds=60, text="It was a dark and stormy night."))
     first = chat()
     first.send("Tell me a story.")
     first.see("It was a dark")
     first.process.kill()
     first.process.wait()
     gate = threading.Event()
-    provider.choose = lambda _: Says(text="Once." if gate.wait(60) else "Never.")
+    provider.choose = lambda _: ScriptedReply(text="Once." if gate.wait(60) else "Never.")
     terminal = chat()
-    terminal.see("(no turn yet); 1 message is still being answered")
+    terminal.see("(no turns yet); 1 message is still being answered")
     gate.set()
     terminal.see("> Tell me a story.")
     terminal.see("Once.")
@@ -116,11 +121,11 @@ def test_left_behind(chat, provider):
 
 
 def test_letters(chat, once, folder):
-    """What the agent sent by itself since somebody last spoke is shown when they look, and once."""
+    """Messages that the agent sent since the last visit are shown once."""
     assert once("Hello.").code == 0
     lane = Lane(agent="reid", user="alice", channel="terminal", room="", clearance=Trust.FULL)
     with closing(open_state(folder / ".foreword").connection) as state:
-        tell_there(state, lane, "", "The cellar is **wet**.")
+        add_to_current_conversations(state, lane, "", "The cellar is **wet**.")
     terminal = chat()
     terminal.see("The cellar is wet.")
     terminal.wait_for_prompt()
@@ -130,17 +135,17 @@ def test_letters(chat, once, folder):
 
 
 def test_reload_and_memory(chat, provider, folder):
-    """/reload says what changed or what is wrong, and /memory what is remembered, without a word to the model."""
+    """/reload shows changes or errors, and /memory shows memories, without a request to the model."""
     terminal = chat()
     terminal.send("/reload")
-    terminal.see("nothing has changed")
+    terminal.see("no changes")
     (folder / "SOUL.md").write_text("You are wild.\n", encoding="utf-8")
     terminal.send("/reload")
     terminal.see("changed: soul")
     config = (folder / "foreword.yaml").read_text(encoding="utf-8")
     (folder / "foreword.yaml").write_text(f"{config}nonsense: 1\n", encoding="utf-8")
     terminal.send("/reload")
-    terminal.see("so the old configuration is used: foreword.yaml")
+    terminal.see("the previous configuration is used: foreword.yaml")
     terminal.send("/memory")
     terminal.see("private/NOTES.md")
     terminal.send("/memory secret")
@@ -149,14 +154,14 @@ def test_reload_and_memory(chat, provider, folder):
 
 
 def test_reload_of_the_document(chat, folder):
-    """In OSA's dialect /reload names the document that changed, and the line of a broken one that is not in force."""
+    """In OSA's dialect /reload names the changed document, and the line of a broken one that is not used."""
     config = (folder / "foreword.yaml").read_text(encoding="utf-8")
     (folder / "foreword.yaml").write_text(config.replace("reid: {", "reid: {blueprint: osa, "), encoding="utf-8")
     terminal = chat()
     terminal.wait_for_prompt()
     (folder / "SYSTEM.md").write_text("Work calmly.\n", encoding="utf-8")
     terminal.send("/reload")
-    terminal.see("changed: soul, system")  # the document leaves out the legacy soul
+    terminal.see("changed: soul, system")  # the document excludes the legacy soul
     (folder / "SYSTEM.md").write_text("One.\nTwo {{ name.\n", encoding="utf-8")
     terminal.send("/reload")
     terminal.see("in line 2 (")
@@ -164,12 +169,12 @@ def test_reload_of_the_document(chat, folder):
 
 
 def test_the_owner_is_told(chat, folder):
-    """At the prompt the owner hears unasked of an edit that broke something; /reload names what needs a restart."""
+    """The owner is notified of a broken edit at the prompt; /reload names settings that need a restart."""
     terminal = chat()
     terminal.see("/help lists")
     config = (folder / "foreword.yaml").read_text(encoding="utf-8")
     (folder / "foreword.yaml").write_text(f"{config}nonsense: 1\n", encoding="utf-8")
-    terminal.see("is faulty: what was in force")
+    terminal.see("is faulty: the previous version")
     (folder / "foreword.yaml").write_text(f"{config}events: {{otlp: 'http://127.0.0.1:9'}}\n", encoding="utf-8")
     terminal.send("/reload")
     terminal.see("needs a restart: events.otlp")
@@ -177,7 +182,7 @@ def test_the_owner_is_told(chat, folder):
 
 @pytest.mark.parametrize(("words", "level"), [((), "error"), (("--user", "bob"), "foreword: warning")])
 def test_a_file_of_no_use_is_told_once(chat, folder, words, level):
-    """A file of no use is told when the chat begins, whoever sits there, as far as they may see it, and once."""
+    """An unusable file is reported once at the start, to every user who may see it."""
     (folder / "SOUL.md").write_bytes(b"\x00\xff\xfe" * 100)
     (folder / "USER.md").write_bytes(b"\x00\xff\xfe" * 100)
     terminal = chat(*words)
@@ -190,7 +195,7 @@ def test_a_file_of_no_use_is_told_once(chat, folder, words, level):
 
 
 def test_a_model_that_cannot_answer(chat, folder):
-    """That nobody knows the provider of an agent is told before anything is said."""
+    """An unknown provider of the agent is reported at the start."""
     config = (folder / "foreword.yaml").read_text(encoding="utf-8")
     (folder / "foreword.yaml").write_text(config.replace("anthropic:", "antropic:"), encoding="utf-8")
     terminal = chat()
@@ -199,28 +204,30 @@ def test_a_model_that_cannot_answer(chat, folder):
 
 
 def test_nobody_else_is_told(chat, folder):
-    """Where somebody else sits at the terminal, a broken edit is not told, and /reload does not say what is wrong."""
+    """Other users are not notified of a broken edit, and /reload does not show them the error."""
     terminal = chat("--user", "bob")
     terminal.see("/help lists")
     config = (folder / "foreword.yaml").read_text(encoding="utf-8")
     (folder / "foreword.yaml").write_text(f"{config}nonsense: 1\n", encoding="utf-8")
     terminal.send("/reload")
-    terminal.see("so the old configuration is used")
+    terminal.see("the previous configuration is used")
     assert "nonsense" not in terminal.screen.text
     assert "faulty" not in terminal.screen.text
 
 
 def test_commands_are_not_said(chat, provider):
-    """A mistyped command is answered with the nearest one, and nothing of it is said to the agent."""
+    """A mistyped command is answered with the nearest one and not sent to the agent."""
     evil = "\x1b]0;owned\x07\x1b[2J\x9b2J [bold]x[/bold] \u202egpj"
-    provider.follow(Says(text=evil, calls=(Called(name="no\x1b[2Jsuch", arguments={}),)), Says(text="Done."))
+    provider.follow(
+        ScriptedReply(text=evil, calls=(ScriptedCall(name="no\x1b[2Jsuch", arguments={}),)), ScriptedReply(text="Done.")
+    )
     terminal = chat()
     terminal.send("/contxt")
     terminal.see("did you mean /context?")
     terminal.send("/help")
-    terminal.see("/context [last]")
+    terminal.see("/context [all|last]")
     assert provider.requests == []
-    terminal.send("//help")  # a message that begins with a slash
+    terminal.send("//help")  # a message that starts with a slash
     terminal.see("Done.")
     assert "/help" in provider.requests[0].raw.decode()
     check_harmless(terminal)
@@ -229,32 +236,37 @@ def test_commands_are_not_said(chat, provider):
 
 
 def check_harmless(terminal) -> None:
-    """Words of a model and names of tools steer nothing: no escape sequence of theirs reaches the terminal."""
+    """Check that no escape sequence of model text or tool names reaches the terminal."""
     assert "]0;owned" in terminal.screen.text
     assert "[bold]x[/bold]" in terminal.screen.text
     for order in ("\x1b]0;", "\x1b[2J", "\x9b", "\u202e"):
         assert order not in terminal.raw
 
 
-WRITE = Called(name="write_file", arguments={"path": "notes/tea.md", "text": "Green.\n"})
+WRITE = ScriptedCall(name="write_file", arguments={"path": "notes/tea.md", "text": "Green.\n"})
 
 
 def test_asking(chat, provider, folder):
-    """What changes something is asked about first; only a yes allows it."""
+    """A call with side effects asks first, and only a yes allows it."""
     (folder / "notes").mkdir()
     text = (folder / "foreword.yaml").read_text(encoding="utf-8")
     text = text.replace('claude-sonnet-5"', 'claude-sonnet-5", directories: [notes]')
     (folder / "foreword.yaml").write_text(text, encoding="utf-8")
-    provider.follow(Says(calls=(WRITE,)), Says(text="I could not."), Says(calls=(WRITE,)), Says(text="I did."))
+    provider.follow(
+        ScriptedReply(calls=(WRITE,)),
+        ScriptedReply(text="I could not."),
+        ScriptedReply(calls=(WRITE,)),
+        ScriptedReply(text="I did."),
+    )
     terminal = chat()
     terminal.send("Note the tea.")
-    terminal.see("May this be done? [y/N]")
+    terminal.see("Allow this? [y/N]")
     assert "Green." in terminal.screen.text
     terminal.type("\r")
     terminal.see("I could not.")
     assert not (folder / "notes" / "tea.md").exists()
     terminal.send("Do it.")
-    terminal.wait(lambda: terminal.screen.text.count("May this be done? [y/N]") == 2)
+    terminal.wait(lambda: terminal.screen.text.count("Allow this? [y/N]") == 2)
     terminal.type("y\r")
     terminal.see("I did.")
     assert (folder / "notes" / "tea.md").read_text(encoding="utf-8") == "Green.\n"

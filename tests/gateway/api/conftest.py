@@ -1,4 +1,4 @@
-"""What the tests of the HTTP API share."""
+"""Fixtures of the HTTP API tests."""
 
 import pytest
 from served import serve_workspace
@@ -6,6 +6,6 @@ from served import serve_workspace
 
 @pytest.fixture
 def served(tmp_path):
-    """A workspace that is served."""
+    """A running server."""
     with serve_workspace(tmp_path) as one:
         yield one

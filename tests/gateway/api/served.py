@@ -1,4 +1,4 @@
-"""A workspace that is served over HTTP on the loopback, with a stand-in provider behind it."""
+"""A workspace served over HTTP on the loopback interface with a fake provider."""
 
 import asyncio
 import os
@@ -9,16 +9,16 @@ from contextlib import contextmanager
 import httpx2
 from openai import OpenAI
 
+from foreword.agent.retry import RetryPolicy
 from foreword.config.schema import HttpServer
-from foreword.gateway.api.app import create_app
-from foreword.gateway.api.server import bind, serving, show_address
-from foreword.gateway.gateway import Rhythm
-from foreword.gateway.opening import Options, open_gateway
-from foreword.gateway.tokens import Tokens
-from foreword.gateway.working import Patience
-from foreword.runtime.retrying import Retrying
-from foreword.testing import listen, make_workspace
-from foreword.workspace import STATE
+from foreword.gateway.live import GatewaySettings
+from foreword.gateway.startup import GatewayOptions, open_gateway
+from foreword.gateway.worker import WorkerRetryPolicy
+from foreword.http.app import create_app
+from foreword.http.server import bind_socket, get_url, run_server
+from foreword.storage.api_tokens import ApiTokens
+from foreword.testing import make_workspace, run_fake_provider
+from foreword.workspace import STATE_FOLDER
 
 CONFIG = """\
 owner: alice
@@ -38,49 +38,49 @@ FILES = {
 
 
 async def hurry(_seconds):
-    """Wait for nothing."""
+    """Replace sleep: return at once."""
     await asyncio.sleep(0)
 
 
-QUICK = Options(
-    retrying=Retrying(sleep=hurry, chance=lambda: 0.0),
-    patience=Patience(later=(3600.0,), disk=(0.01,)),
-    rhythm=Rhythm(look=0.02, renew=0.05, grace=2.0),
+QUICK = GatewayOptions(
+    retrying=RetryPolicy(sleep=hurry, chance=lambda: 0.0),
+    patience=WorkerRetryPolicy(later=(3600.0,), disk=(0.01,)),
+    rhythm=GatewaySettings(look=0.02, renew=0.05, grace=2.0),
 )
 
 
 def show_answer(answer):
-    """Show the body of an answer without the id of its request, which no two answers share."""
+    """Return the body of a response without its request id, which is unique."""
     return re.sub(r"req_[0-9a-f]{24}", "req_", answer.text)
 
 
 class Served:
-    """A server that runs, and those who may ask it."""
+    """A running server and clients for its users."""
 
     def __init__(self, workspace, gateway, loop, url, provider):
         self.workspace, self.gateway, self.loop, self.url, self.provider = workspace, gateway, loop, url, provider
-        self.folder = os.path.join(workspace.files.root, STATE)
+        self.folder = os.path.join(workspace.files.root, STATE_FOLDER)
 
     def make_token(self, user="alice", **options):
-        """Make a token, and return it."""
-        with Tokens(self.folder) as tokens:
+        """Create an API token and return it."""
+        with ApiTokens(self.folder) as tokens:
             return tokens.create(user, self.workspace.config.users, **options).secret
 
     def ask_as(self, user="alice", **options):
-        """Ask as somebody."""
+        """Open an HTTP client with a user's token."""
         headers = {"Authorization": f"Bearer {self.make_token(user)}"}
         return httpx2.Client(base_url=self.url, headers=headers, timeout=120, **options)
 
     def open_sdk(self, user="alice", **options):
-        """Open OpenAI's own client for somebody."""
+        """Open OpenAI's SDK with a user's token."""
         return OpenAI(base_url=f"{self.url}/v1", api_key=self.make_token(user), max_retries=0, timeout=120, **options)
 
     def do(self, work):
-        """Do something in the loop of the server."""
+        """Run a coroutine in the server's event loop."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(30)
 
     def list_events(self, **filters):
-        """List what the log has, as the owner sees it."""
+        """List the recorded events as the owner."""
         self.gateway.listeners.recorder.flush(60)
         with self.ask_as("alice") as client:
             return client.get("/api/events", params={"limit": 200, **filters}).json()["events"]
@@ -94,7 +94,7 @@ def serve_workspace(folder, *script, files=FILES, settings=None, options=QUICK):
     begun, ended, made = threading.Event(), [], []
 
     async def run():
-        bound = bind(settings)
+        bound = bind_socket(settings)
         stop = asyncio.Event()
         environ = {
             "ANTHROPIC_API_KEY": "k",
@@ -106,10 +106,10 @@ def serve_workspace(folder, *script, files=FILES, settings=None, options=QUICK):
         }
         async with (
             open_gateway(workspace, environ, options) as gateway,
-            serving(create_app(gateway, settings), bound),
+            run_server(create_app(gateway, settings), bound),
         ):
             loop = asyncio.get_running_loop()
-            made.append(Served(workspace, gateway, loop, show_address(bound), provider))
+            made.append(Served(workspace, gateway, loop, get_url(bound), provider))
             ended.append(stop)
             begun.set()
             await stop.wait()
@@ -120,7 +120,7 @@ def serve_workspace(folder, *script, files=FILES, settings=None, options=QUICK):
         finally:
             begun.set()
 
-    with listen(*script) as provider:
+    with run_fake_provider(*script) as provider:
         thread = threading.Thread(target=work, name="foreword-served", daemon=True)
         thread.start()
         begun.wait(120)

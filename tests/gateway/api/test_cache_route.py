@@ -1,4 +1,4 @@
-"""Claims about `GET /api/cache`: breaks over HTTP, for whose calls they were and for nobody below."""
+"""`GET /api/cache` reports cache breaks to the user who made the calls and not to lower clearances."""
 
 import pytest
 from served import CONFIG, serve_workspace, show_answer
@@ -11,7 +11,7 @@ FILES = {"foreword.yaml": f"{CONFIG}prompt: {{files: [{{path: SOUL.md, edits: no
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory):
-    """A house in which alice has edited her agent's soul in the midst of a conversation."""
+    """A server on which alice edited her agent's SOUL.md during a conversation."""
     folder = tmp_path_factory.mktemp("house")
     with serve_workspace(folder, files=FILES) as served, served.ask_as("alice") as client:
         client.post("/api/turns", json={"text": "One"})
@@ -23,13 +23,13 @@ def house(tmp_path_factory):
 
 
 def ask(house, user="alice", **params):
-    """Ask about the cache."""
+    """Call the cache route."""
     with house.ask_as(user) as client:
         return client.get("/api/cache", params=params)
 
 
 def test_a_break(house):
-    """A break has its cause, its section and byte, what was billed again and what it cost; the ledger its reason."""
+    """A break has cause, section, byte offset, billed tokens and cost; the ledger records the reason of the rebase."""
     told = ask(house).json()
     (broken,) = told["breaks"]
     assert (broken["turn"], broken["session"]) == (house.told["turn"], house.told["session"])
@@ -48,7 +48,7 @@ def test_a_break(house):
 
 
 def test_which(house):
-    """One asks about a time, a session or a person."""
+    """The report can be filtered by time, session and user."""
     session = house.told["session"]
     assert ask(house, session=session[:8]).json()["calls"] == 2
     assert ask(house, user="carol", since="1h").json()["calls"] == 2
@@ -57,7 +57,7 @@ def test_which(house):
 
 
 def test_no_such_session(house):
-    """An unknown session is not found, another's is answered with the same bytes, and one's own is empty until used."""
+    """An unknown session and another user's session give the same 404; an own session without calls is empty."""
     unknown = ask(house, "bob", session="fedcba98")
     assert (unknown.status_code, unknown.json()["error"]["message"]) == (404, "there is no such session")
     for session in (house.told["session"], house.told["session"][:8]):
@@ -70,7 +70,7 @@ def test_no_such_session(house):
 
 
 def test_below(house):
-    """Who is below the turn is told what they would be told if it had never been."""
+    """A user below the clearance of the turn sees an empty report."""
     answer = ask(house, "bob")
     told = answer.json()
     assert answer.status_code == 200

@@ -1,4 +1,4 @@
-"""Claims about the door: who may come in, under which name, how often, and with what; every refusal has one shape."""
+"""HTTP middleware: authentication, Host check, rate limit and body limits; all errors have one format."""
 
 import http.client
 import json
@@ -10,21 +10,20 @@ import pytest
 from served import FILES, serve_workspace, show_answer
 
 from foreword.config.schema import HttpServer
-from foreword.gateway.api.door import HEADERS
-from foreword.gateway.api.terms import FAILURES
-from foreword.testing import Says
+from foreword.http.middleware import FAILURE_RATE_DIVISOR, SECURITY_HEADERS
+from foreword.testing import ScriptedReply
 
 JSON = {"Content-Type": "application/json"}
 
 
 def check(answer, status, code=None):
-    """Check that an answer is an error of the one shape."""
+    """Check that a response is an error in the common format."""
     assert answer.status_code == status, answer.text
     error = answer.json()["error"]
     assert {"type", "message", "param", "code"} <= set(error)
     assert error["message"]
     assert code in (None, error["code"])
-    for name, value in HEADERS.items():
+    for name, value in SECURITY_HEADERS.items():
         assert answer.headers[name] == value
     return error
 
@@ -45,18 +44,18 @@ def check(answer, status, code=None):
     ],
 )
 def test_no_token(served, header):
-    """Without a good token every path is 401, on the loopback too, and so is a path that does not exist."""
+    """Without a valid token every path is 401, also on the loopback interface and for unknown paths."""
     good = served.make_token()
     headers = {} if header is None else {"Authorization": header.format(good=good, GOOD=good.upper()).encode("latin-1")}
     for path in ("/api/sessions", "/v1/models", "/openapi.json", "/nothing"):
         answer = httpx2.get(served.url + path, headers=headers)
         check(answer, 401, "unauthorized")
-        assert "the token is missing or not valid" in answer.text
+        assert "missing or invalid token" in answer.text
         assert answer.headers["WWW-Authenticate"] == "Bearer"
 
 
 def test_same_answer(served):
-    """Unknown, revoked, expired and left behind: the answers cannot be told apart."""
+    """The responses to different invalid tokens are identical."""
     good = served.make_token("bob")
     wrong = good[:-1] + ("A" if good[-1] != "A" else "B")
     answers = [
@@ -68,8 +67,8 @@ def test_same_answer(served):
 
 
 def test_the_token_decides(served):
-    """Neither a field, nor a header, nor a name in the body says who asks; a field that is none is refused."""
-    served.provider.follow(Says(text="Yes."))
+    """The token alone identifies the user; an unknown field in the body is refused."""
+    served.provider.follow(ScriptedReply(text="Yes."))
     with served.ask_as("bob") as client:
         check(client.post("/api/turns", json={"text": "Hi", "user": "alice"}), 400)
         client.post(
@@ -82,14 +81,14 @@ def test_the_token_decides(served):
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost@evil", ""])
 def test_host(served, host):
-    """A name that is not served is refused before anything else is looked at, so no page can point its name at us."""
+    """A Host header that is not allowed is refused before all else, as protection against DNS rebinding."""
     with served.ask_as() as client:
         check(client.get("/api/sessions", headers={"Host": host}), 421, "unknown_host")
         check(client.get("/healthz", headers={"Host": host}), 421, "unknown_host")
 
 
 def test_listed_host(tmp_path):
-    """A name that the owner lists is served."""
+    """A host listed in the settings is allowed."""
     with (
         serve_workspace(tmp_path, settings=HttpServer(port=0, hosts=("agents.example",))) as served,
         served.ask_as() as client,
@@ -109,7 +108,7 @@ def test_listed_host(tmp_path):
     ],
 )
 def test_not_json(served, kind, coding):
-    """A body that is not declared as plain JSON is 415, so no form of a page can send one."""
+    """A body that is not declared as plain JSON is 415, so HTML forms cannot send one."""
     headers = {"Content-Type": kind} | ({"Content-Encoding": coding} if coding else {})
     with served.ask_as() as client:
         check(client.post("/api/turns", content=b'{"text": "Hi"}', headers=headers), 415, "not_json")
@@ -137,17 +136,17 @@ def test_not_json(served, kind, coding):
     ],
 )
 def test_malformed(served, body):
-    """A body that is no JSON, no UTF-8, too deep, or of another shape is 400 with what is wrong."""
+    """A body that is not JSON, not UTF-8, nested too deeply or of the wrong shape is 400."""
     with served.ask_as() as client:
         check(client.post("/api/turns", content=body, headers=JSON), 400)
     assert not served.provider.requests
 
 
 def test_half_a_pair(served):
-    """Half of a surrogate pair is named as what it is: the body around it is UTF-8."""
+    """The error for an unpaired surrogate names it, since the body itself is valid UTF-8."""
     with served.ask_as() as client:
         error = check(client.post("/api/turns", content=rb'{"text": "\ud800"}', headers=JSON), 400)
-    assert "half of a surrogate pair" in error["message"]
+    assert "an unpaired surrogate" in error["message"]
 
 
 @pytest.mark.parametrize(
@@ -160,7 +159,7 @@ def test_half_a_pair(served):
     ],
 )
 def test_places(served, message, place):
-    """What does not fit is named by its place in the body, and by nothing else."""
+    """A validation error names only the path of the field."""
     with served.ask_as() as client:
         error = check(client.post("/v1/chat/completions", json={"model": "reid", "messages": [message]}), 400)
     assert error["param"] == place
@@ -169,16 +168,16 @@ def test_places(served, message, place):
 
 @pytest.mark.parametrize("text", ["   ", "a\x00b"])
 def test_no_message(served, text):
-    """A message that says nothing, or holds what no text holds, is refused."""
+    """A blank message or one with a NUL character is refused."""
     with served.ask_as() as client:
         check(client.post("/api/turns", json={"text": text}), 422)
 
 
 def test_too_large(served):
-    """A body beyond the limit is 413 with the limit, however much more comes, and declared or not."""
+    """A body above the limit is 413 with the limit, with or without Content-Length."""
     with served.ask_as() as client:
         error = check(client.post("/api/turns", content=b"x" * 6_000_000, headers=JSON), 413, "too_large")
-        assert "bytes at most" in error["message"]
+        assert "the body is larger than" in error["message"]
 
         def pour():
             for _ in range(80):
@@ -189,7 +188,7 @@ def test_too_large(served):
 
 
 def test_message_of_a_megabyte(tmp_path):
-    """A message of 1 MB is taken, and answered with why it does not fit the model; a longer one is 413."""
+    """A message of 1 MB is accepted and fails because of the model's window; a longer one is 413."""
     small = FILES["foreword.yaml"] + 'models: {"anthropic:claude-sonnet-5": {window: 100000}}\n'
     with serve_workspace(tmp_path, files={**FILES, "foreword.yaml": small}) as served, served.ask_as() as client:
         error = check(client.post("/api/turns", json={"text": "wort " * 200_000}), 502, "failed")
@@ -201,8 +200,8 @@ def test_message_of_a_megabyte(tmp_path):
 
 
 def test_rate(tmp_path):
-    """Who asks too often is told when to ask again; others are not held up, and neither are they by wrong tokens."""
-    rate = 2 * FAILURES
+    """Too many requests are 429 with Retry-After; neither other users nor wrong tokens share that limit."""
+    rate = 2 * FAILURE_RATE_DIVISOR
     with (
         serve_workspace(tmp_path, settings=HttpServer(port=0, rate=rate)) as served,
         served.ask_as() as client,
@@ -221,7 +220,7 @@ def test_rate(tmp_path):
 
 
 def test_closed_to_pages(served):
-    """No page elsewhere is allowed in: a preflight gets nothing, and no answer names an origin."""
+    """CORS is off by default: a preflight request is refused, and no response has CORS headers."""
     origin = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
     with served.ask_as() as client:
         answers = [
@@ -234,7 +233,7 @@ def test_closed_to_pages(served):
 
 
 def test_no_scripts(served):
-    """There is no page that loads scripts, and no answer says what the server is made of."""
+    """There is no page that loads scripts, and no Server header."""
     with served.ask_as() as client:
         for path in ("/docs", "/redoc", "/docs/oauth2-redirect"):
             check(client.get(path), 404)
@@ -242,7 +241,7 @@ def test_no_scripts(served):
 
 
 def test_methods(served):
-    """A method that a path does not know is 405 with those it knows."""
+    """An unsupported method is 405 with an Allow header."""
     with served.ask_as() as client:
         answer = client.put("/api/turns", json={})
         check(answer, 405)
@@ -250,7 +249,7 @@ def test_methods(served):
 
 
 def test_told(served):
-    """Refusals are in the log, under whom they happened to, and a token is in no event."""
+    """Refused requests are recorded under their user, and no event contains a token."""
     good = served.make_token("bob")
     httpx2.get(f"{served.url}/api/sessions", headers={"Authorization": "Bearer fwd_guess"})
     with served.ask_as("bob") as client:
@@ -264,7 +263,7 @@ def test_told(served):
 
 
 def test_broken(served):
-    """What fails unexpectedly is 500 without its words, which are in the log."""
+    """An unexpected error is 500 without details, which are in the event log."""
 
     async def fail(_user):
         raise ValueError("a secret of the inside")
@@ -279,7 +278,7 @@ def test_broken(served):
 
 
 def test_half_a_request(served):
-    """Who hangs up in the middle of a body leaves nothing behind, and the next one is served."""
+    """A client that disconnects in the middle of a body leaves no data, and the next request works."""
     address = urlsplit(served.url)
     with socket.create_connection((address.hostname, address.port)) as wire:
         token = served.make_token()
@@ -290,7 +289,7 @@ def test_half_a_request(served):
 
 
 def test_two_hosts(served):
-    """Two names in one request are none."""
+    """A request with two Host headers is refused."""
     address = urlsplit(served.url)
     wire = http.client.HTTPConnection(address.hostname, address.port)
     wire.putrequest("GET", "/api/sessions", skip_host=True)

@@ -1,10 +1,10 @@
-"""Claims about hosts: a name that nobody listed is not served, and no address is public by accident."""
+"""Host names: only listed hosts are served, and a public listen address must be explicit."""
 
 import pytest
 
 from foreword.config.schema import HttpServer
 from foreword.errors import InputError
-from foreword.gateway.api.hosts import check_address, list_hosts, read_host
+from foreword.http.middleware import check_listen_address, list_allowed_hosts, parse_host_header
 
 
 @pytest.mark.parametrize(
@@ -24,26 +24,26 @@ from foreword.gateway.api.hosts import check_address, list_hosts, read_host
     ],
 )
 def test_read_host(header, name):
-    """A name is read without its port, and what is no host is none."""
-    assert read_host(header) == name
+    """A Host header is parsed without its port; an invalid one is empty."""
+    assert parse_host_header(header) == name
 
 
 def test_listed():
-    """The loopback, the address itself and what is listed are served; an address of all is no name."""
-    served = list_hosts(HttpServer(host="0.0.0.0", hosts=("Agents.Example",)))
+    """Loopback, listen address and listed hosts are allowed; a wildcard address is not a host name."""
+    served = list_allowed_hosts(HttpServer(host="0.0.0.0", hosts=("Agents.Example",)))
     assert served == {"localhost", "127.0.0.1", "::1", "agents.example"}
-    assert "192.168.1.7" in list_hosts(HttpServer(host="192.168.1.7"))
+    assert "192.168.1.7" in list_allowed_hosts(HttpServer(host="192.168.1.7"))
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "example.org"])
 def test_public(host):
-    """An address that others can reach has to be asked for."""
+    """A public listen address needs `public`."""
     with pytest.raises(InputError, match="--public"):
-        check_address(HttpServer(host=host))
-    check_address(HttpServer(host=host, public=True))
+        check_listen_address(HttpServer(host=host))
+    check_listen_address(HttpServer(host=host, public=True))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
 def test_loopback(host):
-    """The loopback is nobody else's."""
-    check_address(HttpServer(host=host))
+    """A loopback address needs no `public`."""
+    check_listen_address(HttpServer(host=host))

@@ -1,4 +1,4 @@
-"""The claim that a second person reaches nothing of the first, over every route that there is."""
+"""A user cannot reach data of another user, by any route."""
 
 import json
 from itertools import product
@@ -7,13 +7,13 @@ import httpx2
 import pytest
 from served import serve_workspace, show_answer
 
-from foreword.gateway.api.app import make_app
-from foreword.gateway.api.door import OPEN
-from foreword.testing import Called, Says
+from foreword.http.app import make_app
+from foreword.http.middleware import OPEN_PATHS
+from foreword.testing import ScriptedCall, ScriptedReply
 
 DOCUMENT = make_app().openapi()
 ROUTES = [(path, method) for path, methods in DOCUMENT["paths"].items() for method in methods]
-SECRET = "heliotrope"  # what the first one says, and what only they are told
+SECRET = "heliotrope"  # in texts of alice and in files that only she may read
 BODIES = {
     "/api/turns": {"text": "Hi", "session": "{session}"},
     "/api/turns/{turn}/answers": {"question": "q", "allowed": True},
@@ -30,7 +30,7 @@ BODIES = {
     "/api/instructions": {"instructions": "Hi"},
     "/v1/chat/completions": {"model": "reid", "messages": [{"role": "user", "content": "Hi"}]},
 }
-# What a person may do without naming anything of another's; everything else has to be as if it did not exist.
+# Routes that name no object of another user; all others must respond as if the object did not exist.
 OWN = {
     "/healthz", "/readyz", "/v1/models", "/v1/models/{model}", "/api/sessions", "/api/schedules", "/api/memory",
     "/api/memory/search", "/api/memory/entry", "/api/events", "/api/cost", "/api/cache", "/api/held",
@@ -39,19 +39,19 @@ OWN = {
 
 
 def fill(value, names):
-    """Put names into every text of a value."""
+    """Substitute names in every string of a value."""
     return json.loads(name_all(json.dumps(value), names))
 
 
 def name_all(text, names):
-    """Put names into a text."""
+    """Substitute names in a text."""
     for name, value in names.items():
         text = text.replace(f"{{{name}}}", value)
     return text
 
 
 def ask(client, path, method, names):
-    """Ask a route about what the names name, in every place where a request can name something."""
+    """Call a route with the given names in every place where a request can name something."""
     where = name_all(path, names).replace("{model}", "reid")
     operation = DOCUMENT["paths"][path][method]
     values = {
@@ -70,15 +70,17 @@ def ask(client, path, method, names):
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory):
-    """A house in which alice has said something, and others have tokens."""
+    """A server on which alice has data and others have tokens."""
     files = {
         "foreword.yaml": "owner: alice\nagents: {reid: {model: 'anthropic:claude-sonnet-5'}}\n"
         "users: {alice: {trust: full}, bob: {trust: familiar}, carol: {trust: full}, dave: {}}\n",
         "memory/private/diary.md": f"The word is {SECRET}.\n",
     }
     with serve_workspace(tmp_path_factory.mktemp("house"), files=files) as served:
-        wish = Called(name="update_instructions", arguments={"instructions": SECRET})
-        served.provider.follow(Says(text=f"It is {SECRET}."), Says(calls=(wish,)), Says(text="It waits."))
+        wish = ScriptedCall(name="update_instructions", arguments={"instructions": SECRET})
+        served.provider.follow(
+            ScriptedReply(text=f"It is {SECRET}."), ScriptedReply(calls=(wish,)), ScriptedReply(text="It waits.")
+        )
         with served.ask_as("alice") as client:
             headers = {"Idempotency-Key": "first"}
             told = client.post("/api/turns", json={"text": f"Say {SECRET}"}, headers=headers).json()
@@ -97,7 +99,7 @@ def house(tmp_path_factory):
 
 
 def test_every_route_is_tried():
-    """The document has every route of the application, and everything that takes a body has one here."""
+    """The OpenAPI document has every route, and every route with a request body has one here."""
     app = make_app()
     paths = {route.path for route in app.state.routes if getattr(route, "include_in_schema", False)}
     assert paths == set(DOCUMENT["paths"])
@@ -106,7 +108,7 @@ def test_every_route_is_tried():
 
 @pytest.mark.parametrize(("user", "route"), list(product(("bob", "dave"), ROUTES)), ids=str)
 def test_nothing_of_the_first(house, user, route):
-    """Whatever names something of another's is answered exactly as if there were no such thing, and tells nothing."""
+    """A request that names another user's object gets exactly the response for a missing object."""
     path, method = route
     made_up = {
         "turn": "0123456789abcdef0123456789abcdef",
@@ -127,7 +129,7 @@ def test_nothing_of_the_first(house, user, route):
 
 @pytest.mark.parametrize("route", [one for one in ROUTES if one[0] not in OWN], ids=str)
 def test_full_trust_reads_and_does_nothing_else(house, route):
-    """At full trust another's turn can be read, as the log can; nobody acts in another's session or on their turn."""
+    """Full trust can read another user's turn, but cannot act on it or in another user's session."""
     path, method = route
     with house.ask_as("carol") as client:
         answer = ask(client, path, method, house.names)
@@ -138,16 +140,16 @@ def test_full_trust_reads_and_does_nothing_else(house, route):
 
 @pytest.mark.parametrize("route", ROUTES, ids=str)
 def test_nobody_without_a_token(house, route):
-    """Without a token no route is reached but those of health."""
+    """Without a token only the health routes respond."""
     path, method = route
     with httpx2.Client(base_url=house.url) as client:
         answer = ask(client, path, method, house.names)
-    assert answer.status_code == (200 if path in OPEN else 401)
+    assert answer.status_code == (200 if path in OPEN_PATHS else 401)
     assert SECRET not in answer.text
 
 
 def test_the_first_has_it_all(house):
-    """What the others do not find is there."""
+    """Alice can read the data that the others cannot find."""
     with house.ask_as("alice") as client:
         for path in (f"/api/turns/{house.names['turn']}", f"/api/sessions/{house.names['session']}"):
             assert SECRET in client.get(path).text
@@ -157,7 +159,7 @@ def test_the_first_has_it_all(house):
 
 
 def test_demoted(tmp_path):
-    """Who may see less than they did finds neither the turns nor the sessions of that time."""
+    """A user whose trust was lowered finds neither the turns nor the sessions of the higher clearance."""
     before = (
         "owner: alice\nagents: {reid: {model: 'anthropic:claude-sonnet-5'}}\n"
         "users: {alice: {trust: full}, bob: {trust: inner}}\n"

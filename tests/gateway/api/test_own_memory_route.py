@@ -1,4 +1,4 @@
-"""A person's own memory over HTTP: shown in their private conversations only."""
+"""Private memory over HTTP: shown only to its user and only in private sessions."""
 
 import json
 import sqlite3
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from served import serve_workspace
 
-from foreword.cli import main
-from foreword.testing import Called, Says
+from foreword.cli.main import main
+from foreword.testing import ScriptedCall, ScriptedReply
 from waiting import wait
 
 CONFIG = """\
@@ -26,28 +26,28 @@ WISH = "Mia wishes for a red bicycle with a silver bell."
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory):
-    """Serve a family; the child has saved a wish in private."""
+    """A server for a family; the child has saved a wish in private."""
     with serve_workspace(tmp_path_factory.mktemp("family"), files={"foreword.yaml": CONFIG, PARTY: PLAN}) as served:
         calls = (
-            Called(name="save_memory", arguments={"text": WISH}),
-            Called(name="memory_search", arguments={"query": "the silver party of Friday"}),
-            Called(name="memory_get", arguments={"path": "own/PRESENT-FOR-ADA.md"}),
-            Called(name="forget_memory", arguments={"path": "own/PRESENT-FOR-ADA.md"}),
-            Called(name="memory_find", arguments={"path": "own/PRESENT-FOR-ADA.md"}),
+            ScriptedCall(name="save_memory", arguments={"text": WISH}),
+            ScriptedCall(name="memory_search", arguments={"query": "the silver party of Friday"}),
+            ScriptedCall(name="memory_get", arguments={"path": "own/PRESENT-FOR-ADA.md"}),
+            ScriptedCall(name="forget_memory", arguments={"path": "own/PRESENT-FOR-ADA.md"}),
+            ScriptedCall(name="memory_find", arguments={"path": "own/PRESENT-FOR-ADA.md"}),
         )
-        served.provider.follow(Says(calls=calls), Says(text="I keep the silver secret."))
+        served.provider.follow(ScriptedReply(calls=calls), ScriptedReply(text="I keep the silver secret."))
         with served.ask_as("mia") as client:
             assert client.post("/api/turns", json={"text": "Remember my wish."}).status_code == 200
             client.post("/api/sessions")
             asked = {"text": "Which bicycle with a bell does Mia wish for?"}
-            served.provider.follow(Says(text="A red one, with a silver bell."))
+            served.provider.follow(ScriptedReply(text="A red one, with a silver bell."))
             assert client.post("/api/turns", json=asked).status_code == 200
         Path(served.workspace.files.root, PARTY).write_bytes(PLAN.encode() + b"\xff\n")
         yield served
 
 
 def show_all(served, user, **asked):
-    """Show what a person is shown: list, search, entries, and the prompt of a turn about the wish."""
+    """Collect all that a user is shown: list, search, entries, and the prompt of a turn about the wish."""
     with served.ask_as(user) as client:
         path = find_path(served)
         answers = [
@@ -66,7 +66,7 @@ def show_all(served, user, **asked):
 
 
 def list_recorded(served, client, user):
-    """List what the log shows a person of the turns of others."""
+    """List what the log shows a user about the turns of others."""
     served.gateway.listeners.recorder.flush(60)
     events = client.get("/api/events", params={"limit": 200})
     turns = {one["trace_id"] for one in events.json()["events"] if one["user_id"] not in (user, None)}
@@ -80,7 +80,7 @@ def find_path(served):
 
 
 def test_the_child(house):
-    """In private the child finds the wish by every route, and it is recalled in the prompt."""
+    """In private the child finds the wish by every route, and the prompt recalls it."""
     seen = show_all(house, "mia")
     assert seen.count("silver bell") >= 4
     assert "saved for mia at familiar" in seen
@@ -88,7 +88,7 @@ def test_the_child(house):
 
 @pytest.mark.parametrize("user", ["ada", "ben"])
 def test_the_parents(house, user):
-    """The owner and a partner of full trust see neither the words nor the path, also in the log, reports and prices."""
+    """The owner and another user of full trust see neither text nor path, also not in log, reports and prices."""
     seen = show_all(house, user).replace(find_path(house), "")
     assert "silver" not in seen
     assert "own/familiar (" not in seen
@@ -97,7 +97,7 @@ def test_the_parents(house, user):
 
 @pytest.mark.parametrize("user", ["ada", "ben", "mia"])
 def test_in_company(house, user):
-    """In company no person sees it, the child included."""
+    """In a group no user sees the wish, the child included."""
     seen = show_all(house, user, situation="group").replace(find_path(house), "")
     assert "silver" not in seen
     assert "own/familiar (" not in seen
@@ -105,7 +105,7 @@ def test_in_company(house, user):
 
 @pytest.mark.parametrize("user", ["ada", "ben"])
 def test_a_recorded_turn(house, user):
-    """Full trust sees that a private turn was and what it cost; only its person sees its prompt and its reply."""
+    """Full trust sees that a private turn exists and its cost; only its user sees prompt and reply."""
     house.gateway.listeners.recorder.flush(60)
     with house.ask_as("mia") as mia, house.ask_as(user) as other:
         rows = mia.get("/api/events", params={"type": "prompt_built", "limit": 200}).json()["events"]
@@ -119,8 +119,8 @@ def test_a_recorded_turn(house, user):
 
 
 def test_a_recorded_turn_in_company(house):
-    """The prompt and the reply of a turn in company are shown at full trust."""
-    house.provider.follow(Says(text="Hello, all."))
+    """The prompt and the reply of a group turn are visible at full trust."""
+    house.provider.follow(ScriptedReply(text="Hello, all."))
     with house.ask_as("mia") as mia, house.ask_as("ben") as ben:
         turn = mia.post("/api/turns", json={"text": "Hello.", "situation": "group"}).json()["turn"]
         seen = ben.get(f"/api/turns/{turn}").json()
@@ -129,10 +129,10 @@ def test_a_recorded_turn_in_company(house):
 
 
 def test_arguments_of_the_log(house):
-    """With `events.arguments` those of a memory tool are recorded in company, and in private not for anybody."""
+    """With `events.arguments` the arguments of memory tools are recorded in groups, but never in private sessions."""
     house.gateway.listeners.recorder.flush(60)
-    search = Called(name="memory_search", arguments={"query": "bread and games"})
-    house.provider.follow(Says(calls=(search,)), Says(text="None."))
+    search = ScriptedCall(name="memory_search", arguments={"query": "bread and games"})
+    house.provider.follow(ScriptedReply(calls=(search,)), ScriptedReply(text="None."))
     with house.ask_as("mia") as mia:
         company = mia.post("/api/turns", json={"text": "Is there bread?", "situation": "group"}).json()["turn"]
         house.gateway.listeners.recorder.flush(60)
@@ -144,7 +144,7 @@ def test_arguments_of_the_log(house):
 
 
 def test_a_price_confirms_no_guess(house):
-    """The owner learns nothing of a file of another's own memory by its price, be their guess right or wrong."""
+    """The price of a file in another user's private memory does not confirm the owner's guess of its text."""
     Path(house.workspace.files.root, "users/mia/memory/CLUB.md").write_text("# Riding\n\nOn Friday.\n")
     Path(house.workspace.files.root, "users/ada/memory").mkdir(parents=True)
     Path(house.workspace.files.root, "users/ada/memory/MINE.md").write_text("# Tax\n\nIn May.\n")
@@ -158,7 +158,7 @@ def test_a_price_confirms_no_guess(house):
             ]
             assert {answer.status_code for answer in answers} == {422}
             assert {answer.json()["error"]["message"] for answer in answers} == {
-                f"{path} is in no prompt of ada: it is another person's own memory"
+                f"{path} is not part of any prompt of ada: it is another person's memory"
             }
         assert ada.post("/api/price", json={"path": "users/ada/memory/MINE.md"}).status_code == 200
     assert main(["-w", house.workspace.files.root, "price", "users/mia/memory/CLUB.md"]) == 2
@@ -166,21 +166,20 @@ def test_a_price_confirms_no_guess(house):
 
 
 def test_a_prompt_at_the_shell(house, capsys):
-    """`foreword trace --prompt` shows the prompt of a private turn to its person, and not to the owner."""
+    """`foreword trace --prompt` shows the prompt of a private turn to its user and not to the owner."""
     house.gateway.listeners.recorder.flush(60)
-    house.gateway.listeners.prompts.flush()
     with house.ask_as("mia") as mia:
         turn = mia.get("/api/events", params={"type": "prompt_built", "limit": 200}).json()["events"][-1]["trace_id"]
     shell = ["-w", house.workspace.files.root, "trace", turn]
     assert main([*shell, "--prompt"]) == 2
-    assert "no prompt of such a turn is recorded" in capsys.readouterr().err
+    assert "no recorded prompt for this turn" in capsys.readouterr().err
     assert main(shell) == 0
     assert main([*shell, "--prompt", "--reader", "mia"]) == 0
     assert "own/PRESENT-FOR-ADA.md" in capsys.readouterr().out
 
 
 def test_a_damaged_file(house):
-    """A damaged file of a person's own memory is told to that person alone, and any other file to the owner."""
+    """A damaged file of private memory is reported to its user only, any other damaged file to the owner."""
     root = Path(house.workspace.files.root)
     with house.ask_as("ada") as ada, house.ask_as("mia") as mia:
         for name in (PARTY, "AGENTS.md"):
@@ -199,8 +198,8 @@ def test_a_damaged_file(house):
 
 
 def read_menus(served, user, *, folder=".foreword"):
-    """Read the menus in the recorded prompts of a person's private turns, and the lines of their ledgers."""
-    served.gateway.listeners.prompts.flush()
+    """Read the menus in the recorded prompts of a user's private turns, and their ledger prefixes."""
+    served.gateway.listeners.recorder.flush(60)
     with closing(sqlite3.connect(Path(served.workspace.files.root, folder, "events.sqlite"))) as log:
         prompts = "\n".join(
             text
@@ -221,12 +220,12 @@ def read_menus(served, user, *, folder=".foreword"):
 
 @pytest.mark.parametrize("theirs", ["# Riding club\n\nOn Friday.\n", "# Tax\n\nTax is due in May.\n"])
 def test_forgetting_is_ones_own(tmp_path, theirs):
-    """Forgetting `own/NOTES.md` changes no recorded prompt and no ledger of another, whose file has the same path."""
+    """Forgetting `own/NOTES.md` changes no recorded prompt or ledger of another user whose file has the same path."""
     files = {"users/mia/memory/NOTES.md": theirs, "users/ada/memory/NOTES.md": "# Tax\n\nTax is due in May.\n"}
     config = CONFIG.replace("mia: {trust: familiar}", "mia: {trust: full}")
     with serve_workspace(tmp_path, files={"foreword.yaml": config, **files}) as served:
         for user in ("mia", "ada"):
-            served.provider.follow(Says(text="Hello."))
+            served.provider.follow(ScriptedReply(text="Hello."))
             with served.ask_as(user) as client:
                 client.post("/api/turns", json={"text": "Hello there, how is it going?"})
         before = read_menus(served, "mia")
@@ -241,13 +240,13 @@ def test_forgetting_is_ones_own(tmp_path, theirs):
 
 
 def test_sharing_waits_for_the_child(tmp_path):
-    """A call that shares an entry is held; the copy is written once the child allows it, and not by the owner's yes."""
+    """A call that shares an entry is held until the child allows it; the owner cannot allow it."""
     with serve_workspace(tmp_path, files={"foreword.yaml": CONFIG}) as served, served.ask_as("mia") as mia:
-        save = Called(name="save_memory", arguments={"text": WISH})
-        served.provider.follow(Says(calls=(save,)), Says(text="Saved."))
+        save = ScriptedCall(name="save_memory", arguments={"text": WISH})
+        served.provider.follow(ScriptedReply(calls=(save,)), ScriptedReply(text="Saved."))
         mia.post("/api/turns", json={"text": "Remember my wish."})
-        share = Called(name="share_memory", arguments={"path": find_path(served), "store": "social"})
-        served.provider.follow(Says(calls=(share,)), Says(text="It waits."))
+        share = ScriptedCall(name="share_memory", arguments={"path": find_path(served), "store": "social"})
+        served.provider.follow(ScriptedReply(calls=(share,)), ScriptedReply(text="It waits."))
         mia.post("/api/turns", json={"text": "Tell the others."})
         assert not list((tmp_path / "memory").rglob("*.md"))
         (held,) = mia.get("/api/held").json()["held"]
@@ -255,7 +254,7 @@ def test_sharing_waits_for_the_child(tmp_path):
         with served.ask_as("ada") as ada:
             assert ada.post(f"/api/held/{held['held']}", json={"allowed": True}).status_code == 404
             assert "silver" not in ada.get("/api/memory/search", params={"query": "bicycle"}).text
-        served.provider.follow(Says(text="Done."))
+        served.provider.follow(ScriptedReply(text="Done."))
         assert mia.post(f"/api/held/{held['held']}", json={"allowed": True}).status_code == 202
         inbox = tmp_path / "memory/social/inbox/mia"
         wait(lambda: list(inbox.glob("*.md")))

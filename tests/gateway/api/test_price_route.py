@@ -1,11 +1,11 @@
-"""Claims about prices over HTTP: what an edit costs one's own sessions, and that nobody learns more by asking."""
+"""`/api/price`: what an edit costs the user's sessions, without revealing anything else."""
 
 import pytest
 from served import CONFIG, serve_workspace
 
-from foreword.ledger.calibration import Calibration
-from foreword.store.ledgers import write_calibration
-from foreword.store.state import use_state
+from foreword.promptcache.calibration import Calibration
+from foreword.storage.database import use_state
+from foreword.storage.ledgers import write_calibration
 
 MODEL = "anthropic:claude-sonnet-5"
 SOUL = "".join(f"{number}. Say less than you know, and never more than you were asked.\n" for number in range(1, 90))
@@ -21,7 +21,7 @@ FILES = {
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory):
-    """A house in which three people have said something."""
+    """A server on which three users have had a turn."""
     with serve_workspace(tmp_path_factory.mktemp("house"), files=FILES) as served:
         for user in ("alice", "bob", "carol"):
             with served.ask_as(user) as client:
@@ -30,13 +30,13 @@ def house(tmp_path_factory):
 
 
 def ask(house, user, **asked):
-    """Ask for a price."""
+    """Request a price."""
     with house.ask_as(user) as client:
         return client.post("/api/price", json=asked)
 
 
 def test_the_owner_sees_all(house):
-    """The owner is told what an edit costs everybody, each with four offers, and all of them together."""
+    """The owner sees the cost for all users, with four offers each, and the total."""
     told = ask(house, "alice", path="SOUL.md", text=EDITED).json()
     assert {one["user"] for one in told["sessions"]} == {"alice", "bob", "carol"}
     assert {offer["unit"] for one in told["sessions"] for offer in one["offers"]} == {"usd"}
@@ -46,7 +46,7 @@ def test_the_owner_sees_all(house):
 
 
 def test_others_see_their_own(house):
-    """Everybody else is told of their own sessions, also at full trust."""
+    """Other users see only their own sessions, also at full trust."""
     for user in ("bob", "carol"):
         told = ask(house, user, path="SOUL.md", text=EDITED).json()
         assert [one["user"] for one in told["sessions"]] == [user]
@@ -55,7 +55,7 @@ def test_others_see_their_own(house):
 
 
 def test_what_all_calls_have_taught(house):
-    """Prices are corrected by everybody's calls for who sees everything; others are told plain ones."""
+    """Only the owner's prices use the calibration; other users get uncalibrated ones."""
     told = {}
     for ratio in (1.2, 1.7):
         with use_state(house.folder) as state, state:
@@ -69,7 +69,7 @@ def test_what_all_calls_have_taught(house):
 
 
 def test_one_session(house):
-    """One session is asked by its id; another's is as if it were not there."""
+    """A session can be selected by id; another user's session is 404."""
     (mine,) = ask(house, "bob", path="SOUL.md", text=EDITED).json()["sessions"]
     named = {"path": "SOUL.md", "text": EDITED, "session": mine["session"]}
     assert [one["session"] for one in ask(house, "bob", **named).json()["sessions"]] == [mine["session"]]
@@ -78,7 +78,7 @@ def test_one_session(house):
 
 
 def test_a_file_above_ones_clearance(house):
-    """A file that one may not see is answered as one that is not there, byte for byte, with a text or without."""
+    """A file above the user's clearance gets exactly the response for a missing file, with or without text."""
     for text in ({}, {"text": "The gate code is 4712.\n"}):
         answers = [
             ask(house, "bob", path=path, **text).text.replace(path, "?")
@@ -90,13 +90,13 @@ def test_a_file_above_ones_clearance(house):
 
 
 def test_what_cannot_be_priced(house):
-    """The owner is told what is wrong with a path; one that leads out is refused to everybody."""
+    """The owner sees why a path has no price; a path outside the workspace is refused for all users."""
     for user, path in (("alice", "memory"), ("alice", "foreword.yaml"), ("alice", "../x.md"), ("bob", "/etc/passwd")):
         assert ask(house, user, path=path).status_code == 422, path
 
 
 def test_deciding(house):
-    """The owner decides about an edit before it is made; the price then says what happens, and auto takes it back."""
+    """The owner sets an edit policy in advance; the price reflects it, and `auto` removes it."""
     with house.ask_as("alice") as alice:
         decided = {"path": "SOUL.md", "policy": "cold", "text": EDITED}
         (one,) = alice.put("/api/edits", json=decided).json()["edits"]
@@ -110,13 +110,13 @@ def test_deciding(house):
         for same in ({"path": "SOUL.md"}, {"path": "SOUL.md", "text": SOUL}):
             answer = alice.put("/api/edits", json={**same, "policy": "cold"})
             assert answer.status_code == 422
-            assert "nothing differs by SOUL.md" in answer.json()["error"]["message"]
+            assert "no existing session is affected by SOUL.md" in answer.json()["error"]["message"]
         assert alice.get("/api/edits").json() == {"edits": []}
         assert alice.put("/api/edits", json={"path": "SOUL.md", "policy": "later"}).status_code == 400
 
 
 def test_nobody_else_decides(house):
-    """For everybody but the owner there is no such route."""
+    """For other users the route does not exist."""
     for user in ("bob", "carol"):
         with house.ask_as(user) as client:
             assert client.put("/api/edits", json={"path": "SOUL.md", "policy": "now"}).status_code == 404

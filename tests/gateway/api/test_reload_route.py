@@ -1,4 +1,4 @@
-"""Claims about reloading over HTTP, and about what an edit changes for whoever asks."""
+"""`POST /api/reload`, and the effect of configuration edits on requests."""
 
 import pytest
 from served import CONFIG, serve_workspace
@@ -6,7 +6,7 @@ from served import CONFIG, serve_workspace
 
 @pytest.fixture
 def edited(tmp_path):
-    """A server, and who edits its configuration and asks for a reload."""
+    """A server, and a function that edits its configuration and reloads it."""
     with serve_workspace(tmp_path) as served, served.ask_as("alice") as alice:
 
         def edit(more):
@@ -20,7 +20,7 @@ def edited(tmp_path):
 
 
 def test_an_edit(edited):
-    """The owner is told what came into force, what needs a restart, and what is wrong and where."""
+    """The owner sees the changed keys, those that need a restart, and errors with file and line."""
     nothing = {"changed": [], "restart": [], "faults": []}
     assert edited("") == nothing
     assert edited("server: {port: 9, rate: 1000}\n") == {
@@ -34,13 +34,13 @@ def test_an_edit(edited):
     assert edited("") == {**nothing, "changed": ["server"]}
     told = [event["error"] for event in edited.served.list_events(type="config_reloaded", level="error")]
     assert told == [
-        "foreword.yaml:8 is faulty: what was in force before still is; see: foreword doctor",
-        "server.port needs a restart: what was in force before still is",
+        "foreword.yaml:8 is faulty: the previous version stays in use; see: foreword doctor",
+        "server.port needs a restart: the previous version stays in use",
     ]
 
 
 def test_a_spoiled_text(edited, tmp_path):
-    """A text that cannot be used is named, whether a good one was read before it or not, until it is mended."""
+    """A file that is not UTF-8 is reported until it is fixed, whether an earlier version was read or not."""
     (tmp_path / "AGENTS.md").write_bytes(b"\xff\xfe")
     edited.alice.post("/api/turns", json={"text": "Hello."})
     (tmp_path / "SOUL.md").write_bytes(b"\xff\xfe")
@@ -52,7 +52,7 @@ def test_a_spoiled_text(edited, tmp_path):
 
 
 def test_nobody_else(edited):
-    """For everybody but the owner, also at full trust, there is no such route."""
+    """For other users, also at full trust, the route does not exist."""
     for user in ("bob", "carol"):
         with edited.served.ask_as(user) as client:
             answer = client.post("/api/reload")
@@ -60,7 +60,7 @@ def test_nobody_else(edited):
 
 
 def test_names_and_rates_hold_at_once(edited):
-    """Names under which it is reached and the rate are live; who asked before asks under the new ones."""
+    """Edits of `hosts` and `rate` apply at once."""
     elsewhere = {"Host": "agents.example"}
     assert edited.alice.get("/api/sessions", headers=elsewhere).status_code == 421
     assert edited("server: {hosts: [agents.example]}\n")["restart"] == []

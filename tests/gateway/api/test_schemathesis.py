@@ -1,4 +1,4 @@
-"""The claim that the OpenAPI document is honest: schemathesis, which reads it and tries everything, finds nothing."""
+"""The OpenAPI document matches the server: schemathesis finds no deviation."""
 
 import json
 import os
@@ -8,11 +8,11 @@ import sys
 import pytest
 from served import serve_workspace
 
-from foreword.gateway.api.app import make_app
+from foreword.http.app import make_app
 
 SOAK = bool(os.environ.get("FOREWORD_SOAK"))
-# Well-formed and impossible is 422 (a time that is none, a fork behind the end); too long is 413. Chat completions
-# answer 400, as OpenAI does, to a feature that the model does not have (response_format, a forced tool, an attachment).
+# Well-formed but impossible values are 422 (an invalid time, a fork beyond the end); too long is 413. Chat completions
+# answer 400, as OpenAI does, to a feature that the model lacks (response_format, a forced tool, an attachment).
 CONFIG = """\
 [checks.positive_data_acceptance]
 expected-statuses = ["2xx", "401", "404", "409", "422"]
@@ -26,7 +26,7 @@ expected-statuses = ["2xx", "400", "401", "404", "409", "422"]
 
 
 def narrow(document):
-    """Name the agents that there are, so that generated requests reach them."""
+    """Restrict `model` to the existing agents, so that generated requests reach them."""
     document["components"]["schemas"]["ChatRequest"]["properties"]["model"]["enum"] = ["reid", "ada"]
     return document
 
@@ -38,7 +38,7 @@ def narrow(document):
     else [("bob", "coverage,fuzzing,stateful", 100), ("alice", "coverage,fuzzing,stateful", 100)],
 )
 def test_nothing_is_found(tmp_path, user, phases, examples):
-    """No generated request, good or bad, gets an answer that the document does not announce."""
+    """No generated request, valid or not, gets a response that the document does not declare."""
     work = tmp_path / "work"
     work.mkdir()
     document = narrow(make_app().openapi())

@@ -1,4 +1,4 @@
-"""Claims about whole turns over HTTP: tools run, a person is asked, and whatever goes wrong the session goes on."""
+"""Whole turns over HTTP: tools run, calls ask for approval, and the session continues after every error."""
 
 import asyncio
 import json
@@ -10,12 +10,12 @@ from dataclasses import replace
 import pytest
 from served import QUICK, serve_workspace
 
-from foreword import Tool, Toolset, Trust
-from foreword.gateway.api.stream import keep_alive
-from foreword.runtime.toolbox import Further
-from foreword.store.state import STATE_FILE
-from foreword.testing import Breaks, Called, Garbles, Says
-from foreword.tools import Answer
+from foreword.agent.tool_calls import AdditionalTools
+from foreword.http.sse import keep_alive
+from foreword.storage.database import STATE_FILE
+from foreword.testing import ScriptedCall, ScriptedDisconnect, ScriptedGarbage, ScriptedReply
+from foreword.turn import Tool, ToolAnswer, Toolset
+from foreword.types import Trust
 from waiting import PATIENCE
 
 EVENTS = {"Accept": "text/event-stream"}
@@ -28,23 +28,23 @@ class Lamp:
         self.lit = 0
 
     async def call(self, _assembly, _name, _arguments):
-        """Turn it on."""
+        """Turn the lamp on."""
         self.lit += 1
-        return Answer(text="The lamp is on.", tokens=5)
+        return ToolAnswer(text="The lamp is on.", tokens=5)
 
 
 def light(lamp):
-    """Give an agent a lamp."""
+    """Make options that add the lamp tool."""
     tool = Tool(name="lamp", description="Turns the lamp on.", trust=Trust.FAMILIAR, changes=True)
-    return replace(QUICK, further=(Further(tools=Toolset([tool]), runs=lamp),))
+    return replace(QUICK, further=(AdditionalTools(tools=Toolset([tool]), runs=lamp),))
 
 
 def test_search_and_logs(served):
-    """An agent searches memory and asks the log over HTTP, and answers with what it found."""
+    """An agent searches memory and the log over HTTP and answers with the results."""
     served.provider.follow(
-        Says(calls=(Called(name="memory_search", arguments={"query": "plum tree"}),)),
-        Says(calls=(Called(name="foreword_logs", arguments={"limit": 5}),)),
-        Says(text="By the east wall."),
+        ScriptedReply(calls=(ScriptedCall(name="memory_search", arguments={"query": "plum tree"}),)),
+        ScriptedReply(calls=(ScriptedCall(name="foreword_logs", arguments={"limit": 5}),)),
+        ScriptedReply(text="By the east wall."),
     )
     with served.ask_as() as client:
         told = client.post("/api/turns", json={"text": "Where is the plum tree?"}).json()
@@ -55,10 +55,10 @@ def test_search_and_logs(served):
 
 
 def test_instructions(served):
-    """What a person asks for once is kept, and told to the agent in their next session, and in nobody else's."""
+    """Standing instructions of a user are in the prompts of their next session, and in no other user's."""
     arguments = {"instructions": "Always answer in bullet points."}
-    call = Says(calls=(Called(name="update_instructions", arguments=arguments),))
-    served.provider.follow(call, Says(text="If you allow it."), Says(text="I will."))
+    call = ScriptedReply(calls=(ScriptedCall(name="update_instructions", arguments=arguments),))
+    served.provider.follow(call, ScriptedReply(text="If you allow it."), ScriptedReply(text="I will."))
     with served.ask_as("bob") as client, served.ask_as("carol") as other:
         client.post("/api/turns", json={"text": "Always answer in bullet points."})
         (held,) = client.get("/api/held").json()["held"]
@@ -72,9 +72,9 @@ def test_instructions(served):
 
 @pytest.mark.parametrize("allowed", [True, False])
 def test_asked(tmp_path, allowed):
-    """A tool that changes something waits for the person's answer, and does what that says."""
+    """A changing tool waits for the user's approval and respects it."""
     lamp = Lamp()
-    script = (Says(calls=(Called(name="lamp", arguments={}),)), Says(text="As you wish."))
+    script = (ScriptedReply(calls=(ScriptedCall(name="lamp", arguments={}),)), ScriptedReply(text="As you wish."))
     with serve_workspace(tmp_path, *script, options=light(lamp)) as served, served.ask_as() as client:
         asked = {"json": {"text": "Light!"}, "headers": EVENTS}
         with client.stream("POST", "/api/turns", **asked) as answer, served.ask_as() as other:
@@ -96,9 +96,9 @@ def test_asked(tmp_path, allowed):
 
 
 def test_not_asked(tmp_path):
-    """Over chat completions nobody can be asked, so the call is held."""
+    """Chat completions cannot ask for approval, so the call is held."""
     lamp = Lamp()
-    script = (Says(calls=(Called(name="lamp", arguments={}),)), Says(text="Done."))
+    script = (ScriptedReply(calls=(ScriptedCall(name="lamp", arguments={}),)), ScriptedReply(text="Done."))
     with serve_workspace(tmp_path, *script, options=light(lamp)) as served:
         said = [{"role": "user", "content": "Light!"}]
         answer = served.open_sdk().chat.completions.create(model="reid", messages=said)
@@ -109,17 +109,17 @@ def test_not_asked(tmp_path):
 @pytest.mark.parametrize(
     "trouble",
     [
-        Garbles(),
-        Breaks(),
-        Says(calls=(Called(name="nothing", arguments={}),)),
-        Says(calls=(Called(name="memory_search", arguments="{no json"),)),
-        Says(calls=(Called(name="memory_search", arguments={"query": 7}),)),
+        ScriptedGarbage(),
+        ScriptedDisconnect(),
+        ScriptedReply(calls=(ScriptedCall(name="nothing", arguments={}),)),
+        ScriptedReply(calls=(ScriptedCall(name="memory_search", arguments="{no json"),)),
+        ScriptedReply(calls=(ScriptedCall(name="memory_search", arguments={"query": 7}),)),
     ],
     ids=["garbled", "broken", "unknown tool", "no arguments", "wrong arguments"],
 )
 def test_trouble(tmp_path, trouble):
-    """Whatever a provider sends, the person gets a clear answer, and the session can be used afterwards."""
-    with serve_workspace(tmp_path, trouble, Says(text="Yes."), Says(text="Again.")) as served:
+    """After any provider output the user gets a response, and the session is usable."""
+    with serve_workspace(tmp_path, trouble, ScriptedReply(text="Yes."), ScriptedReply(text="Again.")) as served:
         with served.ask_as() as client:
             first = client.post("/api/turns", json={"text": "Hi"})
             told = first.json()
@@ -130,12 +130,12 @@ def test_trouble(tmp_path, trouble):
 
 
 def test_hanging_up_while_waiting(tmp_path):
-    """Who hangs up while waiting for a whole answer does not lose the turn."""
+    """A turn completes even if the client disconnects while it waits."""
     import httpx2
 
     gone = threading.Event()
     with serve_workspace(tmp_path) as served:
-        served.provider.choose = lambda _: Says(text="Late." if gone.wait(PATIENCE) else "Never.")
+        served.provider.choose = lambda _: ScriptedReply(text="Late." if gone.wait(PATIENCE) else "Never.")
         with served.ask_as() as client:
             with pytest.raises(httpx2.ReadTimeout):
                 client.post("/api/turns", json={"text": "Hi"}, timeout=0.3, headers={"Idempotency-Key": "one"})
@@ -146,8 +146,8 @@ def test_hanging_up_while_waiting(tmp_path):
 
 
 def test_locked(tmp_path):
-    """While another process holds the state, a message is not accepted in silence: it is 503, and then it works."""
-    with serve_workspace(tmp_path, Says(text="Yes.")) as served, served.ask_as() as client:
+    """While another process locks the state a message is 503; afterwards it works."""
+    with serve_workspace(tmp_path, ScriptedReply(text="Yes.")) as served, served.ask_as() as client:
         other = sqlite3.connect(tmp_path / ".foreword" / STATE_FILE, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         answer = client.post("/api/turns", json={"text": "Hi"})
@@ -160,9 +160,11 @@ def test_locked(tmp_path):
 
 
 def test_many_at_once(tmp_path):
-    """Many people can ask at once, and each gets their own answer."""
+    """With many concurrent requests each gets its own reply."""
     with serve_workspace(tmp_path) as served:
-        served.provider.choose = lambda body: Says(text=re.findall(r"Number \d+", json.dumps(body["messages"]))[-1])
+        served.provider.choose = lambda body: ScriptedReply(
+            text=re.findall(r"Number \d+", json.dumps(body["messages"]))[-1]
+        )
         wrong = []
 
         def talk(number):
@@ -181,7 +183,7 @@ def test_many_at_once(tmp_path):
 
 
 def test_sign_of_life():
-    """Where nothing is said for a while, a sign of life is given, and nothing that is said is lost."""
+    """A quiet stream gets keep-alive items, and no item is lost."""
 
     async def speak():
         yield 1
@@ -197,8 +199,8 @@ def test_sign_of_life():
 
 
 def test_two_situations_two_sessions(served):
-    """A lower situation never shares a session with the private chat."""
-    served.provider.follow(Says(text="A."))
+    """A situation with a lower ceiling never shares a session with the private chat."""
+    served.provider.follow(ScriptedReply(text="A."))
     with served.ask_as() as client:
         private = client.post("/api/turns", json={"text": "Hi"}).json()["session"]
         lowered = {"text": "Hi", "session": private, "situation": "lobby"}

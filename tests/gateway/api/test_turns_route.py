@@ -1,4 +1,4 @@
-"""Claims about the gateway's own routes: turns, sessions, explaining, memory, the log, and health."""
+"""The gateway's routes: turns, sessions, explain, memory, events and health."""
 
 import json
 import os
@@ -6,13 +6,13 @@ import os
 import pytest
 from served import FILES, serve_workspace, show_answer
 
-from foreword.testing import Called, Hangs, Refuses, Says
+from foreword.testing import ScriptedCall, ScriptedError, ScriptedHang, ScriptedReply
 
 EVENTS = {"Accept": "text/event-stream"}
 
 
 def read_events(response):
-    """Read server-sent events as names and data."""
+    """Parse server-sent events into names and data."""
     found = []
     for block in response.read().decode().split("\n\n"):
         lines = dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":"))
@@ -22,13 +22,13 @@ def read_events(response):
 
 
 def say(client, text="Hello", **more):
-    """Say something and return what came of it."""
+    """Send a message and return the response body."""
     return client.post("/api/turns", json={"text": text, **more}).json()
 
 
 def test_turn(served):
-    """A message is answered with its turn, its session, what was used, what it cost and what was cached."""
-    served.provider.follow(Says(text="Good morning."))
+    """The response to a message has turn, session, tokens, cost and cache usage."""
+    served.provider.follow(ScriptedReply(text="Good morning."))
     with served.ask_as() as client:
         answer = client.post("/api/turns", json={"text": "Hello"})
     assert answer.status_code == 200
@@ -42,9 +42,9 @@ def test_turn(served):
 
 
 def test_streamed(served):
-    """Where the client accepts events, it hears the turn from its acceptance to its end."""
-    call = Called(name="memory_list", arguments={})
-    served.provider.follow(Says(text="One moment.", calls=(call,)), Says(text="A plum tree."))
+    """A client that accepts an event stream gets the events of the turn from acceptance to the end."""
+    call = ScriptedCall(name="memory_list", arguments={})
+    served.provider.follow(ScriptedReply(text="One moment.", calls=(call,)), ScriptedReply(text="A plum tree."))
     with served.ask_as() as client, client.stream("POST", "/api/turns", json={"text": "Hi"}, headers=EVENTS) as answer:
         events = read_events(answer)
     names = list(dict.fromkeys(name for name, _ in events))
@@ -55,8 +55,8 @@ def test_streamed(served):
 
 
 def test_silent(served):
-    """Who asks an agent that has nothing to say gets an empty reply that says so, and never the word of silence."""
-    served.provider.choose = lambda _: Says(text="`NO_ACTION_NEEDED`")
+    """A suppressed reply is an empty reply with `silent`, and the marker is never shown."""
+    served.provider.choose = lambda _: ScriptedReply(text="`NO_ACTION_NEEDED`")
     with served.ask_as() as client:
         told = say(client)
         assert (told["state"], told["reply"], told["silent"]) == ("answered", "", True)
@@ -75,8 +75,8 @@ def test_silent(served):
 
 
 def test_queued(served):
-    """A turn that the provider cannot take is 202, with its state, and stays."""
-    served.provider.follow(*(Refuses(status=429) for _ in range(4)))
+    """A turn that the provider cannot take is 202 with its state, and remains queued."""
+    served.provider.follow(*(ScriptedError(status=429) for _ in range(4)))
     with served.ask_as() as client:
         answer = client.post("/api/turns", json={"text": "Hi"})
         told = answer.json()
@@ -85,15 +85,15 @@ def test_queued(served):
 
 
 def test_queued_stream(served):
-    """In a stream, a turn that is kept for later ends with queued."""
-    served.provider.follow(*(Refuses(status=429) for _ in range(4)))
+    """A stream whose turn is queued ends with `queued`."""
+    served.provider.follow(*(ScriptedError(status=429) for _ in range(4)))
     with served.ask_as() as client, client.stream("POST", "/api/turns", json={"text": "Hi"}, headers=EVENTS) as answer:
         assert read_events(answer)[-1][0] == "queued"
 
 
 def test_failed(served):
-    """A turn that fails is an error with the words for the person, its turn and its session."""
-    served.provider.follow(Refuses(status=400, message="bad"))
+    """A failed turn is an error with a text for the user, its turn and its session."""
+    served.provider.follow(ScriptedError(status=400, message="bad"))
     with served.ask_as() as client:
         answer = client.post("/api/turns", json={"text": "Hi"})
     error = answer.json()["error"]
@@ -103,8 +103,8 @@ def test_failed(served):
 
 
 def test_once(served):
-    """Sent twice under one key, a message is one turn; another person's key is another."""
-    served.provider.follow(Says(text="One."), Says(text="Two."))
+    """A message sent twice with one idempotency key is one turn; another user's key is independent."""
+    served.provider.follow(ScriptedReply(text="One."), ScriptedReply(text="Two."))
     headers = {"Idempotency-Key": "k1"}
     with served.ask_as() as client, served.ask_as("bob") as other:
         first, second = (client.post("/api/turns", json={"text": "Hi"}, headers=headers).json() for _ in range(2))
@@ -115,7 +115,7 @@ def test_once(served):
 
 
 def test_another_text_under_one_key(served):
-    """Another text under a key that was used is refused, and not answered with the old reply."""
+    """A used idempotency key with another text is refused."""
     headers = {"Idempotency-Key": "k1"}
     with served.ask_as() as client:
         client.post("/api/turns", json={"text": "One?"}, headers=headers)
@@ -126,8 +126,8 @@ def test_another_text_under_one_key(served):
 
 
 def test_once_and_lower(served):
-    """The key of a private turn finds nothing in a lower situation, and the message is not sent a second time."""
-    served.provider.follow(Says(text="Under the plum tree."))
+    """The idempotency key of a private turn is 404 in a lower situation, and the message is not sent again."""
+    served.provider.follow(ScriptedReply(text="Under the plum tree."))
     headers = {"Idempotency-Key": "k1"}
     with served.ask_as() as client:
         client.post("/api/turns", json={"text": "Where?"}, headers=headers)
@@ -138,8 +138,8 @@ def test_once_and_lower(served):
 
 
 def test_recorded(served):
-    """A turn can be looked at again: its state, and exactly what its model was told."""
-    served.provider.follow(Says(text="Yes."))
+    """A turn can be read again, with its state and the exact prompt."""
+    served.provider.follow(ScriptedReply(text="Yes."))
     with served.ask_as() as client:
         turn = say(client)["turn"]
         shown = client.get(f"/api/turns/{turn}").json()
@@ -150,9 +150,9 @@ def test_recorded(served):
 
 
 def test_stopped(tmp_path):
-    """A running turn is stopped, whoever waits is told, and the session can be used afterwards."""
+    """A running turn can be stopped; its stream ends with an error, and the session is usable afterwards."""
     with (
-        serve_workspace(tmp_path, Hangs(seconds=30, text="Well"), Says(text="Again.")) as served,
+        serve_workspace(tmp_path, ScriptedHang(seconds=30, text="Well"), ScriptedReply(text="Again.")) as served,
         served.ask_as() as client,
         served.ask_as() as other,
     ):
@@ -173,8 +173,8 @@ def test_stopped(tmp_path):
 
 
 def test_no_question(served):
-    """Nobody can answer what a turn does not ask."""
-    served.provider.follow(Says(text="Yes."))
+    """An answer to a question that the turn did not ask is 409."""
+    served.provider.follow(ScriptedReply(text="Yes."))
     with served.ask_as() as client:
         turn = say(client)["turn"]
         answer = client.post(f"/api/turns/{turn}/answers", json={"question": "q", "allowed": True})
@@ -182,8 +182,8 @@ def test_no_question(served):
 
 
 def test_sessions(served):
-    """Sessions are listed, shown with what was said, begun anew, and forked after some of their turns."""
-    served.provider.follow(*(Says(text=f"Answer {number}.") for number in range(4)))
+    """Sessions can be listed, read with their messages, started and forked after a number of turns."""
+    served.provider.follow(*(ScriptedReply(text=f"Answer {number}.") for number in range(4)))
     with served.ask_as() as client:
         first = say(client, "A")
         assert say(client, "B")["session"] == first["session"]
@@ -200,7 +200,7 @@ def test_sessions(served):
 
 
 def test_situation_lowers(served):
-    """A request can lower its situation and see less; it cannot raise it, and an unknown one is public."""
+    """A request can lower its situation but not raise it; an unknown situation is public."""
     with served.ask_as() as client:
         levels = {}
         for situation in ("dm", "group", "lobby", "who knows"):
@@ -212,8 +212,8 @@ def test_situation_lowers(served):
 
 
 def test_lowered_turn(served):
-    """A turn in a lower situation is another session, and its prompt holds nothing above it."""
-    served.provider.follow(Says(text="Hm."), Says(text="Hm."))
+    """A turn in a lower situation has another session, and its prompt contains nothing above its clearance."""
+    served.provider.follow(ScriptedReply(text="Hm."), ScriptedReply(text="Hm."))
     with served.ask_as() as client:
         private, public = say(client), say(client, situation="lobby")
     assert private["session"] != public["session"]
@@ -225,7 +225,7 @@ def test_lowered_turn(served):
 
 
 def test_explain(served):
-    """What an agent would be told is assembled for the caller, and nothing is sent or kept."""
+    """/api/explain assembles the prompt for the caller; nothing is sent or stored."""
     with served.ask_as("bob") as client:
         told = client.post("/api/explain", json={"text": "What grows?", "agent": "ada"}).json()
         assert client.get("/api/sessions").json() == {"sessions": []}
@@ -236,7 +236,7 @@ def test_explain(served):
 
 
 def test_memory(served):
-    """Memory is searched, listed and read at the caller's clearance; what is above it is not there."""
+    """Memory is searched, listed and read at the caller's clearance; entries above it are 404."""
     with served.ask_as() as alice, served.ask_as("bob") as bob:
         for client, sees in ((alice, True), (bob, False)):
             passages = client.get("/api/memory/search", params={"query": "plum tree"}).json()["passages"]
@@ -253,8 +253,8 @@ def test_memory(served):
 
 
 def test_log(served):
-    """Events and cost are told to whose they are; a turn's own events are its trace."""
-    served.provider.follow(Says(text="Yes."))
+    """A user sees the events and costs of their turns; the events of a turn are its trace."""
+    served.provider.follow(ScriptedReply(text="Yes."))
     with served.ask_as("bob") as client:
         turn = say(client)["turn"]
         served.gateway.listeners.recorder.flush(60)
@@ -268,13 +268,13 @@ def test_log(served):
 
 @pytest.mark.parametrize("asked", [{"since": "never"}, {"type": "nothing"}, {"since": "1h", "until": "2h"}])
 def test_bad_filters(served, asked):
-    """A filter that means nothing is refused with what is accepted."""
+    """An invalid filter is 422."""
     with served.ask_as() as client:
         assert client.get("/api/events", params=asked).status_code == 422
 
 
 def test_health(served):
-    """Health needs no token and tells no fact."""
+    """The health routes need no token and reveal nothing."""
     import httpx2
 
     for path in ("/healthz", "/readyz"):
@@ -283,13 +283,13 @@ def test_health(served):
 
 
 def test_not_ready_on_a_full_disk(served):
-    """Where the state cannot be written nobody is told that all is well; once there is room again, they are."""
+    """/readyz is 503 while the state cannot be written, and 200 afterwards."""
     import resource
 
     import httpx2
 
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # The limit on a file's size stands in for the end of the disk: SQLite meets the same failing write.
+    # RLIMIT_FSIZE simulates a full disk: SQLite gets the same write error.
     resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(os.path.join(served.folder, "state.sqlite-wal")), hard))
     try:
         full = httpx2.get(f"{served.url}/readyz")
@@ -300,7 +300,7 @@ def test_not_ready_on_a_full_disk(served):
 
 
 def test_asking_grows_nothing(served):
-    """However often readiness is asked for, the state stays as large as it is."""
+    """Readiness checks do not grow the state."""
 
     def measure():
         return sum(os.path.getsize(os.path.join(served.folder, f"state.sqlite{end}")) for end in ("", "-wal"))
@@ -312,12 +312,15 @@ def test_asking_grows_nothing(served):
     served.do(ask())
     before = measure()
     served.do(ask())
-    assert measure() - before < 64 * 1024  # a page of 4 kB for each question would be 4.4 MB
+    assert measure() - before < 64 * 1024  # one 4 kB page per check would be 4.4 MB
 
 
 def test_left(tmp_path):
-    """A person who is taken out of the configuration while a turn runs is refused from then on."""
-    with serve_workspace(tmp_path, Hangs(seconds=0.5), Says(text="Yes.")) as served, served.ask_as("bob") as client:
+    """A user who is removed from the configuration during a turn is refused from then on."""
+    with (
+        serve_workspace(tmp_path, ScriptedHang(seconds=0.5), ScriptedReply(text="Yes.")) as served,
+        served.ask_as("bob") as client,
+    ):
         with client.stream("POST", "/api/turns", json={"text": "Hi"}, headers=EVENTS) as answer:
             next(answer.iter_lines())
             kept = FILES["foreword.yaml"].replace("  bob: {trust: familiar}\n", "")

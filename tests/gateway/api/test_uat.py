@@ -1,6 +1,6 @@
-"""The acceptance list of SPEC-010, point by point: web over HTTP, Telegram by aiogram and its stand-in, and a schedule.
+"""Acceptance list of SPEC-010, point by point: web over HTTP, Telegram with aiogram and a fake API, and a schedule.
 
-Beside it Nova's rules of tasks and background, and Coop's example of a group, over the same three ways.
+It also covers Nova's rules for tasks and background runs, and Coop's group example, over the same channels.
 """
 
 import json
@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 import pytest
 from served import QUICK, serve_workspace
 
-from foreword.config.telegram import TelegramBot
-from foreword.gateway.channels.telegram.channel import Circumstances, open_telegram
-from foreword.gateway.channels.telegram.manners import Manners
-from foreword.testing import Called, MovedClock, Says, listen_telegram
+from foreword.config.schema import TelegramBotSettings
+from foreword.gateway.channels.telegram.bot_client import TelegramSettings
+from foreword.gateway.channels.telegram.telegram_channel import TelegramOptions, open_telegram
+from foreword.testing import ManualClock, ScriptedCall, ScriptedReply, run_fake_telegram
 from waiting import wait
 
 MORNING = datetime(2026, 11, 16, 7, 59, tzinfo=UTC)
@@ -50,23 +50,23 @@ class House:
         self.provider = served.provider
 
     def say(self, way, text):
-        """Say something as alice on the web or on Telegram; return the reply and the last request of its turn."""
+        """Send a message as alice on the web or on Telegram; return the reply and the last request of its turn."""
         return getattr(self, f"say_on_{way}")(text)
 
     def say_on_web(self, text, user="alice"):
-        """Say something over HTTP."""
+        """Send a message over HTTP."""
         with self.served.ask_as(user) as client:
             return client.post("/api/turns", json={"text": text}).json()["reply"], self.last
 
     def say_on_telegram(self, text, user=1001, chat=None):
-        """Write a message, and wait for the reply."""
+        """Send a Telegram message and wait for the reply."""
         before = len(self.bot.sent)
         self.bot.say(text, user=user, chat=chat)
         wait(lambda: len(self.bot.sent) > before)
         return self.bot.sent[before].text, self.last
 
     def run_schedule(self, *script):
-        """Let it become eight o'clock, and wait until the run has ended; a bot writes to nobody who has not written."""
+        """Move the clock to eight and wait until the run has ended; a bot can only write to users who wrote first."""
         self.say_on_telegram("Good morning, is anybody there?")
         self.bot.sent.clear()
         self.provider.follow(*script)
@@ -75,11 +75,11 @@ class House:
         return self.last
 
     def list_runs(self):
-        """List what the log has of scheduled runs."""
+        """List the events of scheduled runs."""
         return self.served.list_events(channel="scheduled")
 
     def allow(self, way):
-        """Allow the call that waits for a yes as alice, on the web or on Telegram, and wait until it has run."""
+        """Allow the held call as alice, on the web or on Telegram, and wait until it has run."""
         if way == "telegram":
             listed, _ = self.say_on_telegram("/allow")
             self.say_on_telegram(re.search(r"/allow_[0-9a-f]+", listed)[0])
@@ -90,7 +90,7 @@ class House:
         wait(lambda: any(one["metadata"].get("status") == "ok" for one in self.served.list_events(type="tool_call")))
 
     def begin(self, way):
-        """Begin a new session on the web or on Telegram."""
+        """Start a new session on the web or on Telegram."""
         channel = "web" if way == "web" else "telegram"
         sessions = self.served.gateway.sessions
         current = [one for one in self.served.do(sessions.list("alice")) if one.lane.channel == channel]
@@ -98,23 +98,23 @@ class House:
 
     @property
     def last(self):
-        """The last request as one text."""
+        """The last request as text."""
         return json.dumps(self.provider.body, ensure_ascii=False).replace("\\n", "\n")
 
 
 @pytest.fixture
 def open_house(tmp_path):
-    """Open a house by a blueprint and a delivery."""
+    """Open a workspace with a blueprint and a delivery mode."""
 
     @contextmanager
     def opened(blueprint="spec010", delivery="always"):
-        clock = MovedClock(MORNING)
+        clock = ManualClock(MORNING)
         config = CONFIG.replace("BLUEPRINT", blueprint).replace("DELIVERY", delivery)
-        with listen_telegram() as bot:
+        with run_fake_telegram() as bot:
 
             def open_bot(tell):
-                around = Circumstances(manners=Manners(poll=1), tell=tell)
-                return open_telegram(bot.token, TelegramBot(api=bot.url), around)
+                around = TelegramOptions(manners=TelegramSettings(poll=1), tell=tell)
+                return open_telegram(bot.token, TelegramBotSettings(api=bot.url), around)
 
             options = replace(QUICK, clock=clock, opens={"telegram": open_bot}, scheduling=True)
             files = {**FILES, "foreword.yaml": config}
@@ -125,7 +125,7 @@ def open_house(tmp_path):
 
 
 def test_web(open_house):
-    """1: chatting on the web, the prompt names the channel and the time."""
+    """1: The prompt of a web turn names the channel and the time."""
     with open_house() as house:
         _, told = house.say_on_web("Hello, who are you?")
     assert "You are responding via web." in told
@@ -133,9 +133,9 @@ def test_web(open_house):
 
 
 def test_telegram(open_house):
-    """2: chatting on Telegram, the prompt names that channel, and the reply arrives there."""
+    """2: The prompt of a Telegram turn names the channel, and the reply is sent there."""
     with open_house() as house:
-        house.provider.follow(Says(text="Reid."))
+        house.provider.follow(ScriptedReply(text="Reid."))
         reply, told = house.say_on_telegram("Hello, who are you?")
     assert reply == "Reid."
     assert "You are responding via telegram." in told
@@ -144,10 +144,15 @@ def test_telegram(open_house):
 @pytest.mark.parametrize(("dialect", "heading"), [("spec010", "User Instructions"), ("coop", "Standing Instructions")])
 @pytest.mark.parametrize("way", ["web", "telegram"])
 def test_bullet_points(open_house, way, dialect, heading):
-    """3 and 4: a wish is stored by update_instructions once the person says yes, and a new session reads it."""
+    """3 and 4: update_instructions stores a wish once the user allows it, and a new session includes it."""
     with open_house(dialect) as house:
-        call = Called(name="update_instructions", arguments={"instructions": WISH})
-        house.provider.follow(Says(calls=(call,)), Says(text="I will."), Says(text="Done."), Says(text="- Good."))
+        call = ScriptedCall(name="update_instructions", arguments={"instructions": WISH})
+        house.provider.follow(
+            ScriptedReply(calls=(call,)),
+            ScriptedReply(text="I will."),
+            ScriptedReply(text="Done."),
+            ScriptedReply(text="- Good."),
+        )
         reply, _ = house.say(way, "always respond in bullet points")
         assert reply.startswith("I will.\n\nWaiting for your approval; nothing has run yet:")
         house.allow(way)
@@ -161,9 +166,12 @@ def test_bullet_points(open_house, way, dialect, heading):
 
 @pytest.mark.parametrize("way", ["web", "telegram"])
 def test_what_do_you_remember(open_house, way):
-    """5: what is remembered stands in no prompt; the agent reads it by read_memory, and then answers."""
+    """5: Memories are not in the prompt; the agent calls read_memory and then answers."""
     with open_house() as house:
-        house.provider.follow(Says(calls=(Called(name="read_memory", arguments={}),)), Says(text="You like rye bread."))
+        house.provider.follow(
+            ScriptedReply(calls=(ScriptedCall(name="read_memory", arguments={}),)),
+            ScriptedReply(text="You like rye bread."),
+        )
         assert house.say(way, "what do you remember about me?")[0] == "You like rye bread."
         first, second = [json.dumps(one.body) for one in house.provider.requests[-2:]]
     assert "rye" not in first
@@ -172,9 +180,9 @@ def test_what_do_you_remember(open_house, way):
 
 
 def test_scheduled(open_house):
-    """6 and 7: a scheduled run has its own channel in the prompt, and its report arrives."""
+    """6 and 7: The prompt of a scheduled run names its channel, and its report is delivered."""
     with open_house() as house:
-        told = house.run_schedule(Says(text="Two letters came."))
+        told = house.run_schedule(ScriptedReply(text="Two letters came."))
         wait(lambda: house.bot.sent)
         fired = house.served.list_events(type="schedule_fired")
     assert "You are responding via scheduled." in told
@@ -184,12 +192,14 @@ def test_scheduled(open_house):
 
 
 def test_task_of_nova(open_house):
-    """Nova: a session that is bound to a task is told it with its steps, on whichever way."""
+    """Nova: the prompt of a session with a task includes the task and its steps, on every channel."""
     steps = [{"text": "Read", "status": "done"}, {"text": "Sort", "status": "active"}, {"text": "Answer"}]
     task = {"title": "Sort the letters", "status": "active", "steps": steps}
     with open_house("nova") as house:
-        write = Called(name="task_write", arguments={"tasks": [task]})
-        house.provider.follow(Says(calls=(write,)), Says(text="Begun."), Says(text="Going on."))
+        write = ScriptedCall(name="task_write", arguments={"tasks": [task]})
+        house.provider.follow(
+            ScriptedReply(calls=(write,)), ScriptedReply(text="Begun."), ScriptedReply(text="Going on.")
+        )
         house.say_on_telegram("Sort the letters.")
         _, told = house.say_on_telegram("Go on with it.")
         _, elsewhere = house.say_on_web("Anything new today?")
@@ -200,11 +210,11 @@ def test_task_of_nova(open_house):
 
 @pytest.mark.parametrize("delivery", ["always", "as_needed", "never"])
 def test_background_of_nova(open_house, delivery):
-    """Nova: a run that nobody waits for is told so; what is silent is not delivered, and a notice is."""
-    notice = Called(name="notify_user", arguments={"text": "The boiler is cold."})
-    silent = Says(text="NO_ACTION_NEEDED")
-    well = Says(text="All is well.")
-    script = {"always": [well], "as_needed": [silent], "never": [Says(calls=(notice,)), well]}
+    """Nova: the prompt of a background run says so; a suppressed reply is not delivered, a notification is."""
+    notice = ScriptedCall(name="notify_user", arguments={"text": "The boiler is cold."})
+    silent = ScriptedReply(text="NO_ACTION_NEEDED")
+    well = ScriptedReply(text="All is well.")
+    script = {"always": [well], "as_needed": [silent], "never": [ScriptedReply(calls=(notice,)), well]}
     arrives = {"always": ["All is well."], "as_needed": [], "never": ["The boiler is cold."]}
     with open_house("nova", delivery) as house:
         told = house.run_schedule(*script[delivery])
@@ -215,7 +225,7 @@ def test_background_of_nova(open_house, delivery):
 
 
 def test_group_of_coop(open_house):
-    """Coop: Alice, who is full, is familiar in a group: TOOLS.md, IDENTITY.md and the overlay, not MEMORY.md."""
+    """Coop: Alice has full trust but is familiar in a group: TOOLS.md, IDENTITY.md and the overlay, not MEMORY.md."""
     with open_house("coop") as house:
         _, there = house.say_on_telegram("What do you know of the lamp?", chat=-5)
         _, alone = house.say_on_telegram("What do you know of the lamp?")

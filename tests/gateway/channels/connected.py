@@ -1,64 +1,63 @@
-"""A Telegram channel against the stand-in of the Bot API, with ears that keep what it hands in."""
+"""A Telegram channel connected to a fake Bot API, with a handler that collects its messages."""
 
 import asyncio
 from contextlib import asynccontextmanager
 
-from foreword.config.telegram import TelegramBot
-from foreword.gateway.channels.telegram.channel import Circumstances, open_telegram
-from foreword.gateway.channels.telegram.manners import Manners
-from foreword.gateway.channels.telegram.pacing import Tempo
+from foreword.config.schema import TelegramBotSettings
+from foreword.gateway.channels.telegram.bot_client import RateLimits, TelegramSettings
+from foreword.gateway.channels.telegram.telegram_channel import TelegramOptions, open_telegram
 from waiting import PATIENCE
 
-FREE = Tempo(overall=(1_000_000, 1.0), private=(1_000_000, 1.0), group=(1_000_000, 1.0))
+FREE = RateLimits(overall=(1_000_000, 1.0), private=(1_000_000, 1.0), group=(1_000_000, 1.0))
 
 
 class Naps:
-    """A sleep that takes no time and remembers how long it was meant to be."""
+    """A sleep that returns at once and records the requested durations."""
 
     def __init__(self):
         self.taken = []
 
     async def __call__(self, seconds):
-        """Sleep for a moment."""
+        """Record the duration and yield."""
         self.taken.append(seconds)
         await asyncio.sleep(0.001)
 
 
 class Ears:
-    """Keeps what a channel hands in, or fails as it is told."""
+    """Collects the messages of a channel, or raises the given errors."""
 
     def __init__(self, *faults):
         self.heard = []
         self.faults = list(faults)
 
     async def __call__(self, heard):
-        """Take a message."""
+        """Accept a message."""
         if self.faults and (fault := self.faults.pop(0)):
             raise fault
         self.heard.append(heard)
 
     @property
     def texts(self):
-        """What was said."""
+        """The texts of the messages."""
         return [heard.text for heard in self.heard]
 
 
 class Wire:
-    """An open channel, what it told, and how it slept."""
+    """An open channel with its notices and sleeps."""
 
     def __init__(self):
         self.naps, self.told, self.channel = Naps(), [], None
 
     def tell(self, words, level):
-        """Remember what the owner is told."""
+        """Record a notice to the owner."""
         self.told.append((str(level), words))
 
     async def poll(self, hear, until):
-        """Let it poll until something is so."""
+        """Poll until a condition holds."""
         task = asyncio.create_task(self.channel.run(hear))
         try:
             async with asyncio.timeout(PATIENCE):
-                while not until() and not task.done():  # noqa: ASYNC110 - what is waited for says nothing
+                while not until() and not task.done():  # noqa: ASYNC110 - there is no event to wait for
                     await asyncio.sleep(0.002)
         finally:
             task.cancel()
@@ -74,9 +73,9 @@ class Wire:
 
 @asynccontextmanager
 async def connect(bot, moves="", **manners):
-    """Open a channel to a stand-in, in a hurry."""
+    """Open a channel to a fake API, without rate limits."""
     wire = Wire()
     usual = {"tempo": FREE, "poll": 1, "sleep": wire.naps}
-    around = Circumstances(manners=Manners(**usual | manners), tell=wire.tell, moves=moves)
-    async with open_telegram(bot.token, TelegramBot(api=bot.url), around) as wire.channel:
+    around = TelegramOptions(manners=TelegramSettings(**usual | manners), tell=wire.tell, moves=moves)
+    async with open_telegram(bot.token, TelegramBotSettings(api=bot.url), around) as wire.channel:
         yield wire

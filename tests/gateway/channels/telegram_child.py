@@ -1,4 +1,4 @@
-"""Gateways with a Telegram bot in processes of their own, to be killed."""
+"""Gateways with a Telegram bot in separate processes, to be killed."""
 
 import asyncio
 import os
@@ -8,10 +8,10 @@ import tempfile
 from connected import FREE
 from house import open_house, say
 
-from foreword.config.telegram import TelegramBot
-from foreword.gateway.channels.telegram.channel import Circumstances, open_telegram
-from foreword.gateway.channels.telegram.manners import Manners
-from foreword.testing import StandInBot
+from foreword.config.schema import TelegramBotSettings
+from foreword.gateway.channels.telegram.bot_client import TelegramSettings
+from foreword.gateway.channels.telegram.telegram_channel import TelegramOptions, open_telegram
+from foreword.testing import FakeBot
 
 CONFIG = """\
 owner: alice
@@ -21,45 +21,45 @@ strangers: {turns: 1000000, all_turns: 1000000}
 rooms: {kitchen: {places: ["telegram:-55"]}}
 """
 FILES = {"foreword.yaml": CONFIG, "SOUL.md": "Calm and exact.\n"}
-HURRIED = Manners(tempo=FREE, poll=2, request=5.0, waits=(0.05,))
+HURRIED = TelegramSettings(tempo=FREE, poll=2, request=5.0, waits=(0.05,))
 
 
 class Address:
-    """Where the stand-in of the parent listens."""
+    """The address of the parent's fake provider."""
 
     def __init__(self, url):
         self.url = url
 
 
 def make_opens(url, token, folder):
-    """Make what opens the bot's channel."""
+    """Make the function that opens the bot's channel."""
     moves = os.path.join(folder, "telegram.json")
     return {
         "telegram": lambda tell: open_telegram(
-            token, TelegramBot(api=url), Circumstances(manners=HURRIED, tell=tell, moves=moves)
+            token, TelegramBotSettings(api=url), TelegramOptions(manners=HURRIED, tell=tell, moves=moves)
         )
     }
 
 
 async def run(folder, provider, bot):
-    """Answer whoever writes, until killed."""
-    opens = make_opens(bot, StandInBot().token, folder)
+    """Run a gateway until killed."""
+    opens = make_opens(bot, FakeBot().token, folder)
     async with open_house(folder, Address(provider), FILES, opens=opens):
         await asyncio.Event().wait()
 
 
 async def warm_up(provider, bot):
-    """Run one turn elsewhere, so that everything is imported and made ready."""
+    """Run one turn elsewhere, so that all modules are imported."""
     with tempfile.TemporaryDirectory() as folder:
         async with open_house(folder, Address(provider), FILES) as gateway:
             await say(gateway, "number 1000000")
-    async with open_telegram(StandInBot().token, TelegramBot(api=bot)) as channel:
+    async with open_telegram(FakeBot().token, TelegramBotSettings(api=bot)) as channel:
         channel.split("**ready**")
         await channel.show_work("1")
 
 
 def breed(folder, provider, bot):
-    """Fork a gateway for each line, so that none of them has to import anything."""
+    """Fork a gateway for each input line, so that none needs to import modules."""
     asyncio.run(warm_up(provider, bot))
     for _ in sys.stdin:
         child = os.fork()

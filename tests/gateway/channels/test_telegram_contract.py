@@ -1,4 +1,4 @@
-"""Telegram passes the contract of a channel, in private and in a group, by the real bot against the stand-in."""
+"""Telegram passes the channel contract, in private and in a group, with the real bot and a fake API."""
 
 from contextlib import asynccontextmanager
 
@@ -7,15 +7,15 @@ from channel_contract import CONFIG, FILES, Contract
 from connected import FREE
 from house import open_house, until
 
-from foreword.config.telegram import TelegramBot
-from foreword.gateway.channels.telegram.channel import Circumstances, open_telegram
-from foreword.gateway.channels.telegram.manners import Manners
-from foreword.testing import listen_telegram
+from foreword.config.schema import TelegramBotSettings
+from foreword.gateway.channels.telegram.bot_client import TelegramSettings
+from foreword.gateway.channels.telegram.telegram_channel import TelegramOptions, open_telegram
+from foreword.testing import run_fake_telegram
 
 KNOWN = CONFIG.replace("timezone: UTC", 'timezone: UTC, identities: ["telegram:1001"]')
 ROOMS = 'rooms: {kitchen: {places: ["telegram:-55"]}}\n'
 PEOPLE = {"alice": 1001, "stranger": 2002}
-HURRIED = Manners(tempo=FREE, poll=2, waits=(0.02,))
+HURRIED = TelegramSettings(tempo=FREE, poll=2, waits=(0.02,))
 
 
 class BotStage:
@@ -25,7 +25,7 @@ class BotStage:
         self.bot, self.chat, self.said = bot, chat, said
 
     async def write(self, text, key, who="alice"):
-        """Write, and wait until the bot confirms it."""
+        """Write a message and wait until the bot confirms its update."""
         if key not in self.said:
             fields = {} if self.chat is None else {"reply_to_message": self.said["bot"]}
             self.said[key] = self.bot.make_message(text, PEOPLE[who], self.chat, **fields)
@@ -34,22 +34,22 @@ class BotStage:
         return True
 
     async def read(self, count, who="alice"):
-        """Read what the bot wrote."""
+        """Read the messages of the bot."""
         chat = self.chat or PEOPLE[who]
         await until(lambda: len([sent for sent in self.bot.sent if sent.chat == chat]) >= count)
         return [sent.text for sent in self.bot.sent if sent.chat == chat]
 
 
 class TestPrivate(Contract):
-    """In private."""
+    """In a private chat."""
 
     channel = "telegram"
     chat = None
 
     @pytest.fixture(autouse=True)
     def api(self):
-        """The Bot API on the loopback, which stays when the gateway does not."""
-        with listen_telegram() as self.bot:
+        """A fake Bot API that outlives the gateway."""
+        with run_fake_telegram() as self.bot:
             mine = self.bot.make_message("I am here.", chat=self.chat) | {"from": self.bot.me}
             self.said = {"bot": mine}
             yield
@@ -59,7 +59,7 @@ class TestPrivate(Contract):
         """Open a gateway with the bot in it."""
         opens = {
             "telegram": lambda tell: open_telegram(
-                self.bot.token, TelegramBot(api=self.bot.url), Circumstances(manners=HURRIED, tell=tell)
+                self.bot.token, TelegramBotSettings(api=self.bot.url), TelegramOptions(manners=HURRIED, tell=tell)
             )
         }
         async with open_house(folder, stand_in, FILES | {"foreword.yaml": KNOWN + ROOMS}, opens=opens):
@@ -67,7 +67,7 @@ class TestPrivate(Contract):
 
 
 class TestGroup(TestPrivate):
-    """In a group, in reply to the bot."""
+    """In a group, as a reply to the bot."""
 
     chat = -55
     room = "kitchen"

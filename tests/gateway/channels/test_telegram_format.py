@@ -1,4 +1,4 @@
-"""Claims about formatting for Telegram: Markdown becomes what it accepts, and nothing that a person reads is lost."""
+"""Formatting for Telegram: Markdown becomes supported HTML, and no visible text is lost."""
 
 import re
 
@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foreword.gateway.channels.telegram.formatted import Formatted, Mark, Style, read_plain, write_html
-from foreword.gateway.channels.telegram.markdown import DEEPEST, read_markdown
+from foreword.gateway.channels.telegram.markup import (
+    MAX_NESTING,
+    FormattedText,
+    StyledRange,
+    TextStyle,
+    parse_markdown,
+    strip_html,
+    write_html,
+)
 
 SHOWN = [
     ("# Title with **weight**", "<b>Title with weight</b>"),
@@ -34,14 +41,14 @@ SHOWN = [
 
 @pytest.mark.parametrize(("written", "shown"), SHOWN)
 def test_shown(written, shown):
-    """Each kind of Markdown has its form."""
-    assert write_html(read_markdown(written)) == shown
+    """Each Markdown construct has its HTML form."""
+    assert write_html(parse_markdown(written)) == shown
 
 
 def test_too_deep():
-    """A text that is nested deeper than anybody reads is shown as it is written, whole."""
-    text = ">" * (DEEPEST * 2) + " the end"
-    assert read_markdown(text).text == text
+    """A text with excessive nesting is shown unformatted and complete."""
+    text = ">" * (MAX_NESTING * 2) + " the end"
+    assert parse_markdown(text).text == text
 
 
 PIECES = st.sampled_from(
@@ -71,11 +78,9 @@ WRITTEN = st.lists(st.one_of(PIECES, WORDS, st.just(" ")), max_size=60).map("".j
 
 @given(WRITTEN)
 def test_nothing_is_lost(text):
-    """Every letter and digit that was written is shown, in order, whatever the Markdown around it."""
-    made = read_markdown(text)
-    unfenced = re.sub(
-        r"(?m)^([ \t>•\d.\-]*)(`{3,}).*$", "", text
-    )  # what stands behind a fence is the name of a language
+    """Every letter of the input is shown, in order, whatever the Markdown around it."""
+    made = parse_markdown(text)
+    unfenced = re.sub(r"(?m)^([ \t>•\d.\-]*)(`{3,}).*$", "", text)  # the info string of a fence is a language name
     wanted = [char for char in unfenced if char.isalpha()]
     shown = iter(made.text + "".join(mark.value for mark in made.marks))
     assert all(char in shown for char in wanted if char not in "htpsaexml")
@@ -83,24 +88,24 @@ def test_nothing_is_lost(text):
 
 @given(WRITTEN)
 def test_well_formed(text):
-    """Marks are nested, within the text and not empty, and the tags say the same."""
-    made = read_markdown(text)
+    """Styled ranges are nested, non-empty and within the text, and match the HTML tags."""
+    made = parse_markdown(text)
     for mark in made.marks:
         assert 0 <= mark.start < mark.end <= len(made.text)
     for one in made.marks:
         for other in made.marks:
             assert one.end <= other.start or other.end <= one.start or covers(one, other) or covers(other, one)
-    assert read_plain(write_html(made)) == made.text
+    assert strip_html(write_html(made)) == made.text
     assert check_tags(write_html(made))
 
 
 def covers(outer, inner):
-    """Whether one mark holds another."""
+    """Return whether one range contains another."""
     return outer.start <= inner.start and inner.end <= outer.end
 
 
 def check_tags(written):
-    """Whether every tag is closed in order."""
+    """Return whether every tag is closed in order."""
     opened = []
     for closing, name in re.findall(r"<(/?)(\w+)[^>]*>", written):
         if not closing:
@@ -111,6 +116,6 @@ def check_tags(written):
 
 
 def test_cut_code():
-    """Code that is cut is code on both sides, in its language."""
-    made = Formatted(text="a\nb\nc", marks=(Mark(style=Style.BLOCK, start=0, end=5, value="python"),))
+    """A split code block is a code block of the same language on both sides."""
+    made = FormattedText(text="a\nb\nc", marks=(StyledRange(style=TextStyle.BLOCK, start=0, end=5, value="python"),))
     assert write_html(made.cut(2, 5)) == '<pre><code class="language-python">b\nc</code></pre>'

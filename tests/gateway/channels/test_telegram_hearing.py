@@ -1,15 +1,15 @@
-"""Claims about what is heard on Telegram: who, where, to whom, and what in words."""
+"""Reading Telegram messages: sender, place, whether the bot is addressed, and the text."""
 
 import pytest
 from aiogram.types import Message, User
 
-from foreword.gateway.channel import Chat
-from foreword.gateway.channels.telegram.hearing import Hearing, read_address
-from foreword.gateway.channels.telegram.moves import Moves
-from foreword.signal.labels import CORRECTED
-from foreword.testing import StandInBot
+from foreword.engine.signal import CORRECTION_LABEL
+from foreword.gateway.channel import ChatKind
+from foreword.gateway.channels.telegram.bot_client import GroupMigrations
+from foreword.gateway.channels.telegram.inbound_messages import MessageReader, parse_address
+from foreword.testing import FakeBot
 
-BOT = StandInBot()
+BOT = FakeBot()
 ME = User.model_validate(BOT.me)
 BOTS = {"id": 12345678, "is_bot": True, "first_name": "Reid", "username": "reid_bot"}
 CHANNEL = {"id": -1009, "type": "channel", "title": "News"}
@@ -18,49 +18,52 @@ FILE = {"file_id": "f", "file_unique_id": "u"}
 
 
 def hear(text=None, user=1001, chat=None, *, hearing=None, edited=False, number=1, **fields):
-    """Hear one message."""
+    """Read one message."""
     message = Message.model_validate(BOT.make_message(text, user, chat, **fields))
-    return (hearing or Hearing(ME, Moves())).hear(message, number, edited=edited)
+    return (hearing or MessageReader(ME, GroupMigrations())).hear(message, number, edited=edited)
 
 
 def mark(kind, text, part, **fields):
-    """Mark a part of a text as Telegram does, in units of UTF-16."""
+    """Make a Telegram entity for a part of a text, in UTF-16 units."""
     before = text[: text.index(part)]
     lengths = [len(one.encode("utf-16-le")) // 2 for one in (before, part)]
     return [{"type": kind, "offset": lengths[0], "length": lengths[1], **fields}]
 
 
 def test_private():
-    """In private a message speaks to the bot, and its reply goes back to that chat."""
+    """A private message addresses the bot, and the reply goes to the same chat."""
     heard = hear("hello", user=1001, message_id=77)
     assert (heard.sender, heard.key, heard.address, heard.place) == ("1001", "1001:77", "1001", "")
-    assert (heard.chat, heard.called, heard.name, heard.text) == (Chat.PRIVATE, True, "User 1001", "hello")
+    assert (heard.chat, heard.called, heard.name, heard.text) == (ChatKind.PRIVATE, True, "User 1001", "hello")
 
 
 @pytest.mark.parametrize("chat", [-55, -100123])
 def test_group(chat):
-    """In a group the place is the chat, and a plain message speaks to nobody."""
+    """In a group the place is the chat, and a plain message does not address the bot."""
     heard = hear("hello", chat=chat)
-    assert (heard.chat, heard.place, heard.title, heard.sender) == (Chat.GROUP, str(chat), "Kitchen", "1001")
+    assert (heard.chat, heard.place, heard.title, heard.sender) == (ChatKind.GROUP, str(chat), "Kitchen", "1001")
     assert not heard.called
 
 
 def test_channel_post():
-    """A post in a channel is for anybody to read, and nobody is known as who wrote it."""
+    """A channel post is a broadcast without a known sender."""
     message = BOT.make_message("news", chat=-1009) | {"chat": CHANNEL, "sender_chat": CHANNEL, "from": None}
-    heard = Hearing(ME, Moves()).hear(Message.model_validate(message), 1, edited=False)
-    assert (heard.chat, heard.sender, heard.place, heard.name) == (Chat.BROADCAST, "", "-1009", "News")
+    heard = MessageReader(ME, GroupMigrations()).hear(Message.model_validate(message), 1, edited=False)
+    assert (heard.chat, heard.sender, heard.place, heard.name) == (ChatKind.BROADCAST, "", "-1009", "News")
 
 
 def test_a_kind_of_chat_that_nobody_knows():
-    """A chat of an unknown kind counts as the most public."""
+    """A chat of unknown kind counts as a broadcast."""
     place = {"id": -7, "type": "planet", "title": "Mars"}
     message = BOT.make_message("hello", chat=-7) | {"chat": place}
-    assert Hearing(ME, Moves()).hear(Message.model_validate(message), 1, edited=False).chat is Chat.BROADCAST
+    assert (
+        MessageReader(ME, GroupMigrations()).hear(Message.model_validate(message), 1, edited=False).chat
+        is ChatKind.BROADCAST
+    )
 
 
 def test_nobody_is_who_speaks_as_a_chat():
-    """Whoever speaks in the name of a group proves nothing about who they are."""
+    """A message in the name of a group has no sender."""
     group = {"id": -55, "type": "group", "title": "Kitchen"}
     assert hear("hello", chat=-55, user=1087968824, sender_chat=group).sender == ""
 
@@ -93,12 +96,12 @@ CALLS = [
 
 @pytest.mark.parametrize(("how", "fields", "called"), CALLS)
 def test_called(how, fields, called):
-    """In company the bot is spoken to by its name, as Telegram marks it."""
+    """In a group the bot is addressed by its name, as marked by a Telegram entity."""
     assert hear(chat=-55, **fields).called is called, how
 
 
 def test_replies():
-    """A reply to the bot speaks to it; a reply to others, and a message in a topic that the bot made, do not."""
+    """A reply to the bot addresses it; a reply to others, or a message in a topic the bot created, does not."""
     mine, other = BOT.make_message("yes", chat=-55), BOT.make_message("no", chat=-55)
     mine["from"] = BOTS
     topic = {**mine, "text": None, "forum_topic_created": {"name": "Plans", "icon_color": 1}}
@@ -107,11 +110,11 @@ def test_replies():
 
 
 def test_topics():
-    """A reply goes to the topic of a forum; a thread of replies elsewhere is none."""
+    """A reply goes to the forum topic; a reply thread elsewhere is not a topic."""
     topic = hear("hello", chat=-100123, message_thread_id=9, is_topic_message=True)
     assert (topic.address, topic.place) == ("-100123/9", "-100123")
     assert hear("hello", chat=-100123, message_thread_id=9).address == "-100123"
-    assert [read_address(text) for text in ("-100123/9", "1001")] == [(-100123, 9), (1001, None)]
+    assert [parse_address(text) for text in ("-100123/9", "1001")] == [(-100123, 9), (1001, None)]
 
 
 STICKER = {**FILE, "type": "regular", "width": 1, "height": 1, "is_animated": False, "is_video": False, "emoji": "🙂"}
@@ -132,7 +135,7 @@ WORDS = [
 
 @pytest.mark.parametrize(("fields", "words"), WORDS)
 def test_words(fields, words):
-    """What an agent cannot see is told in words, captions are text, and what cannot be kept is left out."""
+    """Attachments become text, captions are included, and invalid characters are removed."""
     assert hear(**fields).text == words
 
 
@@ -149,31 +152,31 @@ def test_words(fields, words):
     ],
 )
 def test_not_heard(fields):
-    """Notices of Telegram, bots, and messages that say nothing are not heard."""
+    """Service messages, messages of bots and empty messages are ignored."""
     assert hear(chat=-55, **fields) is None
 
 
 def test_a_link_with_a_code():
-    """A code that comes by a link is heard as if it had been typed, in private alone."""
+    """A pairing code in a /start link is read as if typed, in private chats only."""
     assert hear("/start ABCD-2345").text == "ABCD-2345"
     assert hear("/start").text == "/start"
     assert hear("/start ABCD-2345", chat=-55).text == "/start ABCD-2345"
 
 
 def test_very_long():
-    """A message may be longer than Telegram's own clients write."""
+    """A message may be longer than Telegram's own limit."""
     assert len(hear("x" * 300_000).text) == 300_000
 
 
 def test_edits():
-    """An edit is a new message that says it corrects one; one that changes no words is not heard."""
-    hearing = Hearing(ME, Moves())
+    """An edit is a new message labelled as a correction; an edit with the same text is known."""
+    hearing = MessageReader(ME, GroupMigrations())
     hearing.remember(hear("tea at four", hearing=hearing, message_id=5))
     same = hear("tea at four", hearing=hearing, message_id=5, edited=True, number=8)
     fixed = hear("tea at five", hearing=hearing, message_id=5, edited=True, number=9)
     again = hear("tea at five", hearing=hearing, message_id=5, edited=True, number=9)
     unknown = hear("coffee", hearing=hearing, message_id=4, edited=True, number=10)
-    assert (fixed.text, fixed.key, fixed.corrects) == (f"{CORRECTED} tea at five", "1001:5:9", "1001:5")
+    assert (fixed.text, fixed.key, fixed.corrects) == (f"{CORRECTION_LABEL} tea at five", "1001:5:9", "1001:5")
     assert again == fixed
     assert [hearing.is_known(one) for one in (same, fixed, unknown)] == [True, False, False]
     hearing.remember(fixed)
@@ -181,8 +184,8 @@ def test_edits():
 
 
 def test_album():
-    """Of an album the first message is heard, and every other that has words; twice the same is not another."""
-    hearing = Hearing(ME, Moves())
+    """Of an album the first message is read, and others only with a caption; a repeated message is not another."""
+    hearing = MessageReader(ME, GroupMigrations())
     heard = [
         hear(hearing=hearing, photo=PHOTO, media_group_id="g", message_id=number, caption=caption)
         for number, caption in ((1, None), (2, None), (1, None), (3, "the cat"))

@@ -1,4 +1,4 @@
-"""Claims about polling: nothing is confirmed before it is kept, and no update, fault or outage stops the others."""
+"""Polling: no update is confirmed before it is stored, and no bad update, error or outage stops the others."""
 
 import asyncio
 import os
@@ -8,21 +8,21 @@ import pytest
 from connected import Ears, connect
 
 from foreword.errors import InputError
-from foreword.gateway.channels.telegram.moves import Moves
-from foreword.gateway.gateway import NotKept
-from foreword.testing import Drops, Errs, listen_telegram
+from foreword.gateway.channel import NotStored
+from foreword.gateway.channels.telegram.bot_client import GroupMigrations
+from foreword.testing import DroppedConnection, InjectedError, run_fake_telegram
 from waiting import until
 
 
 @pytest.fixture
 def bot():
-    """The Bot API on the loopback."""
-    with listen_telegram() as one:
+    """A fake Bot API."""
+    with run_fake_telegram() as one:
         yield one
 
 
 def poll(bot, ears, until, **manners):
-    """Poll until something is so; return what was told and how it slept."""
+    """Poll until a condition holds; return the wire with its notices and sleeps."""
 
     async def run():
         async with connect(bot, **manners) as wire:
@@ -33,12 +33,12 @@ def poll(bot, ears, until, **manners):
 
 
 def all_confirmed(bot):
-    """Whether nothing waits at Telegram any more."""
+    """Return a condition: no unconfirmed updates remain."""
     return lambda _wire: not bot.updates
 
 
 def test_order(bot):
-    """Messages are handed in in the order of their updates, also when Telegram mixes them up, and then confirmed."""
+    """Messages are handled in order of their updates, even if Telegram returns them unsorted, and then confirmed."""
     for number in range(250):
         bot.say(f"m{number}")
     bot.updates[:100] = reversed(bot.updates[:100])
@@ -48,12 +48,12 @@ def test_order(bot):
 
 
 def test_confirmed_once_kept(bot):
-    """What was not kept is not confirmed: it is handed in again, with what came after it in its chat."""
+    """A message that was not stored is not confirmed; it is handled again, before later ones of its chat."""
     for text in ("one", "two", "three"):
         bot.say(text)
     offsets = []
     bot.choose = lambda method, params: offsets.append(params.get("offset")) if method == "getUpdates" else None
-    ears = Ears(None, NotKept("the disk is full"))
+    ears = Ears(None, NotStored("the disk is full"))
     wire = poll(bot, ears, all_confirmed(bot))
     assert ears.texts == ["one", "two", "three"]
     first = 700_000_001
@@ -62,16 +62,16 @@ def test_confirmed_once_kept(bot):
 
 
 def test_an_edit_that_was_not_kept(bot):
-    """An edit that was not kept is news when Telegram brings it again, and none once it was."""
+    """An edit that was not stored is handled again on redelivery, and only once."""
     for _ in range(2):
         bot.push("edited_message", bot.make_message("tea at five", 1001, None, message_id=5))
-    ears = Ears(NotKept("the disk is full"))
+    ears = Ears(NotStored("the disk is full"))
     poll(bot, ears, all_confirmed(bot))
     assert ears.texts == ["[corrects an earlier message] tea at five"]
 
 
 def test_others_do_not_wait(bot):
-    """A chat whose message is not kept holds up no other chat."""
+    """A chat whose message cannot be stored does not delay other chats."""
     bot.say("mine", user=1001)
     bot.say("yours", user=1002)
 
@@ -87,7 +87,7 @@ def test_others_do_not_wait(bot):
 
 
 def test_heard_again_with_its_key(bot):
-    """What was kept and not confirmed when the process ended is handed in again under the same key."""
+    """A message that was stored but not confirmed before a crash is handled again with the same key."""
     bot.say("one")
     first, second = Ears(), Ears()
     poll(bot, first, lambda _: first.heard)
@@ -97,7 +97,7 @@ def test_heard_again_with_its_key(bot):
 
 
 def test_refused_for_ever(bot):
-    """A message that nobody will ever take is told, confirmed and left behind."""
+    """A message that is refused permanently is reported, confirmed and skipped."""
     bot.say("bad")
     bot.say("good")
     ears = Ears(InputError("the message is too long"))
@@ -107,7 +107,7 @@ def test_refused_for_ever(bot):
 
 
 def test_broken_for_ever(bot):
-    """A message that breaks whoever takes it is tried some times, then given up with an error, and the next goes on."""
+    """A message whose handler keeps failing is dropped with an error after five tries, and the next is handled."""
     bot.say("poison")
     bot.say("good")
 
@@ -121,7 +121,7 @@ def test_broken_for_ever(bot):
     wire = poll(bot, ears, all_confirmed(bot))
     assert ears.texts.count("poison") == 5
     assert ears.texts[-1] == "good"
-    assert [level for level, words in wire.told if "given up" in words] == ["error"]
+    assert [level for level, words in wire.told if "was dropped" in words] == ["error"]
 
 
 ODD = [
@@ -135,18 +135,18 @@ ODD = [
 
 @pytest.mark.parametrize(("kind", "what"), ODD)
 def test_odd_updates(bot, kind, what):
-    """An update of an unknown kind, or one that cannot be read, is told and skipped; the others are heard."""
+    """An update of unknown kind or invalid form is reported and skipped; the others are handled."""
     bot.say("before")
     bot.push(kind, what)
     bot.say("after")
     ears = Ears()
     wire = poll(bot, ears, all_confirmed(bot))
     assert ears.texts == ["before", "after"]
-    assert [level for level, words in wire.told if "left out" in words] == ["warn"]
+    assert [level for level, words in wire.told if "was skipped" in words] == ["warn"]
 
 
 def test_removed_and_moved(bot):
-    """That the bot was removed or blocked, or its group moved, is told to the owner; being added is not."""
+    """The owner is notified when the bot is removed or blocked or its group migrates, but not when it is added."""
     user = {"id": 12345678, "is_bot": True, "first_name": "Reid"}
     for chat, status in ((-55, "kicked"), (1001, "kicked"), (-56, "member")):
         where = bot.make_message("x", chat=chat)["chat"]
@@ -158,12 +158,12 @@ def test_removed_and_moved(bot):
     told = [words for _, words in wire.told]
     assert told[0] == "telegram:-55 has removed the bot"
     assert told[1] == "telegram:1001 has blocked the bot"
-    assert "telegram:-57 is reached as -10057 now" in told[2]
+    assert "telegram:-57 now has the id -10057" in told[2]
     assert len(told) == 3
 
 
 def test_a_moved_group_stays_its_room(bot, tmp_path):
-    """A group that became a supergroup is the place that it was, also after a restart, so that its ceiling holds."""
+    """A group that became a supergroup keeps its place, also after a restart, so that its ceiling applies."""
     bot.say("before", chat=-57)
     bot.say(chat=-57, migrate_to_chat_id=-10057)
     bot.say(chat=-10057, migrate_from_chat_id=-57)
@@ -182,28 +182,33 @@ def test_a_moved_group_stays_its_room(bot, tmp_path):
 
 
 def test_moves_that_cannot_be_read(tmp_path):
-    """A file of moves that is damaged is no reason to forget them: it says so, and what to do."""
+    """A damaged migrations file raises an error that says what to do."""
     path = tmp_path / "telegram.json"
     path.write_text("{", encoding="utf-8")
-    with pytest.raises(InputError, match="mend it, or delete it"):
-        Moves(os.fspath(path))
+    with pytest.raises(InputError, match="repair the file, or delete it"):
+        GroupMigrations(os.fspath(path))
 
 
 def test_a_move_that_was_not_written(tmp_path):
-    """A move that the disk did not take is news when it is heard again."""
+    """A migration that could not be written is handled as new the next time."""
     folder = tmp_path / "state"
-    moves = Moves(os.fspath(folder / "telegram.json"))
+    moves = GroupMigrations(os.fspath(folder / "telegram.json"))
     with pytest.raises(OSError, match=r"telegram\.json"):
         moves.add(-57, -10057)
     folder.mkdir()
     assert moves.add(-57, -10057)
-    assert Moves(os.fspath(folder / "telegram.json")).find_first(-10057) == -57
+    assert GroupMigrations(os.fspath(folder / "telegram.json")).find_first(-10057) == -57
 
 
 def test_an_hour_away(bot):
-    """While Telegram is away it is asked ever more seldom, that is told once, and nothing is lost."""
+    """During an outage polling backs off, the outage is reported once, and no message is lost."""
     bot.say("hello")
-    faults = [Drops(), Errs(status=502), Errs(status=502, text="<html>Bad Gateway</html>"), Errs(status=500)]
+    faults = [
+        DroppedConnection(),
+        InjectedError(status=502),
+        InjectedError(status=502, text="<html>Bad Gateway</html>"),
+        InjectedError(status=500),
+    ]
     bot.faults["getupdates"] = faults * 20
     ears = Ears()
     wire = poll(bot, ears, all_confirmed(bot))
@@ -215,8 +220,8 @@ def test_an_hour_away(bot):
 
 
 def test_nobody_there():
-    """A server that does not even take connections is waited for, too."""
-    with listen_telegram() as gone:
+    """A refused connection is retried as well."""
+    with run_fake_telegram() as gone:
         pass
 
     async def run():
@@ -230,18 +235,20 @@ def test_nobody_there():
 
 
 def test_two_pollers(bot):
-    """That somebody else asks for the same bot's messages is told once, and polling goes on when they stop."""
+    """A second poller of the same bot is reported once, and polling continues when it stops."""
     bot.say("hello")
-    bot.faults["getupdates"] = [Errs(status=409, description="Conflict: terminated by other getUpdates request")] * 3
+    bot.faults["getupdates"] = [
+        InjectedError(status=409, description="Conflict: terminated by other getUpdates request")
+    ] * 3
     ears = Ears()
     wire = poll(bot, ears, all_confirmed(bot))
     assert ears.texts == ["hello"]
     assert len(wire.told) == 1
-    assert "end one of the two" in wire.told[0][1]
+    assert "stop one of the two" in wire.told[0][1]
 
 
 def test_refused_token(bot):
-    """A token that Telegram refuses is told once and never shown, and is tried again after a long while."""
+    """A token that Telegram refuses is reported once without showing it, and retried after ten minutes."""
     bot.token, right = "12345678:another-token", bot.token
     bot.say("hello")
 
@@ -260,16 +267,16 @@ def test_refused_token(bot):
 
 
 def test_flooded(bot):
-    """A pause that Telegram asks for is kept to the second."""
+    """A retry_after from Telegram is respected exactly."""
     bot.say("hello")
-    bot.faults["getupdates"] = [Errs(status=429, description="Too Many Requests", retry_after=17)]
+    bot.faults["getupdates"] = [InjectedError(status=429, description="Too Many Requests", retry_after=17)]
     wire = poll(bot, Ears(), all_confirmed(bot))
     assert wire.naps.taken == [17]
 
 
 @pytest.mark.skipif(not os.environ.get("FOREWORD_SOAK"), reason="takes its time")
 def test_really_two(bot):
-    """Two real pollers take turns to be refused, and every message is heard."""
+    """With two real pollers every message is handled."""
 
     async def run():
         ears = Ears()

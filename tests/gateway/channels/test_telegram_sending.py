@@ -1,29 +1,27 @@
-"""Claims about sending: what arrives, in which form and pace, and what each failure means for the outbox."""
+"""Sending: format and pace of messages, and what each failure means for the outbox."""
 
 import asyncio
 
 import pytest
 from connected import connect
 
-from foreword.gateway.channel import Chat, NeverDelivered, NotDelivered
-from foreword.gateway.channels.telegram.line import Unsure
-from foreword.gateway.channels.telegram.manners import Manners
-from foreword.gateway.channels.telegram.pacing import Pacer, Tempo
-from foreword.gateway.outbox import LONGEST
-from foreword.testing import Delays, Drops, Errs, listen_telegram
+from foreword.gateway.channel import ChatKind, NeverDelivered, NotDelivered
+from foreword.gateway.channels.telegram.bot_client import RateLimits, SendLimiter, TelegramSettings, UncertainDelivery
+from foreword.gateway.outbox import DELIVERY_TIMEOUT_S
+from foreword.testing import DroppedConnection, InjectedDelay, InjectedError, run_fake_telegram
 
 
 @pytest.fixture
 def bot():
-    """The Bot API on the loopback, with a private chat and a group."""
-    with listen_telegram() as one:
+    """A fake Bot API with a private chat and a group."""
+    with run_fake_telegram() as one:
         one.say("hello")
         one.say("hello", chat=-55)
         yield one
 
 
 def deliver(bot, text="Yes.", address="1001", **manners):
-    """Deliver a reply; return what was told and how it slept."""
+    """Deliver a reply; return the wire with its notices and sleeps."""
 
     async def run():
         async with connect(bot, **manners) as wire:
@@ -34,7 +32,7 @@ def deliver(bot, text="Yes.", address="1001", **manners):
 
 
 def test_formatted(bot):
-    """A reply arrives formatted, without previews of its links."""
+    """A reply is formatted and has no link previews."""
     deliver(bot, "**Yes** & see https://a.example")
     (sent,) = bot.sent
     assert (sent.text, sent.preview, sent.chat) == ("Yes & see https://a.example", False, 1001)
@@ -42,21 +40,21 @@ def test_formatted(bot):
 
 
 def test_long(bot):
-    """A long reply arrives in messages that fit, with its code as code in each."""
+    """A long reply is split into messages that fit, and code stays code in each."""
     deliver(bot, "Here:\n\n```python\n" + "\n".join(f"print({number})" for number in range(1_000)) + "\n```")
     assert len(bot.sent) > 2
     assert all(sent.entities[-1]["language"] == "python" for sent in bot.sent)
 
 
 def test_plain(bot):
-    """What Telegram cannot parse is sent plain at once, and loses no word."""
-    bot.faults["sendmessage"] = [Errs(status=400, description="Bad Request: can't parse entities: a tag")]
+    """A message that Telegram cannot parse is sent as plain text at once."""
+    bot.faults["sendmessage"] = [InjectedError(status=400, description="Bad Request: can't parse entities: a tag")]
     deliver(bot, "**Yes** <3")
     assert [(sent.text, sent.entities) for sent in bot.sent] == [("Yes <3", ())]
 
 
 def test_a_topic(bot):
-    """A reply goes to its topic; when that is gone, to the group itself."""
+    """A reply goes to its topic, or to the group if the topic is gone."""
     bot.say("hello", chat=-100123)
     bot.topics[-100123] = {9}
     deliver(bot, address="-100123/9")
@@ -65,7 +63,7 @@ def test_a_topic(bot):
 
 
 def test_moved(bot):
-    """A reply follows a group that became a supergroup, and the next goes there straight."""
+    """A reply follows a group that became a supergroup, and the next one is sent there directly."""
     bot.moved[-55] = -10055
 
     async def run():
@@ -89,34 +87,34 @@ NEVER = [
 
 @pytest.mark.parametrize(("status", "words"), NEVER)
 def test_never(bot, status, words):
-    """Where the bot is barred or the chat is gone, nothing ever arrives, in Telegram's own words."""
-    bot.faults["sendmessage"] = [Errs(status=status, description=words)] * 2
+    """If the bot is barred or the chat is gone, delivery fails permanently with Telegram's description."""
+    bot.faults["sendmessage"] = [InjectedError(status=status, description=words)] * 2
     with pytest.raises(NeverDelivered, match=words):
         deliver(bot)
     assert bot.sent == []
 
 
 def test_empty(bot):
-    """A reply of nothing is not sent."""
+    """An empty reply is not sent."""
     with pytest.raises(NeverDelivered, match="empty"):
         deliver(bot, "  \n ")
 
 
 def test_no_chat(bot):
-    """What is no chat's id is never delivered to."""
-    with pytest.raises(NeverDelivered, match="its id is a number"):
+    """An address that is not a chat id fails permanently."""
+    with pytest.raises(NeverDelivered, match="a chat id is a number"):
         deliver(bot, address="kitchen")
 
 
 def test_too_fast(bot):
-    """A pause that Telegram asks for is kept for that chat, and for all of them when it asks for a second one."""
+    """A retry_after applies to its chat, and to all chats after a second one."""
 
     async def run():
         async with connect(bot) as wire:
             waits = []
             for address, fault in (("1001", 30), ("1001", None), ("-55", 40), ("1002", None)):
                 bot.faults["sendmessage"] = [
-                    Errs(status=429, description="Too Many Requests", retry_after=fault)
+                    InjectedError(status=429, description="Too Many Requests", retry_after=fault)
                 ] * bool(fault)
                 with pytest.raises(NotDelivered) as error:
                     await wire.say("x", address)
@@ -131,26 +129,26 @@ def test_too_fast(bot):
 @pytest.mark.parametrize(
     "fault",
     [
-        Drops(),
-        Drops(done=True),
-        Errs(status=500),
-        Errs(status=502, text="<html>Bad Gateway</html>"),
-        Errs(status=200, text="<html>Welcome to the proxy</html>"),
-        Delays(seconds=3.0),
+        DroppedConnection(),
+        DroppedConnection(done=True),
+        InjectedError(status=500),
+        InjectedError(status=502, text="<html>Bad Gateway</html>"),
+        InjectedError(status=200, text="<html>Welcome to the proxy</html>"),
+        InjectedDelay(seconds=3.0),
     ],
 )
 def test_unsure(bot, fault):
-    """Where the answer is missing, late or no answer, nobody knows whether it arrived."""
+    """If the response is missing, late or invalid, the delivery is uncertain."""
     bot.faults["sendmessage"] = [fault]
-    with pytest.raises(Unsure) as error:
+    with pytest.raises(UncertainDelivery) as error:
         deliver(bot, request=0.3)
     assert bot.token not in str(error.value)
     assert error.value.__cause__ is None
 
 
 def test_unreached():
-    """Where nobody takes the connection, nothing arrived, and the token is not shown."""
-    with listen_telegram() as gone:
+    """If the connection is refused, the message was not delivered, and the error does not contain the token."""
+    with run_fake_telegram() as gone:
         pass
     with pytest.raises(NotDelivered) as error:
         deliver(gone)
@@ -158,12 +156,12 @@ def test_unreached():
 
 
 def test_an_hour_without_an_answer(bot):
-    """After a doubt it is asked first whether Telegram is there: of many replies in an outage one is uncertain."""
-    bot.choose = lambda _method, _params: Errs(status=502, description="Bad Gateway")
+    """After an uncertain delivery Telegram is probed first, so only one reply of an outage is uncertain."""
+    bot.choose = lambda _method, _params: InjectedError(status=502, description="Bad Gateway")
 
     async def run():
         async with connect(bot) as wire:
-            with pytest.raises(Unsure):
+            with pytest.raises(UncertainDelivery):
                 await wire.say("one")
             for _ in range(5):
                 with pytest.raises(NotDelivered, match="does not answer"):
@@ -177,15 +175,15 @@ def test_an_hour_without_an_answer(bot):
 
 
 def test_refused_token(bot):
-    """A refused token loses no reply: it is tried again after a long while."""
-    bot.faults["sendmessage"] = [Errs(status=401, description="Unauthorized")]
+    """With a refused token no reply is lost: it is retried after ten minutes."""
+    bot.faults["sendmessage"] = [InjectedError(status=401, description="Unauthorized")]
     with pytest.raises(NotDelivered) as error:
         deliver(bot)
     assert error.value.wait == 600
 
 
 def test_typing(bot):
-    """That a reply is being made is shown, and whatever goes wrong with that goes unnoticed."""
+    """The typing action is sent, and its errors are ignored."""
 
     async def run():
         async with connect(bot) as wire:
@@ -198,31 +196,31 @@ def test_typing(bot):
 
 
 def test_within_what_the_outbox_allows():
-    """The longest delivery, with every wait in it, ends before the outbox would take it for lost."""
-    usual = Manners()
-    assert 2 * usual.tempo.longest + usual.probe + usual.request < LONGEST
+    """The longest delivery, with all waits, is shorter than the outbox timeout."""
+    usual = TelegramSettings()
+    assert 2 * usual.tempo.longest + usual.probe + usual.request < DELIVERY_TIMEOUT_S
 
 
 class Clock:
-    """A clock that its own sleep moves."""
+    """A clock that advances by its own sleep."""
 
     def __init__(self):
         self.now = 0.0
 
     def __call__(self):
-        """Tell the time."""
+        """Return the time."""
         return self.now
 
     async def sleep(self, seconds):
-        """Move on."""
+        """Advance the clock."""
         self.now += seconds
 
 
 def test_pace():
-    """No second has more messages than Telegram takes, nor more than one for a chat, nor a minute 21 for a group."""
+    """Sends stay within Telegram's limits per second, per chat and second, and per group and minute."""
     clock = Clock()
-    tempo = Tempo(longest=1_000.0)
-    pacer = Pacer(tempo, clock, clock.sleep)
+    tempo = RateLimits(longest=1_000.0)
+    pacer = SendLimiter(tempo, clock, clock.sleep)
 
     async def run(chats):
         moments = []
@@ -239,9 +237,9 @@ def test_pace():
 
 
 def test_pace_does_not_hold_up():
-    """A message that has to wait long is tried again later, and its moment is left to others."""
+    """A message with a long wait is rescheduled, and its slot is free for others."""
     clock = Clock()
-    pacer = Pacer(Tempo(), clock, clock.sleep)
+    pacer = SendLimiter(RateLimits(), clock, clock.sleep)
 
     async def run():
         for _ in range(20):
@@ -257,7 +255,7 @@ def test_pace_does_not_hold_up():
 
 
 def test_what_a_place_is():
-    """Telegram is asked what a chat is; while it cannot say, what it said last counts, else that anybody reads it."""
+    """Telegram is asked for the kind of a chat; on failure the last known kind is used, or else broadcast."""
     kinds = []
 
     async def run(bot):
@@ -266,9 +264,9 @@ def test_what_a_place_is():
                 bot.say("Hello.", chat=chat)
             bot.kinds[-6] = "channel"
             kinds.extend([await wire.channel.find_kind(address) for address in ("-5", "-6", "-99")])
-            bot.choose = lambda method, _: Errs() if method.lower() == "getchat" else None
+            bot.choose = lambda method, _: InjectedError() if method.lower() == "getchat" else None
             kinds.extend([await wire.channel.find_kind(address) for address in ("-5", "-7")])
 
-    with listen_telegram() as bot:
+    with run_fake_telegram() as bot:
         asyncio.run(run(bot))
-    assert kinds == [Chat.GROUP, Chat.BROADCAST, Chat.BROADCAST, Chat.GROUP, Chat.BROADCAST]
+    assert kinds == [ChatKind.GROUP, ChatKind.BROADCAST, ChatKind.BROADCAST, ChatKind.GROUP, ChatKind.BROADCAST]

@@ -1,4 +1,4 @@
-"""Telegram with restarts and failures: each accepted update is answered, and no send is repeated in silence."""
+"""Telegram with restarts and failures: every accepted update is answered, and no send is repeated without a record."""
 
 import json
 import os
@@ -13,21 +13,21 @@ import time
 from collections import Counter
 from contextlib import closing
 
-from foreword.testing import Drops, Errs, Says, listen, listen_telegram
+from foreword.testing import DroppedConnection, InjectedError, ScriptedReply, run_fake_provider, run_fake_telegram
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOAK = bool(os.environ.get("FOREWORD_SOAK"))
 UPDATES = 10_000 if SOAK else 150
 PEOPLE, GROUPS = (1_000, 100) if SOAK else (30, 3)
 LIVES = (3.0, 30.0) if SOAK else (0.3, 1.2)  # seconds between two kills
-PATIENCE = 7_200.0 if SOAK else 240.0  # seconds after which it is a failure
-AHEAD = 60  # messages that nobody has thought about yet
+PATIENCE = 7_200.0 if SOAK else 240.0  # seconds until the test fails
+AHEAD = 60  # unanswered messages
 NUMBER = re.compile(r"number (\d+)")
 MENTION = [{"type": "mention", "offset": 0, "length": 9}]
 
 
 class Model:
-    """Answers by the newest number that a person wrote, and remembers which it was asked about."""
+    """Replies with the newest number in the request, and records the numbers."""
 
     def __init__(self):
         self.asked = set()
@@ -36,11 +36,11 @@ class Model:
         """Answer a request."""
         number = NUMBER.findall(json.dumps(body["messages"]))[-1]
         self.asked.add(number)
-        return Says(text=f"**answer** {number}.")
+        return ScriptedReply(text=f"**answer** {number}.")
 
 
 class Weather:
-    """What goes wrong at Telegram, by chance."""
+    """Random faults of Telegram."""
 
     def __init__(self, seed):
         self._chance = random.Random(seed)
@@ -48,25 +48,27 @@ class Weather:
         self.faults = Counter()
 
     def __call__(self, method, params):
-        """Choose what goes wrong with a request."""
+        """Choose the fault of a request."""
         with self._lock:
             lot = self._chance.random()
         fault = None
         if method == "sendMessage":
-            slow = Errs(status=429, description="Too Many Requests: retry after 1", retry_after=1)
-            broken = Errs(status=400, description="Bad Request: can't parse entities: by chance")
-            broken = broken if "parse_mode" in params else None  # what is plain can always be parsed
-            kinds = [Drops(), Drops(done=True), Errs(status=500), broken, slow]
+            slow = InjectedError(status=429, description="Too Many Requests: retry after 1", retry_after=1)
+            broken = InjectedError(status=400, description="Bad Request: can't parse entities: by chance")
+            broken = broken if "parse_mode" in params else None  # plain text can always be parsed
+            kinds = [DroppedConnection(), DroppedConnection(done=True), InjectedError(status=500), broken, slow]
             fault = kinds[int(lot * 100)] if lot < 0.05 else None
         elif method in ("getUpdates", "sendChatAction"):
-            fault = Drops(done=lot < 0.02) if lot < 0.04 else Errs(status=502) if lot < 0.06 else None
+            fault = (
+                DroppedConnection(done=lot < 0.02) if lot < 0.04 else InjectedError(status=502) if lot < 0.06 else None
+            )
         if fault:
             self.faults[method] += 1
         return fault
 
 
 class Crowd(threading.Thread):
-    """People who write numbers in private and in groups; some messages come twice."""
+    """People who write numbers in private and in groups; some messages are repeated."""
 
     def __init__(self, bot, model, seed):
         super().__init__(daemon=True)
@@ -74,7 +76,7 @@ class Crowd(threading.Thread):
         self.gone = threading.Event()
 
     def run(self):
-        """Write everything, never too far ahead."""
+        """Write all messages, within AHEAD of the model."""
         for number in range(UPDATES):
             while number - len(self.model.asked) > AHEAD and not self.gone.is_set():
                 time.sleep(0.005)
@@ -91,7 +93,7 @@ class Crowd(threading.Thread):
 
 
 class Gateways:
-    """Gateways of one house, one after the other, each of which is killed."""
+    """Gateways of one workspace, one after the other, each of which is killed."""
 
     def __init__(self, folder, provider, bot):
         words = [sys.executable, os.path.join(HERE, "telegram_child.py"), folder, provider, bot]
@@ -100,7 +102,7 @@ class Gateways:
         self.parent = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ, text=True)
 
     def live(self, seconds):
-        """Let a gateway live for so long."""
+        """Run a gateway for some seconds, then kill it."""
         self.parent.stdin.write("\n")
         self.parent.stdin.flush()
         child = int(self.parent.stdout.readline())
@@ -109,14 +111,14 @@ class Gateways:
         assert self.parent.stdout.readline() == "ended\n"
 
     def close(self):
-        """End the process that breeds them."""
+        """End the parent process."""
         self.parent.stdin.close()
         self.parent.wait()
         self.parent.stdout.close()
 
 
 def read(folder, asked):
-    """Ask the state of a house that nobody is in."""
+    """Query the state while no gateway runs."""
     path = os.path.join(folder, ".foreword", "state.sqlite")
     if not os.path.exists(path):
         return []
@@ -125,16 +127,16 @@ def read(folder, asked):
 
 
 def is_done(folder):
-    """Whether everything is answered and on its way no more."""
+    """Return whether all turns are answered and all messages delivered."""
     turns = read(folder, "SELECT count(*), sum(state = 'answered') FROM turns")
     waiting = read(folder, "SELECT count(*) FROM outbox WHERE state IN ('pending', 'sending')")
     return turns == [(UPDATES, UPDATES)] and waiting == [(0,)]
 
 
 def test_restarts_and_failures(tmp_path):
-    """Whatever is killed and whatever fails: one turn and one answer for each update, none sent twice in silence."""
+    """With any kills and faults each update has one turn and one reply, and no reply is sent twice."""
     folder, chance = os.fspath(tmp_path / "house"), random.Random(7)
-    with listen() as provider, listen_telegram() as bot:
+    with run_fake_provider() as provider, run_fake_telegram() as bot:
         model = provider.choose = Model()
         weather = bot.choose = Weather(8)
         crowd = Crowd(bot, model, 9)
@@ -146,7 +148,7 @@ def test_restarts_and_failures(tmp_path):
                 gateways.live(chance.uniform(*LIVES) * slow)
                 kills += 1
                 now = read(folder, "SELECT count(*) FROM turns WHERE state = 'answered'")
-                slow, before = slow * (2.0 if now == before else 1.0), now  # on a busy machine lives are longer
+                slow, before = slow * (2.0 if now == before else 1.0), now  # longer lives on a busy machine
                 assert time.time() < deadline, read(folder, "SELECT state, count(*) FROM outbox GROUP BY state")
         crowd.gone.set()
 
@@ -161,9 +163,9 @@ def test_restarts_and_failures(tmp_path):
         assert text == f"**answer** {numbers[turn]}."
         shown = arrived[f"answer {numbers[turn]}."]
         fates[state, shown] += 1
-    # What is sent arrived once. Of what is uncertain nobody knows, but it arrived once at most.
+    # A sent message arrived once; an uncertain one at most once.
     assert set(fates) <= {("sent", 1), ("uncertain", 0), ("uncertain", 1)}
-    # How many are uncertain depends on how busy the machine is when a process is killed; enough must be certain.
+    # The number of uncertain messages depends on the machine's load during a kill; enough must be certain.
     assert fates["sent", 1] > UPDATES * 0.25
     assert fates["uncertain", 0] + fates["uncertain", 1] >= weather.faults["sendMessage"] // 3
     assert kills > 1

@@ -1,4 +1,4 @@
-"""Claims about splitting for Telegram: each message fits, nothing is lost, and no format, word or character breaks."""
+"""Splitting for Telegram: each message fits, no text is lost, and no format, word or character is broken."""
 
 import os
 
@@ -6,9 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from wcwidth import iter_graphemes
 
-from foreword.gateway.channels.telegram.formatted import Formatted, Style, measure, read_plain, write_html
-from foreword.gateway.channels.telegram.markdown import read_markdown
-from foreword.gateway.channels.telegram.splitting import LONGEST, MOST, split
+from foreword.gateway.channels.telegram.markup import (
+    MAX_MESSAGE_UNITS,
+    MAX_STYLED_RANGES,
+    FormattedText,
+    TextStyle,
+    count_utf16_units,
+    parse_markdown,
+    split_messages,
+    strip_html,
+    write_html,
+)
 
 COUNT = 2_000 if os.environ.get("FOREWORD_SOAK") else 100
 CLUSTERS = st.sampled_from(
@@ -32,16 +40,18 @@ RICH = st.lists(BLOCKS, max_size=40).map("".join)
 
 
 def strip_space(text):
-    """Leave out white space."""
+    """Remove white space."""
     return "".join(text.split())
 
 
 @settings(max_examples=COUNT)
-@given(st.one_of(PLAIN.map(lambda text: Formatted(text=text.strip())), RICH.map(read_markdown)), st.integers(20, 200))
+@given(
+    st.one_of(PLAIN.map(lambda text: FormattedText(text=text.strip())), RICH.map(parse_markdown)), st.integers(20, 200)
+)
 def test_laws(formatted, longest):
-    """Pieces fit, are slices in order with only white space between, and keep their marks."""
-    pieces = list(split(formatted, longest))
-    assert all(0 < measure(piece.text) <= longest for piece in pieces)
+    """Pieces fit, are consecutive slices separated only by white space, and keep their styled ranges."""
+    pieces = list(split_messages(formatted, longest))
+    assert all(0 < count_utf16_units(piece.text) <= longest for piece in pieces)
     assert strip_space("".join(piece.text for piece in pieces)) == strip_space(formatted.text)
     at = 0
     for piece in pieces:
@@ -49,7 +59,7 @@ def test_laws(formatted, longest):
         assert not formatted.text[at:start].strip()
         assert piece == formatted.cut(start, start + len(piece.text))
         at = start + len(piece.text)
-        assert read_plain(write_html(piece)) == piece.text
+        assert strip_html(write_html(piece)) == piece.text
         for mark in piece.marks:
             assert 0 <= mark.start < mark.end <= len(piece.text)
 
@@ -57,14 +67,14 @@ def test_laws(formatted, longest):
 @settings(max_examples=COUNT)
 @given(PLAIN, st.integers(30, 60))
 def test_characters_stay_whole(text, longest):
-    """No character as a reader sees it is divided."""
+    """No grapheme cluster is split."""
     text = text.strip()
     bounds, place = {0}, 0
     for cluster in iter_graphemes(text):
         place += len(cluster)
         bounds.add(place)
     at = 0
-    for piece in split(Formatted(text=text), longest):
+    for piece in split_messages(FormattedText(text=text), longest):
         start = text.index(piece.text, at)
         at = start + len(piece.text)
         assert {start, at} <= bounds
@@ -73,50 +83,52 @@ def test_characters_stay_whole(text, longest):
 @settings(max_examples=COUNT)
 @given(st.lists(st.text("abcdef", min_size=1, max_size=12), min_size=1, max_size=60), st.integers(20, 80))
 def test_words_stay_whole(words, longest):
-    """A word that fits into a message is not divided."""
-    pieces = split(Formatted(text=" ".join(words)), longest)
+    """A word that fits into a message is not split."""
+    pieces = split_messages(FormattedText(text=" ".join(words)), longest)
     assert [word for piece in pieces for word in piece.text.split()] == words
 
 
 def test_as_telegram_counts():
-    """The limit is in units of UTF-16: of these emoji half as many fit as letters, and no tag counts."""
-    assert [len(piece.text) for piece in split(Formatted(text="x" * 5_000))] == [4_096, 904]
-    assert [len(piece.text) for piece in split(Formatted(text="👍" * 3_000))] == [2_048, 952]
-    bold = read_markdown(f"**{'x' * LONGEST}**")
-    assert len(list(split(bold))) == 1
+    """The limit counts UTF-16 units: half as many of these emoji fit as letters, and tags do not count."""
+    assert [len(piece.text) for piece in split_messages(FormattedText(text="x" * 5_000))] == [4_096, 904]
+    assert [len(piece.text) for piece in split_messages(FormattedText(text="👍" * 3_000))] == [2_048, 952]
+    bold = parse_markdown(f"**{'x' * MAX_MESSAGE_UNITS}**")
+    assert len(list(split_messages(bold))) == 1
 
 
 def test_fences_reopen():
-    """Code that is longer than a message goes on as code in the next one, line by line, with its indents."""
+    """Code longer than a message continues as code in the next one, line by line, with its indentation."""
     lines = [f"    line_{number} = {number}" for number in range(600)]
-    pieces = list(split(read_markdown("Here:\n\n```python\n" + "\n".join(lines) + "\n```\n\nThat is all.")))
+    pieces = list(split_messages(parse_markdown("Here:\n\n```python\n" + "\n".join(lines) + "\n```\n\nThat is all.")))
     assert len(pieces) > 2
-    assert all(any(mark.style is Style.BLOCK and mark.value == "python" for mark in piece.marks) for piece in pieces)
+    assert all(
+        any(mark.style is TextStyle.BLOCK and mark.value == "python" for mark in piece.marks) for piece in pieces
+    )
     shown = "\n".join(piece.text for piece in pieces)
     assert all(f"{line}\n" in f"{shown}\n" for line in lines)
 
 
 def test_between_blocks():
-    """A block of code that fits into the next message is not divided."""
+    """A code block that fits into the next message is not split."""
     code = "\n".join("x" * 50 for _ in range(40))
     text = "\n\n".join(["words " * 100] * 5 + [f"```\n{code}\n```"])
-    pieces = list(split(read_markdown(text)))
+    pieces = list(split_messages(parse_markdown(text)))
     assert [piece.text.count("x") for piece in pieces] == [0, 2_000]
 
 
 def test_marks_are_counted():
-    """A message has no more marks than Telegram shows."""
-    pieces = list(split(read_markdown(" ".join(f"**b{number}**" for number in range(350)))))
-    assert [len(piece.marks) for piece in pieces] == [MOST, MOST, MOST, 50]
+    """A message has no more styled ranges than Telegram shows."""
+    pieces = list(split_messages(parse_markdown(" ".join(f"**b{number}**" for number in range(350)))))
+    assert [len(piece.marks) for piece in pieces] == [MAX_STYLED_RANGES, MAX_STYLED_RANGES, MAX_STYLED_RANGES, 50]
 
 
 def test_one_endless_character():
-    """A character that is longer than a message is cut all the same, and ends."""
-    pieces = list(split(Formatted(text="e" + "\u0301" * 9_000)))
+    """A grapheme cluster longer than a message is split, and the split terminates."""
+    pieces = list(split_messages(FormattedText(text="e" + "\u0301" * 9_000)))
     assert "".join(piece.text for piece in pieces) == "e" + "\u0301" * 9_000
 
 
 def test_no_message_of_white_space():
-    """What would be a message of white space alone is left out, since Telegram takes none."""
-    pieces = list(split(read_markdown("```\na" + "\n" * (3 * LONGEST) + "b\n```")))
+    """A message of white space alone is omitted, since Telegram refuses it."""
+    pieces = list(split_messages(parse_markdown("```\na" + "\n" * (3 * MAX_MESSAGE_UNITS) + "b\n```")))
     assert [piece.text.strip() for piece in pieces] == ["a", "b"]

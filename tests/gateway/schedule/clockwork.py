@@ -1,12 +1,12 @@
-"""A house with a clock that is moved by hand, and a channel that keeps what is delivered on it."""
+"""A workspace with a manual clock, and a channel that records its deliveries."""
 
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
 from house import LIVELY, QUICK, SOON, find_environ
 
-from foreword.gateway.opening import Options, open_gateway
-from foreword.testing import MovedClock, make_workspace, write_files
+from foreword.gateway.startup import GatewayOptions, open_gateway
+from foreword.testing import ManualClock, make_workspace, write_files
 
 MORNING = datetime(2026, 11, 16, 7, 59, tzinfo=UTC)
 CONFIG = """\
@@ -20,7 +20,7 @@ rooms: {kitchen: {places: ["telegram:-5"]}}
 
 
 class Kept:
-    """A channel that keeps what it delivers."""
+    """A channel that records its deliveries."""
 
     takes_key = True
 
@@ -28,18 +28,18 @@ class Kept:
         self.letters = []
 
     def split(self, text):
-        """Leave a reply whole."""
+        """Do not split a reply."""
         return [text]
 
     async def deliver(self, address, part, _key):
-        """Keep a part."""
+        """Record a part."""
         self.letters.append((address, part))
 
     async def show_work(self, address):
         """Show nothing."""
 
     async def run(self, hear):
-        """Hear nothing."""
+        """Receive nothing."""
 
 
 class House:
@@ -49,27 +49,29 @@ class House:
         self.gateway, self.clock, self.kept, self.folder = gateway, clock, kept, folder
 
     async def look(self):
-        """Fire what is due, and wait for what comes of it."""
+        """Fire due schedules and wait for their results."""
         return [await self.gateway.wait(one.turn) for one in await self.gateway.scheduler.look()]
 
     async def at(self, hour, minute=0, day=16, month=11, year=2026):
-        """Set the clock, and fire what is due."""
+        """Set the clock and fire due schedules."""
         self.clock.now = datetime(year, month, day, hour, minute, tzinfo=UTC)
         return await self.look()
 
     def edit(self, config):
-        """Write another configuration, which is in force at once."""
+        """Write another configuration and apply it at once."""
         write_files(self.folder, {"foreword.yaml": config})
         self.gateway.workspace.refresh(now=True)
 
 
 @asynccontextmanager
 async def open_clockwork(folder, stand_in, schedule="", *, config=CONFIG, clock=None, channels=("telegram",), **files):
-    """Open a house with schedules."""
-    clock, kept = clock or MovedClock(MORNING), Kept()
+    """Open a workspace with schedules."""
+    clock, kept = clock or ManualClock(MORNING), Kept()
     texts = {name.replace("_", "."): text for name, text in files.items()}
     workspace = make_workspace(folder, {"foreword.yaml": config + schedule, "SOUL.md": "Calm.\n", **texts})
-    options = Options(clock=clock, retrying=QUICK, patience=SOON, rhythm=LIVELY, channels=dict.fromkeys(channels, kept))
+    options = GatewayOptions(
+        clock=clock, retrying=QUICK, patience=SOON, rhythm=LIVELY, channels=dict.fromkeys(channels, kept)
+    )
     async with open_gateway(workspace, find_environ(stand_in.url), options) as gateway:
         await gateway.scheduler.look()
         yield House(gateway, clock, kept, folder)

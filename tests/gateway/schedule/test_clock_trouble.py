@@ -1,4 +1,4 @@
-"""Clocks that jump, processes that were away, two at once: each run comes once, or it is said why not."""
+"""Clock jumps, downtimes and two processes: each run happens once, or a reason is recorded."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -7,7 +7,7 @@ import pytest
 from clockwork import CONFIG, MORNING, open_clockwork
 from house import open_rows, read_log
 
-from foreword.testing import MovedClock, Says
+from foreword.testing import ManualClock, ScriptedReply
 
 DAILY = 'schedule: [{name: brief, cron: "0 8 * * *", user: alice, say: "Morning check.", delivery: never%s}]\n'
 BOTH = """\
@@ -19,7 +19,7 @@ schedule:
 
 
 def read_due(folder, name="brief"):
-    """Read when a schedule is due next."""
+    """Read the next due time of a schedule."""
     with open_rows(folder) as state:
         (due,) = state.execute("SELECT due FROM schedules WHERE id = ?", (name,)).fetchone()
     return due and datetime.fromtimestamp(due, UTC)
@@ -27,17 +27,17 @@ def read_due(folder, name="brief"):
 
 @pytest.mark.parametrize(("missed", "runs"), [("once", 1), ("skip", 0)])
 def test_a_downtime(tmp_path, stand_in, missed, runs):
-    """Runs that fell into a downtime are made up for by one, or skipped by one that says so; then all is as before."""
-    stand_in.follow(Says(text="Here again."), Says(text="As always."))
+    """Runs missed in a downtime are replaced by one run, or skipped with a record; then the schedule continues."""
+    stand_in.follow(ScriptedReply(text="Here again."), ScriptedReply(text="As always."))
     schedule = DAILY % f", missed: {missed}"
 
     async def run():
-        clock = MovedClock(MORNING)
+        clock = ManualClock(MORNING)
         async with open_clockwork(tmp_path, stand_in, schedule, clock=clock):
             pass
         clock.move(3 * 24 * 3_600)
         async with open_clockwork(tmp_path, stand_in, schedule, clock=clock) as house:
-            assert await house.look() == []  # opening had a look already
+            assert await house.look() == []  # opening already fired due schedules
             return await house.at(8, day=19)
 
     assert len(asyncio.run(run())) == 1
@@ -46,12 +46,12 @@ def test_a_downtime(tmp_path, stand_in, missed, runs):
     late = [facts.get("late") for kind, _, _, facts in log if kind == "schedule_fired"]
     assert late == ([2, None] if runs else [None])
     told = [error for kind, level, error, _ in log if kind == "channel_error" and level == "warn"]
-    assert told == ([] if runs else ["skipped for a downtime: 3 runs"])
+    assert told == ([] if runs else ["skipped after a downtime: 3 runs"])
 
 
 def test_a_little_late_is_not_missed(tmp_path, stand_in):
-    """A run that had to wait for a few minutes is no missed one."""
-    stand_in.follow(Says(text="Here."))
+    """A run that is a few minutes late is not missed."""
+    stand_in.follow(ScriptedReply(text="Here."))
 
     async def run():
         async with open_clockwork(tmp_path, stand_in, DAILY % ", missed: skip") as house:
@@ -61,20 +61,20 @@ def test_a_little_late_is_not_missed(tmp_path, stand_in):
 
 
 def test_back_in_time(tmp_path, stand_in):
-    """Who skips what was missed does not skip what is due now."""
-    stand_in.follow(Says(text="Here."))
+    """`missed: skip` does not skip a run that is due now."""
+    stand_in.follow(ScriptedReply(text="Here."))
 
     async def run():
         async with open_clockwork(tmp_path, stand_in, DAILY % ", missed: skip") as house:
             return await house.at(8, 1, day=18)
 
     assert len(asyncio.run(run())) == 1
-    assert "skipped for a downtime: 2 runs" in [error for _, _, error, _ in read_log(tmp_path)]
+    assert "skipped after a downtime: 2 runs" in [error for _, _, error, _ in read_log(tmp_path)]
 
 
 def test_a_clock_that_goes_back(tmp_path, stand_in):
-    """What has run does not run again when the clock goes back over it, and what is to come is not lost."""
-    stand_in.follow(Says(text="One."), Says(text="Two."))
+    """A run does not repeat when the clock goes back, and the next run is not lost."""
+    stand_in.follow(ScriptedReply(text="One."), ScriptedReply(text="Two."))
 
     async def run():
         async with open_clockwork(tmp_path, stand_in, DAILY % "") as house:
@@ -88,16 +88,16 @@ def test_a_clock_that_goes_back(tmp_path, stand_in):
 
 
 def test_a_clock_from_the_future(tmp_path, stand_in):
-    """A clock that was years ahead holds nothing up once it is right again, in this process and in the next."""
-    stand_in.follow(*[Says(text="Here.")] * 4)
+    """A clock that was years ahead blocks nothing once it is correct again, in this process and the next."""
+    stand_in.follow(*[ScriptedReply(text="Here.")] * 4)
 
     async def run():
-        clock = MovedClock(MORNING)
+        clock = ManualClock(MORNING)
         async with open_clockwork(tmp_path, stand_in, DAILY % "", clock=clock) as house:
             assert len(await house.at(9, year=2030)) == 1
             assert await house.at(7, 59) == []
             assert read_due(tmp_path) == datetime(2026, 11, 16, 8, tzinfo=UTC)
-            assert await house.at(8) == []  # this one was made up for, years later
+            assert await house.at(8) == []  # already replaced by the later run
             assert len(await house.at(9, year=2031)) == 1
         clock.now = MORNING + timedelta(days=2)
         async with open_clockwork(tmp_path, stand_in, DAILY % "", clock=clock) as house:
@@ -107,8 +107,8 @@ def test_a_clock_from_the_future(tmp_path, stand_in):
 
 
 def test_several_at_once(tmp_path, stand_in):
-    """What is due at one moment runs side by side, each in a session of its own and as its own user."""
-    stand_in.follow(*[Says(text="Here.")] * 3)
+    """Schedules due at one moment run concurrently, each in its own session and as its own user."""
+    stand_in.follow(*[ScriptedReply(text="Here.")] * 3)
 
     async def run():
         async with open_clockwork(tmp_path, stand_in, BOTH, HEARTBEAT_md="- look around\n") as house:
@@ -120,11 +120,11 @@ def test_several_at_once(tmp_path, stand_in):
 
 
 def test_two_processes(tmp_path, stand_in):
-    """Two gateways on one state fire a run once between them, and tell it once."""
-    stand_in.follow(*[Says(text="Here.")] * 4)
+    """Two gateways on one state fire a run once and record it once."""
+    stand_in.follow(*[ScriptedReply(text="Here.")] * 4)
 
     async def run():
-        clock = MovedClock(MORNING)
+        clock = ManualClock(MORNING)
         async with (
             open_clockwork(tmp_path, stand_in, DAILY % "", clock=clock) as one,
             open_clockwork(tmp_path, stand_in, DAILY % "", clock=clock) as other,
@@ -140,8 +140,8 @@ def test_two_processes(tmp_path, stand_in):
 
 
 def test_edits_are_followed(tmp_path, stand_in):
-    """A changed time is followed while it runs, other changes leave the time alone, and what is gone does not run."""
-    stand_in.follow(*[Says(text="Here.")] * 4)
+    """A changed time applies at once, other changes keep the due time, and a removed schedule does not run."""
+    stand_in.follow(*[ScriptedReply(text="Here.")] * 4)
 
     async def run():
         async with open_clockwork(tmp_path, stand_in, DAILY % "") as house:
@@ -161,12 +161,12 @@ def test_edits_are_followed(tmp_path, stand_in):
     with open_rows(tmp_path) as state:
         ((standing, note),) = state.execute("SELECT state, note FROM schedules").fetchall()
     assert standing == "over"
-    assert "past" in note
+    assert "already passed" in note
 
 
 def test_a_single_run(tmp_path, stand_in):
-    """What is planned once runs once, and stays as a row that says that it is over."""
-    stand_in.follow(*[Says(text="Here.")] * 2)
+    """A single run happens once, and its row remains as over."""
+    stand_in.follow(*[ScriptedReply(text="Here.")] * 2)
     once = 'schedule: [{name: once, at: "2026-11-16T08:00", user: alice, say: "Now.", delivery: never}]\n'
 
     async def run():
@@ -180,8 +180,12 @@ def test_a_single_run(tmp_path, stand_in):
 
 
 def test_silence_leaves_nothing(tmp_path, stand_in):
-    """A run that had nothing to say is not delivered, and the next one does not read of it; what was said it reads."""
-    stand_in.follow(Says(text="**NO_ACTION_NEEDED**"), Says(text="The post is here."), Says(text="NO_ACTION_NEEDED"))
+    """A suppressed reply is neither delivered nor in the history of the next run; other replies are."""
+    stand_in.follow(
+        ScriptedReply(text="**NO_ACTION_NEEDED**"),
+        ScriptedReply(text="The post is here."),
+        ScriptedReply(text="NO_ACTION_NEEDED"),
+    )
     schedule = 'schedule: [{name: brief, cron: "0 8 * * *", user: alice, say: Look., delivery: as_needed}]\n'
 
     async def run():

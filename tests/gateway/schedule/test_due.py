@@ -1,4 +1,4 @@
-"""When something is due: in zones whose clocks are put forward and back, once for each time that the clock shows."""
+"""Due times in zones with daylight saving: one run for each wall-clock time."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -8,41 +8,41 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foreword.config.scheduling import judge_moment
-from foreword.gateway.schedule.due import Kind, Timing, find_next, find_passed
+from foreword.config.schedule_settings import check_time
+from foreword.gateway.schedule.due_times import Timing, TimingKind, find_next_due, list_due_times
 
 ZONES = (
     "Europe/Berlin",
     "America/New_York",
-    "America/Havana",  # put forward at midnight
-    "Australia/Lord_Howe",  # by half an hour
+    "America/Havana",  # changes at midnight
+    "Australia/Lord_Howe",  # changes by half an hour
     "Africa/Cairo",
-    "Asia/Kathmandu",  # never
+    "Asia/Kathmandu",  # never changes
     "UTC",
 )
 BERLIN = "Europe/Berlin"
 
 
 def list_runs(line, zone, start, end):
-    """List the moments at which a cron line is due."""
-    timing, runs, last = Timing(kind=Kind.CRON, moment=line, zone=zone), [], start
-    while (last := find_next(timing, last)) and last < end:
+    """List the due times of a cron expression."""
+    timing, runs, last = Timing(kind=TimingKind.CRON, moment=line, zone=zone), [], start
+    while (last := find_next_due(timing, last)) and last < end:
         runs.append(last)
     return runs
 
 
 def show(moment, zone):
-    """Show what the clock of a zone shows."""
+    """Format the wall-clock time of a zone."""
     return f"{moment.astimezone(ZoneInfo(zone)):%m-%d %H:%M%z}"
 
 
 @pytest.mark.parametrize(
     ("line", "day", "shown"),
     [
-        ("30 2 * * *", (3, 29), ["03-29 03:00+0200"]),  # the clock leaves 02:30 out
-        ("30 2 * * *", (10, 25), ["10-25 02:30+0200"]),  # the clock shows it twice
-        ("*/20 2 * * *", (3, 29), ["03-29 03:00+0200"]),  # three times that are left out are one moment
-        ("0 2,3 * * *", (3, 29), ["03-29 03:00+0200"]),  # as are one that is and one that is not
+        ("30 2 * * *", (3, 29), ["03-29 03:00+0200"]),  # 02:30 does not exist
+        ("30 2 * * *", (10, 25), ["10-25 02:30+0200"]),  # 02:30 exists twice
+        ("*/20 2 * * *", (3, 29), ["03-29 03:00+0200"]),  # three skipped times become one run
+        ("0 2,3 * * *", (3, 29), ["03-29 03:00+0200"]),  # so do a skipped and an existing one
         (
             "0 */2 29 3 *",
             (3, 29),
@@ -52,7 +52,7 @@ def show(moment, zone):
     ],
 )
 def test_a_clock_that_is_put_forward_or_back(line, day, shown):
-    """A time that a zone leaves out is made up for once, and one that it shows twice counts once."""
+    """A skipped wall-clock time runs once at the change, and a repeated one runs once."""
     start = datetime(2026, *day, tzinfo=ZoneInfo(BERLIN)).astimezone(UTC) - timedelta(seconds=1)
     end = datetime(2026, *day, tzinfo=ZoneInfo(BERLIN)) + timedelta(days=1)
     assert [show(run, BERLIN) for run in list_runs(line, BERLIN, start, end)] == shown
@@ -61,7 +61,7 @@ def test_a_clock_that_is_put_forward_or_back(line, day, shown):
 @pytest.mark.parametrize(("day", "hours"), [((3, 29), 23), ((10, 25), 25), ((6, 1), 24)])
 @pytest.mark.parametrize("line", ["0 * * * *", "0 0-23 * * *"])
 def test_every_hour_is_every_hour(line, day, hours):
-    """A line for every hour runs as often as hours pass, however it is written."""
+    """An hourly schedule runs once per elapsed hour, however it is written."""
     start = datetime(2026, *day, tzinfo=ZoneInfo(BERLIN)).astimezone(UTC) - timedelta(seconds=1)
     end = (datetime(2026, *day, tzinfo=ZoneInfo(BERLIN)) + timedelta(days=1)).astimezone(UTC)
     runs = list_runs(line, BERLIN, start, end)
@@ -70,7 +70,7 @@ def test_every_hour_is_every_hour(line, day, hours):
 
 
 def find_changes(zone, year):
-    """Find the days of a year on which a zone moves its clocks."""
+    """Find the days of a year on which a zone changes its offset."""
     days = [datetime(year, 1, 1, tzinfo=UTC) + timedelta(days=day) for day in range(366)]
     there = ZoneInfo(zone)
     return [
@@ -90,7 +90,7 @@ def find_changes(zone, year):
     offset=st.integers(0, 5 * 24 * 60 * 60),
 )
 def test_once_for_each_time_of_the_clock(*, zone, year, which, hours, minutes, offset):
-    """Around every change of clocks, each time of the line has its run: one, at its time, or where it was left out."""
+    """Around every offset change each time of the expression has one run: at its time, or at the change if skipped."""
     changes = find_changes(zone, year) or [datetime(year, 3, 1, tzinfo=UTC)]
     start = changes[which % len(changes)] - timedelta(days=2)
     end, there = start + timedelta(days=5), ZoneInfo(zone)
@@ -109,42 +109,42 @@ def test_once_for_each_time_of_the_clock(*, zone, year, which, hours, minutes, o
             continue
         if first.astimezone(there).replace(tzinfo=None) == wall:
             assert first in runs
-        else:  # the clock was put past it; the moment at which that happened has a run
+        else:  # a skipped time has a run at the change
             assert any(abs(run - first) <= timedelta(hours=1) for run in runs)
-    # Wherever one begins to look, the next run is the same.
+    # The next run does not depend on the start of the search.
     began = start + timedelta(seconds=offset)
     expected = next((run for run in runs if run > began), None)
-    found = find_next(Timing(kind=Kind.CRON, moment=line, zone=zone), began)
+    found = find_next_due(Timing(kind=TimingKind.CRON, moment=line, zone=zone), began)
     assert expected is None or found == expected
 
 
 def test_a_single_moment():
-    """A moment without an offset is what the clock of its zone shows; once it is past there is no other."""
+    """A moment without offset is in the schedule's zone; once past, there is no next run."""
     now = datetime(2026, 6, 1, tzinfo=UTC)
-    timing = Timing(kind=Kind.AT, moment="2026-07-01T09:00", zone=BERLIN)
-    assert find_next(timing, now) == datetime(2026, 7, 1, 7, tzinfo=UTC)
-    assert find_next(timing, datetime(2026, 7, 1, 7, tzinfo=UTC)) is None
-    named = Timing(kind=Kind.AT, moment="2026-07-01T09:00-05:00", zone=BERLIN)
-    assert find_next(named, now) == datetime(2026, 7, 1, 14, tzinfo=UTC)
-    skipped = Timing(kind=Kind.AT, moment="2027-03-28T02:15", zone=BERLIN)
-    assert find_next(skipped, now) == datetime(2027, 3, 28, 1, tzinfo=UTC)
+    timing = Timing(kind=TimingKind.AT, moment="2026-07-01T09:00", zone=BERLIN)
+    assert find_next_due(timing, now) == datetime(2026, 7, 1, 7, tzinfo=UTC)
+    assert find_next_due(timing, datetime(2026, 7, 1, 7, tzinfo=UTC)) is None
+    named = Timing(kind=TimingKind.AT, moment="2026-07-01T09:00-05:00", zone=BERLIN)
+    assert find_next_due(named, now) == datetime(2026, 7, 1, 14, tzinfo=UTC)
+    skipped = Timing(kind=TimingKind.AT, moment="2027-03-28T02:15", zone=BERLIN)
+    assert find_next_due(skipped, now) == datetime(2027, 3, 28, 1, tzinfo=UTC)
 
 
 def test_heartbeats_keep_their_distance():
-    """Heartbeats come at the same moments, whenever one looks."""
-    timing = Timing(kind=Kind.HEARTBEAT, moment="30m")
+    """Heartbeats have fixed moments, whatever the current time."""
+    timing = Timing(kind=TimingKind.HEARTBEAT, moment="30m")
     for minute in range(30):
         now = datetime(2026, 6, 1, 9, minute, 7, tzinfo=UTC)
-        assert find_next(timing, now) == datetime(2026, 6, 1, 9, 30, tzinfo=UTC)
+        assert find_next_due(timing, now) == datetime(2026, 6, 1, 9, 30, tzinfo=UTC)
     due = datetime(2026, 6, 1, 9, 30, tzinfo=UTC)
-    assert len(find_passed(timing, due, due + timedelta(hours=2))) == 5
+    assert len(list_due_times(timing, due, due + timedelta(hours=2))) == 5
 
 
 @pytest.mark.parametrize("line", ["0 0 29 2 *", "0 0 L * *", "0 9 * * MON#1", "0 9 LW * *", "0 0 1 JAN *"])
 def test_rare_times_come(line):
     """Leap days, last days and first Mondays are found."""
-    assert judge_moment("cron", line) == ""
-    assert find_next(Timing(kind=Kind.CRON, moment=line, zone=BERLIN), datetime(2026, 6, 1, tzinfo=UTC))
+    assert check_time("cron", line) == ""
+    assert find_next_due(Timing(kind=TimingKind.CRON, moment=line, zone=BERLIN), datetime(2026, 6, 1, tzinfo=UTC))
 
 
 @settings(max_examples=300, deadline=None)
@@ -154,6 +154,6 @@ def test_rare_times_come(line):
     )
 )
 def test_whatever_is_written(line):
-    """A line is refused in words, or it has a next time; nothing else comes of it."""
-    if not judge_moment("cron", line):
-        assert find_next(Timing(kind=Kind.CRON, moment=line, zone=BERLIN), datetime(2026, 6, 1, tzinfo=UTC))
+    """A cron expression is either refused with a reason or has a next time."""
+    if not check_time("cron", line):
+        assert find_next_due(Timing(kind=TimingKind.CRON, moment=line, zone=BERLIN), datetime(2026, 6, 1, tzinfo=UTC))

@@ -1,4 +1,4 @@
-"""Agents plan, list and cancel for the one who asks, where they asked, and at what may be seen there."""
+"""Schedule tools: agents create, list and cancel schedules for the user, in the current place and at its clearance."""
 
 import asyncio
 
@@ -6,26 +6,26 @@ import pytest
 from clockwork import CONFIG, open_clockwork
 from house import open_rows, until
 
-from foreword.gateway.message import Incoming, State
-from foreword.testing import Called, Says
+from foreword.gateway.messages import RoutedMessage, TurnState
+from foreword.testing import ScriptedCall, ScriptedReply
 
 ROOM = {"channel": "telegram", "address": "-5", "room": "kitchen", "situation": "group"}
 PRIVATE = {"channel": "telegram", "address": "1001"}
 
 
 def calls(tool, **arguments):
-    """Have the model call a tool."""
-    return Says(calls=(Called(name=tool, arguments=arguments),))
+    """Make the model call a tool."""
+    return ScriptedReply(calls=(ScriptedCall(name=tool, arguments=arguments),))
 
 
 async def say(house, text="Please.", user="alice", **fields):
-    """Say something, and wait for the reply."""
-    accepted = await house.gateway.accept(Incoming(text=text, user=user, **fields))
+    """Send a message and wait for the reply."""
+    accepted = await house.gateway.accept(RoutedMessage(text=text, user=user, **fields))
     return await house.gateway.wait(accepted.turn)
 
 
 def read_result(request):
-    """Read what a tool answered."""
+    """Read the result of a tool."""
     (part,) = (part for part in request.body["messages"][-1]["content"] if part["type"] == "tool_result")
     content = part["content"]
     return content if isinstance(content, str) else "".join(one["text"] for one in content)
@@ -38,27 +38,27 @@ def read_rows(folder, *columns):
 
 
 def play(tmp_path, stand_in, *script, config=CONFIG, **where):
-    """Say one thing, and return what the tool answered."""
-    stand_in.follow(*script, Says(text="Done."))
+    """Send one message and return the tool result."""
+    stand_in.follow(*script, ScriptedReply(text="Done."))
 
     async def run():
         async with open_clockwork(tmp_path, stand_in, config=config) as house:
             return await say(house, **where)
 
-    assert asyncio.run(run()).state is State.ANSWERED
+    assert asyncio.run(run()).state is TurnState.ANSWERED
     return read_result(stand_in.requests[-1])
 
 
 def test_from_plan_to_reply(tmp_path, stand_in):
-    """What is planned in a private chat runs there, as the one who asked, and is listed and cancelled by them."""
+    """A schedule created in a private chat runs there as its user, who can list and cancel it."""
     stand_in.follow(
         calls("schedule_create", say="Ask about the dentist.", cron="0 9 * * *", name="dentist"),
-        Says(text="I will."),
-        Says(text="How was the dentist?"),
+        ScriptedReply(text="I will."),
+        ScriptedReply(text="How was the dentist?"),
         calls("schedule_list"),
-        Says(text="One."),
+        ScriptedReply(text="One."),
         calls("schedule_cancel", schedule="dentist"),
-        Says(text="Gone."),
+        ScriptedReply(text="Gone."),
     )
 
     async def run():
@@ -80,9 +80,11 @@ def test_from_plan_to_reply(tmp_path, stand_in):
 
 
 def test_in_a_room(tmp_path, stand_in):
-    """What is planned in a room belongs to who asked, at the clearance of the room, and is heard in the room."""
+    """A schedule created in a room belongs to its user, has the room's clearance, and replies in the room."""
     stand_in.follow(
-        calls("schedule_create", say="Tea time.", cron="0 9 * * *"), Says(text="I will."), Says(text="Tea, everybody!")
+        calls("schedule_create", say="Tea time.", cron="0 9 * * *"),
+        ScriptedReply(text="I will."),
+        ScriptedReply(text="Tea, everybody!"),
     )
 
     async def run():
@@ -103,7 +105,7 @@ def test_in_a_room(tmp_path, stand_in):
         ({"cron": "*/5 9 * * *"}, "too often"),
         ({"cron": "61 * * * *"}, "minute cannot be read"),
         ({"cron": "* * * * * *"}, "seconds"),
-        ({"at": "2026-11-15T08:00"}, "is past; it is 2026-11-16 07:59"),
+        ({"at": "2026-11-15T08:00"}, "is in the past; it is 2026-11-16 07:59"),
         ({"at": "2026-12-24T18:00", "cron": "0 9 * * *"}, "either cron or at"),
         ({}, "either cron or at"),
         ({"cron": "0 9 * * *", "zone": "Mars/Base"}, "no time zone"),
@@ -111,18 +113,19 @@ def test_in_a_room(tmp_path, stand_in):
     ],
 )
 def test_what_is_refused(tmp_path, stand_in, arguments, words):
-    """What cannot be planned is refused in words that the model can act on, and nothing is kept."""
+    """An invalid schedule is refused with a reason for the model, and nothing is stored."""
     said = play(tmp_path, stand_in, calls("schedule_create", say="x", **arguments))
     assert words in said
     assert read_rows(tmp_path, "id") == []
 
 
 def test_there_is_an_end_to_it(tmp_path, stand_in):
-    """One person has so many plans and no more."""
+    """The number of schedules per user is limited."""
     many = [
-        Called(name="schedule_create", arguments={"say": f"{n}", "cron": "0 9 * * *"}, id=f"c{n}") for n in range(22)
+        ScriptedCall(name="schedule_create", arguments={"say": f"{n}", "cron": "0 9 * * *"}, id=f"c{n}")
+        for n in range(22)
     ]
-    stand_in.follow(Says(calls=tuple(many)), Says(text="Done."))
+    stand_in.follow(ScriptedReply(calls=tuple(many)), ScriptedReply(text="Done."))
 
     async def run():
         async with open_clockwork(tmp_path, stand_in) as house:
@@ -133,15 +136,15 @@ def test_there_is_an_end_to_it(tmp_path, stand_in):
 
 
 def test_what_others_have_planned(tmp_path, stand_in):
-    """Nobody lists or cancels what another has planned, nor in a room what was planned elsewhere, nor what is above."""
+    """A user cannot list or cancel schedules of other users, of other places or above the clearance."""
     stand_in.follow(
         calls("schedule_create", say="The secret.", cron="0 9 * * *", name="secret"),
-        Says(text="I will."),
+        ScriptedReply(text="I will."),
         *[
             calls("schedule_list"),
-            Says(text="Done."),
+            ScriptedReply(text="Done."),
             calls("schedule_cancel", schedule="secret"),
-            Says(text="Done."),
+            ScriptedReply(text="Done."),
         ]
         * 2,
     )
@@ -162,8 +165,8 @@ def test_what_others_have_planned(tmp_path, stand_in):
 
 
 def test_strangers_plan_nothing(tmp_path, stand_in):
-    """Who is not known has none of the tools."""
-    stand_in.follow(Says(text="Hello."))
+    """An unknown user has none of the schedule tools."""
+    stand_in.follow(ScriptedReply(text="Hello."))
 
     async def run():
         async with open_clockwork(tmp_path, stand_in) as house:
@@ -175,9 +178,9 @@ def test_strangers_plan_nothing(tmp_path, stand_in):
 
 
 def test_notices_are_few(tmp_path, stand_in):
-    """One person gets so many notices in an hour and no more, and none where the reply arrives anyway."""
-    many = [Called(name="notify_user", arguments={"text": f"Notice {n}."}, id=f"c{n}") for n in range(12)]
-    stand_in.follow(Says(calls=tuple(many)), Says(text="Done."), Says(text="Hello."))
+    """Notifications per user and hour are limited, and not offered where the reply is delivered anyway."""
+    many = [ScriptedCall(name="notify_user", arguments={"text": f"Notice {n}."}, id=f"c{n}") for n in range(12)]
+    stand_in.follow(ScriptedReply(calls=tuple(many)), ScriptedReply(text="Done."), ScriptedReply(text="Hello."))
 
     async def run():
         async with open_clockwork(tmp_path, stand_in) as house:
@@ -191,7 +194,7 @@ def test_notices_are_few(tmp_path, stand_in):
 
 
 def test_an_answer_is_understood(tmp_path, stand_in):
-    """What arrived by itself in a chat is part of the conversation there, in private and in rooms, and nowhere else."""
+    """A scheduled reply is part of the conversation where it was delivered, and nowhere else."""
     schedule = 'schedule: [{name: tea, cron: "0 8 * * *", user: alice, say: "Tea?", to: %s}]\n'
 
     async def run(place, **where):
@@ -206,7 +209,10 @@ def test_an_answer_is_understood(tmp_path, stand_in):
     for place, where in (('"telegram:1001"', PRIVATE), ("kitchen", ROOM)):
         stand_in.requests.clear()
         stand_in.follow(
-            Says(text="Hello."), Says(text="Hi."), Says(text="Shall I order tea?"), *[Says(text="Done.")] * 2
+            ScriptedReply(text="Hello."),
+            ScriptedReply(text="Hi."),
+            ScriptedReply(text="Shall I order tea?"),
+            *[ScriptedReply(text="Done.")] * 2,
         )
         asyncio.run(run(place, **where))
         *_, alice, bob = stand_in.requests

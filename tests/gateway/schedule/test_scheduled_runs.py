@@ -1,4 +1,4 @@
-"""A schedule fires through the whole gateway: when, as whom, with which prompt, and where its reply arrives."""
+"""Scheduled runs through the whole gateway: time, user, prompt and delivery."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -7,12 +7,12 @@ import pytest
 from clockwork import CONFIG, MORNING, Kept, open_clockwork
 from house import LIVELY, QUICK, SOON, find_environ, follow_log, open_rows, read_log, until
 
-from foreword.gateway.channel import Chat
-from foreword.gateway.message import Incoming, State
-from foreword.gateway.opening import Options, open_gateway
-from foreword.sources.builtin import read_prompt
-from foreword.testing import Called, MovedClock, Says, make_workspace
-from foreword.words import Trust
+from foreword.engine.sources.documents import read_prompt
+from foreword.gateway.channel import ChatKind
+from foreword.gateway.messages import RoutedMessage, TurnState
+from foreword.gateway.startup import GatewayOptions, open_gateway
+from foreword.testing import ManualClock, ScriptedCall, ScriptedReply, make_workspace
+from foreword.types import Trust
 
 DAILY = 'schedule: [{name: brief, cron: "0 8 * * *", user: alice, say: "Morning check.", delivery: %s%s}]\n'
 BEAT = "schedule: [{name: beat, heartbeat: 30m, user: alice}]\n"
@@ -24,7 +24,7 @@ def read_system(body):
 
 
 def read_message(body):
-    """Read the newest message of a request, with what travels with it."""
+    """Read the newest message of a request, with its appended texts."""
     return "\n".join(part["text"] for part in body["messages"][-1]["content"] if part["type"] == "text")
 
 
@@ -35,8 +35,8 @@ def list_tools(body):
 
 @pytest.mark.parametrize("delivery", ["always", "as_needed", "never"])
 def test_each_delivery(tmp_path, stand_in, delivery):
-    """The prompt says what becomes of the reply, and that is what becomes of it."""
-    stand_in.follow(Says(text="All is well."))
+    """The prompt describes the delivery of the reply, and the delivery matches it."""
+    stand_in.follow(ScriptedReply(text="All is well."))
 
     async def run():
         async with open_clockwork(tmp_path, stand_in, DAILY % (delivery, "")) as house:
@@ -47,7 +47,7 @@ def test_each_delivery(tmp_path, stand_in, delivery):
         return reply, house.kept.letters
 
     reply, letters = asyncio.run(run())
-    assert (reply.state, reply.text, reply.user) == (State.ANSWERED, "All is well.", "alice")
+    assert (reply.state, reply.text, reply.user) == (TurnState.ANSWERED, "All is well.", "alice")
     assert letters == ([] if delivery == "never" else [("1001", "All is well.")])
     body = stand_in.requests[0].body
     for each in ("always", "as_needed", "never"):
@@ -61,9 +61,9 @@ def test_each_delivery(tmp_path, stand_in, delivery):
 
 
 def test_only_the_notice_arrives(tmp_path, stand_in):
-    """In a run whose reply reaches nobody, notify_user delivers exactly its text to the person, once."""
-    call = Called(name="notify_user", arguments={"text": "The cellar is wet."})
-    stand_in.follow(Says(calls=(call,)), Says(text="Noted for the record."))
+    """With `delivery: never` notify_user delivers exactly its text to the user, once."""
+    call = ScriptedCall(name="notify_user", arguments={"text": "The cellar is wet."})
+    stand_in.follow(ScriptedReply(calls=(call,)), ScriptedReply(text="Noted for the record."))
 
     async def run():
         async with open_clockwork(tmp_path, stand_in, DAILY % ("never", "")) as house:
@@ -72,13 +72,13 @@ def test_only_the_notice_arrives(tmp_path, stand_in):
         return reply, house.kept.letters
 
     reply, letters = asyncio.run(run())
-    assert reply.state is State.ANSWERED
+    assert reply.state is TurnState.ANSWERED
     assert letters == [("1001", "The cellar is wet.")]
 
 
 def test_nobody_can_be_notified(tmp_path, stand_in):
-    """Where no channel reaches the person, notify_user is not offered and the prompt does not speak of it."""
-    stand_in.follow(Says(text="Done."))
+    """If no channel reaches the user, notify_user is neither offered nor in the prompt."""
+    stand_in.follow(ScriptedReply(text="Done."))
 
     async def run():
         async with open_clockwork(tmp_path, stand_in, DAILY % ("never", ""), channels=()) as house:
@@ -91,8 +91,8 @@ def test_nobody_can_be_notified(tmp_path, stand_in):
 
 
 def test_nobody_is_reached(tmp_path, stand_in):
-    """A run whose reply should leave and cannot is no silence: the log and the list of schedules say why."""
-    stand_in.follow(Says(text="All is well."))
+    """If a reply cannot be delivered, the log and the list of schedules say why."""
+    stand_in.follow(ScriptedReply(text="All is well."))
 
     async def run():
         async with open_clockwork(tmp_path, stand_in, DAILY % ("always", ""), channels=()) as house:
@@ -101,13 +101,13 @@ def test_nobody_is_reached(tmp_path, stand_in):
             return planned.note
 
     note = asyncio.run(run())
-    assert note.startswith("nobody is reached: alice has no address that anything delivers to")
+    assert note.startswith("replies cannot be delivered: alice has no address on a channel that delivers")
     assert [error for kind, _, error, _ in read_log(tmp_path) if kind == "channel_error"] == [note]
 
 
 def test_a_place_in_the_tree(tmp_path, stand_in):
-    """A run begins with schedule_fired, under which all else stands, and with the name by which budgets know it."""
-    stand_in.follow(Says(text="Good morning."))
+    """A run's trace starts with schedule_fired, which has the name used by budgets."""
+    stand_in.follow(ScriptedReply(text="Good morning."))
 
     async def run():
         async with open_clockwork(tmp_path, stand_in, DAILY % ("always", "")) as house:
@@ -124,23 +124,23 @@ def test_a_place_in_the_tree(tmp_path, stand_in):
 
 
 def test_a_budget_binds(tmp_path, stand_in):
-    """The budget of a schedule refuses its runs by its name, and nobody else's turns."""
+    """The budget of a schedule applies to its runs."""
     budget = "budgets: {schedules: {brief: {daily_usd: 0.0}}}\n"
-    stand_in.follow(Says(text="never said"))
+    stand_in.follow(ScriptedReply(text="never said"))
 
     async def run():
         async with open_clockwork(tmp_path, stand_in, DAILY % ("as_needed", "") + budget) as house:
             return await house.at(8), house.kept
 
     (reply,), kept = asyncio.run(run())
-    assert reply.state is State.REFUSED
+    assert reply.state is TurnState.REFUSED
     assert stand_in.requests == []
     assert kept.letters == []
 
 
 def test_in_a_room(tmp_path, stand_in):
-    """A run for a room has the clearance of the room and nobody's own slots, and is heard in the room."""
-    stand_in.follow(Says(text="Tea is ready."))
+    """A run for a room has the room's clearance and no user sections, and replies in the room."""
+    stand_in.follow(ScriptedReply(text="Tea is ready."))
 
     async def run():
         schedule = DAILY % ("always", ", to: kitchen")
@@ -159,8 +159,8 @@ def test_in_a_room(tmp_path, stand_in):
 
 
 def test_a_heartbeat_is_light(tmp_path, stand_in):
-    """A heartbeat has its list and a small prompt; without a list the model is not called at all."""
-    stand_in.follow(Says(text="The bins go out."))
+    """A heartbeat has its list and a small prompt; without a list the model is not called."""
+    stand_in.follow(ScriptedReply(text="The bins go out."))
 
     async def run():
         soul = "Long words about a character. " * 3_000
@@ -184,11 +184,11 @@ def test_a_heartbeat_is_light(tmp_path, stand_in):
 
 
 def test_a_crash_between(tmp_path, stand_in):
-    """A process that dies after the message and before the note of it leaves one run, however often it comes again."""
-    stand_in.follow(Says(text="Once."))
+    """After a crash between accepting a run and recording it, the run is not repeated."""
+    stand_in.follow(ScriptedReply(text="Once."))
 
     async def run():
-        clock = MovedClock(MORNING)
+        clock = ManualClock(MORNING)
         async with open_clockwork(tmp_path, stand_in, DAILY % ("always", ""), clock=clock) as house:
             await house.at(8)
             await until(lambda: house.kept.letters)
@@ -210,15 +210,15 @@ def test_a_crash_between(tmp_path, stand_in):
 
 
 def test_by_itself(tmp_path, stand_in):
-    """A gateway that serves looks at the clock by itself."""
-    stand_in.follow(Says(text="Good morning."))
+    """A serving gateway fires schedules by itself."""
+    stand_in.follow(ScriptedReply(text="Good morning."))
 
     async def run():
-        clock = MovedClock(MORNING)
+        clock = ManualClock(MORNING)
         workspace = make_workspace(tmp_path, {"foreword.yaml": CONFIG + DAILY % ("always", "")})
-        options = Options(clock=clock, retrying=QUICK, patience=SOON, rhythm=LIVELY, scheduling=True)
+        options = GatewayOptions(clock=clock, retrying=QUICK, patience=SOON, rhythm=LIVELY, scheduling=True)
         async with open_gateway(workspace, find_environ(stand_in.url), options):
-            with open_rows(tmp_path) as state:  # what is not written down by then is due tomorrow
+            with open_rows(tmp_path) as state:  # an unstored schedule would be due tomorrow
                 await until(lambda: state.execute("SELECT 1 FROM schedules").fetchall())
             clock.move(61)
             await until(lambda: stand_in.requests)
@@ -232,15 +232,17 @@ LOST = CONFIG.replace("alice: {trust: full", "alice: {trust: familiar").replace(
 GONE = CONFIG.replace("owner: alice", "owner: bob").replace("  alice: {trust: full", "  carol: {trust: full")
 
 
-@pytest.mark.parametrize(("config", "told"), [(GONE, "no user any more"), (LOST, "its words may hold more")])
+@pytest.mark.parametrize(
+    ("config", "told"), [(GONE, "its user alice no longer exists"), (LOST, "its text may contain more")]
+)
 def test_a_creator_who_lost_trust(tmp_path, stand_in, config, told):
-    """Whom the workspace knows no more, or trusts less, has nothing run in their name that was planned above that."""
-    create = Called(name="schedule_create", arguments={"say": "Read the diary.", "cron": "0 8 * * *"})
-    stand_in.follow(Says(calls=(create,)), Says(text="I will."))
+    """A schedule does not run once its user is removed or trusted less than when it was created."""
+    create = ScriptedCall(name="schedule_create", arguments={"say": "Read the diary.", "cron": "0 8 * * *"})
+    stand_in.follow(ScriptedReply(calls=(create,)), ScriptedReply(text="I will."))
 
     async def run():
         async with open_clockwork(tmp_path, stand_in) as house:
-            accepted = await house.gateway.accept(Incoming(text="Plan it.", user="alice"))
+            accepted = await house.gateway.accept(RoutedMessage(text="Plan it.", user="alice"))
             await house.gateway.wait(accepted.turn)
             house.edit(config)
             return await house.at(8)
@@ -255,8 +257,8 @@ def test_a_creator_who_lost_trust(tmp_path, stand_in, config, told):
 
 
 def test_less_trust_sees_less(tmp_path, stand_in):
-    """What the owner wrote down for somebody runs at what they are trusted with now, in another session."""
-    stand_in.follow(Says(text="One."), Says(text="Two."))
+    """A configured schedule runs at the user's current trust, in another session."""
+    stand_in.follow(ScriptedReply(text="One."), ScriptedReply(text="Two."))
 
     async def run():
         schedule = DAILY % ("never", "")
@@ -273,8 +275,8 @@ def test_less_trust_sees_less(tmp_path, stand_in):
 
 
 def test_an_address_of_somebody_else(tmp_path, stand_in):
-    """An address that is not the user's own gets nothing, whoever has it now."""
-    stand_in.follow(Says(text="never said"))
+    """An address that is not the user's gets no delivery."""
+    stand_in.follow(ScriptedReply(text="never said"))
     schedule = DAILY % ("always", ', to: "telegram:9999"')
 
     async def run():
@@ -286,8 +288,8 @@ def test_an_address_of_somebody_else(tmp_path, stand_in):
 
 
 def test_a_dialect_without_a_place_for_it(tmp_path, stand_in):
-    """Where a blueprint has no slot for them, the words on delivery and the list of a heartbeat are in the message."""
-    stand_in.follow(Says(text="The bins go out."))
+    """If a blueprint has no slot for them, delivery instructions and the heartbeat list are in the message."""
+    stand_in.follow(ScriptedReply(text="The bins go out."))
     config = CONFIG.replace(
         'model: "anthropic:claude-sonnet-5"', 'model: "anthropic:claude-sonnet-5", blueprint: spec010'
     )
@@ -308,32 +310,36 @@ BROAD = 'schedule: [{name: news, cron: "0 8 * * *", user: alice, say: "The news.
 
 
 class Town(Kept):
-    """A channel that knows what its places are."""
+    """A channel that knows the kinds of its places."""
 
     def __init__(self, kind):
         super().__init__()
         self.kind = kind
 
     async def find_kind(self, address):
-        """Say what a place is."""
+        """Return the kind of a place."""
         assert address == "-5"
         return self.kind
 
 
 @pytest.mark.parametrize(
     ("kind", "more", "seen"),
-    [(Chat.GROUP, "", True), (Chat.BROADCAST, "", False), (Chat.BROADCAST, "situations: SITUATIONS\n", True)],
+    [
+        (ChatKind.GROUP, "", True),
+        (ChatKind.BROADCAST, "", False),
+        (ChatKind.BROADCAST, "situations: SITUATIONS\n", True),
+    ],
 )
 def test_a_broadcast_is_public(tmp_path, stand_in, kind, more, seen):
-    """What is called a room and is a broadcast, which anybody may read, is told what that situation allows alone."""
+    """The prompt of a run for a broadcast contains only what the broadcast situation allows."""
     listed = (
         "{system: {ceiling: full}, dm: {ceiling: full}, group: {ceiling: familiar}, broadcast: {ceiling: familiar}}"
     )
-    stand_in.follow(Says(text="All is well."))
+    stand_in.follow(ScriptedReply(text="All is well."))
     config = CONFIG + more.replace("SITUATIONS", listed)
     workspace = make_workspace(tmp_path, {"foreword.yaml": config + BROAD, "SOUL.md": "Calm as a lake.\n"})
-    clock, town = MovedClock(MORNING), Town(kind)
-    options = Options(clock=clock, retrying=QUICK, patience=SOON, rhythm=LIVELY, channels={"telegram": town})
+    clock, town = ManualClock(MORNING), Town(kind)
+    options = GatewayOptions(clock=clock, retrying=QUICK, patience=SOON, rhythm=LIVELY, channels={"telegram": town})
 
     async def run():
         async with open_gateway(workspace, find_environ(stand_in.url), options) as gateway:
@@ -352,17 +358,19 @@ WEB = 'schedule: [{name: brief, cron: "0 8 * * *", user: alice, say: "Morning ch
 
 @pytest.mark.parametrize("spoke", [True, False])
 def test_where_people_look(tmp_path, stand_in, spoke):
-    """A reply to the web is added to the person's conversation there; without one it begins one."""
+    """A reply to the web is added to the user's web conversation, which is created if missing."""
     config = CONFIG.replace('["telegram:1001"]', '["telegram:1001", "web:alice"]')
-    stand_in.choose = lambda body: Says(text="All is well." if "Morning check." in str(body["messages"]) else "Hello.")
+    stand_in.choose = lambda body: ScriptedReply(
+        text="All is well." if "Morning check." in str(body["messages"]) else "Hello."
+    )
     workspace = make_workspace(tmp_path, {"foreword.yaml": config + WEB, "SOUL.md": "Calm.\n"})
-    clock = MovedClock(MORNING)
-    options = Options(clock=clock, retrying=QUICK, patience=SOON, rhythm=LIVELY, scheduling=True)
+    clock = ManualClock(MORNING)
+    options = GatewayOptions(clock=clock, retrying=QUICK, patience=SOON, rhythm=LIVELY, scheduling=True)
 
     async def run():
         async with open_gateway(workspace, find_environ(stand_in.url), options) as gateway:
             await gateway.scheduler.look()
-            said = Incoming(text="Hello.", user="alice" if spoke else "bob", channel="web")
+            said = RoutedMessage(text="Hello.", user="alice" if spoke else "bob", channel="web")
             await gateway.wait((await gateway.accept(said)).turn)
             clock.now = MORNING.replace(hour=8, minute=0)
             await until(lambda: "message_sent" in list_after(tmp_path, "schedule_fired"))
@@ -376,6 +384,6 @@ def test_where_people_look(tmp_path, stand_in, spoke):
 
 
 def list_after(folder, kind):
-    """List the types that the log of an open house has after the first one of a type."""
+    """List the event types after the first event of a type, while the gateway is open."""
     kinds = [one for one, *_ in follow_log(folder)]
     return kinds[kinds.index(kind) :] if kind in kinds else []

@@ -1,1 +1,1 @@
-"""The channels: each a small class behind the protocol of `foreword.gateway.channel`."""
+"""The channels: implementations of the protocol in `foreword.gateway.channel`."""

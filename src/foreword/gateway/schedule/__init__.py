@@ -1,1 +1,1 @@
-"""Schedules: what agents are told later, in whose name, and where their replies go."""
+"""Schedules: messages to agents at later times, run on behalf of a user, with a destination for the reply."""

@@ -1,1 +1,1 @@
-"""Telegram: a bot that hears private chats, groups and channels, and answers there."""
+"""The Telegram channel: a bot in private chats, groups and channels."""

@@ -1,0 +1,251 @@
+"""Events of a running turn, and the callbacks that receive them.
+
+The outcome of a turn, and the errors that end a turn early.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from pydantic_ai.messages import ModelMessage
+
+from foreword.engine.sources.sections import Passage
+from foreword.errors import ForewordError
+from foreword.events.budget_guard import Reservation
+from foreword.events.event import Usage
+from foreword.promptcache.blame import CacheAccount
+from foreword.promptcache.ledger import LedgerState
+from foreword.types import TextEnum, frozen
+
+
+@frozen
+class Settled:
+    """The ledger entry of one call: the expected and reported usage, and the new state of the session."""
+
+    account: CacheAccount | None
+    """None if the provider reported no usage."""
+    frozen: LedgerState
+    counted: int
+    """Tokens of the request by our count."""
+
+
+@frozen(eq=True)
+class TextDelta:
+    """A piece of the agent's reply."""
+
+    text: str
+
+
+@frozen(eq=True)
+class CallRestarted:
+    """The call is retried: discard the text of this answer so far."""
+
+
+@frozen(eq=True)
+class PassagesRecalled:
+    """The passages given to a very small model, shown to the person as quotes; may be empty."""
+
+    passages: tuple[Passage, ...]
+
+
+@frozen(eq=True)
+class ToolStarted:
+    """A tool call starts."""
+
+    name: str
+
+
+@frozen(eq=True)
+class ToolFinished:
+    """A tool call ended; `done` is true if it succeeded."""
+
+    name: str
+    done: bool
+
+
+@frozen(eq=True)
+class ApprovalNeeded:
+    """A tool call that changes something needs a person's approval."""
+
+    id: str
+    name: str
+    question: str
+    """The tool and its arguments, formatted for a person."""
+
+
+class CallbackError(ForewordError):
+    """A callback failed, not the provider; the call is not retried."""
+
+
+AgentEvent = TextDelta | CallRestarted | PassagesRecalled | ToolStarted | ToolFinished | ApprovalNeeded
+
+
+async def ignore(_: object) -> None:
+    """Do nothing."""
+
+
+async def decline_to_ask(_: ApprovalNeeded) -> bool | None:
+    """Return None: no person can be asked for approval here."""
+    return None
+
+
+async def refuse_unapproved_call(asking: ApprovalNeeded, _: Mapping[str, Any]) -> str:
+    """Refuse a call that needs approval where calls cannot be held."""
+    return f"{asking.name} was not called: it needs a person's yes, and nobody can be asked here."
+
+
+async def allow_start(_id: str, _name: str) -> bool:
+    """Return True: the call has not started before."""
+    return True
+
+
+def discard_ledger(_: Settled) -> None:
+    """Store no ledger."""
+
+
+@frozen
+class TurnCallbacks:
+    """Callbacks of a running turn. The turn awaits each of them; an error in one ends the turn with ListenerFailed."""
+
+    delta: Callable[[AgentEvent], Awaitable[None]] = ignore
+    """Called with each event as it arrives."""
+    step: Callable[[tuple[ModelMessage, ...]], Awaitable[None]] = ignore
+    """Called with the turn's messages after each step; the turn can resume from them."""
+    ask: Callable[[ApprovalNeeded], Awaitable[bool | None]] = decline_to_ask
+    """Called before a call that needs approval: returns the person's decision, or None if there is none."""
+    hold: Callable[[ApprovalNeeded, Mapping[str, Any]], Awaitable[str]] = refuse_unapproved_call
+    """Called with the question and the arguments if there is no decision: stores the call, returns text for the model.
+    """
+    begin: Callable[[str, str], Awaitable[bool]] = allow_start
+    """Called with the id and name before a call runs; returns False if the call started before an interruption."""
+    advance: Callable[[Settled], None] = discard_ledger
+    """Called with the new ledger state after each answer; the next step persists it."""
+
+    async def hear(self, delta: AgentEvent) -> None:
+        """Pass on an event."""
+        try:
+            await self.delta(delta)
+        except Exception as error:
+            raise CallbackError(f"an event handler failed: {type(error).__name__}: {error}") from error
+
+    async def keep(self, messages: tuple[ModelMessage, ...]) -> None:
+        """Pass on a step."""
+        try:
+            await self.step(messages)
+        except Exception as error:
+            raise CallbackError(f"a step could not be stored: {type(error).__name__}: {error}") from error
+
+    async def may_begin(self, call: str, name: str) -> bool:
+        """Record that a call starts; return False if it started before."""
+        try:
+            return await self.begin(call, name)
+        except Exception as error:
+            raise CallbackError(f"the start of a call was not stored: {type(error).__name__}: {error}") from error
+
+    async def is_allowed(self, asking: ApprovalNeeded) -> bool | None:
+        """Ask the person for approval and wait for the answer."""
+        try:
+            return await self.ask(asking)
+        except Exception as error:
+            raise CallbackError(f"approval could not be requested: {type(error).__name__}: {error}") from error
+
+    async def hold_call(self, asking: ApprovalNeeded, arguments: Mapping[str, Any]) -> str:
+        """Store a call until a person decides, and return the text for the model."""
+        try:
+            return await self.hold(asking, arguments)
+        except Exception as error:
+            raise CallbackError(f"a call could not be held: {type(error).__name__}: {error}") from error
+
+
+NO_CALLBACKS = TurnCallbacks()
+
+
+class TurnEnd(TextEnum):
+    """How a turn ended."""
+
+    ANSWERED = "answered"
+    QUEUED = "queued"
+    """The provider is unavailable; the turn is retried later."""
+    REFUSED = "refused"
+    """A budget refused it."""
+    FAILED = "failed"
+
+
+@frozen
+class Outcome:
+    """The result of a turn."""
+
+    end: TurnEnd
+    text: str
+    """The reply, or the message shown instead of one."""
+    messages: tuple[ModelMessage, ...]
+    """The messages of this turn, ready for the next turn; for a queued turn, the messages to resume from."""
+    cut: bool = False
+    """Whether the reply was truncated at its token limit."""
+    too_long: bool = False
+    """Whether the conversation exceeds the model's context window."""
+    wait: float | None = None
+    """Seconds after which the provider asked to be retried."""
+    usage: Usage = Usage()
+    """Token usage of all calls."""
+    cost_usd: float | None = 0.0
+    """Cost of all calls; None if the cost of any call is unknown."""
+    prompt_hash: str = ""
+    """The hash of the sent prompt; it identifies the recorded prompt."""
+
+
+class TurnEnded(ForewordError):
+    """Base of the errors that end a turn early."""
+
+    end = TurnEnd.FAILED
+
+    @property
+    def told(self) -> str:
+        """The message for the person."""
+        return str(self)
+
+
+class ProviderError(TurnEnded):
+    """A model call failed; the provider's message is for the log only."""
+
+    def __init__(
+        self,
+        message: str,
+        status_code: int | None = None,
+        wait: float | None = None,
+        *,
+        passing: bool,
+        too_long: bool = False,
+    ) -> None:
+        super().__init__(f"{status_code} {message}" if status_code else message)
+        self.status_code = status_code
+        self.wait = wait
+        self.whom = "The model"
+        """The model as shown to the person: with name and address if their trust allows it."""
+        self.passing = passing
+        self.too_long = too_long
+        self.end = TurnEnd.QUEUED if passing else TurnEnd.FAILED
+        self.tries = 1
+        """Number of attempts, including this one."""
+
+    @property
+    def told(self) -> str:
+        """The message for the person."""
+        status = f" (status {self.status_code})" if self.status_code else ""
+        if self.too_long:
+            return "The conversation has become too long for the model."
+        if self.passing:
+            return f"{self.whom} cannot be reached right now{status}. Your message is kept and will be answered."
+        return f"{self.whom} could not answer this{status}. The log has the details."
+
+
+class BudgetExceeded(TurnEnded):
+    """A budget refuses the call; the message contains only what concerns the person."""
+
+    end = TurnEnd.REFUSED
+
+    def __init__(self, grant: Reservation) -> None:
+        super().__init__(grant.told)
+
+
+class TurnUnfinished(TurnEnded):
+    """The turn cannot be finished; the message gives the person the reason."""

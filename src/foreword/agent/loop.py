@@ -1,0 +1,384 @@
+"""The agent loop: run one turn, from the assembled prompt to the reply.
+
+    outcome = await Loop(workspace, models, listeners).run(Work(assembly=assembly, history=history), received, ears)
+
+The prompt is assembled once; each round only appends to it. Events are recorded in the trace of `received`. After every
+step the loop passes the turn's messages to `ears.step`. A later run that gets them as `taken` resumes after the last
+step, and no finished tool call runs twice.
+
+One run of a turn: its input, its limits, its messages so far, and the next step.
+"""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Any, Protocol
+
+from pydantic_ai.messages import ModelRequest, ModelResponse, ToolCallPart
+
+from foreword.agent.agent_events import (
+    NO_CALLBACKS,
+    Outcome,
+    PassagesRecalled,
+    ProviderError,
+    ToolFinished,
+    ToolStarted,
+    TurnCallbacks,
+    TurnEnd,
+    TurnEnded,
+    TurnUnfinished,
+)
+from foreword.agent.conversation import (
+    HistorySegment,
+    Messages,
+    add_fenced_result,
+    add_result,
+    close_turn,
+    count_fenced_results,
+    find_answer,
+    list_tool_calls,
+    list_unanswered_calls,
+    make_user_message,
+    read_text,
+)
+from foreword.agent.model_call import STOPPED_REASON, CallContext, ModelCaller, TurnLedger
+from foreword.agent.providers.model_clients import OpenModel
+from foreword.agent.providers.transport import find_unsupported_format
+from foreword.agent.reply_stream import MalformedCall, ToolCall, find_suppression_reason, parse_calls
+from foreword.agent.retry import DEFAULT_RETRY_POLICY, RetryPolicy
+from foreword.agent.tool_calls import (
+    MAX_CALLED_NAME_CHARS,
+    BuiltInTools,
+    ToolContext,
+    ToolResult,
+    ToolRunner,
+    ToolTimeLimits,
+    parse_arguments,
+    run_tool_call,
+)
+from foreword.assembly import Assembly
+from foreword.envelope import Envelope
+from foreword.errors import InputError
+from foreword.events.event import EventType, Level, sees_all
+from foreword.events.query import find_reader
+from foreword.events.sinks import EventStream
+from foreword.events.tracer import TraceNode, TraceStep
+from foreword.promptcache.calibration import NO_CALIBRATION, Calibration
+from foreword.promptcache.ledger import Action, LedgerState, PrefixDecision
+from foreword.promptcache.ledger_json import decision_to_json
+from foreword.promptcache.price import measure_prefix
+from foreword.types import Mode, frozen
+from foreword.workspace import Workspace
+
+EMPTY_REPLY_NOTE = "nothing more to say"
+
+
+@frozen
+class TurnLimits:
+    """Limits of a turn."""
+
+    max_tokens: int = 8_192
+    """Maximum output tokens of one call."""
+    rounds: int = 40
+    """Maximum model calls in one turn."""
+    seconds: float = 600.0
+    """Time limit of one call."""
+    limits: ToolTimeLimits = ToolTimeLimits()
+    """Time limits of the tools."""
+
+
+DEFAULT_TURN_LIMITS = TurnLimits()
+
+
+@frozen
+class TurnInput:
+    """The input of a turn."""
+
+    assembly: Assembly
+    history: tuple[HistorySegment, ...] = ()
+    """The messages of earlier turns, in their sent form."""
+    taken: Messages = ()
+    """The messages of this turn that were recorded before it was interrupted or queued."""
+    frozen: LedgerState | None = None
+    """The ledger state of the session: the requests sent so far."""
+    attempt: int = 1
+    results: tuple[str, ...] = ()
+    """Results of held calls that ran before the model is called; they follow the user's message."""
+    apart: bool = False
+    """Whether this is a side request, such as a subagent's, that must not use the session's cache key."""
+    response_format: str = ""
+    """The required response format; empty for plain text."""
+    max_tokens: int | None = None
+    """Maximum output tokens, if lower than the default."""
+
+
+class TurnRun:
+    """One running turn: holds its messages and takes the next step."""
+
+    def __init__(self, line: CallContext, work: TurnInput, tools: ToolRunner, bounds: TurnLimits) -> None:
+        self._line = line
+        self._bench = ToolContext(
+            assembly=line.assembly,
+            tools=tools,
+            limits=bounds.limits,
+            ears=line.ears,
+            records_arguments=line.config.events.arguments,
+        )
+        self._bounds = bounds
+        self._native = line.assembly.terms.meter.facts.native_tools
+        self._caller = ModelCaller(line, work.history)
+        self._results = work.results
+        self.messages: Messages = work.taken or (make_first_message(line.envelope, work.results),)
+        """The messages of this turn."""
+
+    async def converse(self, turn: TraceStep) -> Outcome:
+        """Call the model and run its tools until it answers without a tool call."""
+        rounds = 0
+        while True:
+            answer = find_answer(self.messages)
+            if answer and not await self._finish_tools(turn, answer):
+                outcome = self._end(answer)
+                if reason := find_suppression_reason(outcome.text):
+                    turn.note(silent=reason)
+                return outcome
+            if rounds == self._bounds.rounds:
+                raise TurnUnfinished(f"I stopped after {rounds} rounds of tools without coming to an end.")
+            rounds += 1
+            response = await self._caller.call(turn, self.messages)
+            await self._keep((*self.messages, response))
+
+    def _end(self, newest: ModelResponse) -> Outcome:
+        text = read_text(newest)
+        if not text.strip():
+            if len([one for one in self.messages if isinstance(one, ModelResponse)]) == 1:
+                raise TurnUnfinished("The model answered nothing.")
+            self.messages, text = (
+                close_turn(self.messages, EMPTY_REPLY_NOTE),
+                "",
+            )  # the tools did the work, no reply is needed
+        cut = newest.finish_reason == "length"
+        return self._conclude(Outcome(end=TurnEnd.ANSWERED, text=text, messages=self.messages, cut=cut))
+
+    async def give_up(self, error: TurnEnded) -> Outcome:
+        """End the turn early: keep it retryable after a transient error, else close it so the next turn can follow."""
+        if isinstance(error, ProviderError) and error.passing:
+            # Without an answer there is nothing to resume; the retry assembles a new prompt.
+            taken = self.messages if find_answer(self.messages) else ()
+            return self._conclude(Outcome(end=error.end, text=error.told, messages=taken, wait=error.wait))
+        if not find_answer(self.messages):  # no provider accepted the request: store only the person's message
+            self.messages = (make_user_message(self._line.assembly.message, *self._results),)
+        await self._keep(close_turn(self.messages, error.told))
+        too_long = isinstance(error, ProviderError) and error.too_long
+        return self._conclude(Outcome(end=error.end, text=error.told, messages=self.messages, too_long=too_long))
+
+    def _conclude(self, outcome: Outcome) -> Outcome:
+        usage, usd = self._caller.add_up()
+        return replace(outcome, usage=usage, cost_usd=usd, prompt_hash=self._line.key)
+
+    async def _finish_tools(self, turn: TraceStep, newest: ModelResponse) -> bool:
+        """Run the calls of the newest answer that have no result yet; return whether the answer had any calls."""
+        if not self._native:
+            return await self._finish_fenced(turn, newest)
+        for call in list_unanswered_calls(self.messages):
+            await self._act(turn, parse_arguments(call.tool_name, call.args), call)
+        return bool(list_tool_calls(newest))
+
+    async def _finish_fenced(self, turn: TraceStep, newest: ModelResponse) -> bool:
+        calls = parse_calls(read_text(newest))
+        for place, asked in list(enumerate(calls))[count_fenced_results(self.messages) :]:
+            await self._act(turn, asked, place)
+        return bool(calls)
+
+    async def _act(self, turn: TraceStep, asked: ToolCall | MalformedCall, call: ToolCallPart | int) -> None:
+        """Run a tool and persist its result before any event announces it."""
+        ears, name = self._line.ears, asked.name[:MAX_CALLED_NAME_CHARS] if isinstance(asked, ToolCall) else ""
+        await ears.hear(ToolStarted(name=name))
+        result = await run_tool_call(turn, self._bench, asked, self._identify(asked, call))
+        if isinstance(call, ToolCallPart):
+            await self._keep(add_result(self.messages, call, result.text, failed=not result.done))
+        else:
+            await self._keep(add_fenced_result(self.messages, f"Result of {name or 'your block'}:\n{result.text}"))
+        await ears.hear(ToolFinished(name=name, done=result.done))
+
+    def _identify(self, asked: ToolCall | MalformedCall, call: ToolCallPart | int) -> str:
+        """Return an id for a call that is unique in the turn and the same after an interruption."""
+        answers = sum(isinstance(message, ModelResponse) for message in self.messages)
+        if isinstance(call, ToolCallPart):
+            return f"{answers}.{call.tool_call_id}"
+        said = [asked.name, asked.arguments] if isinstance(asked, ToolCall) else []
+        return f"{answers}.{call}.{sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]}"
+
+    async def _keep(self, messages: Messages) -> None:
+        self.messages = messages
+        await self._line.ears.keep(messages)
+
+
+def make_first_message(envelope: Envelope, results: Sequence[str] = ()) -> ModelRequest:
+    """Return the first message of a turn: the envelope's newest user message and the results that follow it."""
+    request = envelope.request
+    conversation = list(request.get("messages") or request.get("input") or request.get("contents") or ())
+    roles = [one.get("role") for one in conversation[-2:]]
+    told = conversation.pop()["content"][0]["text"] if roles == ["user", "system"] else ""
+    newest = conversation[-1] if conversation else {}
+    parts = newest.get("content") or newest.get("parts") or ()
+    if newest.get("role") != "user" or isinstance(parts, str):
+        raise InputError("the turn has no message to send to the model")
+    return make_user_message(*(part["text"] for part in parts), *results, told=told)
+
+
+RECENT_PERIOD = timedelta(minutes=5)  # period in which recent turns are counted when a turn fails
+
+
+class ModelLookup(Protocol):
+    """Looks up the model of a turn."""
+
+    def find(self, name: str) -> OpenModel:
+        """Find a model by `provider:model`, or raise InputError."""
+
+
+class AgentLoop:
+    """Runs the turns of a workspace; turns may run concurrently."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        models: ModelLookup,
+        listeners: EventStream,
+        *,
+        tools: ToolRunner | None = None,
+        bounds: TurnLimits = DEFAULT_TURN_LIMITS,
+        retrying: RetryPolicy = DEFAULT_RETRY_POLICY,
+    ) -> None:
+        self._workspace = workspace
+        self._models = models
+        self._listeners = listeners
+        self._tools = tools or BuiltInTools(workspace)
+        self._bounds = bounds
+        self._retrying = retrying
+        self._recent: deque[tuple[str, datetime]] = deque()
+        """The session and end of each recent turn."""
+
+    async def run(self, work: TurnInput, place: TraceNode, ears: TurnCallbacks = NO_CALLBACKS) -> Outcome:
+        """Run a turn and return its outcome; raise InputError if the model cannot be opened."""
+        line = self._connect(work, ears, place.trace.id)
+        place.tell(
+            EventType.PROMPT_BUILT,
+            prompt_hash=line.key,
+            layers=work.assembly.prompt.section_count,
+            tokens=work.assembly.used,
+            cached_tokens=measure_prefix(work.assembly),
+            **work.assembly.count_losses(),
+            **describe_prefix_change(work.assembly.standing),
+        )
+        now = place.trace.timepiece.now()
+        while self._recent and self._recent[0][1] <= now - RECENT_PERIOD:
+            self._recent.popleft()
+        run = TurnRun(line, work, self._tools, self._bounds)
+        if work.assembly.plan.mode is Mode.BRIEF:
+            await ears.hear(PassagesRecalled(passages=work.assembly.passages))
+        try:
+            with place.step(EventType.TURN_STARTED, model=work.assembly.turn.model, attempt=work.attempt) as turn:
+                return await self._work(turn, run, work.assembly.turn.session)
+        except TurnEnded as error:
+            return await run.give_up(error)
+
+    async def call_tool(
+        self, assembly: Assembly, asked: ToolCall, place: TraceNode, ears: TurnCallbacks, call: str
+    ) -> ToolResult:
+        """Run one tool for a turn before its model is called, under a stable call id."""
+        bench = ToolContext(
+            assembly=assembly,
+            tools=self._tools,
+            limits=self._bounds.limits,
+            ears=ears,
+            records_arguments=self._workspace.config.events.arguments,
+        )
+        return await run_tool_call(place, bench, asked, call)
+
+    async def ask(
+        self, assembly: Assembly, above: TraceStep, *, response_format: str = "", max_tokens: int | None = None
+    ) -> str:
+        """Call a model once outside any turn and return its text; run no tools."""
+        work = TurnInput(assembly=assembly, apart=True, response_format=response_format, max_tokens=max_tokens)
+        line = self._connect(work, NO_CALLBACKS)
+        return read_text(await ModelCaller(line).call(above, (make_first_message(line.envelope),)))
+
+    def _connect(self, work: TurnInput, ears: TurnCallbacks, turn: str = "") -> CallContext:
+        """Find the model of a turn, record its prompt, and open its ledger."""
+        assembly = work.assembly
+        opened = self._models.find(assembly.turn.model)
+        if work.response_format:
+            tools = bool(assembly.terms.tools)
+            if why := find_unsupported_format(opened, work.response_format, assembly.turn.model, tools=tools):
+                raise InputError(why)
+        # A side request under the conversation's key would replace the conversation in the provider's cache.
+        opened = replace(opened, keyed=False) if work.apart else opened
+        accounting = TurnLedger(
+            assembly,
+            opened.shape,
+            work.frozen,
+            turn,
+            diagnosed=self._is_diagnosed(assembly),
+            known=self._find_learned(assembly),
+            remembers=opened.remembers,
+        )
+        return CallContext(
+            assembly=assembly,
+            opened=opened,
+            # The envelope omits the history: stored messages are sent again byte for byte.
+            envelope=replace(assembly, turn=replace(assembly.turn, history=())).envelope(opened.shape),
+            accounting=accounting,
+            key=self._listeners.prompts.keep(assembly) if self._listeners.prompts else "",
+            config=self._workspace.config,
+            listeners=self._listeners,
+            ears=ears,
+            retrying=self._retrying,
+            max_tokens=min(self._bounds.max_tokens, work.max_tokens or self._bounds.max_tokens),
+            seconds=self._bounds.seconds,
+            response_format=work.response_format,
+        )
+
+    def _find_learned(self, assembly: Assembly) -> Calibration:
+        """Return the token calibration learned from all calls, if the reader may see all events; else the neutral one.
+
+        The calibration includes other people's private turns and would leak them into this turn's events.
+        """
+        reader = find_reader(assembly.turn, assembly.clearance.level, self._workspace.config)
+        return (
+            self._workspace.kept.find_calibration(assembly.terms.meter.facts.name)
+            if sees_all(reader)
+            else NO_CALIBRATION
+        )
+
+    def _is_diagnosed(self, assembly: Assembly) -> bool:
+        """Return whether the configuration asks the provider for cache diagnostics."""
+        provider = self._workspace.config.providers.get(assembly.turn.model.partition(":")[0])
+        return provider is not None and provider.diagnostics
+
+    async def _work(self, turn: TraceStep, run: TurnRun, session: str) -> Outcome:
+        """Run the conversation; record the outcome on the turn if it ends early."""
+        try:
+            return await run.converse(turn)
+        except TurnEnded as error:
+            turn.note(outcome=str(error.end))
+            if isinstance(error, ProviderError):
+                turn.note(calls_refused=error.tries)
+            if error.end is TurnEnd.QUEUED:
+                # Turns of other sessions, and turns without a session, may be of other people.
+                before = sum(one == session for one, _ in self._recent) if session else 0
+                turn.note(turns_before=before, minutes_before=RECENT_PERIOD.seconds // 60)
+            raise
+        except asyncio.CancelledError:
+            turn.note(outcome="stopped", error=STOPPED_REASON, level=Level.WARN)
+            raise
+        finally:
+            self._recent.append((session, turn.trace.timepiece.now()))
+
+
+def describe_prefix_change(standing: PrefixDecision) -> dict[str, Any]:
+    """Return the ledger's decision as event fields; empty if the prompt was reused unchanged."""
+    return {} if standing.deed is Action.REUSE else {"ledger": decision_to_json(standing)}

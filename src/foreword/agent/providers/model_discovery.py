@@ -1,0 +1,241 @@
+"""Discovery of model servers on this machine: Ollama, LM Studio and llama.cpp.
+
+Only loopback addresses are queried. One deadline covers all reads from a server, so a slow server cannot block a
+command.
+
+Model selection: the named model, or the embedded model as a fallback.
+"""
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection, HTTPException
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+from foreword.agent.providers.embedded_weights import MISSING_ENGINE_TEXT, is_engine_installed
+from foreword.agent.providers.model_clients import EMBEDDED_PREFIX, KNOWN_PROVIDERS, find_api_key
+from foreword.config.env import Secrets
+from foreword.config.schema import Config
+from foreword.errors import InputError
+from foreword.types import frozen
+
+TIMEOUT_S = 1.0  # for all answers of one server
+MAX_ANSWER_BYTES = 1 << 20
+MAX_WINDOW_TOKENS = 10_000_000  # a larger number is not plausible
+
+
+@frozen(eq=True)
+class ServedModel:
+    """A model of a server."""
+
+    name: str
+    """The name as `provider:model`."""
+    window: int | None = None
+    """The context window, if the server reports it."""
+
+
+@frozen(eq=True)
+class ModelServer:
+    """A model server that answered."""
+
+    title: str
+    url: str
+    models: tuple[ServedModel, ...]
+
+
+def find_model_servers(config: Config | None, environ: Mapping[str, str] | Secrets) -> list[ModelServer]:
+    """Find the model servers of this machine at their default or configured addresses, in parallel."""
+    addresses = {name: find_provider_address(name, config, environ) for name in SERVER_READERS}
+    asked = {name: url for name, url in addresses.items() if is_loopback(url)}
+    with ThreadPoolExecutor(max_workers=len(SERVER_READERS)) as pool:
+        found = pool.map(lambda name: query_server(name, asked[name]), asked)
+        return [server for server in found if server]
+
+
+def find_served_window(model: str, config: Config, environ: Mapping[str, str] | Secrets) -> int | None:
+    """Return the context window that a local server reports for a model; None for any other model."""
+    name = model.partition(":")[0]
+    url = find_provider_address(name, config, environ) if name in SERVER_READERS else ""
+    server = query_server(name, url) if is_loopback(url) else None
+    return next((one.window for one in server.models if one.name == model), None) if server else None
+
+
+def find_unreachable_server(model: str, config: Config, environ: Mapping[str, str] | Secrets) -> str:
+    """Return the address of a model's local server if nothing listens there; empty for any other model."""
+    name = model.partition(":")[0]
+    url = find_provider_address(name, config, environ) if name in SERVER_READERS else ""
+    if not is_loopback(url):
+        return ""
+    place = urlsplit(url)
+    try:
+        socket.create_connection((place.hostname or "", place.port or 80), TIMEOUT_S).close()
+    except (OSError, ValueError):  # a port beyond 65535 is a ValueError
+        return place._replace(path="").geturl()
+    return ""
+
+
+def find_provider_address(name: str, config: Config | None, environ: Mapping[str, str] | Secrets) -> str:
+    """Find the address of a server: from the configuration, the environment, or the default."""
+    configured = config.providers[name].base_url if config and name in config.providers else ""
+    provider = KNOWN_PROVIDERS[name]
+    given = next((found for variable in provider.addresses if (found := environ.get(variable))), "")
+    return configured or given or provider.base_url
+
+
+def is_loopback(url: str) -> bool:
+    """Return whether an address is on the loopback."""
+    try:
+        host = urlsplit(url).hostname or ""
+        return urlsplit(url).scheme == "http" and (host == "localhost" or ip_address(host).is_loopback)
+    except ValueError:
+        return False
+
+
+def query_server(name: str, url: str) -> ModelServer | None:
+    """Query a server for its models; return None if no server of that kind answers in time."""
+    title, read = SERVER_READERS[name]
+    root, deadline = urlsplit(url)._replace(path="").geturl(), time.monotonic() + TIMEOUT_S
+    try:
+        offered = dict(read(lambda path: get_json(root, path, deadline)))
+    except (OSError, HTTPException, ValueError, TypeError, KeyError, AttributeError, IndexError):
+        return None
+    models = tuple(ServedModel(name=f"{name}:{model}", window=window) for model, window in offered.items())
+    return ModelServer(title=title, url=url, models=models)
+
+
+def get_json(root: str, path: str, deadline: float) -> Any:
+    """Get a JSON document from a server on this machine, before a deadline."""
+    place = urlsplit(root)
+    connection = BoundedConnection(place.hostname or "", place.port, deadline)
+    try:
+        connection.request("GET", path, headers={"accept": "application/json"})
+        response = connection.getresponse()
+        if response.status != 200:
+            raise ValueError(response.status)
+        return json.loads(response.read(MAX_ANSWER_BYTES))
+    finally:
+        connection.close()
+
+
+class BoundedConnection(HTTPConnection):
+    """An HTTP connection with a deadline for the whole exchange."""
+
+    def __init__(self, host: str, port: int | None, deadline: float) -> None:
+        super().__init__(host, port)
+        self._deadline = deadline
+
+    def connect(self) -> None:
+        """Connect before the deadline."""
+        plain = socket.create_connection((self.host, self.port), compute_remaining(self._deadline))
+        self.sock = BoundedSocket(plain, self._deadline)
+
+
+class BoundedSocket(socket.socket):
+    """A socket with one deadline for all reads; the standard library's timeout applies to each read."""
+
+    def __init__(self, plain: socket.socket, deadline: float) -> None:
+        super().__init__(plain.family, plain.type, plain.proto, fileno=plain.detach())
+        self._deadline = deadline
+        self.settimeout(compute_remaining(deadline))
+
+    def recv_into(self, *arguments: Any) -> int:
+        """Read available bytes, or raise TimeoutError at the deadline."""
+        self.settimeout(compute_remaining(self._deadline))
+        return super().recv_into(*arguments)
+
+
+def compute_remaining(deadline: float) -> float:
+    """Return the seconds until a deadline, or raise TimeoutError."""
+    remaining = deadline - time.monotonic()
+    if remaining <= 0:
+        raise TimeoutError
+    return remaining
+
+
+Get = Callable[[str], Any]
+ModelListing = Iterator[tuple[str, int | None]]
+
+
+def read_ollama(get: Get) -> ModelListing:
+    """Read the models of Ollama, and the windows of those it has loaded."""
+    names = [str(model["name"]) for model in get("/api/tags")["models"]]
+    loaded = {str(model["name"]): model.get("context_length") for model in get("/api/ps")["models"]} if names else {}
+    yield from ((name, check_window(loaded.get(name))) for name in names)
+
+
+def read_lm_studio(get: Get) -> ModelListing:
+    """Read the models of LM Studio; one that is not loaded has no window."""
+    for model in get("/api/v0/models")["data"]:
+        if model.get("type") != "embeddings":
+            yield str(model["id"]), check_window(model.get("loaded_context_length"))
+
+
+def read_llama_cpp(get: Get) -> ModelListing:
+    """Read the model of a llama.cpp server and its window."""
+    models = [model for model in get("/v1/models")["data"] if model.get("owned_by") == "llamacpp"]
+    if not models:
+        raise ValueError("another server uses this port")
+    window = check_window(get("/props")["default_generation_settings"]["n_ctx"])
+    yield from ((str(model["id"]), window) for model in models)
+
+
+def check_window(value: object) -> int | None:
+    """Return a window that a server reports, if it is plausible."""
+    return value if isinstance(value, int) and 0 < value <= MAX_WINDOW_TOKENS else None
+
+
+SERVER_READERS: Mapping[str, tuple[str, Callable[[Get], ModelListing]]] = {
+    "ollama": ("Ollama", read_ollama),
+    "lmstudio": ("LM Studio", read_lm_studio),
+    "llamacpp": ("llama.cpp", read_llama_cpp),
+}
+
+
+EMBEDDED_MODEL = f"{EMBEDDED_PREFIX}:smollm2"
+
+
+@frozen(eq=True)
+class ChosenModel:
+    """The selected model, and a message for the person if it is not the named one."""
+
+    model: str
+    reason: str = ""
+    why: str = ""
+    """Why the named model cannot be used."""
+
+
+def choose_model(name: str, config: Config, environ: Mapping[str, str] | Secrets) -> ChosenModel:
+    """Return the named model; the embedded one if no model is named, or if no provider has a key."""
+    prefix = name.partition(":")[0]
+    provider = KNOWN_PROVIDERS.get(prefix)
+    if not name:
+        why = "no model is named"
+    elif provider is None or not provider.needs_key or has_configured_provider(prefix, config, environ):
+        return ChosenModel(model=name)
+    else:
+        why = f"no key is set for {prefix}"
+    if not is_engine_installed():
+        keys = f"set {' or '.join(provider.keys)}, or " if provider else ""
+        raise InputError(f"{why}; {keys}use the embedded model: {MISSING_ENGINE_TEXT.partition(': ')[2]}")
+    return ChosenModel(model=EMBEDDED_MODEL, reason=f"{why}; answering with the embedded {EMBEDDED_MODEL}", why=why)
+
+
+def describe_embedded(chosen: ChosenModel, name: str, servers: Sequence[ModelServer], switch: str) -> str:
+    """Explain in one line that a very small model answers, and how to select another one with `switch`."""
+    provider = KNOWN_PROVIDERS.get(name.partition(":")[0])
+    ways = [f"set {provider.keys[0]}"] if provider and provider.keys else []
+    ways += [f"{switch} {one.models[0].name} ({one.title} runs on this machine)" for one in servers if one.models]
+    ways = ways or [f"{switch} provider:name"]
+    return (
+        f"{chosen.why}, so a 135M model answers: trust the quotes from your files more than its words. "
+        f"For a real one: {', or '.join(ways)}"
+    )
+
+
+def has_configured_provider(prefix: str, config: Config, environ: Mapping[str, str] | Secrets) -> bool:
+    """Return whether any provider is set up; then a missing key is an error that opening the model reports."""
+    return prefix in config.providers or any(find_api_key(known, environ) for known in KNOWN_PROVIDERS.values())

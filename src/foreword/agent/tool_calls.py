@@ -1,0 +1,336 @@
+"""Runs the tools that a model calls, with time limits; errors are returned to the model as text.
+
+Validation of tool arguments against the tool's schema: missing arguments and wrong types. The toolbox: all tools of an
+agent, and the dispatch of each call.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import field
+from typing import Any, Protocol
+
+from foreword.agent.agent_events import TurnCallbacks
+from foreword.agent.approval import Objection, PendingCall, find_objection
+from foreword.agent.mcp_servers import McpServers
+from foreword.agent.reply_stream import MalformedCall, ToolCall
+from foreword.agent.tools.reading_tools import TextExcerpt
+from foreword.agent.tools.registry import find_workspace_tools, record_memory_event
+from foreword.assembly import Assembly
+from foreword.config.schema import Directory
+from foreword.engine.file_access import hide_own_paths
+from foreword.errors import Forbidden, InputError, ToolError, suggest_name
+from foreword.events.event import EventType, Level
+from foreword.events.tracer import TraceNode, TraceStep, describe_error
+from foreword.storage.database import StorageError
+from foreword.turn import Extension, Tool, ToolAnswer, Toolset
+from foreword.types import frozen
+from foreword.workspace import Workspace
+
+JSON_TYPES: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list, tuple),
+    "object": (Mapping,),
+    "null": (type(None),),
+}
+
+
+def parse_arguments(name: str, written: str | Mapping[str, Any] | None) -> ToolCall | MalformedCall:
+    """Parse the arguments that a model wrote."""
+    if isinstance(written, Mapping):
+        return ToolCall(name=name, arguments=written)
+    try:
+        value = json.loads(written or "{}", strict=False)
+    except (ValueError, RecursionError) as error:
+        return MalformedCall(reason=f"the arguments of {name[:100]} are no JSON ({error})")
+    if not isinstance(value, dict):
+        return MalformedCall(reason=f"the arguments of {name[:100]} are no JSON object")
+    return ToolCall(name=name, arguments=value)
+
+
+def validate_arguments(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> str:
+    """Return the first error in the arguments, or an empty text; nested values are left to the tool."""
+    properties = schema.get("properties", {})
+    if missing := [name for name in schema.get("required", ()) if name not in arguments]:
+        return f"{', '.join(map(repr, missing))} {'is' if len(missing) == 1 else 'are'} missing"
+    if schema.get("additionalProperties") is False and (
+        extra := [name for name in arguments if name not in properties]
+    ):
+        return f"there is no {', '.join(map(repr, extra))}; there is {', '.join(sorted(properties)) or 'none'}"
+    for name, value in arguments.items():
+        if name in properties and (fault := validate_type(properties[name], value)):
+            return f"{name!r} {fault}"
+    return ""
+
+
+def validate_type(schema: Any, value: Any) -> str:
+    """Return an error if a value does not have the type of its schema, or an empty text."""
+    kind = schema.get("type") if isinstance(schema, Mapping) else None
+    kinds = [kind] if isinstance(kind, str) else kind if isinstance(kind, list) else []
+    known = [each for each in kinds if each in JSON_TYPES]
+    if not known or any(has_type(value, each) for each in known):
+        return ""
+    return f"is to be {' or '.join(known)}, not {json.dumps(value, default=str)[:60]}"
+
+
+def has_type(value: Any, kind: str) -> bool:
+    """Return whether a value has a JSON type; booleans are not numbers, and 3.0 is an integer."""
+    if isinstance(value, bool) and kind != "boolean":
+        return False
+    return isinstance(value, JSON_TYPES[kind]) or (
+        kind == "integer" and isinstance(value, float) and value.is_integer()
+    )
+
+
+MAX_RESULT_CHARS = 40_000  # characters of one result
+MAX_CALLED_NAME_CHARS = 100
+MAX_LOGGED_REASON_CHARS = 300  # characters of a reason in the event log
+MIN_HIDDEN_CHARS = 3  # redacting shorter arguments would remove too much of the reason
+PRIVATE_KINDS = ("memory", "reading")  # tools whose arguments contain text and paths of a person's own memory
+QUOTATION = re.compile(r"'[^']*'|\"[^\"]*\"")
+WORD_PATTERN = re.compile(r"\w{3,}")
+CURRENT_CALL: ContextVar[TraceNode] = ContextVar("here")
+"""The trace position of the current tool call, for tools that run further turns."""
+
+
+class ToolRunner(Protocol):
+    """Runs the tools of a turn; raises InputError for errors that the model can correct."""
+
+    async def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> TextExcerpt | ToolAnswer:
+        """Run one tool at the clearance of its turn."""
+
+
+class BuiltInTools:
+    """Runs the built-in tools of a workspace in a thread, because they read files."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    async def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> TextExcerpt | ToolAnswer:
+        """Run one tool."""
+        return await asyncio.to_thread(self._workspace.call, assembly, name, arguments)
+
+
+@frozen
+class ToolResult:
+    """The text returned to the model, and whether the tool succeeded."""
+
+    text: str
+    done: bool
+
+
+@frozen
+class ToolTimeLimits:
+    """Time limits of tools in seconds: a default, and limits by tool name."""
+
+    usual: float = 60.0
+    named: Mapping[str, float] = field(default_factory=dict)
+
+    def find(self, tool: Tool) -> float:
+        """Return the time limit of a tool: the one set here by name, else the tool's, else the default."""
+        return self.named.get(tool.name, self.usual if tool.seconds is None else tool.seconds)
+
+
+@frozen
+class ToolContext:
+    """What all tool calls of a turn share."""
+
+    assembly: Assembly
+    tools: ToolRunner
+    limits: ToolTimeLimits
+    ears: TurnCallbacks
+    records_arguments: bool = False
+    """Whether the event log records the arguments of each call (`events.arguments`)."""
+
+
+async def run_tool_call(turn: TraceNode, bench: ToolContext, asked: ToolCall | MalformedCall, call: str) -> ToolResult:
+    """Run a tool call under a stable id, and record it as a step of the turn.
+
+    A call that a rule forbids, or that is malformed, is recorded as a warning with its reason. A tool that runs and
+    fails is recorded as an error.
+    """
+    name = asked.name[:MAX_CALLED_NAME_CHARS] if isinstance(asked, ToolCall) else ""
+    with turn.step(EventType.TOOL_CALL, name=name, **describe_arguments(bench, asked)) as step:
+        tool = find_tool(bench.assembly, asked)
+        if isinstance(tool, str) or isinstance(asked, MalformedCall):
+            objection = Objection(words=str(tool))
+        elif found := await find_objection(step, bench.ears, PendingCall(id=call, tool=tool, asked=asked)):
+            objection = found
+        else:
+            return await run_tool(step, bench, asked, bench.limits.find(tool))
+        return record_refusal(step, objection.words, redact_arguments(objection.words, bench, asked), objection.status)
+
+
+def describe_arguments(bench: ToolContext, asked: ToolCall | MalformedCall) -> dict[str, Any]:
+    """Return the arguments of a call as event fields, if the configuration records them."""
+    if not isinstance(asked, ToolCall) or not may_record_arguments(bench, asked):
+        return {}
+    return {"arguments": dict(asked.arguments)}
+
+
+def may_record_arguments(bench: ToolContext, asked: ToolCall) -> bool:
+    """Return whether the event log records the arguments of a call.
+
+    Other people read the log, so it never records arguments of memory tools or unknown tools in private conversations.
+    """
+    kind = next((tool.kind for tool in bench.assembly.terms.tools.tools if tool.name == asked.name), None)
+    private = bool(bench.assembly.audience.person) and kind in (None, *PRIVATE_KINDS)
+    return bench.records_arguments and not private
+
+
+def redact_arguments(reason: str, bench: ToolContext, asked: ToolCall | MalformedCall) -> str:
+    """Redact the arguments that a reason quotes, unless they are recorded: they may contain message text.
+
+    A path of a person's own memory is always redacted.
+    """
+    reason = hide_own_paths(reason)
+    if not isinstance(asked, ToolCall) or may_record_arguments(bench, asked):
+        return reason
+    texts = sorted(
+        {text for text in list_argument_texts(asked.arguments) if len(text) >= MIN_HIDDEN_CHARS}, key=len, reverse=True
+    )
+    for text in texts:
+        reason = reason.replace(text, "…")
+    # A quotation may be truncated or escaped, so it need not equal a whole argument.
+    return QUOTATION.sub(
+        lambda found: "'…'" if any(shares_word(found[0], text) for text in texts) else found[0], reason
+    )
+
+
+def list_argument_texts(value: object) -> Iterator[str]:
+    """Yield every text in the arguments of a call."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from list_argument_texts(one)
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from list_argument_texts(one)
+
+
+def shares_word(quotation: str, text: str) -> bool:
+    """Return whether a quotation shares a word with a text."""
+    return not set(WORD_PATTERN.findall(quotation)).isdisjoint(WORD_PATTERN.findall(text))
+
+
+def find_tool(assembly: Assembly, asked: ToolCall | MalformedCall) -> Tool | str:
+    """Return the tool of a call, or the reason for the model why it cannot be called."""
+    if isinstance(asked, MalformedCall):
+        return f"Nothing was called: {asked.reason}."
+    tools = assembly.terms.tools
+    tool = next((tool for tool in tools.tools if tool.name == asked.name), None)
+    if tool is None:
+        name = asked.name[:MAX_CALLED_NAME_CHARS]
+        return f"There is no tool {name!r} here{suggest_name(asked.name, sorted(tools.names))}."
+    if tool.changes and assembly.turn.plan:
+        return f"{tool.name} was not called: plan mode is on, in which nothing is changed. Put it into the plan."
+    fault = validate_arguments(tool.parameters, asked.arguments)
+    return f"{tool.name} was not called: {fault}." if fault else tool
+
+
+async def run_tool(step: TraceStep, bench: ToolContext, asked: ToolCall, seconds: float) -> ToolResult:
+    """Run a tool; the model gets the message of expected errors only, the log gets every message."""
+    here = CURRENT_CALL.set(step)
+    try:
+        async with asyncio.timeout(seconds):
+            answer = await bench.tools.call(bench.assembly, asked.name, asked.arguments)
+    except StorageError as error:  # the message names a local file, and the model cannot correct the error
+        return record_tool_failure(step, asked.name, error)
+    except Forbidden as error:
+        return record_refusal(step, f"{asked.name} refused: {error}", redact_arguments(str(error), bench, asked))
+    except (InputError, ToolError) as error:
+        reason = redact_arguments(str(error), bench, asked)
+        step.note(status="failed", error=reason[:MAX_LOGGED_REASON_CHARS] or type(error).__name__)
+        return ToolResult(text=f"{asked.name} failed: {error}", done=False)
+    except TimeoutError:
+        step.note(error=f"no answer within {seconds:g} s")
+        return ToolResult(text=f"{asked.name} did not answer within {seconds:g} seconds.", done=False)
+    except Exception as error:  # noqa: BLE001 - a tool may run third-party code
+        return record_tool_failure(step, asked.name, error)
+    finally:
+        CURRENT_CALL.reset(here)
+    record_memory_event(step, asked.name, answer, describe_arguments(bench, asked))
+    step.note(status="ok")
+    return ToolResult(text=render_answer(answer), done=True)
+
+
+def record_refusal(step: TraceStep, text: str, reason: str, status: str = "refused") -> ToolResult:
+    """Record a refusal with its reason, and return the text for the model."""
+    step.note(status=status, level=Level.WARN, reason=reason[:MAX_LOGGED_REASON_CHARS])
+    return ToolResult(text=text, done=False)
+
+
+def record_tool_failure(step: TraceStep, name: str, error: Exception) -> ToolResult:
+    """Record an unexpected error; the model gets only its type."""
+    step.note(**describe_error(error))
+    return ToolResult(text=f"{name} failed ({type(error).__name__}); the log has the details.", done=False)
+
+
+def render_answer(answer: TextExcerpt | ToolAnswer) -> str:
+    """Return an answer as text for the model, truncated to the limit."""
+    more = f"\n(more: {answer.more})" if isinstance(answer, TextExcerpt) and answer.more else ""
+    text = (
+        answer.text
+        if len(answer.text) <= MAX_RESULT_CHARS
+        else f"{answer.text[:MAX_RESULT_CHARS]}\n(cut: {len(answer.text):,} characters)"
+    )
+    return f"{text}{more}" or "(nothing)"
+
+
+MAX_TOOLSETS = 256  # interned toolsets
+
+
+@frozen
+class AdditionalTools:
+    """Additional tools, and the object that runs them."""
+
+    tools: Toolset
+    runs: ToolRunner
+
+
+class Toolbox:
+    """The tools of every agent of a workspace."""
+
+    def __init__(
+        self, workspace: Workspace, servers: McpServers | None = None, further: Sequence[AdditionalTools] = ()
+    ) -> None:
+        self._workspace = workspace
+        self._servers = servers
+        self._further = further
+        self._built_in = BuiltInTools(workspace)
+        self._made: dict[Toolset, Toolset] = {}
+
+    async def find(
+        self, agent: str, directories: Sequence[str] = (), session: str = ""
+    ) -> tuple[Toolset, tuple[Extension, ...]]:
+        """Return the tools of an agent and the instructions of its MCP servers; a turn may add directories.
+
+        Equal toolsets are the same object, so that derived prompt parts are not computed again. A session keeps the
+        MCP tools that it started with.
+        """
+        given = (*self._workspace.config.agents[agent].folders, *(Directory(path=path) for path in directories))
+        own = [*find_workspace_tools(given).tools]
+        own += [tool for one in self._further for tool in one.tools.tools]
+        extensions: tuple[Extension, ...] = ()
+        if self._servers:
+            theirs, extensions = await self._servers.list(agent, frozenset(tool.name for tool in own), session)
+            own += theirs
+        found = Toolset(own)
+        if found not in self._made and len(self._made) >= MAX_TOOLSETS:
+            self._made.clear()
+        return self._made.setdefault(found, found), extensions
+
+    async def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> TextExcerpt | ToolAnswer:
+        """Run one tool at the clearance of its turn."""
+        for one in self._further:
+            if name in one.tools:
+                return await one.runs.call(assembly, name, arguments)
+        if self._servers and self._servers.runs(assembly.turn.agent, name):
+            return await self._servers.call(assembly, name, arguments)
+        return await self._built_in.call(assembly, name, arguments)

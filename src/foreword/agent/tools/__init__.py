@@ -1,0 +1,1 @@
+"""foreword.agent.tools."""

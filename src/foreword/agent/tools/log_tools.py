@@ -1,0 +1,252 @@
+"""Runs the introspection tools, which query the event log within the clearance of the turn.
+
+The introspection tools, which query the event log: status, logs, trace of a turn, and cost.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from foreword.assembly import Assembly
+from foreword.engine.context import AssemblyContext
+from foreword.engine.sources.sections import quote
+from foreword.errors import UnknownName
+from foreword.events.cache_breaks import find_breaks, parse_cache_filter, show_causes
+from foreword.events.event import GROUPINGS
+from foreword.events.lines import show_line, show_time, show_tree_entry, summarise_turn
+from foreword.events.query import (
+    FILTER_NAMES,
+    find_events,
+    find_reader,
+    find_turn_events,
+    lay_out_turn,
+    parse_filter,
+    parse_text,
+    query_log,
+)
+from foreword.events.status import find_outcomes, find_status, selects_errors, show_outcomes, show_status
+from foreword.events.totals import find_spending, show_spending
+from foreword.host import load_zone
+from foreword.memory.stores import Memory
+from foreword.memory.upkeep import Stock
+from foreword.turn import Tool, ToolAnswer, Toolset
+from foreword.types import Trust
+
+LOG_TOOL_KIND = "introspection"
+DEFAULT_EVENTS = 20  # default number of events in an answer
+TEXT_FIELD: Mapping[str, Any] = {"type": "string"}
+SINCE = {**TEXT_FIELD, "description": "From when on: 1h, 12h, 7d, today, yesterday, 2026-11-15 or 2026-11-15T08:30."}
+UNTIL = {**TEXT_FIELD, "description": "Up to when, written as since; a day is meant whole."}
+
+
+def make_log_tool(name: str, description: str, needed: tuple[str, ...] = (), **properties: Mapping[str, Any]) -> Tool:
+    """Make a tool that needs familiar trust."""
+    parameters = {"type": "object", "properties": properties, "required": list(needed)}
+    return Tool(
+        name=name,
+        description=description,
+        parameters=parameters,
+        trust=Trust.FAMILIAR,
+        kind=LOG_TOOL_KIND,
+        seconds=20,
+    )
+
+
+@lru_cache(maxsize=16)
+def make_log_tools(prefix: str) -> Toolset:
+    """Make the tools with names that start with a prefix."""
+    return Toolset(
+        [
+            make_log_tool(
+                f"{prefix}_status",
+                "Say how things are: channels with their last message and errors, sessions, memory, the newest errors.",
+            ),
+            make_log_tool(
+                f"{prefix}_logs",
+                "Find recorded events, the newest first, to see what happened or went wrong.",
+                session_id={**TEXT_FIELD, "description": "One session only."},
+                level={**TEXT_FIELD, "enum": ["info", "warn", "error"], "description": "This level and above."},
+                event_type={
+                    **TEXT_FIELD,
+                    "description": "One type only, such as api_error, tool_error or message_received.",
+                },
+                user={**TEXT_FIELD, "description": "One person only."},
+                channel={**TEXT_FIELD, "description": "One channel only."},
+                since=SINCE,
+                until=UNTIL,
+                limit={
+                    "type": "integer",
+                    "minimum": 1,
+                    "description": f"How many events; {DEFAULT_EVENTS} if left out.",
+                },
+            ),
+            make_log_tool(
+                f"{prefix}_trace",
+                "Show everything that one turn did, as a tree with times, tokens, cost and errors.",
+                ("turn",),
+                turn={**TEXT_FIELD, "description": f"The id that {prefix}_logs shows as turn=…."},
+            ),
+            make_log_tool(
+                f"{prefix}_cost",
+                "Say what was spent: in all, on average for a turn, and by day, session, user, agent, channel "
+                "and so on.",
+                by={**TEXT_FIELD, "enum": list(GROUPINGS), "description": "What to sum by; day if left out."},
+                since={**SINCE, "description": f"{SINCE['description']} today if left out."},
+                until=UNTIL,
+            ),
+        ]
+    )
+
+
+LOG_TOOLS = make_log_tools("foreword")
+
+
+@lru_cache(maxsize=256)
+def rename_log_tools(tools: Toolset, prefix: str) -> Toolset:
+    """Rename the introspection tools with a blueprint's prefix; equal arguments return the same object.
+
+    A name that another tool of the turn has is not used.
+    """
+    renamed = {ours.name: theirs for ours, theirs in pair_log_tools(prefix) if theirs.name not in tools}
+    if not renamed.keys() & tools.names:
+        return tools
+    return Toolset(renamed.get(tool.name, tool) for tool in tools.tools)
+
+
+def is_log_tool(tools: Toolset, name: str) -> bool:
+    """Return whether a tool of a turn is an introspection tool, under any name."""
+    return any(tool.name == name and tool.kind == LOG_TOOL_KIND for tool in tools.tools)
+
+
+def pair_log_tools(prefix: str) -> Iterator[tuple[Tool, Tool]]:
+    """Pair each tool with its renamed version."""
+    return zip(LOG_TOOLS.tools, make_log_tools(prefix).tools, strict=True)
+
+
+MAX_LOG_ANSWER_TOKENS = 3_000  # tokens of one answer
+
+T = TypeVar("T")
+
+
+class LogTools:
+    """Runs the introspection tools for one turn."""
+
+    def __init__(self, assembly: Assembly, ground: AssemblyContext, memory: Memory, folder: str) -> None:
+        turn = assembly.turn
+        self._assembly = assembly
+        self._memory = memory
+        self._folder = folder
+        self._now = turn.now or datetime.now(UTC)
+        self._reader = find_reader(turn, assembly.clearance.level, ground.config)
+        self._zone, _ = load_zone(self._reader.timezone)
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
+        """Run one tool by the name that the blueprint gives it."""
+        tools: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+            self._name("status"): self.status,
+            self._name("logs"): self.logs,
+            self._name("trace"): self.trace,
+            self._name("cost"): self.cost,
+        }
+        if name not in self._assembly.terms.tools or name not in tools:
+            raise UnknownName("tool", name, self._assembly.terms.tools.names & tools.keys())
+        text = tools[name](arguments)
+        return ToolAnswer(text=text, tokens=self._count(text))
+
+    def status(self, arguments: Mapping[str, Any]) -> str:
+        """Return the status of channels, sessions and memory."""
+        refuse_unknown_arguments(arguments, ())
+        found = self._ask(lambda log: find_status(log, self._reader, self._now))
+        lines = [render_stock(stock) for stock in self._memory.take_stock(self._assembly.audience)]
+        text, _ = self._fill([*lines, *show_status(found, self._zone)])
+        return text
+
+    def logs(self, arguments: Mapping[str, Any]) -> str:
+        """Return matching events, the newest first."""
+        asked = {"limit": DEFAULT_EVENTS, **{name: value for name, value in arguments.items() if value is not None}}
+        wanted = parse_filter(asked, self._reader, self._now)
+        found = self._ask(lambda log: find_events(log, self._reader, wanted))
+        if not found.records:
+            return "No recorded event fits."
+        lines = (f"{show_time(record.time, self._zone)} {show_line(record)}" for record in found.records)
+        text, shown = self._fill(lines)
+        notes = [f"({found.notice})"] if found.notice else []
+        if selects_errors(wanted):
+            outcomes = self._ask(lambda log: find_outcomes(log, self._reader, found.records[:shown]))
+            notes += ["what became of these turns:", *show_outcomes(outcomes, self._zone)] if outcomes else []
+        if rest := found.find_next_page(shown, wanted):
+            onward = {**arguments, "until": rest}
+            call = ", ".join(
+                f"{name}={render_call_argument(onward[name])}" for name in FILTER_NAMES if onward.get(name) is not None
+            )
+            notes.append(f"older: {self._name('logs')}({call})")
+        head = f"{shown} events, the newest first; times in {self._zone.key}:" if shown > 1 else f"{self._zone.key}:"
+        return "\n".join([head, text, *notes])
+
+    def trace(self, arguments: Mapping[str, Any]) -> str:
+        """Return the events of a turn as a tree."""
+        refuse_unknown_arguments(arguments, ("turn",))
+        turn = parse_text("turn", arguments.get("turn"))
+        found = self._ask(lambda log: find_turn_events(log, self._reader, turn))
+        if not found.records:
+            return "There is no such turn."
+        start = found.records[0].time
+        text, shown = self._fill(show_tree_entry(branch, start) for branch in lay_out_turn(found.records))
+        left = len(found.records) - shown
+        more = f"({left:,} more; {self._name('logs')} finds them by session and time)" if left else found.notice
+        return "\n".join(filter(None, [summarise_turn(found.records, self._zone), text, more]))
+
+    def cost(self, arguments: Mapping[str, Any]) -> str:
+        """Return the cost by the requested group."""
+        refuse_unknown_arguments(arguments, ("by", "since", "until"))
+        texts = {name: parse_text(name, arguments.get(name)) for name in ("by", "since", "until")}
+        wanted = parse_cache_filter(texts, self._reader, self._now)
+        spending = self._ask(lambda log: find_spending(log, self._reader, texts, self._now))
+        breaks = self._ask(lambda log: find_breaks(log, self._reader, wanted))
+        lines = [*show_spending(spending, self._zone), *show_causes(breaks, self._name("trace"))]
+        text, shown = self._fill(lines)
+        return text if shown == len(lines) else f"{text}\n({len(lines) - shown:,} more; ask about a shorter time)"
+
+    def _name(self, which: str) -> str:
+        """Return the name of a tool in this turn."""
+        tools = self._assembly.terms.tools.tools
+        known = (tool.name for tool in tools if tool.kind == LOG_TOOL_KIND and tool.name.endswith(f"_{which}"))
+        return next(known, f"{self._assembly.terms.blueprint.log_tools}_{which}")
+
+    def _ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
+        answer, _ = query_log(self._folder, question)
+        return answer
+
+    def _fill(self, lines: Iterable[str]) -> tuple[str, int]:
+        """Join lines up to the token limit, at least one; return the text and the number of lines."""
+        kept: list[str] = []
+        left = MAX_LOG_ANSWER_TOKENS
+        for line in lines:
+            left -= self._count(line) + 1
+            if left < 0 and kept:
+                break
+            kept.append(line)
+        return "\n".join(kept), len(kept)
+
+    def _count(self, text: str) -> int:
+        return self._assembly.terms.meter.count(text)
+
+
+def render_stock(stock: Stock) -> str:
+    """Describe the contents of a store and the state of its index."""
+    documents = f"{stock.documents:,} document{'' if stock.documents == 1 else 's'}"
+    return f"memory {stock.store}: {documents}, {stock.indexed:,} indexed as now, {stock.unreviewed:,} unreviewed"
+
+
+def render_call_argument(value: Any) -> str:
+    """Format an argument for a tool call."""
+    return quote(value) if isinstance(value, str) else str(value)
+
+
+def refuse_unknown_arguments(arguments: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    """Refuse unknown arguments: ignoring one would answer another question."""
+    for name in arguments:
+        if name not in known:
+            raise UnknownName("argument", str(name)[:40], known)

@@ -1,0 +1,353 @@
+"""Renderers for a streaming answer: Markdown on a terminal, plain text otherwise.
+
+Markdown of a model, rendered for the terminal; nothing in it can control the terminal.
+"""
+
+import asyncio
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Protocol, TextIO
+
+from markdown_it import MarkdownIt
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.live import Live
+from rich.markdown import Markdown
+from rich.padding import Padding
+from rich.segment import Segment, Segments
+from rich.spinner import Spinner
+from rich.text import Text
+
+from foreword.agent.agent_events import (
+    AgentEvent,
+    CallRestarted,
+    PassagesRecalled,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+)
+from foreword.cli.output import clean_line, clean_text
+from foreword.engine.sources.sections import Passage
+from foreword.gateway.messages import TurnReply, TurnState
+from foreword.types import frozen
+
+MAX_MARKDOWN_CHARS = 100_000  # characters; longer text is shown unrendered
+# Rich drops HTML, so show tags as text. Without link references, blocks can be drawn one by one, and no line is
+# consumed as a definition.
+MARKDOWN_PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).disable("reference")
+
+
+class MarkdownText:
+    """A text rendered as Markdown, or unrendered if that fails."""
+
+    def __init__(self, text: str) -> None:
+        self.text = clean_text(text).strip("\n")
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for number, block in enumerate(split_blocks(self.text)):
+            if number:
+                yield Segment.line()
+            yield from render_block(block, console, options)
+
+
+def render_block(block: str, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+    """Render one block, without surrounding empty lines."""
+    try:
+        lines = render_lines(
+            parse_markdown(block) if len(block) <= MAX_MARKDOWN_CHARS else make_plain_text(block), console, options
+        )
+    except Exception:  # noqa: BLE001 - if rendering fails, show the plain text
+        lines = render_lines(make_plain_text(block), console, options)
+    full = [at for at, line in enumerate(lines) if any(segment.text.strip() for segment in line)]
+    for line in lines[full[0] : full[-1] + 1] if full else []:
+        yield from line
+        yield Segment.line()
+
+
+def render_lines(what: RenderableType, console: Console, options: ConsoleOptions) -> list[list[Segment]]:
+    """Render to lines and clean them again: Markdown entities can produce new control characters."""
+    lines = console.render_lines(what, options.update(height=None), pad=False)
+    return [
+        [Segment(clean_text(segment.text), segment.style) for segment in line if not segment.control] for line in lines
+    ]
+
+
+def make_plain_text(text: str) -> Text:
+    """Show a text unrendered."""
+    return Text(text, overflow="fold")
+
+
+def parse_markdown(text: str) -> Markdown:
+    """Parse Markdown; keep the model's line breaks, and print link targets."""
+    markdown = Markdown("", code_theme="ansi_dark", hyperlinks=False)
+    markdown.parsed = MARKDOWN_PARSER.parse(text)
+    for token in markdown.parsed:
+        for child in token.children or ():
+            if child.type == "softbreak":
+                child.type = "hardbreak"
+    return markdown
+
+
+def split_blocks(text: str) -> list[str]:
+    """Split a text into its blocks; joined, they are the text."""
+    if len(text) > MAX_MARKDOWN_CHARS:
+        return [text]
+    begins = [
+        token.map[0] for token in MARKDOWN_PARSER.parse(text) if token.level == 0 and token.map and token.nesting >= 0
+    ]
+    lines = text.split("\n")
+    return ["\n".join(part) + ("\n" if more else "") for part, more in slice_lines(lines, begins[1:])]
+
+
+def slice_lines(lines: list[str], begins: Iterable[int]) -> Iterator[tuple[list[str], bool]]:
+    """Yield the lines of each block, and whether another block follows."""
+    start = 0
+    for begin in begins:
+        yield lines[start:begin], True
+        start = begin
+    yield lines[start:], False
+
+
+def split_finished(text: str) -> tuple[str, str]:
+    """Split a growing text into its finished blocks and the last one, which may still change."""
+    *finished, rest = split_blocks(text)
+    return "".join(finished), rest
+
+
+REDRAW_INTERVAL_S = 0.1  # seconds between two redraws
+QUEUED_NOTE = "Your message is queued and will be answered after the previous one."
+RETRY_NOTE = (
+    "It is retried while foreword chat or foreword serve runs in this workspace; "
+    "/model NAME tries another model now, and /drop cancels the message."
+)
+CUT_NOTE = "(cut: the answer reached its limit)"
+NO_PASSAGES_NOTE = "(no passage in your files matches this message)"
+RESTART_NOTE = "asking the model again; ignore the partial answer above"
+
+
+@frozen(eq=True)
+class ToolDeclined:
+    """A tool call ended because the person did not allow it."""
+
+    name: str
+
+
+AnswerDelta = AgentEvent | ToolDeclined
+
+
+class AnswerRenderer(Protocol):
+    """A renderer for the deltas of an answer."""
+
+    def hear(self, piece: AnswerDelta) -> None:
+        """Show a delta."""
+
+    def rest(self) -> None:
+        """Finish the current output, so that other text can be printed; more may follow."""
+
+    def end(self, reply: TurnReply) -> None:
+        """Show the result of the turn, except for text already streamed."""
+
+
+def make_renderer(console: Console) -> AnswerRenderer:
+    """Return the renderer for this output."""
+    return (
+        TerminalMarkdown(console)
+        if console.is_terminal and not console.is_dumb_terminal
+        else TextRenderer(sys.stdout, sys.stderr)
+    )
+
+
+SUPPRESSED_NOTE = "(nothing to say)"
+
+
+class SilentRenderer:
+    """A renderer that shows nothing, for --json."""
+
+    def __init__(self) -> None:
+        self.passages: tuple[Passage, ...] = ()
+        """The recalled passages, which other renderers show as quotes."""
+
+    def hear(self, piece: AnswerDelta) -> None:
+        """Store the passages; show nothing."""
+        if isinstance(piece, PassagesRecalled):
+            self.passages = piece.passages
+
+    def rest(self) -> None:
+        """Do nothing."""
+
+    def end(self, reply: TurnReply) -> None:
+        """Show nothing."""
+
+
+class TextRenderer:
+    """A plain-text renderer: the answer goes to one stream, notes go to another."""
+
+    def __init__(self, out: TextIO, aside: TextIO) -> None:
+        self._out = out
+        self._aside = aside
+        self._open = False
+        self._heard = ""
+
+    def hear(self, piece: AnswerDelta) -> None:
+        """Write a delta immediately."""
+        if isinstance(piece, TextDelta):
+            self._write(piece.text)
+            return
+        self.rest()
+        if isinstance(piece, CallRestarted):
+            self._heard = ""
+        if isinstance(piece, PassagesRecalled):
+            print("".join(f"{format_quote(one)}\n" for one in piece.passages), file=self._aside, flush=True)
+        if note := describe_delta(piece):
+            print(note, file=self._aside, flush=True)
+
+    def end(self, reply: TurnReply) -> None:
+        """Write an answer that was not streamed, or a note on why there is none."""
+        if reply.state is TurnState.ANSWERED and not self._heard.strip():
+            self._write(reply.text)
+        self.rest()
+        if note := describe_end(reply):
+            print(note, file=self._aside, flush=True)
+
+    def _write(self, text: str) -> None:
+        self._heard += text
+        if shown := clean_text(text):
+            self._out.write(shown)
+            self._out.flush()
+            self._open = not shown.endswith("\n")
+
+    def rest(self) -> None:
+        """End the current line."""
+        if self._open:
+            self._out.write("\n")
+            self._out.flush()
+            self._open = False
+
+
+class TerminalMarkdown:
+    """A Markdown renderer: prints finished blocks, and redraws the last one while it grows."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._rest = self._drawn = ""
+        self._spoken = False
+        self._live: Live | None = None
+        self._tick: asyncio.TimerHandle | None = None
+        self._heard = ""
+        self._start()
+
+    def hear(self, piece: AnswerDelta) -> None:
+        """Draw a delta, at the latest with the next redraw."""
+        if isinstance(piece, TextDelta):
+            self._heard += piece.text
+            self._rest += clean_text(piece.text)
+            self._start()
+            return
+        self._settle()
+        if isinstance(piece, CallRestarted):
+            self._heard = ""
+        if isinstance(piece, PassagesRecalled):
+            for one in piece.passages:
+                self._above(Padding(Text(format_quote(one), style="dim"), (0, 0, 0, 2)))
+        if note := describe_delta(piece):
+            self._above(Text(f"  {note}", style="dim", overflow="ellipsis", no_wrap=True))
+        self._start()
+
+    def rest(self) -> None:
+        """Print the current text and stop redrawing."""
+        self._settle()
+        if self._tick:
+            self._tick.cancel()
+            self._tick = None
+        if self._live:
+            self._live.update(Text(), refresh=True)
+            self._live.stop()
+            self._live = None
+
+    def end(self, reply: TurnReply) -> None:
+        """Draw an answer that was not streamed, or a note on why there is none."""
+        if reply.state is TurnState.ANSWERED and not self._heard.strip():
+            self._rest = reply.text
+        self.rest()
+        if note := describe_end(reply):
+            self._console.print(Text(note, style="dim"))
+
+    def _start(self) -> None:
+        if self._live is None:
+            self._live = Live(console=self._console, auto_refresh=False, transient=True, redirect_stderr=False)
+            self._live.start()
+            self._spinner = Spinner("dots", style="dim")
+            self._draw()
+
+    def _draw(self) -> None:
+        """Redraw, and schedule the next redraw."""
+        if self._live is None:
+            return
+        finished, self._rest = split_finished(self._rest)
+        if finished.strip():
+            self._above(MarkdownText(finished))
+        if not self._rest.strip():
+            self._live.update(self._spinner, refresh=True)
+        elif self._rest != self._drawn:
+            self._live.update(self._crop(), refresh=True)
+        self._drawn = self._rest
+        self._tick = asyncio.get_running_loop().call_later(REDRAW_INTERVAL_S, self._draw)
+
+    def _crop(self) -> Segments:
+        """Return the last lines of the growing text: output taller than the screen cannot be erased."""
+        height = max(1, self._console.height - 3)
+        text = self._rest if len(self._rest) < 8_000 else self._rest[-8_000:]
+        lines = self._console.render_lines(MarkdownText(text), pad=False)[-height:]
+        shown = [segment for line in lines for segment in (*line, Segment.line())]
+        return Segments([Segment.line(), *shown] if self._spoken else shown)
+
+    def _settle(self) -> None:
+        """Print the text so far permanently."""
+        if self._rest.strip():
+            rest, self._rest = self._rest, ""
+            self._above(MarkdownText(rest))
+        self._rest = ""
+
+    def _above(self, what: MarkdownText | Text | Padding) -> None:
+        """Print permanent output above the part that is redrawn."""
+        if self._live:
+            self._live.update(Text(), refresh=True)  # otherwise the old frame is drawn again below
+        if isinstance(what, MarkdownText) and self._spoken:
+            self._console.print()
+        self._spoken = isinstance(what, MarkdownText)
+        self._console.print(what)
+
+
+def describe_end(reply: TurnReply) -> str:
+    """Describe why there is no answer, or only part of one."""
+    if reply.state is TurnState.ANSWERED:
+        return SUPPRESSED_NOTE if reply.silent else CUT_NOTE if reply.cut else ""
+    if reply.state is TurnState.STOPPED:
+        return "stopped"
+    if reply.state.ended:
+        return clean_text(reply.text)
+    return f"{clean_text(reply.text) or QUEUED_NOTE} {RETRY_NOTE}"
+
+
+def describe_delta(piece: AnswerDelta) -> str:
+    """Describe a delta that is not text, in a few words."""
+    match piece:
+        case ToolStarted():
+            return f"· {clean_line(piece.name) or 'a tool'} …"
+        case ToolFinished(done=False):
+            return f"· {clean_line(piece.name) or 'a tool'} failed"
+        case ToolDeclined():
+            return f"· {clean_line(piece.name) or 'a tool'} was not allowed"
+        case CallRestarted():
+            return f"· {RESTART_NOTE}"
+        case PassagesRecalled(passages=()):
+            return NO_PASSAGES_NOTE
+        case _:
+            return ""
+
+
+def format_quote(passage: Passage) -> str:
+    """Quote a passage, with its file and first line."""
+    text = f"{passage.heading}: {passage.text.removeprefix('- ')}" if passage.heading else passage.text
+    line = f", line {passage.line}" if passage.line else ""
+    whose = f" ({passage.origin})" if passage.origin else ""
+    return f"> {clean_line(text)}\n  {clean_line(passage.file + line + whose)}"

@@ -1,0 +1,413 @@
+"""Select the slots that a turn may have, from names and trust levels alone.
+
+Hooks: installed functions that may change the list of files after trust is resolved, but never raise trust. Load the
+installed hooks that a configuration names.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from foreword.config.load import check_path, normalise_path
+from foreword.config.schema import Config, PromptFile
+from foreword.config.structure import convert_node
+from foreword.engine.blueprint import LISTED_SOURCE, Blueprint, Plan, PlannedSlot, Slot, SlotRun
+from foreword.engine.file_access import FileGuard
+from foreword.engine.trust import Clearance, find_situation, has_other_readers
+from foreword.errors import ConfigError, ConfigFault, InputError, suggest_name
+from foreword.turn import Turn
+from foreword.types import Mode, Placement, Trust, Verdict, frozen
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+
+HOOK_ENTRY_POINTS = "foreword.files"  # the entry point group of hooks
+
+
+@frozen(eq=True)
+class FileEntry:
+    """A file that the turn's clearance may see, and its slot; a file that a hook adds has no slot yet."""
+
+    path: str
+    slot: str = ""
+
+
+@frozen(eq=True)
+class HookContext:
+    """The inputs of a hook: everything that the list of files depends on."""
+
+    agent: str
+    user: str
+    channel: str
+    room: str
+    situation: str
+    mode: Mode
+    clearance: Trust
+
+
+Hook = Callable[[Sequence[FileEntry], HookContext], Iterable[FileEntry]]
+
+
+@frozen
+class HookOutcome:
+    """The entries of a plan after the hooks ran, and the warnings."""
+
+    entries: tuple[PlannedSlot, ...]
+    warnings: tuple[str, ...] = ()
+
+
+def run_hooks(
+    entries: Sequence[PlannedSlot], hooks: Mapping[str, Hook], occasion: HookContext, guard: FileGuard
+) -> HookOutcome:
+    """Let each hook change the list of files. A hook that fails changes nothing and adds a warning."""
+    warnings: list[str] = []
+    for name, hook in hooks.items():
+        before = tuple(FileEntry(path=entry.paths[-1], slot=entry.id) for entry in entries if is_open_file(entry))
+        try:
+            after = check_hook_result(hook(before, occasion), before)
+        except Exception as error:  # noqa: BLE001 - a hook is foreign code and may raise anything; the turn continues
+            warnings.append(f"hook {name!r} failed, so the list of files is unchanged: {type(error).__name__}: {error}")
+            continue
+        wanted = map_wanted_paths(entries, after, find_listed_slot(guard.blueprint))
+        entries = insert_listed_files(
+            [apply_hook_result(entry, wanted, name, occasion, guard) for entry in entries], wanted, occasion, guard
+        )
+        if misplaced := sorted({one.slot for one in after if names_fileless_slot(one, entries)}):
+            warnings.append(f"hook {name!r} returns a file for {', '.join(misplaced)}, which is not read from a file")
+        homeless = wanted.keys() - {entry.id for entry in entries}
+        if homeless:
+            paths = ", ".join(sorted(wanted[key] for key in homeless))
+            warnings.append(f"hook {name!r} adds {paths}, but the blueprint has no slot for additional files")
+    return HookOutcome(entries=tuple(entries), warnings=tuple(warnings))
+
+
+def is_open_file(entry: PlannedSlot) -> bool:
+    """Return whether an entry is a file that the turn may read."""
+    return entry.verdict is None and bool(entry.paths)
+
+
+def names_fileless_slot(one: FileEntry, entries: Sequence[PlannedSlot]) -> bool:
+    """Return whether a hook returns a file for a slot that is not read from one."""
+    slot = next((entry.slot for entry in entries if entry.id == one.slot), None)
+    return slot is not None and not slot.file and slot.source != LISTED_SOURCE
+
+
+def check_hook_result(answer: Iterable[Any], before: Sequence[FileEntry]) -> tuple[FileEntry, ...]:
+    """Validate what a hook returned: `FileEntry` values with valid paths, at most one per slot."""
+    entries = tuple(answer)
+    for one in entries:
+        if not isinstance(one, FileEntry) or not (isinstance(one.path, str) and isinstance(one.slot, str)):
+            raise TypeError(f"it must return FileEntry values, not {one!r}")
+        if one not in before and (problem := check_path(one.path)):
+            raise ValueError(f"a path {problem}")
+    slots = [one.slot for one in entries if one.slot]
+    if twice := sorted({slot for slot in slots if slots.count(slot) > 1}):
+        raise ValueError(f"it returns several files for slot {twice[0]!r}")
+    return tuple(one if one in before else replace(one, path=normalise_path(one.path)) for one in entries)
+
+
+def find_listed_slot(blueprint: Blueprint) -> Slot | None:
+    """Return the slot for additional files, which no other slot is for."""
+    return next((slot for slot in blueprint.slots if slot.source == LISTED_SOURCE), None)
+
+
+def map_wanted_paths(entries: Sequence[PlannedSlot], after: Sequence[FileEntry], listed: Slot | None) -> dict[str, str]:
+    """Map each entry to the path that a hook wants, in the hook's order; a listed file is identified by its path."""
+    known = {entry.id: entry for entry in entries}
+    wanted: dict[str, str] = {}
+    for one in after:
+        entry = known.get(one.slot)
+        if entry is None or (entry.slot is listed and one.path not in entry.paths):
+            wanted.setdefault(f"{listed.id if listed else LISTED_SOURCE}:{one.path}", one.path)
+        else:
+            wanted[one.slot] = one.path
+    return wanted
+
+
+def apply_hook_result(
+    entry: PlannedSlot, wanted: Mapping[str, str], name: str, occasion: HookContext, guard: FileGuard
+) -> PlannedSlot:
+    """Apply a hook's answer to one entry: unchanged, removed, or read from another path."""
+    if not is_open_file(entry):
+        return entry
+    if entry.id not in wanted:
+        return refuse_entry(entry, Verdict.ABSENT, f"hook {name!r} removes it")
+    if wanted[entry.id] in entry.paths:
+        return entry
+    return check_hook_file(replace(entry, paths=(wanted[entry.id],)), occasion, guard)
+
+
+def insert_listed_files(
+    entries: Sequence[PlannedSlot], wanted: Mapping[str, str], occasion: HookContext, guard: FileGuard
+) -> Sequence[PlannedSlot]:
+    """Add new files to the listed ones, in the order the hook wants; the other slots keep their places."""
+    slots = guard.blueprint.slots
+    listed = find_listed_slot(guard.blueprint)
+    if listed is None:
+        return entries
+    known = {entry.id: entry for entry in entries}
+    new = {
+        key: check_hook_file(plan_unlisted_file(listed, path), occasion, guard)
+        for key, path in wanted.items()
+        if key not in known
+    }
+    named = iter([entry for key in wanted if (entry := known.get(key) or new[key]).slot is listed])
+    mine = [next(named) if entry.id in wanted else entry for entry in entries if entry.slot is listed]
+    behind = {slot.id for slot in slots[slots.index(listed) + 1 :]}
+    others = [entry for entry in entries if entry.slot is not listed]
+    at = next((at for at, entry in enumerate(others) if entry.slot.id in behind), len(others))
+    return [*others[:at], *mine, *named, *others[at:]]
+
+
+def plan_unlisted_file(slot: Slot, path: str) -> PlannedSlot:
+    """Plan a file that is not listed anywhere."""
+    return PlannedSlot(slot=slot, id=f"{slot.id}:{path}", trust=Trust.FULL, paths=(path,))
+
+
+def check_hook_file(entry: PlannedSlot, occasion: HookContext, guard: FileGuard) -> PlannedSlot:
+    """Check a file that a hook named against the trust of that file, whatever trust the slot needs."""
+    path = entry.paths[0]
+    if guard.find_person(path):
+        return refuse_entry(entry, Verdict.WITHHELD, "a personal file is read only through its own slot")
+    least = guard.find_required_trust(path)
+    judged = replace(entry, trust=least if entry.slot.source == LISTED_SOURCE else max(entry.trust, least))
+    if occasion.clearance < judged.trust:
+        return refuse_entry(judged, Verdict.WITHHELD, f"needs {judged.trust}")
+    return judged
+
+
+def refuse_entry(entry: PlannedSlot, verdict: Verdict, reason: str) -> PlannedSlot:
+    """Refuse an entry: keep its id and trust, and remove everything that could be read."""
+    return PlannedSlot(slot=entry.slot, id=entry.id, trust=entry.trust, verdict=verdict, reason=reason)
+
+
+def load_hooks(names: Sequence[str], text: str, file: str) -> Mapping[str, Hook]:
+    """Load the hooks that a configuration names. An installed hook that is not named is not run."""
+    if not names:
+        return {}
+    from importlib.metadata import entry_points
+
+    from foreword.config.yaml import parse_nodes
+
+    installed = {point.name: point for point in entry_points(group=HOOK_ENTRY_POINTS)}
+    if unknown := [at for at, name in enumerate(names) if name not in installed]:
+        places = convert_node(parse_nodes(text, file), Config, file).places
+        raise ConfigError(
+            [
+                ConfigFault(
+                    file=file,
+                    line=places["prompt", "hooks", at].line,
+                    message=f"unknown hook {names[at]!r}{suggest_name(names[at], sorted(installed))}",
+                )
+                for at in unknown
+            ]
+        )
+    return {name: load_hook(name, installed[name]) for name in names}
+
+
+def load_hook(name: str, point: "EntryPoint") -> Hook:
+    """Load one hook; an error in its module is reported with the hook's name."""
+    try:
+        hook = point.load()
+    except Exception as error:  # noqa: BLE001 - importing foreign code may raise anything
+        raise InputError(
+            f"hook {name!r} cannot be loaded from {point.value}: {type(error).__name__}: {error}"
+        ) from None
+    if not callable(hook):
+        raise InputError(f"hook {name!r} is {point.value}, which is not a function")
+    found: Hook = hook
+    return found
+
+
+AGENT_PREFIX = re.compile(r"^agents/[^/]+/")
+PATH_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+PATH_PLACEHOLDERS = ("family", "situation", "group", "user", "os", "machine", "overlay")
+# The tail comes last in the text, wherever its slots are in the blueprint; a template places the nested slots.
+PLACEMENT_ORDER = {Placement.SYSTEM: 0, Placement.TAIL: 1, Placement.NESTED: 2}
+
+
+NO_HOOKS: Mapping[str, Hook] = {}
+
+
+def select_slots(
+    turn: Turn, clearance: Clearance, config: Config, blueprint: Blueprint, hooks: Mapping[str, Hook] = NO_HOOKS
+) -> Plan:
+    """Decide for every slot whether this turn may have it. No file is opened here."""
+    mode = choose_prompt_mode(turn.mode or Mode.FULL, blueprint)
+    names = collect_path_values(turn, config)
+    claimed = map_claimed_files(blueprint, config, names)
+    entries: list[PlannedSlot] = []
+    for slot in list_slots(blueprint, mode):
+        if slot.source == LISTED_SOURCE:
+            further = [entry for entry in config.prompt.files if entry.path not in claimed]
+            entries.extend(plan_file(slot, entry, turn, clearance, config) for entry in further)
+        else:
+            file = expand_path(slot.file, names)
+            entry = PlannedSlot(
+                slot=slot,
+                id=slot.id,
+                trust=slot.trust,
+                paths=(file,) if file else (),
+                folder=expand_path(slot.folder, names),
+                text=expand_path(slot.text, names),
+            )
+            entries.append(plan_slot(entry, claimed.get(file), turn, clearance, config))
+    entries = [refuse_mode(entry, mode) for entry in entries]
+    revision = run_hooks(entries, hooks, make_hook_context(turn, clearance, mode), FileGuard(blueprint, config))
+    # A file that a hook adds to a slot is subject to the slot's situations and modes.
+    revised = [refuse_mode(refuse_situation(entry, turn, config), mode) for entry in revision.entries]
+    ordered = sorted(revised, key=lambda entry: PLACEMENT_ORDER[entry.slot.placement])
+    runs = tuple(
+        SlotRun(pace=pace, placement=placement, entries=tuple(group))
+        for (pace, placement), group in groupby(ordered, key=lambda e: (e.slot.pace, e.slot.placement))
+    )
+    return Plan(blueprint=blueprint, clearance=clearance, mode=mode, runs=runs, warnings=revision.warnings)
+
+
+def choose_prompt_mode(mode: Mode, blueprint: Blueprint) -> Mode:
+    """Return the prompt mode to use: a blueprint without brief slots uses its minimal prompt."""
+    if mode is Mode.BRIEF and not any(Mode.BRIEF in slot.modes for slot in blueprint.slots):
+        return Mode.MINIMAL
+    return mode
+
+
+def list_slots(blueprint: Blueprint, mode: Mode) -> list[Slot]:
+    """List the slots of this mode and of the full prompt; a slot of another mode only is not reported as absent."""
+    return [slot for slot in blueprint.slots if Mode.FULL in slot.modes or mode in slot.modes]
+
+
+def make_hook_context(turn: Turn, clearance: Clearance, mode: Mode) -> HookContext:
+    """Build the values that a hook may base its decision on."""
+    return HookContext(
+        agent=turn.agent,
+        user=turn.user,
+        channel=turn.channel,
+        room=turn.room,
+        situation=turn.situation,
+        mode=mode,
+        clearance=clearance.level,
+    )
+
+
+def map_claimed_files(blueprint: Blueprint, config: Config, names: dict[str, str]) -> dict[str, PromptFile]:
+    """Map the listed files that a slot already shows; a per-user file needs a per-user slot."""
+    per_user = {expand_path(slot.file, names): slot.per_user for slot in blueprint.slots if slot.file}
+    return {
+        entry.path: entry
+        for entry in config.prompt.files
+        if (plain := AGENT_PREFIX.sub("", entry.path)) in per_user and per_user[plain] >= entry.per_user
+    }
+
+
+def plan_slot(
+    entry: PlannedSlot, listed: PromptFile | None, turn: Turn, clearance: Clearance, config: Config
+) -> PlannedSlot:
+    """Plan one slot of the blueprint, with the trust that the configuration sets for its file."""
+    slot = entry.slot
+    least = listed.trust if listed else slot.file_required_trust
+    # If the file has a built-in fallback text, only the file is withheld.
+    shown = clearance.level >= least or slot.file_trust is None
+    file = entry.paths[0] if entry.paths and shown else ""
+    paths = tuple(list_candidate_paths(file, turn, config, per_user=slot.per_user))
+    trust = slot.trust if slot.file_trust is not None else least
+    planned = replace(
+        entry,
+        paths=paths,
+        trust=trust,
+        template=listed is not None and listed.template,
+        personal=slot.per_user or bool(slot.situations) or "{" in slot.file,
+    )
+    return check_entry(planned, turn, clearance, config, per_user=slot.per_user)
+
+
+def plan_file(slot: Slot, listed: PromptFile, turn: Turn, clearance: Clearance, config: Config) -> PlannedSlot:
+    """Plan one of the additional files that the configuration lists."""
+    entry = PlannedSlot(
+        slot=slot,
+        id=f"{slot.id}:{listed.path}",
+        trust=listed.trust,
+        paths=tuple(list_candidate_paths(listed.path, turn, config, per_user=listed.per_user)),
+        template=listed.template,
+        personal=listed.per_user or bool(slot.situations),
+    )
+    return check_entry(entry, turn, clearance, config, per_user=listed.per_user)
+
+
+def list_candidate_paths(file: str, turn: Turn, config: Config, *, per_user: bool) -> Iterator[str]:
+    """Yield the paths that may hold a file, most specific first; a personal file has no shared fallback."""
+    if not file:
+        return
+    if per_user:
+        if turn.user in config.users:
+            yield f"users/{turn.user}/{file}"
+        if turn.user == config.owner:
+            yield file
+        return
+    yield f"agents/{turn.agent}/{file}"
+    yield file
+
+
+def check_entry(entry: PlannedSlot, turn: Turn, clearance: Clearance, config: Config, *, per_user: bool) -> PlannedSlot:
+    """Refuse an entry that this turn may not have. Trust is checked first."""
+    if clearance.level < entry.trust:
+        return refuse_entry(entry, Verdict.WITHHELD, f"needs {entry.trust}")
+    if (elsewhere := refuse_situation(entry, turn, config)) is not entry:
+        return elsewhere
+    if per_user and has_other_readers(turn):
+        return refuse_entry(entry, Verdict.ABSENT, "personal slots are left out where others read the reply")
+    if per_user and turn.user not in config.users:
+        return refuse_entry(entry, Verdict.ABSENT, "needs a known user")
+    return entry
+
+
+def refuse_situation(entry: PlannedSlot, turn: Turn, config: Config) -> PlannedSlot:
+    """Refuse an entry of another situation."""
+    situations = entry.slot.situations
+    if entry.verdict or not situations or find_situation(turn, config) in situations:
+        return entry
+    return refuse_entry(entry, Verdict.ABSENT, f"only in situation {' or '.join(situations)}")
+
+
+def refuse_mode(entry: PlannedSlot, mode: Mode) -> PlannedSlot:
+    """Mark an entry outside the prompt mode as absent; its paths stay known because recall may search them."""
+    if entry.verdict or mode in entry.slot.modes:
+        return entry
+    return replace(entry, verdict=Verdict.ABSENT, reason=describe_mode_absence(mode))
+
+
+def describe_mode_absence(mode: Mode) -> str:
+    """Return the reason of a slot that the prompt mode leaves out."""
+    return f"prompt mode {mode} leaves it out"
+
+
+def collect_path_values(turn: Turn, config: Config) -> dict[str, str]:
+    """Collect the values of path placeholders; a value that could leave its folder becomes empty."""
+    room = config.rooms.get(turn.room)
+    governing = find_situation(turn, config)
+    situation = config.situations.get(governing)
+    names = {
+        "family": turn.channel.partition(":")[0],
+        "situation": governing,
+        "group": (room.group if room else "") or turn.room,
+        "user": turn.user,
+        "os": turn.host.os if turn.host else "",
+        "machine": turn.host.host if turn.host else "",
+    }
+    safe = {name: value if is_path_component(value) else "" for name, value in names.items()}
+    return {**safe, "overlay": situation.prompt_overlay if situation else ""}
+
+
+def is_path_component(name: str) -> bool:
+    """Return whether a name is a single path component."""
+    return not name.startswith(".") and not any(sign in name for sign in "/\\\0")
+
+
+def expand_path(template: str, names: dict[str, str]) -> str:
+    """Fill the names into a path template in one pass; an empty name yields an empty path."""
+    marks = PATH_PLACEHOLDER.findall(template)
+    if any(not names.get(name, "") for name in marks):
+        return ""
+    return PATH_PLACEHOLDER.sub(lambda mark: names[mark[1]], template)

@@ -1,0 +1,1 @@
+"""Sources: the only stage that opens files, and only those that the plan allows."""

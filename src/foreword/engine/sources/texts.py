@@ -1,0 +1,343 @@
+"""Sources that read files of the workspace, with a built-in text as fallback.
+
+Sources about the purpose of a run: its responsibilities, its delivery, and where to store information. The source that
+describes the signal of the message to the agent.
+"""
+
+from collections.abc import Container
+from dataclasses import replace
+from functools import cache, lru_cache
+
+from foreword.config.schema import Identity, Responsibility
+from foreword.engine.blueprint import PlannedSlot
+from foreword.engine.context import STORED_IDENTITY_TRUST
+from foreword.engine.signal import classify
+from foreword.engine.sources.documents import Document, FileProblem, join_lines, normalise_lines, read_builtin
+from foreword.engine.sources.forms import fill_form, read_form
+from foreword.engine.sources.sections import STORE_ORIGIN, Item, Missing, Section, make_absent, report_unusable, source
+from foreword.engine.sources.views import SessionView, StaticView, TurnView
+from foreword.turn import Signal
+from foreword.types import Pace, frozen
+
+STORAGE_KINDS = {"Files:": "files", "Instructions:": "instructions", "Memory:": "memory", "Schedules:": "schedule"}
+
+
+@source("responsibilities", Pace.STATIC)
+def list_responsibilities(view: StaticView, entry: PlannedSlot) -> tuple[Item, ...] | Item:
+    """Return the agent's responsibilities, each under its title."""
+    items: list[Item] = []
+    for one in view.settings.responsibilities:
+        title = join_lines(one.title)
+        if text := normalise_lines(one.content).strip():
+            items.append(Section(entry=entry, name=title, title=title, text=text, origin="foreword.yaml"))
+        else:
+            items.append(Missing(entry=entry, name=title, reason="its content is blank"))
+    if view.clearance >= STORED_IDENTITY_TRUST:
+        given = {item.name.casefold() for item in items}
+        items += [
+            show_stored_responsibility(entry, given, one, at) for at, one in enumerate(view.kept.responsibilities, 1)
+        ]
+    return tuple(items) or make_absent(entry, "the agent has no responsibilities")
+
+
+def show_stored_responsibility(entry: PlannedSlot, given: Container[str], one: Responsibility, number: int) -> Item:
+    """Return a responsibility added at run time; a configured one with the same title takes precedence.
+
+    Its id has a number instead of its title: the title is user text, and ids appear in logs and totals.
+    """
+    name = f"taken-on-{number}"
+    if one.title.casefold() in given:
+        return Missing(entry=entry, name=name, reason="the configuration has a responsibility with the same title")
+    return Section(entry=entry, name=name, title=one.title, text=one.content, origin=STORE_ORIGIN, outside=True)
+
+
+@source("storage", Pace.SESSION)
+def show_storage(view: SessionView, entry: PlannedSlot) -> Item:
+    """Return where to store information, naming only the tools that the agent has."""
+    kinds = {tool.kind for tool in view.static.tools.tools}
+    lines = [
+        line
+        for line in read_builtin(entry.text).splitlines()
+        if (label := line.partition(" ")[0]) in STORAGE_KINDS and STORAGE_KINDS[label] in kinds
+    ]
+    if not lines:
+        return make_absent(entry, "the agent has no tool that stores anything")
+    return Section(entry=entry, text="\n".join(lines), origin=f"built-in {entry.text}")
+
+
+@source("background", Pace.TURN)
+def show_background(view: TurnView, entry: PlannedSlot) -> Item:
+    """Return what happens to the reply of a background run."""
+    if view.background is None:
+        return make_absent(entry, "not a background run")
+    text = read_builtin(f"background/{view.background}")
+    if view.background.value == "never" and "notify_user" in view.static.tools:
+        text += "\n" + read_builtin("background/notify")
+    return Section(entry=entry, text=text, origin=f"built-in background/{view.background}")
+
+
+SIGNAL_OVERLAY = "signal/overlay"
+LIGHT_WEIGHT, HEAVY_WEIGHT = 0.3, 0.8
+
+
+@source("signal", Pace.TURN)
+def show_signal(view: TurnView, entry: PlannedSlot) -> Item:
+    """Return the guidance for the active signal; a signal given with the turn is not classified again."""
+    if view.signal is not None:
+        return make_signal_section(entry, view.signal)
+    if not view.message or view.message.isspace():
+        return make_absent(entry, "there is no message to classify")
+    return make_signal_section(entry, classify(view.message, view.session.channel))
+
+
+@lru_cache(maxsize=4_096)
+def make_signal_section(entry: PlannedSlot, signal: Signal) -> Section:
+    """Build the section of a signal."""
+    keys = [signal.mode.name, signal.genre.name]
+    if signal.weight < LIGHT_WEIGHT:
+        keys.append("BRIEF")
+    if signal.weight > HEAVY_WEIGHT:
+        keys.append("ATTENTION")
+    title = f"Active Signal: {keys[0]} × {keys[1]} (weight: {round(signal.weight, 3):g})"
+    return make_overlay_section(entry, title, tuple(keys))
+
+
+@lru_cache(maxsize=4_096)
+def make_overlay_section(entry: PlannedSlot, title: str, keys: tuple[str, ...]) -> Section:
+    """Build the section of an overlay; equal arguments return the same object."""
+    lines = read_overlay_lines()
+    text = "\n".join(lines[key] for key in keys)
+    return Section(entry=entry, title=title, text=text, origin=f"built-in {SIGNAL_OVERLAY}")
+
+
+@cache
+def read_overlay_lines() -> dict[str, str]:
+    """Read the sentences of the overlay by key."""
+    lines = [line for line in read_builtin(SIGNAL_OVERLAY).splitlines() if line]
+    return {key: sentence for key, _, sentence in (line.partition(": ") for line in lines)}
+
+
+UNOPENABLE_REASON = "cannot be opened; its name should be plain UTF-8"
+IDENTITY_FIELDS = ("name", "emoji", "creature", "vibe", "description")
+PROFILE_FIELDS = ("name", "timezone", "location")
+FALLBACK_NOTE = "the built-in text is used instead"
+BODY_FIELD = "body"  # the field for the text of a file without its front matter
+
+
+@frozen
+class FoundDocument:
+    """The result of an entry's files: a document, or the problem with them."""
+
+    document: Document | None = None
+    note: str = ""
+    lost: bool = False
+    broken: bool = False
+    """Whether the unusable file still exists."""
+
+
+@source("file", Pace.STATIC)
+def read_file(view: StaticView, entry: PlannedSlot) -> Item:
+    """Read the first of the entry's files that has a text, or the built-in text."""
+    return find_text(view, entry)
+
+
+def find_text(view: StaticView, entry: PlannedSlot) -> Item:
+    """Return the text of an entry: a file, or the built-in text."""
+    found = find_document(view, entry)
+    if found.lost and entry.slot.governs:
+        return report_missing(entry, found)  # rules have no fallback text
+    if found.document:
+        return make_section(entry, found.document, note=found.note, broken=found.broken)
+    built_in = read_builtin(entry.text) if entry.text else ""
+    return use_built_in(entry, entry.text, built_in, found) if built_in else report_missing(entry, found)
+
+
+def use_built_in(entry: PlannedSlot, name: str, text: str, found: FoundDocument) -> Section:
+    """Use a built-in text where there is no usable file, with a note if the file exists."""
+    note = f"{found.note}; {FALLBACK_NOTE}" if found.lost else ""
+    return Section(entry=entry, text=text, origin=f"built-in {name}", note=note, broken=found.broken)
+
+
+@source("folder", Pace.STATIC)
+def read_folder(view: StaticView, entry: PlannedSlot) -> tuple[Item, ...] | Item:
+    """Read every Markdown file of a folder as a separate section."""
+    paths = view.files.list(entry.folder) if entry.folder else ()
+    items: list[Item] = []
+    for path in paths:
+        name = path.removeprefix(entry.folder + "/")
+        match view.files.read(path):
+            case Document() as document if document.body:
+                items.append(make_section(entry, document, name=name, title=join_lines(name)))
+            case Document():
+                items.append(Missing(entry=entry, name=name, reason=f"{path} is blank"))
+            case FileProblem() as trouble:
+                items.append(report_unusable(entry, f"{path} {trouble.reason}", name, broken=trouble.stays))
+            case None:
+                items.append(report_unusable(entry, f"{path} {UNOPENABLE_REASON}", name))
+    return tuple(items) or Missing(
+        entry=entry, reason=f"{entry.folder} is empty" if entry.folder else "only rooms have it"
+    )
+
+
+@source("text", Pace.STATIC)
+def read_text(_: StaticView, entry: PlannedSlot) -> Item:
+    """Return a built-in text unchanged."""
+    text = read_builtin(entry.text) if entry.text else ""
+    return (
+        Section(entry=entry, text=text, origin=f"built-in {entry.text}")
+        if text
+        else make_absent(entry, "there is none")
+    )
+
+
+@source("soul", Pace.STATIC)
+def read_soul(view: StaticView, entry: PlannedSlot) -> Item:
+    """Return the soul: the stored one, or the configured one, or that of a file, or the built-in one."""
+    text = normalise_lines(view.settings.soul).strip()
+    return find_stored_soul(view, entry) or (
+        Section(entry=entry, text=text, origin="foreword.yaml") if text else find_text(view, entry)
+    )
+
+
+@source("soul_file", Pace.STATIC)
+def read_soul_file(view: StaticView, entry: PlannedSlot) -> Item:
+    """Return the stored soul, or that of a file; the configuration is ignored."""
+    return find_stored_soul(view, entry) or find_text(view, entry)
+
+
+def find_stored_soul(view: StaticView, entry: PlannedSlot) -> Section | None:
+    """Return the stored soul, or None."""
+    text = normalise_lines(view.kept.soul).strip()
+    return Section(entry=entry, text=text, origin=STORE_ORIGIN) if text else None
+
+
+@source("identity", Pace.STATIC, (*IDENTITY_FIELDS, "article", BODY_FIELD))
+def read_identity(view: StaticView, entry: PlannedSlot) -> Item:
+    """Return the identity: the stored one, or that of the identity file, or the configured one."""
+    if view.kept.identity is not None:
+        return fill_identity(entry, view.kept.identity, STORE_ORIGIN)
+    found = find_document(view, entry, fields=True)
+    identity = view.settings.identity
+    if found.document or identity is None:
+        return fill_fields(entry, found, IDENTITY_FIELDS)
+    told = fill_identity(entry, identity, "foreword.yaml", found.note)
+    return replace(told, broken=found.broken) if isinstance(told, Section) else told
+
+
+@source("identity_file", Pace.STATIC, (*IDENTITY_FIELDS, "article", BODY_FIELD))
+def read_identity_file(view: StaticView, entry: PlannedSlot) -> Item:
+    """Return the stored identity, or the text of a file; the configuration is ignored."""
+    kept = view.kept.identity
+    return find_text(view, entry) if kept is None else fill_identity(entry, kept, STORE_ORIGIN)
+
+
+def fill_identity(entry: PlannedSlot, identity: Identity | str, origin: str, note: str = "") -> Item:
+    """Fill an identity that does not come from a file into the slot's form."""
+    values = get_identity_fields(identity, has_body=BODY_FIELD in read_form(entry.slot.form).names)
+    text = fill_slot_form(entry, values)
+    if not text:
+        return make_absent(entry, note or f"the identity in {origin} has no field that this slot shows")
+    return Section(entry=entry, text=text, origin=origin, note=note)
+
+
+def get_identity_fields(identity: Identity | str, *, has_body: bool) -> dict[str, str]:
+    """Return the fields of a configured identity; a text is its body, or its description if no body is shown."""
+    if isinstance(identity, str):
+        return {BODY_FIELD: normalise_lines(identity).strip()} if has_body else {"description": join_lines(identity)}
+    return {name: join_lines(getattr(identity, name)) for name in IDENTITY_FIELDS}
+
+
+@source("profile", Pace.SESSION, (*PROFILE_FIELDS, BODY_FIELD))
+def read_profile(view: SessionView, entry: PlannedSlot) -> Item:
+    """Return the fields and the body of the user's profile file."""
+    return fill_fields(entry, find_document(view.static, entry, fields=True), PROFILE_FIELDS)
+
+
+@source("instructions", Pace.SESSION)
+def read_instructions(view: SessionView, entry: PlannedSlot) -> Item:
+    """Return the user's permanent instructions."""
+    text = normalise_lines(view.instructions).strip()
+    return Section(entry=entry, text=text, origin="instructions") if text else make_absent(entry, "none are set")
+
+
+@source("channel", Pace.SESSION)
+def read_channel(view: SessionView, entry: PlannedSlot) -> Item:
+    """Return how a reply should look on its channel; an unknown channel is treated like the web."""
+    if not view.channel:
+        return make_absent(entry, "no channel is known")
+    found = find_document(view.static, entry)
+    if found.document:
+        return make_section(entry, found.document, note=found.note, broken=found.broken)
+    name = entry.text if entry.text and read_builtin(entry.text) else entry.slot.text.replace("{family}", "web")
+    return use_built_in(entry, name, read_builtin(name), found)
+
+
+def find_document(view: StaticView, entry: PlannedSlot, *, fields: bool = False) -> FoundDocument:
+    """Return the first of an entry's files that has a text, or fields if `fields` is set."""
+    troubles: list[str] = []
+    lost = broken = False
+    for path in entry.paths:
+        match view.files.read(path):
+            case Document() as document if document.body or (fields and document.meta):
+                unread = fields and bool(document.note) and not document.meta
+                return FoundDocument(document=document, note="; ".join(troubles), lost=lost, broken=broken or unread)
+            case Document() as document if document.note:
+                troubles.append(f"{path}: {document.note}")
+                lost = broken = True
+            case Document():
+                troubles.append(f"{path} is blank")
+            case FileProblem() as trouble:
+                troubles.append(f"{path} {trouble.reason}")
+                lost, broken = True, broken or trouble.stays
+    return FoundDocument(note="; ".join(troubles), lost=lost, broken=broken)
+
+
+def report_missing(entry: PlannedSlot, found: FoundDocument) -> Item:
+    """Return why a slot has no text: an unusable file is a loss, a missing file is not."""
+    name = entry.paths[-1] if entry.paths else ""
+    reason = found.note or (f"{name} does not exist" if name else "no file is configured for it")
+    return report_unusable(entry, reason, broken=found.broken) if found.lost else Missing(entry=entry, reason=reason)
+
+
+def make_section(
+    entry: PlannedSlot, document: Document, *, name: str = "", title: str = "", note: str = "", broken: bool = False
+) -> Section:
+    """Build a section from a document; its path allows reading the rest."""
+    return Section(
+        entry=entry,
+        name=name,
+        text=document.body,
+        origin=document.path,
+        title=title,
+        path=document.path,
+        sha256=document.sha256,
+        note="; ".join(filter(None, (document.note, note))),
+        description=document.description,
+        broken=broken,
+    )
+
+
+def replace_text(section: Section, text: str, note: str = "") -> Section:
+    """Replace the text of a section; its path is removed, because the file has a different text."""
+    return replace(section, text=text, path="", note="; ".join(filter(None, (section.note, note))))
+
+
+def fill_fields(entry: PlannedSlot, found: FoundDocument, names: tuple[str, ...]) -> Item:
+    """Fill the fields of a file, and its body, into the slot's form."""
+    document = found.document
+    if document is None:
+        return report_missing(entry, found)
+    section = make_section(entry, document, note=found.note, broken=found.broken)
+    text = fill_slot_form(
+        entry, {**{name: join_lines(document.field(name)) for name in names}, BODY_FIELD: document.body}
+    )
+    if not text:
+        return make_absent(entry, f"{document.path} has no field that this slot shows")
+    return section if text == document.body else replace_text(section, text)
+
+
+def fill_slot_form(entry: PlannedSlot, values: dict[str, str]) -> str:
+    """Fill values into the slot's form."""
+    article = "an" if values.get("creature", "")[:1].lower() in tuple("aeiou") else "a"
+    known = {**values, "article": article}
+    return fill_form(entry.slot.form, tuple(known.get(name, "") for name in read_form(entry.slot.form).names))

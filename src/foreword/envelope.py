@@ -1,0 +1,465 @@
+"""Envelopes: the request body in each provider's shape, as deterministic JSON.
+
+Cache breakpoints: after each block of the leading stable run, if the provider accepts explicit ones. Segments:
+messages of a conversation that were serialised once and are repeated unchanged in later requests. Place cache
+breakpoints in a finished request, and describe it as blocks for the ledger.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import lru_cache
+from itertools import chain, takewhile
+from typing import Any
+
+from foreword.engine.render import Prompt, PromptBlock
+from foreword.errors import UnknownName
+from foreword.promptcache.breakpoints import Breakpoint, choose_breakpoints
+from foreword.promptcache.ledger import LedgerState, SentBlock, SentRequest, make_sent_blocks
+from foreword.promptcache.rules import (
+    BREAKPOINT_KEYS,
+    REQUEST_SHAPES,
+    find_breakpoint_ttl,
+    list_conversation,
+    list_parts,
+    list_ttls,
+    make_blocks,
+)
+from foreword.tokens.models import CacheFacts, ModelFacts
+from foreword.turn import Message, Tool, Toolset
+from foreword.types import Pace, Placement, frozen
+
+TEXT_PART_TYPES = {"anthropic": "text", "openai": "text", "responses": "input_text"}  # the type of a text part
+CONVERSATION_FIELDS = {"responses": "input"}  # the field of the conversation, where it is not `messages`
+
+
+def count_cached_blocks(blocks: Sequence[PromptBlock], facts: ModelFacts, tool_tokens: int) -> int:
+    """Count the leading blocks that the provider can read from its cache in the next turn."""
+    if facts.cache.marked:
+        return max((at for at, ttl in enumerate(choose_block_ttls(blocks, facts, tool_tokens), 1) if ttl), default=0)
+    leading = list(takewhile(lambda block: block.pace is not Pace.TURN, blocks))
+    return len(leading) if tool_tokens + sum(block.tokens for block in leading) >= facts.cache_minimum else 0
+
+
+def choose_block_ttls(blocks: Sequence[PromptBlock], facts: ModelFacts, tool_tokens: int) -> tuple[str | None, ...]:
+    """Return the TTL of each block's breakpoint, or None where there is none."""
+    marks: list[str | None] = [None] * len(blocks)
+    if not facts.cache.marked:
+        return tuple(marks)
+    before = tool_tokens
+    leading: list[int] = []
+    for at, block in enumerate(blocks):
+        if block.pace is Pace.TURN:
+            break
+        before += block.tokens
+        if before >= facts.cache_minimum:
+            leading.append(at)
+    most = facts.cache.marks - 1  # one is reserved for the conversation
+    # Other sessions share the prefix up to the first one; this session continues from the last ones.
+    for at in leading if len(leading) <= most else (leading[0], *leading[1 - most :]):
+        marks[at] = facts.cache.usual.name
+    return tuple(marks)
+
+
+def write_breakpoint(shape: str, ttl: str) -> dict[str, Any]:
+    """Write a breakpoint in the format of a shape's provider."""
+    if shape == "anthropic":
+        return {"cache_control": {"type": "ephemeral", "ttl": ttl} if ttl == "1h" else {"type": "ephemeral"}}
+    return {"prompt_cache_breakpoint": {"mode": "explicit"}}
+
+
+def set_breakpoints(shape: str, request: Mapping[str, Any], breakpoints: Sequence[Breakpoint]) -> dict[str, Any]:
+    """Set the breakpoints of a finished request and remove all others; blocks are numbered as the cache sees them."""
+    ttls = {one.at: one.ttl for one in breakpoints}
+    numbers = count_up()
+    marked = dict(request)
+    for field in ("tools", "system"):
+        if request.get(field):
+            parts = list_parts(request[field])
+            marked[field] = [set_part_breakpoint(shape, part, ttls.get(next(numbers))) for part in parts]
+    if request.get("instructions"):
+        next(numbers)  # one string, which takes no breakpoint
+    said = CONVERSATION_FIELDS.get(shape, "messages")
+    marked[said] = [set_message_breakpoints(shape, message, ttls, numbers) for message in request.get(said, ())]
+    return marked
+
+
+def set_message_breakpoints(
+    shape: str, message: Mapping[str, Any], ttls: Mapping[int, str], numbers: Iterator[int]
+) -> Any:
+    """Set the breakpoints in one message of a request."""
+    if "role" not in message:
+        next(numbers)  # a call or its result in the input of a response, which takes no breakpoint
+        return message
+    parts = list_parts(message.get("content"), TEXT_PART_TYPES[shape])
+    done = [set_part_breakpoint(shape, part, ttls.get(next(numbers))) for part in parts]
+    if shape not in CONVERSATION_FIELDS and any(name not in ("role", "content") for name in message):
+        next(numbers)  # the other fields of a message are one more block
+    changed = any(new is not old for new, old in zip(done, parts, strict=True))
+    return {**message, "content": done} if changed else message
+
+
+def set_part_breakpoint(shape: str, part: Mapping[str, Any], ttl: str | None) -> Mapping[str, Any]:
+    """Set or remove the breakpoint of a part; a part that does not change is returned unchanged."""
+    if not ttl and not any(name in part for name in BREAKPOINT_KEYS):
+        return part
+    bare = {name: value for name, value in part.items() if name not in BREAKPOINT_KEYS}
+    return {**bare, **write_breakpoint(shape, ttl)} if ttl else bare
+
+
+def count_up() -> Iterator[int]:
+    """Yield the numbers of a request's blocks."""
+    at = 0
+    while True:
+        yield at
+        at += 1
+
+
+JsonObject = Mapping[str, Any]
+ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
+@frozen
+class Segment:
+    """Messages of a request: as JSON without breakpoints, and as blocks for the provider's cache."""
+
+    start: int
+    """The number of messages before it; part of the block keys."""
+    count: int
+    """The number of its messages."""
+    written: bytes
+    """Its messages as JSON, joined by commas."""
+    pieces: tuple[SentBlock, ...]
+
+    @property
+    def end(self) -> int:
+        """The number of the first message after it."""
+        return self.start + self.count
+
+
+def write_segment(
+    shape: str, messages: Sequence[JsonObject], start: int, facts: CacheFacts, count: Callable[[str], int]
+) -> Segment:
+    """Serialise messages of a conversation; `start` messages come before them."""
+    bare = (
+        [set_message_breakpoints(shape, message, {}, count_up()) for message in messages] if facts.marked else messages
+    )
+    return Segment(
+        start=start,
+        count=len(bare),
+        written=write_messages(bare),
+        pieces=make_sent_blocks(make_blocks(list_conversation(shape, bare, start)), facts, count),
+    )
+
+
+def mark_segment(shape: str, segment: Segment, ttls: Mapping[int, str]) -> tuple[bytes, dict[int, str]]:
+    """Set breakpoints in a segment by block number; return its JSON and the breakpoints it then has."""
+    numbers = count_up()
+    marked = [
+        set_message_breakpoints(shape, message, ttls, numbers) for message in json.loads(b"[" + segment.written + b"]")
+    ]
+    parts = enumerate(list_conversation(shape, marked))
+    return write_messages(marked), {at: ttl for at, (_, value, _) in parts if (ttl := find_breakpoint_ttl(value))}
+
+
+def write_request(shape: str, request: JsonObject, past: Sequence[bytes] = ()) -> bytes:
+    """Serialise a request, with the earlier segments after the opening messages of its conversation."""
+    if not past:
+        return write_json(request)
+    field = REQUEST_SHAPES[shape].field
+    opening = count_opening(request[field])
+    said = filter(None, (write_messages(request[field][:opening]), *past, write_messages(request[field][opening:])))
+    fields = (
+        write_json(name) + b":" + (b"[" + b",".join(said) + b"]" if name == field else write_json(value))
+        for name, value in request.items()
+    )
+    return b"{" + b",".join(fields) + b"}"
+
+
+def count_opening(messages: Sequence[JsonObject]) -> int:
+    """Count the system messages that open a conversation."""
+    return sum(1 for _ in takewhile(lambda message: message.get("role") == "system", messages))
+
+
+def write_messages(messages: Sequence[JsonObject]) -> bytes:
+    """Serialise messages, joined by commas."""
+    return b",".join(map(write_json, messages))
+
+
+def write_json(value: Any) -> bytes:
+    """Serialise a value as UTF-8 JSON; characters that UTF-8 cannot encode are replaced."""
+    return ENCODER.encode(value).encode("utf-8", "replace")
+
+
+def number_segments(segments: Sequence[Segment], start: int) -> Iterator[tuple[int, Segment]]:
+    """Yield each segment with the number of its first block in the request."""
+    for segment in segments:
+        yield start, segment
+        start += len(segment.pieces)
+
+
+@frozen(eq=True)
+class RequestTarget:
+    """The model, the time, the token counter and the stable part of a request."""
+
+    model: str
+    """The full model name, including the provider."""
+    facts: CacheFacts
+    count: Callable[[str], int]
+    at: datetime
+    stable: int
+    """The number of leading system blocks that no turn changes; equals the blocks of the ledger's prefix."""
+    turn: str = ""
+
+
+@frozen
+class MarkedRequest:
+    """A request with its cache breakpoints, and the state the ledger advances to once the provider accepts it."""
+
+    request: Mapping[str, Any]
+    """The request without the segments that were written earlier."""
+    sent: SentRequest
+    breakpoints: tuple[Breakpoint, ...]
+    past: tuple[bytes, ...] = ()
+    """The segments that were written earlier, with their current breakpoints."""
+
+
+def mark_request(
+    shape: str, request: Mapping[str, Any], frozen: LedgerState | None, to: RequestTarget, past: Sequence[Segment] = ()
+) -> MarkedRequest:
+    """Place breakpoints in a finished request and remove any it had.
+
+    The earlier segments come after the opening messages of the conversation; they have no breakpoints yet.
+    """
+    bare = set_breakpoints(shape, request, ()) if to.facts.marked else dict(request)
+    head, own = split_request(shape, bare, past[-1].end if past else None, to)
+    pieces = [*head, *chain.from_iterable(segment.pieces for segment in past), *own]
+    sent = SentRequest(model=to.model, pieces=tuple(pieces), at=to.at, turn=to.turn)
+    if not to.facts.marked:
+        return MarkedRequest(request=bare, sent=sent, breakpoints=(), past=tuple(segment.written for segment in past))
+    system = [at for at, piece in enumerate(head) if piece.part == "system"]
+    breakpoints = choose_breakpoints(frozen, sent, to.facts, system[: to.stable])
+    begin, end = len(head), len(pieces) - len(own)
+    deep = [one for one in breakpoints if begin <= one.at < end]
+    # Blocks of the request itself are numbered as if the earlier segments were not there.
+    near = [replace(one, at=one.at - (end - begin) * (one.at >= end)) for one in breakpoints if one not in deep]
+    marked = set_breakpoints(shape, bare, near)
+    # Some shapes have no field for a breakpoint, so read back those that the request really has.
+    ttls = {at + (end - begin) * (at >= begin): ttl for at, ttl in enumerate(list_ttls(shape, marked)) if ttl}
+    written = [segment.written for segment in past]
+    for number, (place, segment) in enumerate(number_segments(past, begin) if deep else ()):
+        if inside := {one.at - place: one.ttl for one in deep if place <= one.at < place + len(segment.pieces)}:
+            written[number], found = mark_segment(shape, segment, inside)
+            ttls |= {place + at: ttl for at, ttl in found.items()}
+    for at, ttl in ttls.items():
+        pieces[at] = pieces[at]._replace(ttl=ttl)
+    return MarkedRequest(
+        request=marked,
+        sent=replace(sent, pieces=tuple(pieces)),
+        breakpoints=tuple(one for one in breakpoints if one.at in ttls),
+        past=tuple(written),
+    )
+
+
+def split_request(
+    shape: str, request: Mapping[str, Any], end: int | None, to: RequestTarget
+) -> tuple[tuple[SentBlock, ...], tuple[SentBlock, ...]]:
+    """Split a request into the blocks that open it and the blocks of its messages, numbered from `end`."""
+    said = request[REQUEST_SHAPES[shape].field]
+    opening = count_opening(said)
+    head = (*REQUEST_SHAPES[shape].opens(request), *list_conversation(shape, said[:opening]))
+    own = list_conversation(shape, said[opening:], opening if end is None else end)
+    return make_sent_blocks(make_blocks(head), to.facts, to.count), make_sent_blocks(
+        make_blocks(own), to.facts, to.count
+    )
+
+
+MAX_CACHED_SCHEMAS = 512  # the maximum number of tools with cached sorted parameters
+ANTHROPIC_TTLS = ("5m", "1h")  # TTLs that OpenAI does not accept, if a prompt for one provider is shaped for another
+
+
+@frozen
+class EnvelopeContent:
+    """The content of an envelope: the prompt with its cache breakpoints, the conversation and the tools."""
+
+    prompt: Prompt
+    marks: tuple[str | None, ...]
+    model: str
+    history: tuple[Message, ...]
+    message: str
+    tools: Toolset
+    inserted: str = ""
+    """A separate system message after the newest message, if the model accepts one."""
+
+    @property
+    def system(self) -> str:
+        """The system part as one text."""
+        return "".join(block.text for block in self.prompt.blocks if block.placement is Placement.SYSTEM)
+
+    @property
+    def newest(self) -> tuple[str, ...]:
+        """The text parts of the newest user message: the tail, then the user's text."""
+        tail = "".join(block.text for block in self.prompt.blocks if block.placement is Placement.TAIL)
+        return tuple(text for text in (tail, self.message) if text)
+
+
+@frozen
+class Envelope:
+    """The body of a request, in one provider's shape."""
+
+    shape: str
+    model: str
+    request: Mapping[str, Any]
+    breakpoints: tuple[Breakpoint, ...] = ()
+    """The cache breakpoints of the request."""
+
+    def json(self) -> str:
+        """Serialise the request; equal requests give equal JSON."""
+        return json.dumps(self.request, ensure_ascii=False, separators=(",", ":"))
+
+
+def build_envelope(letter: EnvelopeContent, name: str) -> Envelope:
+    """Build the envelope of a provider's shape."""
+    if name not in SHAPES:
+        raise UnknownName("format", name, SHAPES)
+    request = SHAPES[name](letter)
+    ttls = list_ttls(name, request) if any(letter.marks) and name in REQUEST_SHAPES else ()
+    breakpoints = tuple(
+        Breakpoint(at=at, ttl=ttl, why="the end of a stable block") for at, ttl in enumerate(ttls) if ttl
+    )
+    return Envelope(shape=name, model=letter.model, request=request, breakpoints=breakpoints)
+
+
+def shape_anthropic(letter: EnvelopeContent) -> dict[str, Any]:
+    """Build the body of POST /v1/messages; the caller adds max_tokens."""
+    request: dict[str, Any] = {"model": letter.model}
+    if letter.tools:
+        request["tools"] = [
+            {"name": tool.name, "description": tool.description, "input_schema": sort_schema(tool)}
+            for tool in letter.tools.tools
+        ]
+    if system := [
+        write_system_block(block, ttl)
+        for block, ttl in zip(letter.prompt.blocks, letter.marks, strict=True)
+        if block.placement is Placement.SYSTEM
+    ]:
+        request["system"] = system
+    request["messages"] = write_conversation(letter, lambda text: {"type": "text", "text": text})
+    return request
+
+
+def write_system_block(block: PromptBlock, ttl: str | None, name: str = "anthropic") -> dict[str, Any]:
+    """Build a system block, with its cache breakpoint if it has one."""
+    content: dict[str, Any] = {"type": TEXT_PART_TYPES[name], "text": block.text}
+    return {**content, **write_breakpoint(name, ttl)} if ttl else content
+
+
+def shape_openai(letter: EnvelopeContent) -> dict[str, Any]:
+    """Build the body of POST /v1/chat/completions; with breakpoints, the system message has one part per block."""
+    content = write_system_parts(letter, "openai") or letter.system
+    system = [{"role": "system", "content": content}] if letter.system else []
+    request: dict[str, Any] = {
+        "model": letter.model,
+        "messages": [*system, *write_conversation(letter, lambda text: {"type": "text", "text": text})],
+    }
+    if letter.tools:
+        request["tools"] = [{"type": "function", "function": describe_function(tool)} for tool in letter.tools.tools]
+    return request
+
+
+def write_system_parts(letter: EnvelopeContent, name: str) -> list[dict[str, Any]]:
+    """Build the system content for OpenAI, one part per block; empty without breakpoints."""
+    blocks = [
+        (block, ttl)
+        for block, ttl in zip(letter.prompt.blocks, letter.marks, strict=True)
+        if block.placement is Placement.SYSTEM
+    ]
+    marked = any(ttl and ttl not in ANTHROPIC_TTLS for _, ttl in blocks)
+    return [write_system_block(block, ttl, name) for block, ttl in blocks] if marked else []
+
+
+def shape_responses(letter: EnvelopeContent) -> dict[str, Any]:
+    """Build the body of POST /v1/responses; with breakpoints a system message replaces the instructions."""
+    request: dict[str, Any] = {"model": letter.model}
+    marked = write_system_parts(letter, "responses")
+    if letter.system and not marked:
+        request["instructions"] = letter.system
+    opening = [{"role": "system", "content": marked}] if marked else []
+    request["input"] = [*opening, *write_conversation(letter, lambda text: {"type": "input_text", "text": text})]
+    if letter.tools:
+        request["tools"] = [{"type": "function", **describe_function(tool)} for tool in letter.tools.tools]
+    return request
+
+
+def shape_gemini(letter: EnvelopeContent) -> dict[str, Any]:
+    """Build the body of POST /v1beta/models/MODEL:generateContent; the model is part of the URL."""
+    roles = {"user": "user", "assistant": "model"}
+    contents = [{"role": roles[message.role], "parts": [{"text": message.text}]} for message in letter.history]
+    if letter.newest:
+        contents.append({"role": "user", "parts": [{"text": text} for text in letter.newest]})
+    request: dict[str, Any] = {}
+    if letter.system:
+        request["systemInstruction"] = {"parts": [{"text": letter.system}]}
+    request["contents"] = contents
+    if letter.tools:
+        declarations = [describe_function(tool, schema="parametersJsonSchema") for tool in letter.tools.tools]
+        request["tools"] = [{"functionDeclarations": declarations}]
+    return request
+
+
+def shape_plain(letter: EnvelopeContent) -> dict[str, Any]:
+    """Build plain texts for an engine without a message format; the tail is a separate message before the user's."""
+    newest = [{"role": "user", "text": text} for text in letter.newest]
+    said = [{"role": message.role, "text": message.text} for message in letter.history]
+    return {"system": letter.system, "messages": [*said, *newest]}
+
+
+def write_conversation(letter: EnvelopeContent, part: Callable[[str], dict[str, str]]) -> list[dict[str, Any]]:
+    """Write the conversation so far, and the newest message in parts."""
+    messages: list[dict[str, Any]] = [{"role": said.role, "content": said.text} for said in letter.history]
+    if letter.newest:
+        messages.append({"role": "user", "content": [part(text) for text in letter.newest]})
+    if letter.inserted:
+        messages.append({"role": "system", "content": [part(letter.inserted)]})
+    return messages
+
+
+def describe_function(tool: Tool, schema: str = "parameters") -> dict[str, Any]:
+    """Describe a tool in the format of OpenAI and Gemini."""
+    return {"name": tool.name, "description": tool.description, schema: sort_schema(tool)}
+
+
+@lru_cache(maxsize=MAX_CACHED_SCHEMAS)
+def sort_schema(tool: Tool) -> Any:
+    """Return the parameters of a tool with sorted keys; cached, because tools outlive many turns."""
+    return sort_keys(tool.parameters)
+
+
+def sort_keys(value: Any) -> Any:
+    """Sort the keys of every object in a schema, so that equal schemas have equal bytes."""
+    if isinstance(value, Mapping):
+        return {key: sort_keys(value[key]) for key in sorted(value)}
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [sort_keys(item) for item in value]
+    return value
+
+
+SHAPES: Mapping[str, Callable[[EnvelopeContent], dict[str, Any]]] = {
+    "anthropic": shape_anthropic,
+    "openai": shape_openai,
+    "responses": shape_responses,
+    "gemini": shape_gemini,
+    "plain": shape_plain,
+}
+SHAPE_OF_PROVIDER = {
+    "anthropic": "anthropic",
+    "openai": "openai",
+    "openai-chat": "openai",
+    "openai-responses": "responses",
+    "google": "gemini",
+    "google-gla": "gemini",
+    "google-vertex": "gemini",
+    "gemini": "gemini",
+    "local": "plain",
+}

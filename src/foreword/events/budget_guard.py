@@ -1,0 +1,310 @@
+"""Budgets: money is reserved before a call, in a transaction that all processes see, and settled after it."""
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
+from threading import Lock
+
+from foreword.config.schema import Budgets, Config, SpendingLimits
+from foreword.events import log
+from foreword.events.cost import Cost
+from foreword.events.event import Context
+from foreword.events.period import format_timestamp
+from foreword.events.record import convert_amount
+from foreword.host import load_zone
+from foreword.storage.database import BUDGETS_FILE, OpenDatabase, StorageError, identify_file, open_budgets, writing
+from foreword.tokens.prices import format_usd
+from foreword.types import frozen
+
+WARNING_SHARE = 0.8  # share of a limit that triggers a warning, once per period
+RESERVATION_LIFETIME = timedelta(days=1)  # age after which reservations of dead processes no longer count
+SUMS_LIFETIME = timedelta(days=40)  # retention of the sums of turns and days
+ROUNDING_USD = 1e-9  # dollars; tolerance for rounding errors
+LOCK_TIMEOUT_S = 1.0  # seconds that a call waits for another process's write lock
+BUSY_LOCK_TIMEOUT_S = 0.02  # the same after a timeout, until the file can be written again
+STORAGE_ERRORS = (sqlite3.Error, OSError, StorageError)
+
+BudgetKey = tuple[str, str, str]
+"""Scope, name and period of an account."""
+
+
+@frozen(eq=True)
+class BudgetLimit:
+    """One limit that applies to a call."""
+
+    key: BudgetKey
+    limit: float
+    kind: str
+    """The name of the limit, such as `the daily budget`."""
+    whose: str
+    """The owner of the limit, such as ` of user bob`; empty for the global limit."""
+    own: bool
+    """Whether the sums concern only the person who asks, and only that person reads the answer."""
+    anew: str
+    """When the limit resets."""
+
+    @property
+    def title(self) -> str:
+        """The full name, such as `the daily budget of user bob`."""
+        return self.kind + self.whose
+
+
+@frozen(eq=True)
+class Reservation:
+    """The result of a reservation: whether a call may be made, and why not."""
+
+    allowed: bool
+    reason: str = ""
+    """The calculation behind a refusal, for the log and for readers who see all sums."""
+    told: str = ""
+    """The refusal for the person who asked, without sums of others."""
+    warnings: tuple[str, ...] = ()
+    """Warnings for the person who asked, without sums of others."""
+    sums: tuple[str, ...] = ()
+    """The same warnings with the calculation, for readers who see all sums."""
+    id: str = ""
+    usd: float = 0.0
+    keys: tuple[BudgetKey, ...] = ()
+
+
+class BudgetGuard:
+    """The budget guard of a workspace. Without limits it neither reads nor writes."""
+
+    def __init__(self, folder: str, config: Config, clock: Callable[[], datetime]) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._config: Config | None = None
+        self.follow(config)
+        self._opened: OpenDatabase | None = None
+        self.reset()
+        log.reset_after_fork(self)
+
+    def follow(self, config: Config) -> None:
+        """Apply a new configuration. Recorded spending is unchanged."""
+        if config is self._config:
+            return
+        self._config = config
+        self._budgets = config.budgets
+        owner = config.users.get(config.owner)
+        self._zone, _ = load_zone((owner.timezone if owner else "") or config.host.timezone)
+
+    def reset(self) -> None:
+        """Start without lock, connection and pending settlements. A forked process must not use its parent's."""
+        if self._opened is not None:
+            log.retain_inherited(self._opened)
+        self._opened = None
+        self._lock = Lock()
+        self._file = (0, 0)
+        self._stuck = False
+        self._unwritten: list[tuple[Reservation, float, int]] = []
+
+    def has_limits(self, context: Context) -> bool:
+        """Return whether any limit applies to calls with this context."""
+        return any(find_limits(self._budgets, context, "", self._clock().astimezone(self._zone)))
+
+    def reserve(self, context: Context, turn: str, cost: Cost) -> Reservation:
+        """Reserve the maximum cost of a call, or refuse it with the calculation."""
+        now = self._clock()
+        lines = list(find_limits(self._budgets, context, turn, now.astimezone(self._zone)))
+        if not lines:
+            return Reservation(allowed=True)
+        if cost.usd is None:
+            note = f"no budget limits this call: {cost.reason}"
+            return Reservation(allowed=True, warnings=(note,), sums=(note,))
+        with self._lock:
+            try:
+                with self._writing(now) as connection:
+                    return reserve_amount(connection, lines, cost.usd, now)
+            except STORAGE_ERRORS as error:
+                note = "the budgets cannot be read now; the call is made and counted later"
+                return Reservation(
+                    allowed=True,
+                    warnings=(note,),
+                    sums=(f"{note}: {error}",),
+                    id=os.urandom(8).hex(),
+                    usd=cost.usd,
+                    keys=tuple(dict.fromkeys(line.key for line in lines)),
+                )
+
+    def settle(self, grant: Reservation, usd: float | None) -> None:
+        """Record the actual cost of a call, or the reserved amount if the cost is unknown."""
+        known = convert_amount(usd)
+        self._end(grant, grant.usd if known is None else known, 1)
+
+    def release(self, grant: Reservation) -> None:
+        """Cancel the reservation of a call that was not made or that the provider refused."""
+        self._end(grant, 0.0, 0)
+
+    def _end(self, grant: Reservation, usd: float, calls: int) -> None:
+        if not grant.keys:
+            return
+        with self._lock:
+            self._unwritten.append((grant, usd, calls))
+            try:
+                with self._writing(self._clock()):
+                    pass
+            except STORAGE_ERRORS:
+                return  # written with the next call
+
+    @contextmanager
+    def _writing(self, now: datetime) -> Iterator[sqlite3.Connection]:
+        """Open a transaction and write pending settlements first. After a failure, reopen the file."""
+        patience = BUSY_LOCK_TIMEOUT_S if self._stuck else LOCK_TIMEOUT_S
+        try:
+            connection = self._connect(patience)
+            connection.execute(f"PRAGMA busy_timeout={patience * 1_000:.0f}")
+            with writing(connection):
+                for grant, usd, calls in self._unwritten:
+                    settle_reservation(connection, grant, (usd, calls), now)
+                yield connection
+        except BaseException:
+            self._stuck = True
+            self._disconnect()
+            raise
+        self._stuck = False
+        self._unwritten.clear()
+
+    def _connect(self, patience: float = LOCK_TIMEOUT_S) -> sqlite3.Connection:
+        """Open the file, or reopen it if a damaged one was replaced."""
+        path = os.path.join(self._folder, BUDGETS_FILE)
+        if self._opened and self._file != identify_file(path):
+            self._disconnect()
+        if self._opened is None:
+            self._opened = open_budgets(self._folder, patience)
+            self._file = identify_file(path)
+        return self._opened.connection
+
+    def _disconnect(self) -> None:
+        if self._opened:
+            self._opened.connection.close()
+        self._opened = None
+
+    def close(self) -> None:
+        """Close the file after a last attempt to write pending settlements."""
+        with self._lock:
+            self._stuck = False
+            if self._unwritten:
+                with suppress(*STORAGE_ERRORS), self._writing(self._clock()):
+                    pass
+            self._disconnect()
+
+
+def find_limits(budgets: Budgets, context: Context, turn: str, now: datetime) -> Iterator[BudgetLimit]:
+    """Find every limit that applies to a call of this turn, at a time in the owner's timezone."""
+    whole = SpendingLimits(
+        daily_usd=budgets.daily_usd, monthly_usd=budgets.monthly_usd, per_turn_usd=budgets.per_turn_usd
+    )
+    yield from list_limits(("all", ""), whole, context, turn, now)
+    named = (
+        ("agent", context.agent, budgets.agents),
+        ("user", context.user or context.spender, budgets.users),
+        ("channel", context.channel, budgets.channels),
+        ("schedule", context.schedule, budgets.schedules),
+    )
+    for scope, name, limits in named:
+        if name in limits:
+            yield from list_limits((scope, name), limits[name], context, turn, now)
+
+
+def list_limits(
+    who: tuple[str, str], limits: SpendingLimits, context: Context, turn: str, now: datetime
+) -> Iterator[BudgetLimit]:
+    """List the limits of one name. In a room everybody reads the answer, so no sums are shown there."""
+    scope, name = who
+    whose = f" of {scope} {name}" if name else ""
+    alone = not context.room
+    own = alone and scope == "user"
+    if limits.daily_usd is not None:
+        key, anew = (scope, name, f"{now:%Y-%m-%d}"), f"{now.date() + timedelta(days=1)}"
+        yield BudgetLimit(key=key, limit=limits.daily_usd, kind="the daily budget", whose=whose, own=own, anew=anew)
+    if limits.monthly_usd is not None:
+        key, anew = (scope, name, f"{now:%Y-%m}"), f"{(now.date().replace(day=1) + timedelta(days=32)).replace(day=1)}"
+        yield BudgetLimit(key=key, limit=limits.monthly_usd, kind="the monthly budget", whose=whose, own=own, anew=anew)
+    if limits.per_turn_usd is not None:
+        key, kind = ("turn", turn, ""), "the budget of one turn"
+        yield BudgetLimit(key=key, limit=limits.per_turn_usd, kind=kind, whose=whose, own=alone, anew="the next turn")
+
+
+def reserve_amount(
+    connection: sqlite3.Connection, lines: Sequence[BudgetLimit], usd: float, now: datetime
+) -> Reservation:
+    """Reserve an amount under every limit or under none. The caller holds the transaction."""
+    sums = {line.key: sum_account(connection, line.key, now) for line in lines}
+    warnings, told, warned = [], [], []
+    for line in lines:
+        spent, reserved, known = sums[line.key]
+        total = spent + reserved + usd
+        if total > line.limit + ROUNDING_USD:
+            return refuse_call(line, spent, reserved, usd)
+        if total >= line.limit * WARNING_SHARE and line.limit and not known:
+            warnings.append(show_use(line, total))
+            told.append(warnings[-1] if line.own else f"{line.kind} is nearly used up")
+            warned.append(line.key)
+    grant = Reservation(
+        allowed=True,
+        warnings=tuple(dict.fromkeys(told)),
+        sums=tuple(warnings),
+        id=os.urandom(8).hex(),
+        usd=usd,
+        keys=tuple(sums),
+    )
+    stamp = format_timestamp(now)
+    connection.executemany(
+        "INSERT INTO budget_reserved (scope, name, period, reservation, usd, made) VALUES (?, ?, ?, ?, ?, ?)",
+        [(*key, grant.id, usd, stamp) for key in sums],
+    )
+    connection.executemany(
+        "INSERT INTO budget_spent (scope, name, period, usd, calls, warned, updated) VALUES (?, ?, ?, 0, 0, 1, ?)"
+        " ON CONFLICT (scope, name, period) DO UPDATE SET warned = 1, updated = excluded.updated",
+        [(*key, stamp) for key in warned],
+    )
+    return grant
+
+
+def refuse_call(line: BudgetLimit, spent: float, reserved: float, usd: float) -> Reservation:
+    """Refuse a call, with the calculation."""
+    held = f" + {format_usd(reserved)} reserved by calls under way" if reserved else ""
+    added = f"{format_usd(spent)} spent{held} + {format_usd(usd)} for this call at most"
+    total = f"{added} = {format_usd(spent + reserved + usd)}"
+    reason = f"{line.title} is {format_usd(line.limit)}, and {total}; it resets on {line.anew}"
+    told = reason if line.own else f"{line.kind} is used up; it resets on {line.anew}"
+    return Reservation(allowed=False, reason=reason, told=told)
+
+
+def show_use(line: BudgetLimit, total: float) -> str:
+    """Format the used share of a limit."""
+    share = f"{total / line.limit:.0%}".replace("%", " %")
+    return f"{line.title} is used to {share}: {format_usd(total)} of {format_usd(line.limit)}"
+
+
+def sum_account(connection: sqlite3.Connection, key: BudgetKey, now: datetime) -> tuple[float, float, bool]:
+    """Return the spent and reserved amounts of a key, and whether a warning was given."""
+    spent = connection.execute(
+        "SELECT usd, warned FROM budget_spent WHERE scope = ? AND name = ? AND period = ?", key
+    ).fetchone()
+    (reserved,) = connection.execute(
+        "SELECT coalesce(sum(usd), 0.0) FROM budget_reserved WHERE scope = ? AND name = ? AND period = ? AND made > ?",
+        (*key, format_timestamp(now - RESERVATION_LIFETIME)),
+    ).fetchone()
+    return (spent[0], reserved, bool(spent[1])) if spent else (0.0, reserved, False)
+
+
+def settle_reservation(
+    connection: sqlite3.Connection, grant: Reservation, used: tuple[float, int], now: datetime
+) -> None:
+    """Convert a reservation to spending in the periods of the reservation. Delete expired sums."""
+    usd, calls = used
+    stamp = format_timestamp(now)
+    connection.execute("DELETE FROM budget_reserved WHERE reservation = ?", (grant.id,))
+    if calls:
+        connection.executemany(
+            "INSERT INTO budget_spent (scope, name, period, usd, calls, updated) VALUES (?, ?, ?, ?, ?, ?)"
+            " ON CONFLICT (scope, name, period)"
+            " DO UPDATE SET usd = usd + excluded.usd, calls = calls + excluded.calls, updated = excluded.updated",
+            [(*key, usd, calls, stamp) for key in grant.keys],
+        )
+    old = format_timestamp(now - SUMS_LIFETIME)
+    connection.execute("DELETE FROM budget_spent WHERE updated < ?", (old,))
+    connection.execute("DELETE FROM budget_reserved WHERE made < ?", (old,))

@@ -1,0 +1,493 @@
+"""Queries on the event log, limited to rows that the reader may see.
+
+Read access to the event log: one snapshot per query; a damaged file is moved aside. The layout of a turn's events as a
+tree: parents before children, each with its depth. Filters for events, parsed from command options or tool arguments.
+Lookup of names in the log: sessions, users and rooms that the reader may see. The reader and the event context of a
+turn.
+"""
+
+import heapq
+import os
+import re
+import sqlite3
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any, TypeVar
+
+from foreword.assembly import Assembly
+from foreword.config.schema import Config
+from foreword.engine.trust import has_other_readers
+from foreword.errors import InputError, UnknownName, quote_name
+from foreword.events.event import Context, EventType, Level, Reader, build_visibility_condition
+from foreword.events.period import ANY_TIME, Period, format_page_end, format_timestamp, parse_period, parse_timestamp
+from foreword.events.record import RECORD_SELECT, Record, read_record
+from foreword.storage.database import (
+    EVENTS_FILE,
+    FileIdentity,
+    OpenDatabase,
+    identify_file,
+    is_damage,
+    move_damaged_aside,
+    read_events,
+)
+from foreword.turn import Turn
+from foreword.types import Trust, frozen
+
+MAX_READ_ATTEMPTS = 2  # reads of a log that may be damaged
+
+T = TypeVar("T")
+
+
+def query_log(folder: str, question: Callable[[sqlite3.Connection], T]) -> tuple[T, str]:
+    """Run a read-only query on the log of a folder. Return its result and a note about repairs.
+
+    A missing log reads as empty. The query may run twice, so it must have no side effects.
+    """
+    note = ""
+    for _ in range(MAX_READ_ATTEMPTS):
+        seen = identify_file(os.path.join(folder, EVENTS_FILE))
+        opened = open_log(folder)
+        note = note or opened.note
+        with closing(opened.connection) as connection:
+            try:
+                connection.execute("BEGIN")
+                return question(connection), note
+            except sqlite3.DatabaseError as error:
+                if not is_damage(error):
+                    raise InputError(f"the event log cannot be read: {error}; try again") from None
+                damage = str(error)
+        note = replace_damaged_log(opened.path, seen, damage)
+    raise InputError("the event log cannot be read: it is damaged and could not be put aside")
+
+
+def open_log(folder: str, way: Callable[[str], OpenDatabase] = read_events) -> OpenDatabase:
+    """Open the log, read-only by default. Raise InputError if that is not possible."""
+    try:
+        return way(folder)
+    except sqlite3.DatabaseError as error:
+        raise InputError(f"the event log cannot be read: {error}; try again") from None
+    except OSError as error:
+        raise InputError(f"the event log cannot be read: {error.strerror or error}") from None
+
+
+def replace_damaged_log(path: str, seen: FileIdentity, damage: str) -> str:
+    """Move a damaged log aside and return a message about it."""
+    try:
+        return move_damaged_aside(path, seen, damage)
+    except (sqlite3.DatabaseError, OSError) as error:
+        raise InputError(f"the event log is damaged and cannot be put aside: {error}") from None
+
+
+@frozen(eq=True)
+class TreeEntry:
+    """One event in the tree of its turn."""
+
+    depth: int
+    record: Record
+
+
+def lay_out_turn(records: Iterable[Record]) -> Iterator[TreeEntry]:
+    """Lay out the events of a turn. An event whose parent is not visible moves to the top level."""
+    ordered = sorted(records, key=lambda record: (record.time, record.id))
+    owners: dict[str, int] = {}
+    for record in ordered:
+        if record.span:
+            owners.setdefault(record.span, record.id)
+    children: dict[int | None, list[Record]] = {}
+    for record in ordered:
+        parent = owners.get(record.parent)
+        children.setdefault(parent if parent != record.id else None, []).append(record)
+    left = {record.id: record for record in ordered}
+    yield from walk_tree(children.get(None, []), children, left)
+    # Cyclic ids come from a faulty client. Show these events as well.
+    while left:
+        yield from walk_tree([next(iter(left.values()))], children, left)
+
+
+def walk_tree(
+    tops: Iterable[Record], children: dict[int | None, list[Record]], left: dict[int, Record]
+) -> Iterator[TreeEntry]:
+    """Traverse the trees below some events and yield each event once."""
+    waiting = [(0, record) for record in reversed(list(tops))]
+    while waiting:
+        depth, record = waiting.pop()
+        if left.pop(record.id, None) is not None:
+            yield TreeEntry(depth=depth, record=record)
+            waiting += [(depth + 1, child) for child in reversed(children.get(record.id, []))]
+
+
+DEFAULT_EVENTS = 50  # default number of events in an answer
+TEXT_FILTERS = ("session_id", "level", "event_type", "user", "channel", "since", "until")
+FILTER_NAMES = (*TEXT_FILTERS, "limit")
+LEVEL_BY_NAME = {level.value: level for level in Level}
+# The log itself emits the last two. They are spelled out because importing the log is slow.
+EVENT_TYPES = (*(kind.value for kind in EventType), "events_lost", "log_replaced")
+
+
+@frozen(eq=True)
+class Filter:
+    """The conditions of an event query. Empty fields do not restrict it."""
+
+    session: str = ""
+    level: Level | None = None
+    """The lowest level to include."""
+    type: str = ""
+    user: str = ""
+    channel: str = ""
+    period: Period = ANY_TIME
+    limit: int = DEFAULT_EVENTS
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The levels to include, or an empty tuple for all of them."""
+        if self.level in (None, Level.INFO):
+            return ()
+        return ("error",) if self.level is Level.ERROR else ("warn", "error")
+
+
+NO_FILTER = Filter()
+
+
+def parse_filter(asked: Mapping[str, Any], reader: Reader, now: datetime) -> Filter:
+    """Parse a filter. Raise InputError with the accepted values."""
+    for name in asked:
+        if name not in FILTER_NAMES:
+            raise UnknownName("filter", str(name)[:40], FILTER_NAMES)
+    texts = {name: parse_text(name, asked.get(name)) for name in TEXT_FILTERS}
+    return Filter(
+        session=texts["session_id"],
+        level=LEVEL_BY_NAME[parse_word("level", texts["level"], LEVEL_BY_NAME)] if texts["level"] else None,
+        type=parse_word("event type", texts["event_type"], EVENT_TYPES) if texts["event_type"] else "",
+        user=texts["user"],
+        channel=texts["channel"],
+        period=parse_period(texts["since"], texts["until"], now, reader.timezone),
+        limit=parse_limit(asked.get("limit")),
+    )
+
+
+def parse_text(name: str, value: object) -> str:
+    """Return a string argument; None becomes empty."""
+    if value is None:
+        return ""
+    if not isinstance(value, str) or any("\ud800" <= sign <= "\udfff" for sign in value):
+        raise InputError(f"{name!r} must be a text")
+    return value
+
+
+def parse_word(name: str, text: str, known: Collection[str]) -> str:
+    """Return a word of a vocabulary, ignoring case."""
+    word = text.lower()
+    if word not in known:
+        raise UnknownName(name, text[:40], known)
+    return word
+
+
+def parse_limit(value: object) -> int:
+    """Return the requested number of events."""
+    if value is None:
+        return DEFAULT_EVENTS
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InputError("'limit' must be a whole number from 1 on")
+    return value
+
+
+MAX_EVENTS = 1_000  # maximum number of events in an answer
+MAX_TURN_EVENTS = 2_000  # maximum number of events of one turn
+PROBE_ROWS = 200  # index entries to read when comparing access paths
+MIN_TURN_ID_DIGITS = 6  # minimum digits of a turn id
+TURN_ID = re.compile(rf"[0-9a-f]{{{MIN_TURN_ID_DIGITS},32}}")
+
+
+@frozen(eq=True)
+class EventPage:
+    """The result of a query."""
+
+    records: tuple[Record, ...]
+    left: datetime | None = None
+    """Time of the next matching event that is not included, or None."""
+    notice: str = ""
+    """A message about a limit that was applied."""
+
+    def find_next_page(self, shown: int, wanted: Filter) -> str:
+        """Return the `until` value of the next page after the first `shown` records, or an empty string.
+
+        `until` is exclusive, so it is set just after the next event. Events with the same timestamp may already be
+        shown, so their number is part of the value.
+        """
+        left = self.records[shown].time if shown < len(self.records) else self.left
+        if left is None:
+            return ""
+        until = left + timedelta(microseconds=1)
+        before = wanted.period.told if wanted.period.until == until else 0
+        return format_page_end(until, before + sum(record.time == left for record in self.records[:shown]))
+
+
+NO_EVENTS = EventPage(records=())
+
+
+FLAGGED_CONDITION = (
+    "level IN ('warn', 'error')"  # must equal the condition of the partial indexes, or SQLite ignores them
+)
+COLUMN_INDEXES = {
+    "session_id": "idx_events_session",
+    "level": "idx_events_error",
+    "event_type": "idx_events_type",
+    "user_id": "idx_events_user",
+    "channel": "idx_events_channel",
+    "room": "idx_events_room",
+}
+
+
+@frozen(eq=True)
+class AccessPath:
+    """An access path to rows in time order: an index and the conditions for it."""
+
+    index: str
+    terms: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+
+    @classmethod
+    def by(cls, column: str, value: str) -> "AccessPath":
+        """Return the access path for a value of a column."""
+        partial = (FLAGGED_CONDITION,) if column == "level" else ()
+        return cls(index=COLUMN_INDEXES[column], terms=(*partial, f"{column} = ?"), values=(value,))
+
+
+def find_events(connection: sqlite3.Connection, reader: Reader, wanted: Filter = NO_FILTER) -> EventPage:
+    """Find the newest matching events that the reader may see, newest first."""
+    limit = min(wanted.limit, MAX_EVENTS)
+    where, values = build_condition(reader, wanted)
+    walks = [iterate_rows(connection, way, where, values) for way in choose_paths(connection, reader, wanted)]
+    # Each walk is sorted, so the merge reads no more rows than it returns.
+    merged = heapq.merge(*walks, key=lambda row: (row[1], row[0]), reverse=True)
+    told = wanted.period.told
+    rows = list(islice(merged, told, told + limit + 1))
+    capped = f"one answer holds {MAX_EVENTS:,} events at most, so not {wanted.limit:,}" if limit < wanted.limit else ""
+    return build_page(rows, limit, capped)
+
+
+def build_condition(reader: Reader, wanted: Filter) -> tuple[str, list[Any]]:
+    """Return the SQL condition and parameters for rows that match and that the reader may see."""
+    columns = {
+        "session_id": wanted.session,
+        "user_id": wanted.user,
+        "channel": wanted.channel,
+        "event_type": wanted.type,
+    }
+    terms = [f"{column} = ?" for column, value in columns.items() if value]
+    values: list[Any] = [value for value in columns.values() if value]
+    if wanted.levels:
+        terms.append(f"level IN ({', '.join('?' * len(wanted.levels))})")
+        values += wanted.levels
+    within, ends = build_time_condition(wanted)
+    # These columns come first in a row, before long values, so most rows are rejected cheaply.
+    where, own = build_visibility_condition(reader)
+    return " AND ".join([*terms, *within, where]), [*values, *ends, *own]
+
+
+def build_time_condition(wanted: Filter) -> tuple[list[str], list[str]]:
+    """Return the SQL conditions on the timestamp."""
+    bounds = [(">=", wanted.period.since), ("<", wanted.period.until)]
+    return [f"timestamp {sign} ?" for sign, end in bounds if end], [format_timestamp(end) for _, end in bounds if end]
+
+
+def choose_paths(connection: sqlite3.Connection, reader: Reader, wanted: Filter) -> Sequence[AccessPath]:
+    """Choose the access path with the fewest rows, estimated from the indexes.
+
+    All paths run back through the same time, so the path with the fewest rows is the shortest. The result may be
+    several paths to be merged.
+    """
+    options = list_paths(reader, wanted)
+    if len(options) == 1:
+        return options[0]
+    return min(options, key=lambda ways: measure_density(connection, ways, wanted))
+
+
+def list_paths(reader: Reader, wanted: Filter) -> list[Sequence[AccessPath]]:
+    """List the possible access paths, preferred ones first. The time index is the last resort."""
+    bound = reader.clearance is not Trust.FULL
+    keys = {"session_id": wanted.session, "channel": wanted.channel, "room": reader.room}
+    options: list[Sequence[AccessPath]] = []
+    if bound or wanted.user:
+        # The reader's own index comes first: response times must not reveal how many rows others have.
+        name = reader.user if bound else wanted.user
+        if wanted.levels:
+            options.append(
+                [AccessPath(index="idx_events_own_error", terms=(FLAGGED_CONDITION, "user_id = ?"), values=(name,))]
+            )
+        options.append([AccessPath.by("user_id", name)])
+    options += [[AccessPath.by(column, value)] for column, value in keys.items() if value]
+    if wanted.levels:
+        options.append([AccessPath.by("level", level) for level in wanted.levels])
+    if wanted.type:
+        options.append([AccessPath.by("event_type", wanted.type)])
+    return options or [[AccessPath(index="idx_events_time")]]
+
+
+def measure_density(connection: sqlite3.Connection, ways: Sequence[AccessPath], wanted: Filter) -> tuple[str, int]:
+    """Estimate the density of access paths from their indexes alone.
+
+    Return the time back to which `PROBE_ROWS` rows reach, or an empty string if there are fewer,
+    and the number of rows.
+    """
+    within, ends = build_time_condition(wanted)
+    reach, rows = "", 0
+    for way in ways:
+        where = " AND ".join([*way.terms, *within]) or "1"
+        probed = f"SELECT timestamp FROM events INDEXED BY {way.index} WHERE {where}"
+        inner = f"{probed} ORDER BY timestamp DESC LIMIT {PROBE_ROWS}"
+        query = f"SELECT count(*), min(timestamp) FROM ({inner})"
+        count, oldest = connection.execute(query, [*way.values, *ends]).fetchone()
+        rows += count
+        reach = max(reach, oldest) if count == PROBE_ROWS else reach
+    return reach, rows
+
+
+def iterate_rows(
+    connection: sqlite3.Connection, way: AccessPath, where: str, values: Sequence[Any]
+) -> Iterator[Sequence[Any]]:
+    """Iterate over the rows of an access path that match, newest first."""
+    terms = " AND ".join([*way.terms, where])
+    return connection.execute(
+        f"SELECT {RECORD_SELECT} FROM events INDEXED BY {way.index} WHERE {terms} ORDER BY timestamp DESC, id DESC",
+        [*way.values, *values],
+    )
+
+
+def count_by_channel(connection: sqlite3.Connection, reader: Reader, wanted: Filter) -> dict[str, tuple[int, datetime]]:
+    """Return the number of matching visible events and the newest time for each channel."""
+    where, values = build_condition(reader, wanted)
+    found: dict[str, tuple[int, datetime]] = {}
+    for way in choose_paths(connection, reader, wanted):
+        terms = " AND ".join([*way.terms, where, "channel IS NOT NULL"])
+        rows = connection.execute(
+            f"SELECT channel, count(*), max(timestamp) FROM events INDEXED BY {way.index} WHERE {terms} GROUP BY 1",
+            [*way.values, *values],
+        )
+        for channel, count, newest in rows:
+            known = found.get(channel, (0, parse_timestamp(newest)))
+            found[channel] = (known[0] + count, max(known[1], parse_timestamp(newest)))
+    return found
+
+
+def find_events_after(connection: sqlite3.Connection, reader: Reader, wanted: Filter, last: int) -> list[Record]:
+    """Find matching events written after a row id, in the order of writing."""
+    where, values = build_condition(reader, wanted)
+    rows = connection.execute(
+        f"SELECT {RECORD_SELECT} FROM events NOT INDEXED WHERE id > ? AND {where} ORDER BY id LIMIT {MAX_EVENTS}",
+        [last, *values],
+    )
+    return [read_record(row) for row in rows]
+
+
+def find_last_id(connection: sqlite3.Connection) -> int:
+    """Return the newest row id of all users. `find_events_after` starts there; it is never shown."""
+    (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()
+    return int(last)
+
+
+def find_turn_events(connection: sqlite3.Connection, reader: Reader, turn: str) -> EventPage:
+    """Find the events of a turn by the prefix of its id, oldest first. Turns of others are not found."""
+    prefix = turn.strip().lower()
+    if not TURN_ID.fullmatch(prefix):
+        raise InputError(f"name a turn by its id or by at least its first {MIN_TURN_ID_DIGITS} digits, such as 3f2a9c")
+    where, values = build_visibility_condition(reader)
+    # No digit sorts as high as `g`, so this range contains every id with the prefix.
+    span = f"trace_id >= ? AND trace_id < ? AND {where}"
+    given = [prefix, f"{prefix}g", *values]
+    source = "FROM events INDEXED BY idx_events_trace WHERE"
+    ids = [each for (each,) in connection.execute(f"SELECT DISTINCT trace_id {source} {span} LIMIT 4", given)]
+    if len(ids) > 1:
+        raise InputError(f"several turns match; write more of the id: {', '.join(sorted(ids)[:3])}")
+    if not ids:
+        return NO_EVENTS
+    rows = connection.execute(
+        f"SELECT {RECORD_SELECT} {source} trace_id = ? AND {where} ORDER BY timestamp, id LIMIT {MAX_TURN_EVENTS + 1}",
+        [*ids, *values],
+    ).fetchall()
+    longer = (
+        f"the turn has more than {MAX_TURN_EVENTS:,} events; the first ones are shown"
+        if len(rows) > MAX_TURN_EVENTS
+        else ""
+    )
+    return build_page(rows, MAX_TURN_EVENTS, longer)
+
+
+def find_turn_at(connection: sqlite3.Connection, reader: Reader, moment: datetime) -> str:
+    """Return the id of the last visible turn that was sent before or at a time, or an empty string."""
+    until = moment + timedelta(microseconds=1)
+    wanted = Filter(type=EventType.PROMPT_BUILT.value, period=Period(until=until), limit=1)
+    return "".join(record.trace for record in find_events(connection, reader, wanted).records)
+
+
+def build_page(rows: Sequence[Sequence[Any]], limit: int, notice: str) -> EventPage:
+    """Build the result. `rows` has one row more than `limit` if more rows match."""
+    records = [read_record(row) for row in rows]
+    left = records[limit].time if len(records) > limit else None
+    return EventPage(records=tuple(records[:limit]), left=left, notice=notice)
+
+
+PREFIX_END = "\U0010ffff"  # sorts after every id with the same prefix
+
+
+class NotRecorded(InputError):
+    """No such name is recorded, or the reader may not see it. Both cases have the same message."""
+
+
+def complete_session(connection: sqlite3.Connection, reader: Reader, named: str) -> str:
+    """Complete the prefix of a session id among the sessions that the reader may see."""
+    where, values = build_visibility_condition(reader)
+    rows = connection.execute(
+        "SELECT DISTINCT session_id FROM events INDEXED BY idx_events_session"
+        f" WHERE session_id >= ? AND session_id < ? AND {where} ORDER BY session_id LIMIT 3",
+        [named, f"{named}{PREFIX_END}", *values],
+    )
+    known = [session for (session,) in rows]
+    if named in known:
+        return named
+    if not known:
+        raise NotRecorded(f"no session {quote_name(named)} is recorded")
+    if len(known) > 1:
+        raise InputError(f"several sessions match; write more of the id: {', '.join(known)}")
+    return str(known[0])
+
+
+def is_recorded(connection: sqlite3.Connection, reader: Reader, column: str, value: str) -> bool:
+    """Return whether the reader may see an event with this value."""
+    where, values = build_visibility_condition(reader)
+    row = connection.execute(
+        f"SELECT 1 FROM events INDEXED BY {COLUMN_INDEXES[column]} WHERE {column} = ? AND {where} LIMIT 1",
+        [value, *values],
+    ).fetchone()
+    return row is not None
+
+
+# No room has this name, so in an unnamed group no event is visible.
+UNNAMED_ROOM = "\x00"
+
+
+def find_reader(turn: Turn, clearance: Trust, config: Config) -> Reader:
+    """Return the reader for a turn. In company this is the room, with the room's timezone."""
+    if has_other_readers(turn):
+        room = config.rooms.get(turn.room)
+        zone = (room.timezone if room else "") or config.host.timezone
+        return Reader(user=turn.user, clearance=clearance, room=turn.room or UNNAMED_ROOM, timezone=zone)
+    person = config.users.get(turn.user)
+    zone = turn.client.zone or (person.timezone if person else "") or config.host.timezone
+    return Reader(user=turn.user, clearance=clearance, timezone=zone)
+
+
+def find_context(assembly: Assembly, schedule: str = "") -> Context:
+    """Return the context for the events of a turn."""
+    turn = assembly.turn
+    return Context(
+        trust=assembly.clearance.level,
+        session=turn.session,
+        agent=turn.agent,
+        user=turn.user,
+        channel=turn.channel,
+        room=turn.room,
+        schedule=schedule,
+    )

@@ -1,0 +1,402 @@
+"""The console of a server: `foreword serve` writes its log to stderr through it, within limits.
+
+Entries that differ only in numbers and ids are of one kind. A console writes the first few entries of each kind in a
+window and counts the rest; one line at the end of the window gives the count. A limit in bytes bounds all entries of a
+window, and a part of it is reserved for warnings and errors. So a flood of requests or a failing provider cannot fill
+a disk.
+
+A recorder that passes events to several others. The live tree: writes each event as a line, indented below its parent
+step. The event stream of a workspace: opens log, prompts, budgets and collector as configured.
+"""
+
+import logging
+import re
+import sys
+import threading
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from threading import Lock
+from typing import Any, Protocol
+
+from foreword.config.schema import Config
+from foreword.events import log
+from foreword.events.budget_guard import BudgetGuard
+from foreword.events.event import Event, Recorder
+from foreword.events.lines import show_line
+from foreword.events.log import DEFAULT_LOG_LIMITS, EventLog, LogLimits
+from foreword.events.record import Record, make_row, read_record
+from foreword.events.redaction import redact
+from foreword.events.sent_prompts import PromptStore
+from foreword.events.tracer import is_open_step
+from foreword.types import frozen
+
+MAX_ENTRY_CHARS = 6_000  # of one entry; a traceback is an entry
+MAX_KIND_CHARS = 300  # by which two entries are compared
+MAX_SUMMARY_CHARS = 200  # of an entry that is quoted with its count
+# The share of a window's bytes that entries may use, by their first word; errors may use all of it.
+SHARES = {"error": 1.0, "warn": 0.875}
+OTHER_SHARE = 0.75
+LEVELS = {"WARNING": "warn ", "ERROR": "error ", "CRITICAL": "error "}
+STAMP = re.compile(r"^\d{4}-\d\d-\d\dT[\d:.]+Z ")
+NUMBER = r"[0-9a-f]*\d[0-9a-f]*"
+VARYING = re.compile(rf"(?:\b|(?<=_)){NUMBER}(?:[.,:]{NUMBER})*(?:ms|s)?\b|0x[0-9a-f]+", re.IGNORECASE)
+
+
+class Output(Protocol):
+    """Takes lines: a text stream or a console."""
+
+    def write(self, text: str, /) -> object:
+        """Write a text that ends with a line break."""
+
+    def flush(self) -> object:
+        """Flush buffered text."""
+
+
+@frozen(eq=True)
+class ConsoleLimits:
+    """How much a console writes."""
+
+    window_s: float = 30.0
+    """Length of a window in seconds. At its end counts are written and reset."""
+    same: int = 20
+    """Maximum number of entries of one kind in a window."""
+    bytes: int = 64 * 1_024
+    """Maximum size of all entries in a window."""
+    kinds: int = 20
+    """Maximum number of kinds that are counted separately. The rest share one count."""
+
+
+DEFAULT_CONSOLE_LIMITS = ConsoleLimits()
+
+
+def format_stamp(moment: datetime) -> str:
+    """Format the time of a line, in UTC and to the second."""
+    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+class Console:
+    """Writes entries to a stream within limits. One `write` is one entry; its text may have several lines."""
+
+    def __init__(
+        self,
+        stream: Output | None = None,
+        limits: ConsoleLimits = DEFAULT_CONSOLE_LIMITS,
+        elapsed: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._stream = stream
+        self._limits = limits
+        self._elapsed = elapsed
+        self.reset()
+        log.reset_after_fork(self)
+
+    def reset(self) -> None:
+        """Reset the lock and the counts, as a forked process must."""
+        self._lock = threading.RLock()  # a finaliser may log while this thread writes
+        self._busy = False
+        self._nested = 0
+        self._timer: threading.Timer | None = None
+        self._start_window(0.0)
+
+    def write(self, text: str, /) -> None:
+        """Write an entry, or count it if its kind or the window has reached its limit.
+
+        An entry that a finaliser logs during another write is only counted, because the state is inconsistent then.
+        """
+        with self._lock:
+            if self._busy:
+                self._nested += 1
+                return
+            self._busy = True
+            try:
+                self._take(text.rstrip("\n"))
+            finally:
+                self._busy = False
+
+    def _take(self, entry: str) -> None:
+        kind = find_kind(entry)
+        now = self._elapsed()
+        if now - self._began >= self._limits.window_s:
+            self._write_counts(now)
+            self._start_window(now)
+        size = len(entry.encode("utf-8", "replace")) + 1
+        limit = int(self._limits.bytes * find_share(entry))
+        if self._seen[kind] >= self._limits.same or self._bytes + size > limit:
+            self._count(kind, entry)
+            return
+        self._seen[kind] += 1
+        self._bytes += size
+        self._put(entry)
+        if self._nested:
+            self._start_timer()
+
+    def flush(self) -> None:
+        """Do nothing: `write` flushes every entry."""
+
+    def close(self) -> None:
+        """Write the counts of the last window."""
+        with self._lock:
+            if self._busy:
+                return
+            self._busy = True
+            try:
+                self._write_counts(self._elapsed())
+                self._start_window(self._elapsed())
+            finally:
+                self._busy = False
+
+    def _start_window(self, now: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._began = now
+        self._bytes = 0
+        self._seen: Counter[str] = Counter()
+        self._left_out: Counter[str] = Counter()
+        self._samples: dict[str, str] = {}
+
+    def _count(self, kind: str, entry: str) -> None:
+        """Count an entry that is not written."""
+        if kind not in self._left_out and len(self._left_out) >= self._limits.bytes // MAX_KIND_CHARS:
+            kind = ""  # one count for all further kinds
+        self._left_out[kind] += 1
+        self._samples.setdefault(kind, entry)
+        self._start_timer()
+
+    def _start_timer(self) -> None:
+        """Start the timer that writes the counts if no further entry does."""
+        if self._timer is None:
+            self._timer = threading.Timer(self._limits.window_s, self.close)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _write_counts(self, now: float) -> None:
+        """Write a count for each kind with entries that were not written; the counts add up to all of them."""
+        nested, self._nested = self._nested, 0
+        seconds = max(1, round(now - self._began))
+        stamp = format_stamp(datetime.now(UTC))
+        named = Counter({kind: number for kind, number in self._left_out.items() if kind})
+        for kind, number in named.most_common(self._limits.kinds):
+            shown = f"repeated {number:,} {'time' if number == 1 else 'times'}"
+            hidden = f"left out {number:,} {'line' if number == 1 else 'lines'}"
+            counted = shown if self._seen[kind] else hidden
+            self._put(f"{stamp} {counted} in {seconds} s: {summarise(self._samples[kind])}")
+            del self._left_out[kind]
+        if rest := sum(self._left_out.values()) + nested:
+            self._put(f"{stamp} left out {rest:,} other {'line' if rest == 1 else 'lines'} in {seconds} s")
+
+    def _put(self, entry: str) -> None:
+        stream = self._stream or sys.stderr
+        with suppress(OSError, ValueError):  # a closed terminal must not end a turn
+            stream.write(f"{entry}\n")
+            stream.flush()
+
+
+def find_share(entry: str) -> float:
+    """Return the share of a window's bytes that may be used once an entry is written."""
+    return SHARES.get(STAMP.sub("", entry).partition(" ")[0], OTHER_SHARE)
+
+
+def find_kind(entry: str) -> str:
+    """Return the kind of an entry: its text without time, numbers and ids."""
+    return VARYING.sub("#", STAMP.sub("", entry)[: 2 * MAX_KIND_CHARS])[:MAX_KIND_CHARS]
+
+
+def summarise(entry: str) -> str:
+    """Return the first line of an entry without its time, for the line with its count."""
+    line = STAMP.sub("", entry).strip().partition("\n")[0]
+    return line if len(line) <= MAX_SUMMARY_CHARS else f"{line[: MAX_SUMMARY_CHARS - 1]}…"
+
+
+class ConsoleHandler(logging.Handler):
+    """Writes log records to a console in the form of events, without secrets."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Emit a record without the handler's lock: a second lock next to the console's could deadlock."""
+        self.emit(record)
+        return True
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record and its indented traceback as one entry."""
+        try:
+            moment = datetime.fromtimestamp(record.created, UTC)
+            text = redact(self._read(record), MAX_ENTRY_CHARS).replace("\n", "\n    ")
+            self._console.write(f"{format_stamp(moment)} {LEVELS.get(record.levelname, '')}[{record.name}] {text}\n")
+        except Exception:  # noqa: BLE001 - a library's log line must not end a request
+            self.handleError(record)
+
+    def _read(self, record: logging.LogRecord) -> str:
+        """Return the message of a record with exception and traceback. A long end is cut off."""
+        if not record.exc_info or record.exc_info[1] is None:
+            return record.getMessage()
+        error = record.exc_info[1]
+        return f"{record.getMessage()}: {type(error).__name__}: {error}\n{FORMATTER.formatException(record.exc_info)}"
+
+
+FORMATTER = logging.Formatter()
+
+
+@contextmanager
+def log_to(console: Console) -> Iterator[None]:
+    """Send loggers, warnings and uncaught exceptions of this process to a console."""
+    root, own, handler = logging.getLogger(), logging.getLogger("foreword"), ConsoleHandler(console)
+    level, hooks = own.level, (threading.excepthook, sys.unraisablehook)
+    root.addHandler(handler)
+    own.setLevel(logging.INFO)
+    logging.captureWarnings(capture=True)
+    threading.excepthook, sys.unraisablehook = log_thread_error, log_unraisable
+    try:
+        yield
+    finally:
+        threading.excepthook, sys.unraisablehook = hooks
+        logging.captureWarnings(capture=False)
+        own.setLevel(level)
+        root.removeHandler(handler)
+        console.close()
+
+
+def log_thread_error(arguments: Any) -> None:
+    """Log an exception that ended a thread."""
+    if arguments.exc_type is not SystemExit:
+        name = arguments.thread.name if arguments.thread else "?"
+        found = (arguments.exc_type, arguments.exc_value, arguments.exc_traceback)
+        logging.getLogger("threading").error("the thread %s ended", name, exc_info=found)
+
+
+def log_unraisable(arguments: Any) -> None:
+    """Log an exception that Python cannot raise, such as one in a finaliser."""
+    found = (arguments.exc_type, arguments.exc_value, arguments.exc_traceback)
+    logging.getLogger("python").error("%s", arguments.err_msg or "an exception was ignored", exc_info=found)
+
+
+class RecorderFanout:
+    """Passes each event to several recorders. An error of one does not affect the others."""
+
+    def __init__(self, *recorders: Recorder) -> None:
+        self._recorders = recorders
+
+    def record(self, event: Event) -> None:
+        """Pass an event to all recorders."""
+        for recorder in self._recorders:
+            with suppress(Exception):
+                recorder.record(event)
+
+
+MAX_CACHED_DEPTHS = 4_096  # positions whose depth is cached
+MAX_WAITING_LINES = 1_024  # lines waiting for their parent's line
+
+
+class LiveTree:
+    """Writes events as a tree. A line waits for its parent's line, since most steps are recorded at their end."""
+
+    def __init__(self, stream: Output | None = None) -> None:
+        self._stream = stream
+        self._depths: OrderedDict[str, int] = OrderedDict()
+        self.reset()
+        log.reset_after_fork(self)
+
+    def reset(self) -> None:
+        """Discard waiting lines. In a forked process the parent writes them."""
+        self._held: dict[str, list[Record]] = {}
+        self._lock = Lock()
+
+    def record(self, event: Event) -> None:
+        """Write an event and the lines that waited for it, redacted as in the log."""
+        record = read_record((0, *make_row(event).values))
+        with self._lock:
+            if record.parent and record.parent not in self._depths and self._is_to_come(record.parent):
+                self._held.setdefault(record.parent, []).append(record)
+                if sum(map(len, self._held.values())) > MAX_WAITING_LINES:
+                    self._release()
+            else:
+                self._write(record)
+
+    def _is_to_come(self, span: str) -> bool:
+        """Return whether the line of a step is still expected. A step of another process is not."""
+        return is_open_step(span) or any(one.span == span for records in self._held.values() for one in records)
+
+    def close(self) -> None:
+        """Write the lines whose parent's line never came."""
+        with self._lock:
+            self._release()
+
+    def _release(self) -> None:
+        """Write all waiting lines at the top level."""
+        while self._held:
+            for record in self._held.pop(self._find_top()):
+                self._write(record)
+
+    def _find_top(self) -> str:
+        """Return a missing parent that is not below a waiting line."""
+        waiting = {record.span for records in self._held.values() for record in records}
+        return next((span for span in self._held if span not in waiting), next(iter(self._held)))
+
+    def _write(self, record: Record) -> None:
+        depth = self._depths.get(record.parent, -1) + 1
+        if record.span:
+            self._depths[record.span] = depth
+            if len(self._depths) > MAX_CACHED_DEPTHS:
+                self._depths.popitem(last=False)
+        with suppress(OSError, ValueError):  # a closed terminal must not end a turn
+            stream = self._stream or sys.stderr
+            indented = "  " * depth + show_line(record, turn=depth == 0)
+            stream.write(f"{format_stamp(record.time)} {indented}\n")
+            stream.flush()
+        for below in sorted(self._held.pop(record.span, ()), key=lambda one: one.time):
+            self._write(below)
+
+
+@frozen
+class EventStream:
+    """The targets of an agent loop's events. Prompts and budgets are optional."""
+
+    recorder: Recorder
+    prompts: PromptStore | None = None
+    purse: BudgetGuard | None = None
+    log: EventLog | None = None
+    otlp: str = ""
+    """The address of the collector, fixed at start."""
+
+    def follow(self, _: Config, after: Config) -> Iterable[str]:
+        """Apply a new configuration to budgets and log. The collector changes only on restart."""
+        if self.purse:
+            self.purse.follow(after)
+        if self.log:
+            self.log.bounds = replace(self.log.bounds, days=after.events.retention_days)
+        return [] if after.events.otlp == self.otlp else ["events.otlp"]
+
+
+@contextmanager
+def open_event_stream(
+    folder: str,
+    config: Config,
+    clock: Callable[[], datetime],
+    bounds: LogLimits = DEFAULT_LOG_LIMITS,
+    tree: Output | None = None,
+) -> Iterator[EventStream]:
+    """Open the log, the recorded prompts, the budgets and the configured collector of a folder.
+
+    With `tree`, each event is also written there as a line. On exit all recorded events are written.
+    """
+    with ExitStack() as opened:
+        if config.events.otlp:
+            from foreword.events.otlp import start_export
+
+            opened.enter_context(closing(start_export(config.events.otlp)))
+        log = opened.enter_context(EventLog(folder, clock, replace(bounds, days=config.events.retention_days)))
+        purse = opened.enter_context(closing(BudgetGuard(folder, config, clock)))
+        drawn = [opened.enter_context(closing(LiveTree(tree)))] if tree else []
+        yield EventStream(
+            recorder=RecorderFanout(log, *drawn) if drawn else log,
+            prompts=PromptStore(log, clock),
+            purse=purse,
+            log=log,
+            otlp=config.events.otlp,
+        )

@@ -1,0 +1,289 @@
+"""The tracer: records a turn as a tree of steps and instants.
+
+A loop makes one `Tracer` per turn and records all events through it; its tools and providers record nothing:
+
+    trace = Trace(recorder, Context(trust=clearance, user="alice", session="abc"))
+    with trace.step(EventType.MESSAGE_RECEIVED, length=31) as received:
+        received.tell(EventType.TRUST_RESOLVED, effective="full")
+        with received.step(EventType.TURN_STARTED, model=model) as turn:
+            with turn.step(EventType.API_CALL, model=model) as call:
+                call.note(usage=usage, cost_usd=cost)
+
+An exception inside a step is recorded as its error and propagates. Recording itself never raises.
+"""
+
+import os
+import random
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Self
+
+from foreword.events.event import (
+    NO_CONTEXT,
+    NO_POSITION,
+    Context,
+    Event,
+    EventType,
+    Level,
+    Recorder,
+    TracePosition,
+    Usage,
+)
+from foreword.events.otlp import LiveSpan, SpanStart, open_span
+from foreword.types import frozen
+
+# Steps of these types are recorded when they open, since their children follow. The value is the type of the row at the
+# end.
+OPENING_TYPES = {
+    EventType.MESSAGE_RECEIVED: None,
+    EventType.SCHEDULE_FIRED: None,
+    EventType.TURN_STARTED: EventType.TURN_COMPLETED,
+}
+# The type of a failed step. Other steps keep their type, with level error.
+FAILED_TYPES = {
+    EventType.API_CALL: EventType.API_ERROR,
+    EventType.TOOL_CALL: EventType.TOOL_ERROR,
+    EventType.MESSAGE_RECEIVED: EventType.CHANNEL_ERROR,
+    EventType.MESSAGE_SENT: EventType.CHANNEL_ERROR,
+}
+ERROR_TYPES = frozenset(FAILED_TYPES.values())
+# Keywords of `tell`, `step` and `note` that are fields of the event. All others are facts.
+EVENT_FIELDS = frozenset({"level", "model", "usage", "cost_usd", "prompt_hash", "error", "duration_ms"})
+MAX_ERROR_CHARS = 20_000  # characters; more than is stored, so that secrets are found before the cut
+
+
+# Ids must be unique but not secret, so they need no system call. A forked process reseeds.
+_chance = random.Random()  # noqa: S311
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_chance.seed)
+
+
+def make_id(bits: int) -> str:
+    """Make an id in the OpenTelemetry format: hexadecimal and never zero."""
+    return f"{_chance.getrandbits(bits) or 1:0{bits // 4}x}"
+
+
+_under_way: set[str] = set()
+
+
+def is_open_step(span: str) -> bool:
+    """Return whether a step of this process is still open, so that its row is yet to come."""
+    return span in _under_way
+
+
+def read_host_time() -> datetime:
+    """Return the current time of the host."""
+    return datetime.now(UTC)
+
+
+@frozen
+class Clocks:
+    """Wall clock and monotonic clock."""
+
+    now: Callable[[], datetime] = read_host_time
+    elapsed: Callable[[], float] = time.monotonic
+
+
+SYSTEM_CLOCKS = Clocks()
+
+
+class TraceNode:
+    """A node in the tree of a turn. Events emitted here are its children."""
+
+    trace: "Tracer"
+    place: TracePosition
+    """The position of this node, from which a later trace can continue."""
+    span: LiveSpan | None = None
+
+    def tell(self, kind: EventType, /, **said: Any) -> None:
+        """Record an event, with fields of the event and further facts."""
+        now = self.trace.timepiece.now()
+        self.trace.record(kind, self.trace.find_place(self), said, now)
+        if self.span:
+            with suppress(Exception):
+                self.span.add(kind, said, now)
+
+    def emit_restricted(self, kind: EventType, /, **said: Any) -> None:
+        """Record an event about all users, such as their totals. Only full trust reads it."""
+        self.trace.record(kind, self.trace.find_place(self), said, self.trace.timepiece.now(), NO_CONTEXT)
+
+    def step(self, kind: EventType, /, **said: Any) -> "TraceStep":
+        """Return a step with a duration and possibly children, for use in `with`."""
+        return TraceStep(self, kind, said)
+
+    def gather(self, usage: Usage, usd: float | None) -> None:
+        """Add the usage of a call below this node."""
+
+
+class Tracer(TraceNode):
+    """Records one turn, or continues an earlier one.
+
+    `caller` is the client's span that exported spans continue. A client's trace may contain many turns, so the rows of
+    a turn use a separate id.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        context: Context,
+        timepiece: Clocks = SYSTEM_CLOCKS,
+        goes_on: TracePosition = NO_POSITION,
+        caller: TracePosition = NO_POSITION,
+    ) -> None:
+        self.trace = self
+        self.context = context
+        """The context of all further events. Assign a new one when more is known."""
+        self.timepiece = timepiece
+        self.place = TracePosition(
+            trace=goes_on.trace,
+            span=goes_on.span,
+            caller=caller.trace or goes_on.caller,
+            sampled=caller.sampled if caller.trace else goes_on.sampled,
+        )
+        self._caller = caller
+        self._recorder = recorder
+        self.failure: BaseException | None = None
+        """The last recorded exception, while it propagates."""
+        self._first = goes_on
+        self._silent = False
+
+    @property
+    def id(self) -> str:
+        """The id of the turn."""
+        if not self.place.trace:
+            self.place = replace(self.place, trace=make_id(128))
+        return self.place.trace
+
+    def find_place(self, above: TraceNode) -> TracePosition:
+        """Return a new position below a node."""
+        place = replace(self.place, trace=self.id, span=make_id(64), parent=above.place.span)
+        self._first = self._first if self._first.span else place
+        return place
+
+    def open(self, above: TraceNode, opening: SpanStart) -> tuple[TracePosition, LiveSpan | None]:
+        """Return a new position below a node, with a live span if this trace is recorded."""
+        span = None if self._silent else open_span(opening, self._find_start(above), above.span)
+        self._silent = span is None  # a trace is recorded from its first step on, or not at all
+        if span is None:
+            return self.find_place(above), None
+        if not self.place.trace and not self.place.caller:
+            self.place = replace(self.place, trace=span.place.trace)
+        place = replace(self.place, trace=self.id, span=span.place.span, parent=above.place.span)
+        self._first = self._first if self._first.span else place
+        return place, span
+
+    def _find_start(self, above: TraceNode) -> TracePosition:
+        """Return the parent position of a new span, so that it gets the trace id of the turn or the caller."""
+        start = above.place if above.place.span else self._first
+        if self.place.caller:
+            span = start.span or self._caller.span or make_id(64)
+            return TracePosition(trace=self.place.caller, span=span, sampled=self.place.sampled)
+        return TracePosition(trace=self.id, span=make_id(64)) if self.place.trace and not start.span else start
+
+    def record(
+        self, kind: EventType, place: TracePosition, said: dict[str, Any], now: datetime, context: Context | None = None
+    ) -> None:
+        """Pass an event to the recorder. An error in a recorder must not end a turn."""
+        fields: dict[str, Any] = {"level": Level.ERROR if kind in ERROR_TYPES else Level.INFO}
+        facts: dict[str, Any] = {}
+        for name, value in said.items():
+            (fields if name in EVENT_FIELDS else facts)[name] = value
+        whose = self.context if context is None else context
+        with suppress(Exception):
+            self._recorder.record(Event(type=kind, time=now, context=whose, place=place, facts=facts, **fields))
+
+
+class TraceStep(TraceNode):
+    """A step with a duration, recorded under its start time."""
+
+    def __init__(self, above: TraceNode, kind: EventType, said: dict[str, Any]) -> None:
+        self.trace = above.trace
+        self._above = above
+        self._kind = kind
+        self._said = said
+        self._used: list[tuple[Usage, float | None]] = []
+
+    def note(self, /, **said: Any) -> None:
+        """Add fields and facts. An `error` marks the step as failed."""
+        self._said |= said
+
+    def gather(self, usage: Usage, usd: float | None) -> None:
+        """Add the usage of a call to the turn."""
+        if self._kind is EventType.TURN_STARTED:
+            self._used.append((usage, usd))
+        else:
+            self._above.gather(usage, usd)
+
+    def __enter__(self) -> Self:
+        timepiece = self.trace.timepiece
+        self._time, self._began = timepiece.now(), timepiece.elapsed()
+        opening = SpanStart(kind=self._kind, said=self._said, context=self.trace.context, time=self._time)
+        self.place, self.span = self.trace.open(self._above, opening)
+        _under_way.add(self.place.span)
+        if self._kind in OPENING_TYPES:
+            self.trace.record(self._kind, self.place, self._said, self._time)
+            self._said = {}
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
+        timepiece = self.trace.timepiece
+        now = timepiece.now()
+        self._said.setdefault("duration_ms", round((timepiece.elapsed() - self._began) * 1_000))
+        if error is not None:
+            self._said = {**describe_error(error), **self._said}
+        if self._said.get("error"):
+            self._said.setdefault("level", self._choose_level(error))
+        with suppress(Exception):
+            self._said |= sum_usage(self._used) if self._used else {}
+        self._tell_end(now, error)
+        _under_way.discard(self.place.span)
+        if self.span:
+            with suppress(Exception):
+                self.span.close(self._said, now)
+
+    def _choose_level(self, error: BaseException | None) -> Level:
+        """Choose the level of a failed step: one failure is one error row.
+
+        If an inner step has already recorded the exception, this step is a warning with the consequence.
+        """
+        is_recorded = error is not None and self.trace.failure is error
+        return Level.WARN if is_recorded and self._kind not in FAILED_TYPES else Level.ERROR
+
+    def _tell_end(self, now: datetime, error: BaseException | None) -> None:
+        """Record the end of the step. A step that is only opened does not repeat an exception of an inner step."""
+        usage = self._said.get("usage")
+        if self._kind is EventType.API_CALL and isinstance(usage, Usage):
+            self._above.gather(usage, self._said.get("cost_usd"))
+        kind = FAILED_TYPES.get(self._kind, self._kind) if self._said.get("error") else self._kind
+        if self._kind not in OPENING_TYPES:
+            self.trace.record(kind, self.place, self._said, self._time)
+        elif ending := OPENING_TYPES[self._kind]:
+            self.trace.record(ending, self.trace.find_place(self._above), self._said, now)
+        elif self._said.get("error") and self.trace.failure is not error:
+            self.trace.record(kind, self.trace.find_place(self), self._said, now)
+        self.trace.failure = error
+
+
+def describe_error(error: BaseException) -> dict[str, Any]:
+    """Describe an exception. Exceptions of provider clients have the response status."""
+    said: dict[str, Any] = {"error": type(error).__name__}
+    status = None
+    with suppress(Exception):  # `str()` of an exception can fail
+        said["error"] = f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARS]
+        status = getattr(error, "status_code", None)
+    return said | {"status": status} if isinstance(status, int) else said
+
+
+def sum_usage(used: list[tuple[Usage, float | None]]) -> dict[str, Any]:
+    """Sum the usage of a turn's calls. Calls without a price are counted separately."""
+    priced = [float(usd) for _, usd in used if usd is not None]
+    said: dict[str, Any] = {
+        "calls": len(used),
+        "total_tokens": sum(usage.tokens_in + usage.tokens_out for usage, _ in used),
+        "total_cost_usd": round(sum(priced), 10) if priced else None,
+    }
+    return said | ({"unpriced_calls": len(used) - len(priced)} if len(priced) < len(used) else {})

@@ -1,1 +1,0 @@
-"""The HTTP API: OpenAI's chat completions, and the gateway's own routes beside them."""

@@ -1,0 +1,275 @@
+"""The Bot API client: wraps aiogram, classifies network errors and removes the token from error messages.
+
+Rate limits of outgoing messages, per chat and overall, so that Telegram does not reject them. Settings of the Telegram
+channel: rate limits, timeouts and retry delays. Groups that became supergroups: Telegram gives them new ids, but they
+remain the same rooms.
+"""
+
+import asyncio
+import json
+import os
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import field
+from typing import Any, TypeVar, cast
+
+from aiogram import Bot
+from aiogram.client.session.aiohttp import AiohttpSession
+from aiogram.client.telegram import TelegramAPIServer
+from aiogram.exceptions import (
+    ClientDecodeError,
+    TelegramAPIError,
+    TelegramEntityTooLarge,
+    TelegramNetworkError,
+    TelegramServerError,
+)
+from aiogram.methods import GetMe, Response, SendChatAction, TelegramMethod
+from aiogram.types import LinkPreviewOptions
+from aiohttp import ClientConnectorError, ClientTimeout, ConnectionTimeoutError
+
+from foreword.errors import ForewordError, InputError
+from foreword.gateway.channel import NotDelivered
+from foreword.memory.entry import drafted
+from foreword.types import frozen
+
+MAX_TRACKED_CHATS = 10_000  # chats after which idle ones are dropped
+
+
+@frozen(eq=True)
+class RateLimits:
+    """Limits as (messages, seconds)."""
+
+    overall: tuple[int, float] = (25, 1.0)
+    private: tuple[int, float] = (1, 1.0)
+    group: tuple[int, float] = (20, 60.0)
+    longest: float = 5.0
+    """Longest wait in seconds; a message that must wait longer is retried later."""
+
+
+class SlidingWindow:
+    """A sliding window of send times; some may be in the future."""
+
+    def __init__(self, limit: tuple[int, float]) -> None:
+        self._most, self._seconds = limit
+        self._moments: deque[float] = deque(maxlen=self._most)
+        self.held = 0.0
+        """The time until which nothing is sent."""
+
+    def find(self, now: float) -> float:
+        """Return the next time at which a message may be sent."""
+        full = len(self._moments) == self._most
+        return max(now, self.held, self._moments[0] + self._seconds if full else 0.0)
+
+    def take(self, moment: float) -> None:
+        """Reserve a send time."""
+        self._moments.append(moment)
+
+    def is_idle(self, now: float) -> bool:
+        """Return whether the window does not delay any message."""
+        return self.held <= now and (not self._moments or self._moments[-1] + self._seconds <= now)
+
+
+class SendLimiter:
+    """Delays messages to stay within the limits."""
+
+    def __init__(
+        self,
+        tempo: RateLimits,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._tempo = tempo
+        self._clock = clock
+        self._sleep = sleep
+        self._overall = SlidingWindow(tempo.overall)
+        self._chats: dict[int, SlidingWindow] = {}
+
+    async def wait(self, chat: int) -> None:
+        """Wait until a message may be sent; raise NotDelivered if the wait is too long."""
+        await self._wait(self._find_window(chat), f"chat {chat}")
+        await self._wait(self._overall, "Telegram as a whole")
+
+    def hold(self, chat: int, seconds: float) -> None:
+        """Pause a chat; if another chat is paused as well, pause all sending."""
+        now = self._clock()
+        others = [window for number, window in self._chats.items() if window.held > now and number != chat]
+        self._find_window(chat).held = now + seconds
+        if others:
+            self._overall.held = max(self._overall.held, now + seconds)
+
+    async def _wait(self, window: SlidingWindow, whose: str) -> None:
+        now = self._clock()
+        moment = window.find(now)
+        if moment - now > self._tempo.longest:
+            raise NotDelivered(f"{whose} is rate limited for {moment - now:.0f} s", wait=moment - now)
+        window.take(moment)
+        if moment > now:
+            await self._sleep(moment - now)
+
+    def _find_window(self, chat: int) -> SlidingWindow:
+        if chat not in self._chats and len(self._chats) >= MAX_TRACKED_CHATS:
+            now = self._clock()
+            self._chats = {number: window for number, window in self._chats.items() if not window.is_idle(now)}
+        return self._chats.setdefault(chat, SlidingWindow(self._tempo.private if chat > 0 else self._tempo.group))
+
+
+@frozen
+class TelegramSettings:
+    """Rate limits, and times in seconds; the times of one delivery stay below the outbox's limit in total."""
+
+    tempo: RateLimits = field(default_factory=RateLimits)
+    poll: int = 25
+    """Timeout of long polling."""
+    request: float = 10.0
+    """Timeout of a request."""
+    probe: float = 4.0
+    """Timeout of a connection, and of a request that only checks availability."""
+    waits: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+    """Delays between attempts while Telegram is unreachable; the last one repeats."""
+    refused: float = 600.0
+    """Delay between attempts while Telegram rejects the token."""
+    tries: int = 5
+    """Attempts before a message that raises unexpected errors is dropped."""
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+
+DEFAULT_TELEGRAM_SETTINGS = TelegramSettings()
+
+
+T = TypeVar("T")
+MAX_ERROR_CHARS = 500  # characters of an error
+
+
+class UncertainDelivery(ForewordError):
+    """It is unknown whether Telegram carried out the request."""
+
+
+class TelegramUnreachable(ForewordError):
+    """Telegram was not reached, so the request had no effect."""
+
+
+class GetRawUpdates(TelegramMethod[list[dict[str, Any]]]):
+    """Requests updates as raw JSON, so that one invalid update does not hide the others."""
+
+    __returning__ = list[dict[str, Any]]
+    __api_method__ = "getUpdates"
+
+    offset: int | None = None
+    limit: int = 100
+    timeout: int = 0
+    allowed_updates: list[str]
+
+
+class SendText(TelegramMethod[dict[str, Any]]):
+    """Sends a message and returns the raw answer, which is not parsed."""
+
+    __returning__ = dict[str, Any]
+    __api_method__ = "sendMessage"
+
+    chat_id: int
+    text: str
+    message_thread_id: int | None = None
+    parse_mode: str | None = None
+    link_preview_options: LinkPreviewOptions = LinkPreviewOptions(is_disabled=True)
+
+
+class GetRawChat(TelegramMethod[dict[str, Any]]):
+    """Requests information about a chat and returns the raw answer."""
+
+    __returning__ = dict[str, Any]
+    __api_method__ = "getChat"
+
+    chat_id: int
+
+
+API_METHODS: tuple[type[TelegramMethod[Any]], ...] = (GetRawUpdates, SendText, SendChatAction, GetMe, GetRawChat)
+# Keep aiogram's response models referenced: they are weakly cached, and building one takes milliseconds.
+RESPONSE_MODELS = [Response[method.__returning__] for method in API_METHODS]  # type: ignore[name-defined]
+
+
+class BotClient:
+    """Sends requests to Telegram; `doubtful` is set while the last request failed for network or server reasons."""
+
+    def __init__(self, token: str, api: str, manners: TelegramSettings) -> None:
+        self.bot = Bot(token, AiohttpSession(api=TelegramAPIServer.from_base(api)))
+        self.doubtful = False
+        self._token = token
+        self._manners = manners
+
+    async def ask(self, method: TelegramMethod[T], seconds: float | None = None) -> T:
+        """Send a request; raise Telegram's error, Unreached or Unsure."""
+        total = self._manners.request if seconds is None else seconds
+        limits = ClientTimeout(total=total, connect=min(total, self._manners.probe))
+        try:
+            # aiogram passes the value to aiohttp unchanged; a number could not limit connect and total time separately.
+            answer = await self.bot(method, request_timeout=cast("int", limits))
+        except TelegramEntityTooLarge:
+            raise
+        except TelegramNetworkError as error:
+            self.doubtful = True
+            if isinstance(error.__cause__, ClientConnectorError | ConnectionTimeoutError):
+                raise TelegramUnreachable(self.show(error)) from None
+            raise UncertainDelivery(self.show(error)) from None
+        except ClientDecodeError as error:
+            self.doubtful = True
+            raise UncertainDelivery(self.show(error)) from None
+        except TelegramAPIError as error:
+            self.doubtful = isinstance(error, TelegramServerError)
+            error.message = self.show(error.message)
+            raise
+        self.doubtful = False
+        return answer
+
+    def show(self, error: object) -> str:
+        """Return the text of an error, shortened and without the token."""
+        return str(error).replace(self._token, "TOKEN")[:MAX_ERROR_CHARS]
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self.bot.session.close()
+
+
+MIGRATIONS_FILE = "telegram.json"
+
+
+class GroupMigrations:
+    """Old and new chat ids, stored in a file."""
+
+    def __init__(self, path: str = "") -> None:
+        self._path = path
+        self._new: dict[int, int] = {}
+        if path and os.path.exists(path):
+            try:
+                with open(path, encoding="utf-8") as file:
+                    self._new = {int(old): int(new) for old, new in json.load(file)["moved"].items()}
+            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+                raise InputError(
+                    f"cannot read the ids of migrated groups from {path} ({error}); repair the file, or delete it and "
+                    "set the new ids of these groups under rooms in foreword.yaml"
+                ) from None
+        self._old = {new: old for old, new in self._new.items()}
+
+    def add(self, old: int, new: int) -> bool:
+        """Store a migration; return whether it is new."""
+        if self._new.get(old) == new or self.find_first(old) == new:
+            return False
+        moved = self._new | {old: new}
+        if self._path:
+            stored = json.dumps({"moved": {str(one): other for one, other in moved.items()}})
+            with drafted(self._path, stored) as draft:
+                os.replace(draft, self._path)
+        self._new, self._old[new] = moved, old  # after a failed write the migration is still new
+        return True
+
+    def find_last(self, chat: int) -> int:
+        """Return the current id of a chat."""
+        while chat in self._new:
+            chat = self._new[chat]
+        return chat
+
+    def find_first(self, chat: int) -> int:
+        """Return the original id of a chat."""
+        while chat in self._old:
+            chat = self._old[chat]
+        return chat

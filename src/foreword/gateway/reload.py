@@ -1,0 +1,342 @@
+"""Detection of configuration edits: each is recorded once when it takes effect or is invalid.
+
+    reloads = Reloads(workspace, recorder)
+    reloads.followers.append(schedule)
+    reloads.look()
+
+A component that uses the configuration beyond a turn is a follower. It gets the old and the new configuration, and
+returns the settings that need a restart. The owner is notified of those; the rest of the edit applies.
+
+Reload: an edit of the workspace takes effect within a second, even without new messages.
+"""
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import fields
+from datetime import datetime
+from threading import Lock
+from typing import Any, Protocol
+
+from foreword.config.schema import Config
+from foreword.engine.sources.files import REFRESH_INTERVAL_S, Files
+from foreword.errors import ConfigError, InputError, WorkspaceError
+from foreword.events.event import NO_CONTEXT, EventType, Level, Notice, NoticeFanout, NoticeTarget, Recorder
+from foreword.events.sinks import EventStream
+from foreword.events.tracer import SYSTEM_CLOCKS, Clocks, Tracer, describe_error, make_id
+from foreword.gateway.schedule.creation import find_address, resolve_destination_clearance
+from foreword.gateway.schedule.schedule_rows import Destination
+from foreword.storage.sessions import OutboundMessage, post_message
+from foreword.storage.writer import Writer
+from foreword.types import Trust, frozen
+from foreword.workspace import Workspace
+
+PREVIOUS_IN_USE = "the previous version stays in use"
+BUILT_IN_USED = "a built-in text is used instead, or none; sessions that were sent a good text keep it"
+TURNS_FAIL = "turns in its situation fail until it is fixed"
+DOCTOR_HINT = "see: foreword doctor"
+
+
+class InvalidText(WorkspaceError):
+    """A text has become invalid. The message names its path and quotes no content."""
+
+
+class NeverValidText(InvalidText):
+    """A text is invalid, and no valid version was read before."""
+
+
+class ConfigHolder(Protocol):
+    """An object with a configuration that can be edited while in use: a workspace."""
+
+    @property
+    def config(self) -> Config:
+        """The configuration in force."""
+
+    @property
+    def faults(self) -> Mapping[str, InputError]:
+        """Errors in edits that are not in force, by file."""
+
+    @property
+    def files(self) -> Files:
+        """The files of the workspace. Texts in them can be invalid as well."""
+
+    def refresh(self, *, now: bool = False) -> None:
+        """Read changes from disk."""
+
+
+class Follower(Protocol):
+    """A component that uses the configuration for longer than a turn."""
+
+    def follow(self, before: Config, after: Config) -> Iterable[str]:
+        """Apply a new configuration without blocking.
+
+        Return every setting that keeps its old value until a restart.
+        """
+
+
+@frozen(eq=True)
+class ReloadResult:
+    """The result of a check."""
+
+    changed: tuple[str, ...] = ()
+    """The parts of the configuration that changed since the last check."""
+    restart: tuple[str, ...] = ()
+    """Edited settings that need a restart, such as server.port."""
+    faulty: tuple[str, ...] = ()
+    """File and line of invalid edits. The previous version stays in use."""
+
+
+class ReloadWatcher:
+    """Records every edit of a configuration, at full trust. A loop checks before each turn and while idle."""
+
+    def __init__(
+        self,
+        configured: ConfigHolder,
+        recorder: Recorder,
+        timepiece: Clocks = SYSTEM_CLOCKS,
+        notices: NoticeTarget | None = None,
+    ) -> None:
+        self.followers: list[Follower] = []
+        self._configured = configured
+        self._recorder = recorder
+        self._timepiece = timepiece
+        self._notices = notices or NoticeFanout()
+        self._lock = Lock()
+        self._config = configured.config
+        self._waiting: tuple[str, ...] = ()
+        self._named: tuple[str, ...] = ()
+        self._told: dict[str, str] = {}
+
+    def look(self, further: Iterable[str] = (), *, now: bool = False) -> ReloadResult:
+        """Check for a new configuration and for invalid edits, and report each once.
+
+        `further` names other changes that need a restart, such as an edited `.env`.
+        """
+        with self._lock:
+            self._configured.refresh(now=now)
+            config, faults = self._configured.config, self._find_faults()
+            changed: tuple[str, ...] = ()
+            if config is not self._config:
+                before, self._config = self._config, config
+                changed = tuple(find_changes(before, config))
+                self._waiting = tuple(dict.fromkeys(self._follow(before, config)))
+                self._tell(Level.INFO, changed=", ".join(changed) or "nothing")
+            restart = tuple(dict.fromkeys((*self._waiting, *further)))
+            self._tell_restart(restart)
+            self._tell_faults(faults)
+            places = (place for path, fault in faults.items() for place in list_fault_locations(path, fault))
+            return ReloadResult(changed=changed, restart=restart, faulty=tuple(places))
+
+    def _follow(self, before: Config, after: Config) -> Iterable[str]:
+        """Pass the configuration to all followers. An error of one does not affect the others."""
+        for follower in [*self.followers]:
+            try:
+                yield from follower.follow(before, after)
+            except Exception as error:  # noqa: BLE001 - the other followers must still get the edit
+                said = f"the edit was applied only in part, {describe_error(error)['error']}"
+                self._warn(said, "a part of Foreword could not apply an edit of foreword.yaml; see: foreword logs")
+
+    def _tell_restart(self, names: tuple[str, ...]) -> None:
+        """Report settings that need a restart, each once while it is pending."""
+        fresh = [name for name in names if name not in self._named]
+        self._named = names
+        if fresh:
+            said = f"{' and '.join(fresh)} {'needs' if len(fresh) == 1 else 'need'} a restart"
+            self._warn(f"{said}: {PREVIOUS_IN_USE}", f"{said}; until then {PREVIOUS_IN_USE}")
+
+    def _find_faults(self) -> Mapping[str, InputError]:
+        spoiled = self._configured.files.faults
+        texts = {path: InvalidText(f"{path} {trouble.reason}") for path, trouble in spoiled.items()}
+        lost = {
+            path: NeverValidText(f"{path} {trouble.reason}") for path, trouble in self._configured.files.losses.items()
+        }
+        return {**lost, **texts, **self._configured.faults}
+
+    def _tell_faults(self, faults: Mapping[str, InputError]) -> None:
+        """Report each error once until it is fixed, and then that it is."""
+        words = {path: str(fault) for path, fault in faults.items()}
+        for path, fault in faults.items():
+            if self._told.get(path) != words[path]:
+                instead = explain_fallback(path, self._config) if isinstance(fault, NeverValidText) else PREVIOUS_IN_USE
+                said = f"{self._describe(path, fault)}: {instead}; {DOCTOR_HINT}"
+                self._warn(said, said)
+        for path in self._told.keys() - words.keys():
+            self._tell(Level.INFO, mended=f"{path} is {'good again' if self._configured.files.has(path) else 'gone'}")
+        self._told = words
+
+    def _describe(self, path: str, fault: InputError) -> str:
+        if isinstance(fault, InvalidText):
+            return str(fault)
+        if not isinstance(fault, ConfigError) and not self._configured.files.has(path):
+            return f"{path} is gone"
+        return " and ".join(f"{place} is faulty" for place in list_fault_locations(path, fault))
+
+    def _warn(self, error: str, notice: str) -> None:
+        self._tell(Level.ERROR, error=error)
+        self._notices.notify(Notice(text=notice))
+
+    def _tell(self, level: Level, **said: str) -> None:
+        Tracer(self._recorder, NO_CONTEXT, self._timepiece).tell(EventType.CONFIG_RELOADED, level=level, **said)
+
+
+def explain_fallback(path: str, config: Config) -> str:
+    """Say what replaces a text that was never valid. Without an overlay there is no prompt."""
+    overlays = [situation.prompt_overlay for situation in config.situations.values()]
+    return TURNS_FAIL if path in overlays else BUILT_IN_USED
+
+
+def find_changes(before: Config, after: Config) -> list[str]:
+    """List the parts of a configuration that changed. Values may be secret and are not included."""
+    return [part.name for part in fields(Config) if getattr(before, part.name) != getattr(after, part.name)]
+
+
+def list_fault_locations(path: str, fault: InputError) -> list[str]:
+    """Return file and line of the errors. Messages may quote a file and thus a secret."""
+    if not isinstance(fault, ConfigError):
+        return [path]
+    return [*dict.fromkeys(one.file if one.line is None else f"{one.file}:{one.line}" for one in fault.faults)]
+
+
+ENV_FILE = ".env"
+
+
+@frozen
+class StartupSettings:
+    """Settings that are read only at the start; a changed one needs a restart."""
+
+    started: Config
+    names: tuple[str, ...]
+
+    def follow(self, _: Config, after: Config) -> Iterable[str]:
+        """List the settings that have changed since the start."""
+        return [name for name in self.names if getattr(after, name) != getattr(self.started, name)]
+
+
+def follow_always(_before: Config, _after: Config) -> bool:
+    """Apply every edit."""
+    return True
+
+
+class AsyncFollower:
+    """Applies an edit with asynchronous work; database errors are ignored, because the work is repeated elsewhere."""
+
+    def __init__(
+        self,
+        work: Callable[[Config], Coroutine[Any, Any, object]],
+        when: Callable[[Config, Config], bool] = follow_always,
+    ) -> None:
+        self._work = work
+        self._when = when
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def follow(self, before: Config, after: Config) -> Iterable[str]:
+        """Start the work if the edit requires it."""
+        if not self._when(before, after):
+            return ()
+        task = asyncio.create_task(self._try(after))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return ()
+
+    async def _try(self, config: Config) -> None:
+        with suppress(sqlite3.Error):
+            await self._work(config)
+
+
+class OutboxNotices:
+    """Notifies the owner in private, at their last address on a channel that delivers."""
+
+    def __init__(
+        self, workspace: Workspace, writer: Writer, clock: Callable[[], datetime], channels: Collection[str]
+    ) -> None:
+        self._workspace = workspace
+        self._writer = writer
+        self._clock = clock
+        self._channels = channels
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def notify(self, notice: Notice) -> None:
+        """Start sending a notice. Its unique key makes it one message, even after retries."""
+        task = asyncio.create_task(self._post(notice, f"fault\x00{make_id(128)}"))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _post(self, notice: Notice, key: str) -> None:
+        def work(state: sqlite3.Connection) -> None:
+            config = self._workspace.config
+            found = find_address(state, config, config.owner, self._channels)
+            # The text names files and settings, so the address must have full trust.
+            if (
+                found
+                and resolve_destination_clearance(config.owner, Destination(channel=found[0], address=found[1]), config)
+                is Trust.FULL
+            ):
+                letter = OutboundMessage(key=key, channel=found[0], address=found[1], text=notice.text)
+                post_message(state, letter, self._clock())
+
+        with suppress(sqlite3.Error):  # the log also has it
+            await self._writer.do(work)
+
+
+class Reloader:
+    """Keeps the gateway up to date with the workspace."""
+
+    def __init__(self, workspace: Workspace, listeners: EventStream, timepiece: Clocks, board: NoticeFanout) -> None:
+        self.board = board
+        """Where the owner is notified."""
+        self._workspace = workspace
+        self._listeners = listeners
+        self._timepiece = timepiece
+        self._reloads = ReloadWatcher(workspace, listeners.recorder, timepiece, board)
+        self.followers = self._reloads.followers
+        """Called with the old and the new configuration after each change."""
+        self.followers.append(listeners)
+        self._keys = self._sign_keys()
+        self._failure = ""
+
+    def look(self, *, now: bool = False) -> ReloadResult:
+        """Check the workspace for changes, apply and log them; call it on the event loop's thread."""
+        if now:  # also report files that no turn has read yet
+            self._workspace.refresh(now=True)
+            self._workspace.files.reread()
+            list(self._workspace.preview())
+        return self._reloads.look([ENV_FILE] if self._sign_keys() != self._keys else [], now=now)
+
+    async def keep(self) -> None:
+        """Check for changes until cancelled."""
+        await self._try(first=True)
+        while True:
+            await asyncio.sleep(REFRESH_INTERVAL_S)
+            await self._try()
+
+    async def _try(self, *, first: bool = False) -> None:
+        try:
+            # Read files in a thread, so that the check below does not block the event loop.
+            await asyncio.to_thread(self._read_all if first else self._read_again)
+            self.look()
+        except Exception as error:  # noqa: BLE001 - if this loop ended, the gateway would keep an old configuration
+            said = describe_error(error)
+            if said["error"] != self._failure:
+                self._failure = said["error"]
+                trace = Tracer(self._listeners.recorder, NO_CONTEXT, self._timepiece)
+                trace.tell(EventType.CONFIG_RELOADED, level=Level.ERROR, **said)
+
+    def _read_all(self) -> None:
+        """Read the blueprints and files of all agents, as the last valid version if a later edit is broken."""
+        for agent in self._workspace.config.agents.values():
+            with suppress(InputError):  # a turn of this agent reports the error
+                self._workspace.blueprint(agent.blueprint)
+        list(self._workspace.preview())
+
+    def _read_again(self) -> None:
+        """Read edited files again, even if no turn needs them, so that a broken edit is reported at once."""
+        self._workspace.refresh()
+        self._workspace.files.reread()
+
+    def _sign_keys(self) -> tuple[int, int] | None:
+        with suppress(OSError):
+            facts = os.stat(os.path.join(self._workspace.files.root, ENV_FILE))
+            return facts.st_mtime_ns, facts.st_size
+        return None

@@ -1,0 +1,439 @@
+"""The gateway: accepts messages, runs their turns, and lets clients stream, stop and fetch them.
+
+    async with open_gateway(workspace) as gateway:
+        accepted = await gateway.accept(RoutedMessage(user="alice", text="What is on today?"))
+        async for delta in gateway.hear(accepted.turn):
+            ...
+        reply = await gateway.wait(accepted.turn)
+
+A message is durable when `accept` returns; if fsync failed, the log has an error. Turns of one session run one at a
+time, and many sessions run concurrently.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from foreword.agent.agent_events import AgentEvent
+from foreword.assembly import Assembly
+from foreword.errors import ForewordError
+from foreword.events.event import NO_CONTEXT, NO_POSITION, EventType, Level, NoticeFanout
+from foreword.events.otlp import parse_traceparent
+from foreword.events.sinks import EventStream
+from foreword.events.tracer import Clocks, Tracer, describe_error
+from foreword.gateway.channel import InboundMessage, NotStored
+from foreword.gateway.equipment import ModelSelection
+from foreword.gateway.held_calls import HeldCalls
+from foreword.gateway.housekeeping import Housekeeping
+from foreword.gateway.inbox import ClaimedTurn, Inbox, LeaseLost, NewTurn, TurnResult, get_claimed
+from foreword.gateway.intake import Intake, IntakeResult
+from foreword.gateway.live import DEFAULT_GATEWAY_SETTINGS, GatewaySettings, LiveTurn, typing_indicator
+from foreword.gateway.messages import (
+    AcceptedTurn,
+    BadMessage,
+    NotFound,
+    RoutedMessage,
+    TurnReply,
+    TurnState,
+    check_message,
+)
+from foreword.gateway.outbox import Outbox
+from foreword.gateway.reload import Reloader
+from foreword.gateway.session_lookup import (
+    ResolvedKey,
+    SessionMatch,
+    begin_trace,
+    find_or_create_session,
+    find_session,
+    find_session_by_id,
+    find_session_model,
+    hash_history,
+    make_event_context,
+    resolve_session_key,
+)
+from foreword.gateway.session_manager import SessionManager, find_reply, make_reply
+from foreword.gateway.turn_inputs import TurnInputs
+from foreword.gateway.worker import Worker
+from foreword.storage.sessions import Lane, Session
+from foreword.storage.writer import Writer, probe_write
+from foreword.workspace import Workspace
+
+if TYPE_CHECKING:
+    from foreword.gateway.schedule.scheduler import Scheduler
+
+
+POLL_INTERVAL_S = 0.5  # seconds between two polls of a turn that another process runs
+SHUTTING_DOWN_TEXT = "the gateway is shutting down; try again in a moment"
+NOT_STORED_TEXT = "the message could not be stored ({}) and was not accepted; try again later"
+
+
+class ShuttingDown(ForewordError):
+    """The gateway is shutting down and accepts no messages."""
+
+
+class Gateway:
+    """Runs the turns of a workspace."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        listeners: EventStream,
+        writer: Writer,
+        inbox: Inbox,
+        clock: Callable[[], datetime],
+        *,
+        choices: ModelSelection,
+        preparing: TurnInputs,
+        housekeeping: Housekeeping,
+        rhythm: GatewaySettings = DEFAULT_GATEWAY_SETTINGS,
+        board: NoticeFanout | None = None,
+    ) -> None:
+        self.workspace = workspace
+        self.listeners = listeners
+        self.sessions = SessionManager(writer, clock)
+        self.scheduler: Scheduler | None = None
+        """Fires schedules. Set after construction, because it sends its messages to this gateway."""
+        self._writer = writer
+        self._inbox = inbox
+        self._clock = clock
+        self.choices = choices
+        self.preparing = preparing
+        self.housekeeping = housekeeping
+        self._rhythm = rhythm
+        self._timepiece = Clocks(now=clock)
+        self.reloading = Reloader(workspace, listeners, self._timepiece, board or NoticeFanout())
+        self.held = HeldCalls(workspace, writer, listeners.recorder, clock, self.accept)
+        """The tool calls that wait for a person's approval."""
+        self._receiving = Intake(
+            workspace, writer, listeners.recorder, clock, accept=self.accept, stop=self.stop, held=self.held
+        )
+        self._working: Worker | None = None
+        self._outbox: Outbox | None = None
+        self._known: dict[str, LiveTurn] = {}
+        self._accepting: set[asyncio.Task[AcceptedTurn]] = set()
+        self._aside: dict[str, TurnReply] = {}
+        self._wake = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._closing = False
+        self._looking: asyncio.Task[None] | None = None
+        self._delivering: asyncio.Task[None] | None = None
+        self._renewing: asyncio.Task[None] | None = None
+
+    async def receive(self, heard: InboundMessage) -> IntakeResult:
+        """Receive a message from a channel: it is stored when this returns."""
+        if self._closing:
+            raise ShuttingDown(SHUTTING_DOWN_TEXT)
+        self.reloading.look()
+        try:
+            received = await self._receiving.receive(heard)
+        except sqlite3.Error as error:
+            raise NotStored(NOT_STORED_TEXT.format(error)) from error
+        if received.accepted is None:
+            self._ended.set()  # the outbox may have a message
+        return received
+
+    async def accept(self, incoming: RoutedMessage) -> AcceptedTurn:
+        """Accept a message: when this returns it is stored and will be answered."""
+        check_message(incoming)
+        if self._closing:
+            raise ShuttingDown(SHUTTING_DOWN_TEXT)
+        self.reloading.look()
+        found = resolve_session_key(incoming, self.workspace.config)
+        # Shield: a disconnecting client must not leave an accepted but unclaimed message.
+        task = asyncio.create_task(self._accept(incoming, found))
+        self._accepting.add(task)
+        task.add_done_callback(self._accepting.discard)
+        try:
+            return await asyncio.shield(task)
+        except sqlite3.Error as error:
+            raise NotStored(NOT_STORED_TEXT.format(error)) from error
+
+    async def _accept(self, incoming: RoutedMessage, found: ResolvedKey) -> AcceptedTurn:
+        now = self._clock()
+        lane = found.lane
+        admitted = await self._writer.look(lambda state: find_session(state, incoming, lane, now))
+        await self._check_format(incoming, lane, now, admitted)
+        if admitted is None:
+            admitted = await self._writer.do(lambda state: find_or_create_session(state, incoming, lane, now))
+        session = admitted.session
+        if admitted.turn:
+            return AcceptedTurn(turn=admitted.turn, session=session.id, repeated=True)
+        caller = parse_traceparent(incoming.traceparent)
+        trace = Tracer(self.listeners.recorder, make_event_context(session, incoming), self._timepiece, caller=caller)
+        with begin_trace(trace, incoming) as received:
+            clearance = found.clearance
+            received.tell(
+                EventType.TRUST_RESOLVED,
+                **clearance.describe(incoming.situation),
+            )
+            if admitted.new:
+                received.tell(EventType.SESSION_CREATED)
+            running = self._known[trace.id] = LiveTurn(session.id, self._rhythm.thinking)
+            incoming = replace(incoming, before=None, beginning=hash_history(incoming.before))
+            arrival = NewTurn(turn=trace.id, session=session, incoming=incoming, place=received.place, now=now)
+
+            def unsealed(fault: Exception) -> None:
+                received.tell(EventType.CHANNEL_ERROR, level=Level.ERROR, **describe_error(fault))
+
+            got = await self._keep(arrival, unsealed)
+        if isinstance(got, AcceptedTurn):
+            if got.repeated:  # the same message arrived twice at the same time
+                self._end(trace.id, running)
+                return got
+            with suppress(sqlite3.Error):  # it is stored, even if its state cannot be read now
+                if (await self._find(trace.id)).state is TurnState.QUEUED:
+                    self._end(trace.id, running)
+        return AcceptedTurn(turn=trace.id, session=session.id)
+
+    async def _keep(self, arrival: NewTurn, unsealed: Callable[[Exception], None]) -> ClaimedTurn | AcceptedTurn:
+        """Store a message, or raise NotStored; the caller's step logs the error."""
+        try:
+            return await self._inbox.add(arrival, self._start, unsealed)
+        except BaseException as error:
+            if self._known[arrival.turn].task is None:
+                del self._known[arrival.turn]
+            if isinstance(error, sqlite3.Error):
+                raise NotStored(NOT_STORED_TEXT.format(error), is_recorded=True) from error
+            raise
+
+    async def hear(self, turn: str) -> AsyncIterator[AgentEvent]:
+        """Stream a turn: the text so far, then each delta, until it has ended or is queued."""
+        running = self._known.get(turn)
+        if running:
+            async for delta in running.broadcast.listen():
+                yield delta
+
+    async def wait(self, turn: str) -> TurnReply:
+        """Wait until a turn has ended or is queued, or the gateway closes."""
+        while True:
+            running = self._known.get(turn)
+            if running:
+                await running.broadcast.ended.wait()
+                if running.reply:
+                    return running.reply
+            try:
+                reply = await self._find(turn)
+            except sqlite3.Error:  # the state is locked; poll again
+                if self._closing:
+                    raise
+                await asyncio.sleep(POLL_INTERVAL_S)
+                continue
+            if reply.state.ended or reply.state is TurnState.QUEUED or self._closing:
+                return reply
+            if turn not in self._known:
+                await asyncio.sleep(POLL_INTERVAL_S)
+
+    async def find(self, turn: str) -> TurnReply | None:
+        """Find the current result of a turn."""
+        return self._aside.get(turn) or await self._writer.look(lambda state: find_reply(state, turn))
+
+    async def prove(self) -> None:
+        """Check that the state is writable, or raise the error; nothing is changed."""
+        await self._writer.do(probe_write)
+
+    async def foresee(self, incoming: RoutedMessage) -> Assembly:
+        """Assemble the prompt for a message; nothing is sent or stored."""
+        self.workspace.refresh()
+        found, now = resolve_session_key(incoming, self.workspace.config), self._clock()
+        session = Session(id="", lane=found.lane, situation=incoming.situation, created=now, used=now)
+        if incoming.session:
+            session = await self._writer.do(lambda state: find_session_by_id(state, incoming.session, found.lane))
+        claimed = ClaimedTurn(turn="", session=session, incoming=incoming, attempt=0, place=NO_POSITION, received=now)
+        return await self.preparing.foresee(claimed)
+
+    async def _check_format(
+        self, incoming: RoutedMessage, lane: Lane, now: datetime, admitted: SessionMatch | None
+    ) -> None:
+        """Raise BadMessage for a response format that the session's model rejects, before anything is stored."""
+        if not incoming.request.response_format or (admitted and admitted.turn):
+            return
+        chosen = await self._writer.look(lambda state: find_session_model(state, incoming, lane, now))
+        if refusal := await self.choices.judge_format(lane.agent, incoming.request.response_format, chosen):
+            raise BadMessage("response_format", refusal)
+
+    async def retry(self, session: str = "") -> int:
+        """Retry the queued messages of a session, or all of them, now; return their number."""
+        count = await self._inbox.hasten(session)
+        self._wake.set()
+        return count
+
+    async def set_model(self, session: str, model: str) -> int:
+        """Choose another model for a session and retry its queued messages; return their number."""
+        await self.sessions.set_model(session, model)
+        return await self.retry(session)
+
+    async def stop(self, turn: str) -> bool:
+        """Stop a running or waiting turn; return whether there was one."""
+        running = self._known.get(turn)
+        if running and running.stop():
+            await running.broadcast.ended.wait()
+            try:
+                state = (await self._find(turn)).state
+            except sqlite3.Error:
+                return True
+            if state.ended:  # it may have ended before
+                return state is TurnState.STOPPED
+            # The turn was queued before the stop reached it, so it is stopped below.
+        before = await self.find(turn)
+        if before is None or before.state.ended:
+            return False
+        after = await self._inbox.stop(turn)
+        if after is TurnState.STOPPED:
+            if running:
+                self._end(turn, running)
+            claimed = await self._writer.do(lambda state: get_claimed(state, turn))
+            self._make_trace(claimed).tell(
+                EventType.TURN_COMPLETED, outcome="stopped", level=Level.WARN, error="stopped before it began"
+            )
+        self._wake.set()
+        return after in (TurnState.STOPPED, TurnState.RUNNING)
+
+    def decide(self, turn: str, question: str, *, allowed: bool) -> bool:
+        """Answer a question of a turn; return whether it was open."""
+        running = self._known.get(turn)
+        return running.decide(question, allowed=allowed) if running else False
+
+    def start(self, working: Worker, outbox: Outbox | None = None) -> None:
+        """Start working, first on turns that an earlier process left."""
+        self._working, self._outbox = working, outbox
+        self._wake.set()
+        self._looking = asyncio.create_task(self._claim_periodically())
+        self._renewing = asyncio.create_task(self._renew())
+        self._delivering = asyncio.create_task(self._deliver(outbox)) if outbox else None
+
+    async def close(self) -> None:
+        """Accept no more messages, let running turns finish, and leave the rest to the next start."""
+        self._closing = True
+        self._wake.set()
+        # These tasks are not cancelled: their claims would stay leased to this process until the lease ends.
+        await asyncio.gather(*self._accepting, *filter(None, [self._looking]), return_exceptions=True)
+        await self._finish([running.task for running in self._known.values() if running.task])
+        for running in self._known.values():
+            running.broadcast.end()
+        self._ended.set()
+        await self._finish(list(filter(None, [self._delivering])))
+        if self._renewing:
+            self._renewing.cancel()
+            await asyncio.gather(self._renewing, return_exceptions=True)
+
+    async def _finish(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        """Wait for tasks for the grace period, then cancel the rest."""
+        if tasks:
+            await asyncio.wait(tasks, timeout=self._rhythm.grace)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def set_aside(self, claimed: ClaimedTurn, ending: TurnResult) -> None:
+        """Publish the result in memory when it cannot be persisted yet."""
+        self._aside[claimed.turn] = make_reply(claimed, ending)
+        self._known[claimed.turn].broadcast.end()
+
+    async def _claim_periodically(self) -> None:
+        """Claim due turns, when woken or periodically."""
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), self._rhythm.look)
+            self._wake.clear()
+            if self._closing:
+                return
+            await self._try(self._claim())
+            await self._try(self.held.expire())
+
+    async def _claim(self) -> None:
+        room = self._rhythm.most - len(self._known)
+        for claimed in await self._inbox.claim(max(1, room)):
+            self._start(claimed)
+
+    async def _try(self, what: Awaitable[None]) -> None:
+        """Run a periodic step: ignore database errors, which are retried, and log all others."""
+        try:
+            await what
+        except sqlite3.Error:
+            pass
+        except Exception as error:  # noqa: BLE001 - without this loop the gateway would answer no message
+            trace = Tracer(self.listeners.recorder, NO_CONTEXT, self._timepiece)
+            trace.tell(EventType.CHANNEL_ERROR, level=Level.ERROR, **describe_error(error))
+
+    async def _deliver(self, outbox: Outbox) -> None:
+        """Deliver replies as soon as there are any."""
+        last = False
+        async with asyncio.TaskGroup() as rounds:  # a hanging delivery must not block other addresses
+            while not last:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._ended.wait(), self._rhythm.look)
+                self._ended.clear()
+                last = self._closing and not any(running.task for running in self._known.values())
+                rounds.create_task(self._try(outbox.deliver_all()))
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(self._rhythm.renew)
+            await self._try(self._renew_all())
+
+    async def _renew_all(self) -> None:
+        """Renew our leases, stop turns on request, and release waiters of turns that ended in another process."""
+        for turn in await self._inbox.renew():
+            if running := self._known.get(turn):
+                running.stop()
+        waiting = [turn for turn, running in self._known.items() if running.task is None]
+        for turn in waiting:
+            reply, running = await self.find(turn), self._known.get(turn)
+            if reply and running and running.task is None and (reply.state.ended or reply.state is TurnState.QUEUED):
+                self._end(turn, running)
+
+    def _start(self, claimed: ClaimedTurn) -> None:
+        running = self._known.get(claimed.turn)
+        if running is None or running.broadcast.ended.is_set():
+            running = self._known[claimed.turn] = LiveTurn(claimed.session.id, self._rhythm.thinking)
+        running.task = asyncio.create_task(self._run(claimed, running))
+
+    async def _run(self, claimed: ClaimedTurn, running: LiveTurn) -> None:
+        """Run a turn; in every case the next turn of its session can begin."""
+        assert self._working is not None
+        trace = self._make_trace(claimed)
+        ears = running.make_callbacks(self._inbox, claimed)
+        try:
+            async with typing_indicator(self._outbox, claimed.incoming):
+                ending = await self._working.work(trace, claimed, ears, running.is_stopped)
+        except LeaseLost:
+            return
+        except asyncio.CancelledError:
+            with suppress(sqlite3.Error, LeaseLost):
+                await self._inbox.release(claimed)
+            raise
+        else:
+            running.reply = make_reply(claimed, ending)
+            if ending.state is TurnState.QUEUED:
+                self._end_session(claimed.session.id)
+        finally:
+            self._end(claimed.turn, running)
+            self._aside.pop(claimed.turn, None)
+            self._wake.set()
+            self._ended.set()
+
+    def _make_trace(self, claimed: ClaimedTurn) -> Tracer:
+        """Continue the trace of a turn."""
+        context = make_event_context(claimed.session, claimed.incoming)
+        return Tracer(self.listeners.recorder, context, self._timepiece, goes_on=claimed.place)
+
+    def _end(self, turn: str, running: LiveTurn) -> None:
+        running.broadcast.end()
+        if self._known.get(turn) is running:
+            del self._known[turn]
+
+    def _end_session(self, session: str) -> None:
+        """Release waiters of turns that are queued behind a postponed one."""
+        for turn, running in list(self._known.items()):
+            if running.session == session and running.task is None:
+                self._end(turn, running)
+
+    async def _find(self, turn: str) -> TurnReply:
+        reply = await self.find(turn)
+        if reply is None:
+            raise NotFound("turn")
+        return reply

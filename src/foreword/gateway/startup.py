@@ -1,0 +1,222 @@
+"""Opens the gateway of a workspace: constructs its parts and closes them in order.
+
+The configured channels, ready to be opened with a gateway. Runs the channels of a gateway concurrently, and restarts a
+channel that fails.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, closing
+from dataclasses import field, replace
+from datetime import UTC, datetime
+
+from foreword.agent.delegation import Delegation, SubagentMeans
+from foreword.agent.loop import DEFAULT_TURN_LIMITS as BOUNDS
+from foreword.agent.loop import AgentLoop, TurnLimits
+from foreword.agent.mcp_servers import McpServers
+from foreword.agent.providers.model_clients import open_models
+from foreword.agent.retry import DEFAULT_RETRY_POLICY, RetryPolicy
+from foreword.agent.tool_calls import AdditionalTools, Toolbox
+from foreword.agent.tools.gateway_tools import DELEGATION_TOOLS, NOTIFICATION_TOOLS, SCHEDULE_TOOLS
+from foreword.events.event import NO_CONTEXT, EventType, Level, NoticeFanout, NoticeTarget, Recorder
+from foreword.events.sinks import Output, open_event_stream
+from foreword.events.tracer import Clocks, Tracer, describe_error
+from foreword.gateway.bulletins import Bulletins, BulletinWriter
+from foreword.gateway.channel import Channel, ReceiveMessage, ReportToOwner
+from foreword.gateway.channels.channel_setup import ChannelFactory
+from foreword.gateway.channels.pull_channel import ScheduleChannel, SessionDelivery
+from foreword.gateway.equipment import EquipmentFinder, ModelSelection, changes_model
+from foreword.gateway.housekeeping import Housekeeping
+from foreword.gateway.inbox import Inbox
+from foreword.gateway.live import DEFAULT_GATEWAY_SETTINGS as RHYTHM
+from foreword.gateway.live import GatewaySettings, background_task
+from foreword.gateway.notifications import NoticeTool
+from foreword.gateway.outbox import Outbox
+from foreword.gateway.reload import AsyncFollower, OutboxNotices, StartupSettings
+from foreword.gateway.schedule.creation import PULL_CHANNELS, ScheduleTools
+from foreword.gateway.schedule.scheduler import SCHEDULED_CHANNEL, Scheduler, SchedulerDependencies
+from foreword.gateway.service import Gateway
+from foreword.gateway.session_manager import SessionManager
+from foreword.gateway.transcripts import Archiver
+from foreword.gateway.turn_inputs import TurnInputs
+from foreword.gateway.worker import DEFAULT_WORKER_RETRY_POLICY as PATIENCE
+from foreword.gateway.worker import Worker, WorkerRetryPolicy
+from foreword.host import describe_place
+from foreword.storage.database import open_state
+from foreword.storage.writer import Writer
+from foreword.types import frozen
+from foreword.workspace import STATE_FOLDER, Workspace
+
+
+def make_channel_reporter(name: str, recorder: Recorder, clock: Callable[[], datetime]) -> ReportToOwner:
+    """Make the function with which a channel records events that only full trust reads."""
+
+    def tell(words: str, level: Level) -> None:
+        trace = Tracer(recorder, replace(NO_CONTEXT, channel=name), Clocks(now=clock))
+        trace.tell(EventType.CHANNEL_ERROR, level=level, error=words)
+
+    return tell
+
+
+STABLE_RUN_S = 60.0  # seconds of running after which a failure counts as the first one
+
+
+@asynccontextmanager
+async def running_channels(
+    channels: Mapping[str, Channel], hear: ReceiveMessage, recorder: Recorder, rhythm: GatewaySettings
+) -> AsyncIterator[None]:
+    """Run all channels until the block exits."""
+    tasks = [
+        asyncio.create_task(
+            run_channel(channel, hear, Tracer(recorder, replace(NO_CONTEXT, channel=name)), rhythm.again)
+        )
+        for name, channel in channels.items()
+    ]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def run_channel(channel: Channel, hear: ReceiveMessage, trace: Tracer, waits: tuple[float, ...]) -> None:
+    """Run a channel until it returns; log a failure and restart it after a delay."""
+    failed = 0
+    while True:
+        began = time.monotonic()
+        try:
+            await channel.run(hear)
+        except Exception as error:  # noqa: BLE001 - people keep writing, whatever the error
+            trace.tell(EventType.CHANNEL_ERROR, level=Level.ERROR, **describe_error(error))
+        else:
+            return
+        failed = 0 if time.monotonic() - began >= STABLE_RUN_S else failed
+        await asyncio.sleep(waits[min(failed, len(waits) - 1)])
+        failed += 1
+
+
+def read_utc_clock() -> datetime:
+    """Return the current time."""
+    return datetime.now(UTC)
+
+
+@frozen
+class GatewayOptions:
+    """Options of a gateway."""
+
+    clock: Callable[[], datetime] = read_utc_clock
+    tree: Output | None = None
+    """Output for one line per event."""
+    rhythm: GatewaySettings = RHYTHM
+    patience: WorkerRetryPolicy = PATIENCE
+    retrying: RetryPolicy = DEFAULT_RETRY_POLICY
+    bounds: TurnLimits = BOUNDS
+    bulletin: float = 60.0
+    """Seconds between two checks for due bulletins; also the delay after the start."""
+    channels: Mapping[str, Channel] = field(default_factory=dict)
+    """Channels that receive messages and deliver replies, by name."""
+    opens: Mapping[str, ChannelFactory] = field(default_factory=dict)
+    """Channels that are opened and closed with the gateway, by name."""
+    scheduling: bool = False
+    """Whether this process fires schedules; `serve` does, a chat does not."""
+    further: tuple[AdditionalTools, ...] = ()
+    """Additional tools for the agents."""
+    notices: tuple[NoticeTarget, ...] = ()
+    """Where the owner is notified of invalid edits."""
+
+
+DEFAULT_OPTIONS = GatewayOptions()
+
+
+@asynccontextmanager
+async def open_gateway(
+    workspace: Workspace, environ: Mapping[str, str] = os.environ, options: GatewayOptions = DEFAULT_OPTIONS
+) -> AsyncIterator[Gateway]:
+    """Open the gateway of a workspace; it runs until the block exits."""
+    folder = os.path.join(workspace.files.root, STATE_FOLDER)
+    clock = options.clock
+    async with AsyncExitStack() as opened:
+        writer = opened.enter_context(closing(Writer(open_state(folder).connection)))
+        listeners = opened.enter_context(open_event_stream(folder, workspace.config, clock, tree=options.tree))
+        recorder = listeners.recorder
+        models = open_models(workspace.config, environ)
+        opened.push_async_callback(models.close)
+        channels = dict(options.channels)
+        for name, opens in options.opens.items():
+            channels[name] = await opened.enter_async_context(opens(make_channel_reporter(name, recorder, clock)))
+        board = NoticeFanout(*options.notices)
+        servers = await opened.enter_async_context(
+            McpServers(workspace, recorder, environ, notices=board, results=SessionManager(writer, clock).list_results)
+        )
+        choices = ModelSelection(workspace, models, environ)
+        delegating = Delegation(workspace, choices.choose)
+        further = (
+            AdditionalTools(tools=DELEGATION_TOOLS, runs=delegating),
+            AdditionalTools(tools=SCHEDULE_TOOLS, runs=ScheduleTools(workspace, writer, clock, channels)),
+            AdditionalTools(tools=NOTIFICATION_TOOLS, runs=NoticeTool(workspace, writer, clock, channels)),
+            *options.further,
+        )
+        toolbox = Toolbox(workspace, servers, further)
+        loop = AgentLoop(workspace, models, listeners, tools=toolbox, bounds=options.bounds, retrying=options.retrying)
+        equipping = EquipmentFinder(
+            workspace,
+            choices,
+            toolbox,
+            writer,
+            channels,
+            place=lambda: describe_place(workspace.config, environ),
+        )
+        preparing = opened.enter_context(
+            closing(TurnInputs(workspace, writer, equipping, loop.ask, clock, remembers=models.remembers))
+        )
+        delegating.means = SubagentMeans(loop=loop, toolbox=toolbox, assemble=preparing.assemble)
+        inbox = Inbox(writer, clock, remembered=preparing.remembered)
+        gateway = Gateway(
+            workspace,
+            listeners,
+            writer,
+            inbox,
+            clock,
+            choices=choices,
+            preparing=preparing,
+            housekeeping=Housekeeping(choices.choose, preparing.assemble, loop.ask, recorder, clock),
+            rhythm=options.rhythm,
+            board=board,
+        )
+        archiving = Archiver(workspace, writer, recorder, clock)
+        gateway.reloading.followers += (
+            choices,
+            servers,
+            archiving,
+            AsyncFollower(lambda _: gateway.retry(), changes_model),
+        )
+        if channels:
+            gateway.reloading.board.ways.append(OutboxNotices(workspace, writer, clock, channels))
+        await opened.enter_async_context(background_task(gateway.reloading.keep()))
+        scribe = BulletinWriter(choose=choices.choose, assemble=preparing.assemble, ask=loop.ask)
+        bulletins = Bulletins(workspace, writer, scribe, recorder, clock)
+        await opened.enter_async_context(background_task(bulletins.keep(options.bulletin)))
+        working = Worker(inbox, preparing, loop, gateway.set_aside, options.patience)
+        shelves = {
+            name: SessionDelivery(name, writer) for name in PULL_CHANNELS if options.scheduling and name not in channels
+        }
+        delivers = {**shelves, **channels}
+        outbox = Outbox(writer, delivers, listeners, clock, lambda: workspace.config) if delivers else None
+        gateway.start(working, outbox)
+        opened.push_async_callback(archiving.look)  # once more, for conversations that have ended since
+        await opened.enter_async_context(background_task(archiving.keep()))
+        opened.push_async_callback(gateway.close)
+        ways = SchedulerDependencies(
+            accept=gateway.accept, recorder=recorder, clock=clock, channels=channels, shelves=frozenset(shelves)
+        )
+        gateway.scheduler = Scheduler(workspace, writer, ways)
+        heard = dict(channels)
+        if options.scheduling:
+            fixed = StartupSettings(started=workspace.config, names=("telegram",))
+            gateway.reloading.followers += (fixed, AsyncFollower(gateway.scheduler.follow))
+            heard[SCHEDULED_CHANNEL] = ScheduleChannel(gateway.scheduler.look, options.rhythm.look)
+        await opened.enter_async_context(running_channels(heard, gateway.receive, recorder, options.rhythm))
+        yield gateway

@@ -1,0 +1,413 @@
+"""Archives finished conversations as Markdown files, if the configuration asks for it.
+
+A conversation is finished when its session key has a newer session, when it was compacted, or after a day without
+messages. If it continues, its file is rewritten. A session has exactly one file, also after a crash. The state stores
+its clearance, and `sources.archived` decides who may read it.
+
+Author lines of a transcript. Transcripts: the messages of a session as Markdown that no message text can forge. The
+transcript files of sessions: their paths, and how they are written atomically. Past conversations as a reader may see
+them: a list with titles, and the messages of one.
+"""
+
+import asyncio
+import os
+import re
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from foreword.agent.conversation import convert_to_texts, load_messages
+from foreword.config.schema import Config
+from foreword.engine.file_access import CONVERSATIONS
+from foreword.engine.render import HEADING, UNDERLINE
+from foreword.engine.sources.documents import join_lines, normalise_lines
+from foreword.errors import InputError
+from foreword.events.event import NO_CONTEXT, EventType, Reader, Recorder, may_read_text, sees_all
+from foreword.events.tracer import Clocks, Tracer, describe_error
+from foreword.gateway.messages import TurnState
+from foreword.gateway.rooms import delete_expired_overheard, has_expired_overheard, prefix_author
+from foreword.host import load_zone
+from foreword.memory.entry import drafted, write_head
+from foreword.storage.database import format_moment, open_state, parse_moment
+from foreword.storage.sessions import (
+    SESSION_COLUMNS,
+    Archive,
+    Lane,
+    Session,
+    read_session,
+    record_written,
+    reserve_path,
+)
+from foreword.storage.writer import Writer
+from foreword.turn import check_name
+from foreword.types import frozen
+from foreword.workspace import Workspace
+
+MAX_AUTHOR_CHARS = 64  # characters of a name
+AUTHOR_SIGNS = " ._@:+-"  # allowed besides letters and digits; no name can look like a generated label
+AGENT_SUFFIX = " (agent), "
+
+
+def clean_author(name: str) -> str:
+    """Reduce a name to letters, digits and a few signs on one line."""
+    plain = "".join(sign for sign in join_lines(normalise_lines(name)) if sign.isalnum() or sign in AUTHOR_SIGNS)
+    return join_lines(plain)[:MAX_AUTHOR_CHARS].strip() or "somebody"
+
+
+def write_author_line(name: str, moment: str, *, agent: bool = False) -> str:
+    """Write the heading of a message."""
+    return f"## {clean_author(name)}{AGENT_SUFFIX if agent else ', '}{moment}"
+
+
+TRANSCRIPT_ROWS = "history JOIN turns ON turns.id = history.turn_id AND history.kind IN ('turn', 'room')"
+"""The history rows in a transcript. Messages that were only overheard in a room are excluded."""
+SELECT_TRANSCRIPT = f"""
+SELECT history.position, iif(history.kind = 'room', history.messages, NULL),
+    turns.user_id, turns.text, turns.reply, turns.state, turns.received, turns.finished
+FROM {TRANSCRIPT_ROWS} WHERE history.session_id = ? ORDER BY history.position"""
+MAX_TITLE_CHARS = 40  # characters of the file name that come from the agent's name
+WORD = re.compile(r"[a-z0-9]+")
+TAG = re.compile(r"<(?=[A-Za-z/!?])")
+
+
+@frozen(eq=True)
+class TranscriptEntry:
+    """A message and its reply, if it has one."""
+
+    user: str
+    text: str
+    reply: str
+    received: datetime
+    finished: datetime
+    told: bool = False
+    """Whether the agent sent the text on its own, for example in a scheduled run; there is no message then."""
+
+
+@frozen
+class Transcript:
+    """The messages of a session up to a position in its history."""
+
+    session: Session
+    exchanges: tuple[TranscriptEntry, ...]
+    upto: int = 0
+
+    @property
+    def people(self) -> tuple[str, ...]:
+        """Return the users who wrote in it."""
+        return tuple(dict.fromkeys(one.user for one in self.exchanges if one.user))
+
+
+def read_transcript(state: sqlite3.Connection, session: Session) -> Transcript:
+    """Read the messages of a session, including those that a summary replaces."""
+    rows = state.execute(SELECT_TRANSCRIPT, (session.id,)).fetchall()
+    exchanges = tuple(read_exchange(row[1:]) for row in rows)
+    return Transcript(session=session, exchanges=exchanges, upto=rows[-1][0] if rows else 0)
+
+
+def read_exchange(row: Sequence[Any]) -> TranscriptEntry:
+    """Read a turn from its row, or the text that an agent added to the session on its own."""
+    beside, user, text, reply, became, received, finished = row
+    began, ended = parse_moment(received), parse_moment(finished or received)
+    if beside is not None:
+        messages = convert_to_texts(load_messages(beside))
+        if prefix_author(user, text) not in [one.text for one in messages]:
+            sent = "\n\n".join(one.text for one in messages if one.role == "assistant")
+            return TranscriptEntry(user="", text="", reply=sent, received=ended, finished=ended, told=True)
+    answer = (reply or "") if became == str(TurnState.ANSWERED) else ""
+    return TranscriptEntry(user=user, text=text, reply=answer, received=began, finished=ended)
+
+
+def write_transcript(transcript: Transcript, zone: ZoneInfo) -> str:
+    """Render a transcript in a time zone."""
+    session, exchanges = transcript.session, transcript.exchanges
+    lane = session.lane
+    head = {
+        "agent": lane.agent,
+        "room": lane.room,
+        "channel": lane.channel,
+        "from": format_time(exchanges[0].received, zone),
+        "to": format_time(exchanges[-1].finished, zone),
+        "clearance": str(lane.clearance),
+        "people": ", ".join(map(clean_author, transcript.people)),
+        "turns": f"{len(exchanges)}",
+        "session": session.id,
+    }
+    title = f"# Conversation with {clean_author(lane.agent)}\n"
+    return write_head(head) + "\n".join([title, *write_exchanges(exchanges, lane.agent, zone)])
+
+
+def write_exchanges(exchanges: Sequence[TranscriptEntry], agent: str, zone: ZoneInfo) -> Iterator[str]:
+    """Render each message as a quote below the name of its author."""
+    for one in exchanges:
+        if not one.told:
+            yield f"{write_author_line(one.user, format_time(one.received, zone))}\n\n{quote_message(one.text)}\n"
+        if one.reply:
+            opening = write_author_line(agent, format_time(one.finished, zone), agent=True)
+            yield f"{opening}\n\n{quote_message(one.reply)}\n"
+        else:
+            yield "(not answered)\n"
+
+
+def quote_message(text: str) -> str:
+    """Quote a text so that no line of it is a heading, a tag or the start of another message."""
+    plain = "".join(sign if sign.isprintable() or sign in "\n\t" else "\ufffd" for sign in normalise_lines(text)).strip(
+        "\n"
+    )
+    tame = UNDERLINE.sub(r"\1\\\2", HEADING.sub(r"\1\\\2", TAG.sub(r"\\<", plain)))
+    return "\n".join(f"> {line}".rstrip() for line in tame.split("\n"))
+
+
+def name_file(transcript: Transcript, zone: ZoneInfo, mark: str) -> str:
+    """Name the file of a transcript by its day, its agent and part of its id; it contains no message text."""
+    day = transcript.exchanges[0].received.astimezone(zone).strftime("%Y-%m-%d")
+    title = "-".join(WORD.findall(transcript.session.lane.agent.casefold()))[:MAX_TITLE_CHARS].strip("-") or "agent"
+    return f"{day}-{title}-{mark}.md"
+
+
+def format_time(moment: datetime, zone: ZoneInfo) -> str:
+    """Format a time with its date and UTC offset."""
+    return moment.astimezone(zone).isoformat(sep=" ", timespec="seconds")
+
+
+MAX_ROOM_CHARS = 100
+ROOM_SIGNS = "._:+@-"
+SHORT_ID_CHARS = 8  # digits of the session id in the file name; distinguishes transcripts of one agent and day
+TRANSCRIPT_MODE = 0o600  # only the owner of the process may read it
+
+
+def find_archive_folder(lane: Lane, config: Config) -> str:
+    """Return the folder for the transcripts of a session key; empty if they are not archived."""
+    if lane.user:
+        return f"users/{lane.user}/{CONVERSATIONS}" if lane.user in config.users else ""
+    settings = config.rooms.get(lane.room)
+    if not lane.room or (settings is None and lane.room.startswith("(")):  # an unnamed group or an anonymous session
+        return ""
+    group = (settings.group if settings else "") or lane.room
+    if len(group) > MAX_ROOM_CHARS or check_name(group.lstrip("_+@-"), ROOM_SIGNS):
+        group = f"room-{sha256(group.encode(errors='replace')).hexdigest()[:12]}"
+    return f"groups/{group}/{CONVERSATIONS}"
+
+
+def find_timezone(lane: Lane, config: Config) -> ZoneInfo:
+    """Return the time zone of the room or person of a session key."""
+    room, user = config.rooms.get(lane.room), config.users.get(lane.user)
+    own = (room.timezone if room else "") or (user.timezone if user else "")
+    return load_zone(own or config.host.timezone)[0]
+
+
+def describe_archive(transcript: Transcript, config: Config) -> Archive:
+    """Describe the archive file of a transcript."""
+    lane = transcript.session.lane
+    return Archive(
+        path=find_archive_path(transcript, config, transcript.session.id[:SHORT_ID_CHARS]),
+        session=transcript.session.id,
+        agent=lane.agent,
+        channel=lane.channel,
+        room=lane.room,
+        user=lane.user,
+        clearance=lane.clearance,
+        people=transcript.people,
+        upto=transcript.upto,
+    )
+
+
+def find_archive_path(transcript: Transcript, config: Config, mark: str) -> str:
+    """Return the path of a transcript in the workspace; `mark` is the session id or its beginning."""
+    lane = transcript.session.lane
+    return f"{find_archive_folder(lane, config)}/{name_file(transcript, find_timezone(lane, config), mark)}"
+
+
+def render_transcript(transcript: Transcript, config: Config) -> str:
+    """Render a transcript in the time zone of its people."""
+    return write_transcript(transcript, find_timezone(transcript.session.lane, config))
+
+
+def write_transcript_file(root: str, path: str, text: str) -> None:
+    """Write a transcript atomically, replacing an earlier one; raise InputError for a symlinked folder."""
+    place = os.path.join(root, *path.split("/"))
+    folder = os.path.dirname(place)
+    if os.path.realpath(folder) != folder:
+        raise InputError(f"{path} is behind a symbolic link; transcripts are not written through links")
+    os.makedirs(folder, exist_ok=True)
+    with drafted(place, text.encode("utf-8", "replace").decode()) as draft:
+        os.chmod(draft, TRANSCRIPT_MODE)
+        os.replace(draft, place)
+
+
+ARCHIVE_INTERVAL_S = 5.0  # seconds between two checks
+IDLE_PERIOD = timedelta(days=1)  # a conversation without messages for this long is finished
+CLOCK_TOLERANCE = timedelta(hours=1)  # allowed clock difference between processes
+SELECT_DUE_SESSIONS = f"""
+SELECT {", ".join(f"sessions.{name.strip()}" for name in SESSION_COLUMNS.split(","))}
+FROM sessions LEFT JOIN archives ON archives.session_id = sessions.id
+WHERE sessions.used >= ? AND (sessions.user_id != '' OR sessions.room != '')
+    AND (SELECT max(position) FROM {TRANSCRIPT_ROWS} WHERE history.session_id = sessions.id)
+    > coalesce(archives.upto, 0)
+    AND (sessions.current = 0 OR sessions.used < ? OR EXISTS (
+        SELECT 1 FROM history
+        WHERE session_id = sessions.id AND folded = 1 AND position > coalesce(archives.upto, 0)))
+    AND NOT EXISTS (SELECT 1 FROM turns WHERE session_id = sessions.id AND finished IS NULL)
+ORDER BY sessions.used"""
+
+
+class Archiver:
+    """Writes the transcripts of a workspace."""
+
+    def __init__(self, workspace: Workspace, writer: Writer, recorder: Recorder, clock: Callable[[], datetime]) -> None:
+        self._workspace = workspace
+        self._writer = writer
+        self._recorder = recorder
+        self._clock = clock
+        self._since = ""
+        """Sessions last used before this time are archived already, or never will be."""
+        self._failed: set[str] = set()
+
+    def follow(self, before: Config, after: Config) -> Iterable[str]:
+        """Check every session again if archiving was switched on or the users changed."""
+        if after.archive and (not before.archive or before.users != after.users):
+            self._since = ""
+        return ()
+
+    async def keep(self) -> None:
+        """Write due transcripts until cancelled."""
+        while True:
+            await self.look()
+            await asyncio.sleep(ARCHIVE_INTERVAL_S)
+
+    async def look(self) -> None:
+        """Write the transcripts that are due and delete old overheard messages; log errors and retry later."""
+        try:
+            await self._let_go()
+            await self.archive()
+        except sqlite3.Error:
+            pass  # the disk is full or the state is locked; retry later
+        except Exception as error:  # noqa: BLE001 - a transcript error must not stop conversations
+            self._tell("archive", error)
+
+    async def _let_go(self) -> None:
+        now = self._clock()
+        if await self._writer.look(lambda state: has_expired_overheard(state, now)):
+            await self._writer.do(lambda state: delete_expired_overheard(state, now))
+
+    async def archive(self) -> int:
+        """Write the transcripts that are due; return their number."""
+        if not self._workspace.config.archive:
+            return 0
+        now, written, failed = self._clock(), 0, False
+        for session in await asyncio.to_thread(self._find_due, now):
+            try:
+                written += await self._archive(session)
+            except (OSError, InputError) as error:
+                failed = True
+                self._tell(session.id, error)
+        if not failed:
+            self._since = format_moment(now - IDLE_PERIOD - CLOCK_TOLERANCE)
+        return written
+
+    def _find_due(self, now: datetime) -> list[Session]:
+        """Find the finished sessions whose transcript is incomplete; runs in a thread."""
+        config = self._workspace.config
+        with closing(open_state(self._workspace.state).connection) as state:
+            state.execute("PRAGMA query_only=ON")
+            found = state.execute(SELECT_DUE_SESSIONS, (self._since, format_moment(now - IDLE_PERIOD))).fetchall()
+        return [session for row in found if find_archive_folder((session := read_session(row)).lane, config)]
+
+    async def _archive(self, session: Session) -> bool:
+        """Write the transcript of a session: reserve its path in the state, write the file, then mark it as written."""
+        config, root = self._workspace.config, self._workspace.files.root
+        transcript = await self._writer.look(lambda state: read_transcript(state, session))
+        if not transcript.exchanges:
+            return False
+        archive = describe_archive(transcript, config)
+        path = await self._writer.do(
+            lambda state: reserve_path(state, archive, find_archive_path(transcript, config, session.id))
+        )
+        archive = replace(archive, path=path)
+        await asyncio.to_thread(write_transcript_file, root, path, render_transcript(transcript, config))
+        await self._writer.do(lambda state: record_written(state, archive, format_moment(self._clock())))
+        return True
+
+    def _tell(self, what: str, error: Exception) -> None:
+        """Log an error once per session."""
+        if what not in self._failed:
+            self._failed.add(what)
+            said = {**describe_error(error), "transcript": what}
+            Tracer(self._recorder, NO_CONTEXT, Clocks(now=self._clock)).tell(EventType.CHANNEL_ERROR, **said)
+
+
+MAX_SESSIONS = 200
+TITLE_CHARS = 60
+MIN_ID_CHARS = 4
+# The history of a fork has the turns of its parent. A failed or waiting turn is in no history.
+SELECT_TURNS_OF_SESSION = """
+SELECT turns.id AS turn, turns.number AS place, NULL AS added FROM turns WHERE turns.session_id = ?1
+UNION
+SELECT turns.id, turns.number, iif(history.kind = 'room', history.messages, NULL) FROM history
+JOIN turns ON turns.id = history.turn_id AND history.kind IN ('turn', 'room') WHERE history.session_id = ?1"""
+SELECT_SHOWN_TURNS = f"""
+SELECT said.added, turns.user_id, turns.text, turns.reply, turns.state, turns.received, turns.finished
+FROM ({SELECT_TURNS_OF_SESSION}) AS said JOIN turns ON turns.id = said.turn
+WHERE ?2 = '' OR turns.user_id = ?2 AND said.added IS NULL ORDER BY said.place"""
+
+
+@frozen
+class Conversation:
+    """A session, and the part of it that its reader may see."""
+
+    session: Session
+    remarks: tuple[tuple[TurnState, TranscriptEntry], ...]
+    """The messages and replies, with the state of each turn, the oldest first."""
+
+    @property
+    def people(self) -> tuple[str, ...]:
+        """The people who wrote in it."""
+        return tuple(dict.fromkeys(one.user for _, one in self.remarks if one.user)) or (self.session.lane.user,)
+
+    @property
+    def messages(self) -> int:
+        """The number of messages, those of the agent included."""
+        return sum(bool(text) for _, one in self.remarks for text in (one.text, one.reply))
+
+    @property
+    def title(self) -> str:
+        """The beginning of its first message, on one line."""
+        first = next((text for _, one in self.remarks if (text := " ".join((one.text or one.reply).split()))), "")
+        return first if len(first) <= TITLE_CHARS else f"{first[: TITLE_CHARS - 1].rstrip()}…"
+
+
+def list_conversations(state: sqlite3.Connection, reader: Reader, limit: int) -> list[Conversation]:
+    """List the conversations that a reader may see, the most recently used first."""
+    found = (read_conversation(state, reader, one) for one in list_readable(state, reader))
+    return [one for one, _ in zip((one for one in found if one.remarks), range(min(limit, MAX_SESSIONS)), strict=False)]
+
+
+def find_conversations(state: sqlite3.Connection, reader: Reader, beginning: str) -> list[Conversation]:
+    """Find conversations by the beginning of their session id; those above the reader are left out."""
+    named = [one for one in list_readable(state, reader) if one.id.startswith(beginning.lower())]
+    found = [read_conversation(state, reader, one) for one in named]
+    return [one for one in found if one.remarks or sees_all(reader) or one.session.lane.user == reader.user]
+
+
+def list_readable(state: sqlite3.Connection, reader: Reader) -> Sequence[Session]:
+    """List the sessions that a reader may know of, the most recently used first."""
+    asked = f"""
+    SELECT {SESSION_COLUMNS} FROM sessions WHERE clearance <= ?1 AND (?2 = '' OR room = ?2)
+        AND (?3 OR ?4 != '' AND (user_id = ?4
+            OR EXISTS (SELECT 1 FROM turns WHERE turns.session_id = sessions.id AND turns.user_id = ?4)))
+    ORDER BY used DESC, id"""
+    given = (int(reader.clearance), reader.room, sees_all(reader), reader.user)
+    found = map(read_session, state.execute(asked, given))
+    return [one for one in found if may_read_text(reader, one.lane.person)]
+
+
+def read_conversation(state: sqlite3.Connection, reader: Reader, session: Session) -> Conversation:
+    """Read the messages of a session that a reader may see: all, or theirs and the replies to them."""
+    own = session.lane.user == reader.user and not reader.room
+    only = "" if own or sees_all(reader) else reader.user or "\x00"
+    rows = state.execute(SELECT_SHOWN_TURNS, (session.id, only)).fetchall()
+    return Conversation(session=session, remarks=tuple((TurnState(row[4]), read_exchange(row)) for row in rows))

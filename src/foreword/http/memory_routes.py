@@ -1,0 +1,115 @@
+"""`/api/memory`: list, search and read memory at the caller's clearance, as the agent's tools do."""
+
+import asyncio
+from dataclasses import asdict
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from foreword.agent.tools.reading_tools import TextExcerpt
+from foreword.agent.tools.registry import record_memory_event
+from foreword.errors import InputError
+from foreword.events.query import find_context
+from foreword.events.tracer import Tracer
+from foreword.http.error_responses import make_not_found
+from foreword.http.request_context import ContextDep
+from foreword.http.schemas import MAX_NAME_CHARS, ResponseModel, list_error_responses
+from foreword.memory.stores import LONGEST_QUERY, Hit
+from foreword.turn import ToolAnswer
+
+SEARCH_TOOL, GET_TOOL = "memory_search", "memory_get"
+SituationQuery = Annotated[
+    str | None, Query(max_length=MAX_NAME_CHARS, description="A situation with a lower clearance than a private chat.")
+]
+StoreQuery = Annotated[str, Query(max_length=MAX_NAME_CHARS, description="Limit to one store.")]
+
+memory_router = APIRouter(prefix="/api/memory", tags=["memory"])
+
+
+class MemoryMenu(ResponseModel):
+    """The memories that can be loaded, one line each with the size in tokens."""
+
+    lines: list[str]
+
+
+class FoundPassage(ResponseModel):
+    """A passage found by a search."""
+
+    path: str
+    first: int
+    last: int
+    heading: str
+    text: str
+    score: float
+    origin: str | None
+
+
+class PassageList(ResponseModel):
+    """The passages found by a search, best first."""
+
+    passages: list[FoundPassage]
+
+
+class MemoryLines(ResponseModel):
+    """Lines of a memory file."""
+
+    text: str
+    first: int
+    last: int
+    total: int
+    tokens: int
+
+
+@memory_router.get("", operation_id="listMemory", responses=list_error_responses())
+async def list_memory(desk: ContextDep, store: StoreQuery = "", situation: SituationQuery = None) -> MemoryMenu:
+    """List the memories that you may see."""
+    assembly = await desk.assemble(situation)
+    if SEARCH_TOOL not in assembly.terms.tools:
+        return MemoryMenu(lines=[])
+    memory, terms = desk.gateway.workspace.memory, assembly.terms
+    return MemoryMenu(lines=await asyncio.to_thread(memory.menu, assembly.audience, terms.meter, store))
+
+
+@memory_router.get("/search", operation_id="searchMemory", responses=list_error_responses())
+async def search_memory(
+    desk: ContextDep,
+    query: Annotated[str, Query(max_length=LONGEST_QUERY, description="The question, in plain language.")],
+    limit: Annotated[int, Query(ge=1, le=20)] = 5,
+    store: StoreQuery = "",
+    situation: SituationQuery = None,
+) -> PassageList:
+    """Search the stores that you may see; other stores are not opened."""
+    assembly = await desk.assemble(situation)
+    if SEARCH_TOOL not in assembly.terms.tools:
+        return PassageList(passages=[])
+    audience, memory = assembly.audience, desk.gateway.workspace.memory
+    hits = await asyncio.to_thread(memory.search, query, audience, limit=limit, store=store)
+    stores = ", ".join(memory.open_to(audience, store))
+    trace = Tracer(desk.gateway.listeners.recorder, find_context(assembly))
+    record_memory_event(trace, SEARCH_TOOL, ToolAnswer(text="", tokens=0, store=stores, count=len(hits)))
+    return PassageList(passages=[convert_hit(hit) for hit in hits])
+
+
+def convert_hit(hit: Hit) -> FoundPassage:
+    """Convert one search hit."""
+    return FoundPassage(**asdict(hit), origin=str(hit.provenance) if hit.provenance else None)
+
+
+@memory_router.get("/entry", operation_id="readMemory", responses=list_error_responses())
+async def read_memory(
+    desk: ContextDep,
+    path: Annotated[str, Query(max_length=1_000, description="The path as shown by a search_memory or the list.")],
+    first: Annotated[int, Query(alias="from", ge=1, le=10_000_000)] = 1,
+    lines: Annotated[int | None, Query(ge=1, le=10_000_000)] = None,
+    situation: SituationQuery = None,
+) -> MemoryLines:
+    """Read a memory, or lines of it; a memory that you may not see is treated as unknown."""
+    assembly = await desk.assemble(situation)
+    asked = {"path": path, "from": first} | ({"lines": lines} if lines else {})
+    try:
+        reading = await asyncio.to_thread(desk.gateway.workspace.call, assembly, GET_TOOL, asked)
+    except InputError:
+        raise make_not_found("memory") from None
+    if not isinstance(reading, TextExcerpt):
+        raise make_not_found("memory")
+    return MemoryLines(**asdict(reading))

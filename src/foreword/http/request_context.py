@@ -1,0 +1,190 @@
+"""The request context of a route: the gateway and the authenticated user.
+
+Time zone, languages and location as the client reports them. Idempotency: a repeated request is the same turn.
+"""
+
+import asyncio
+import json
+import os
+import re
+import sqlite3
+from collections.abc import Callable
+from datetime import datetime
+from hashlib import sha256
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from fastapi import Depends, Header, Request, Security
+from fastapi.security import HTTPBearer
+from pydantic import Field
+
+from foreword.agent.tools.registry import give_built_in_tools
+from foreword.assembly import Assembly
+from foreword.config.schema import Config
+from foreword.engine.sources.documents import join_lines
+from foreword.engine.trust import get_situation_bound, resolve_trust
+from foreword.errors import InputError
+from foreword.events.event import Reader
+from foreword.events.query import find_reader, query_log
+from foreword.gateway.channels.pull_channel import WEB_CHANNEL
+from foreword.gateway.equipment import open_project
+from foreword.gateway.messages import MAX_CLIENT_FACT_CHARS, ClientRequest
+from foreword.http.error_responses import SESSION_HEADER, HttpError
+from foreword.http.schemas import FactField, RequestModel
+from foreword.turn import Client, Turn
+from foreword.types import Trust, frozen
+from foreword.workspace import STATE_FOLDER
+
+if TYPE_CHECKING:
+    from foreword.gateway.service import Gateway
+
+
+PRIVATE_SITUATION = "dm"  # a token belongs to one person, so a request is a private chat
+T = TypeVar("T")
+
+
+@frozen
+class RequestContext:
+    """The context of an authenticated request."""
+
+    gateway: "Gateway"
+    user: str
+    token: str
+    """The id of the token; idempotency keys belong to it."""
+    request_id: str
+
+    @property
+    def config(self) -> Config:
+        """The configuration in force."""
+        return self.gateway.workspace.config
+
+    @property
+    def now(self) -> datetime:
+        """The current time."""
+        return self.gateway.workspace.memory.now()
+
+    @property
+    def folder(self) -> str:
+        """The folder of the state files."""
+        return os.path.join(self.gateway.workspace.files.root, STATE_FOLDER)
+
+    def choose_situation(self, named: str | None) -> str:
+        """Return the situation of a request: a private chat, or a named situation with a lower clearance."""
+        if not named or named == PRIVATE_SITUATION:
+            return PRIVATE_SITUATION
+        own, other = (get_situation_bound(name, self.config) for name in (PRIVATE_SITUATION, named))
+        if other.level >= own.level and named in self.config.situations:
+            message = f"a request can only lower its clearance; situation {named} is not below {PRIVATE_SITUATION}"
+            raise HttpError(422, message, param="situation")
+        return named
+
+    def make_turn(self, situation: str | None = None) -> Turn:
+        """Make a turn of this user, from which their current clearance is resolved."""
+        return Turn(user=self.user, channel=WEB_CHANNEL, situation=self.choose_situation(situation))
+
+    def find_clearance(self, situation: str | None = None) -> Trust:
+        """Return the current clearance of this user."""
+        return resolve_trust(self.make_turn(situation), self.config).level
+
+    def make_reader(self) -> Reader:
+        """Make the reader that limits log queries to what this user may see."""
+        return find_reader(self.make_turn(), self.find_clearance(), self.config)
+
+    def open_project(self, path: str | None, agent: str | None, situation: str | None = None) -> str:
+        """Return the directory of a project; raise a 422 if this user may not open it with the agent."""
+        if not path:
+            return ""
+        name, root = agent or next(iter(self.config.agents)), self.gateway.workspace.files.root
+        try:
+            return open_project(path, name, self.find_clearance(situation), self.config, root).path
+        except InputError as error:
+            raise HttpError(422, str(error), param="project") from None
+
+    async def assemble(self, situation: str | None = None) -> Assembly:
+        """Assemble a turn of this user with the user's own tools."""
+        return give_built_in_tools(await self.gateway.preparing.assemble(self.make_turn(situation)))
+
+    async def ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
+        """Run a query on the event log in a thread."""
+        answer, _ = await asyncio.to_thread(query_log, self.folder, question)
+        return answer
+
+
+bearer = HTTPBearer(auto_error=False, description="A token made with `foreword token create`. It identifies the user.")
+
+
+def get_context(request: Request, _: Annotated[object, Security(bearer)] = None) -> RequestContext:
+    """Return the context of an authenticated request."""
+    state = request.state
+    return RequestContext(
+        gateway=request.app.state.gateway, user=state.user, token=state.token, request_id=state.request_id
+    )
+
+
+ContextDep = Annotated[RequestContext, Depends(get_context)]
+
+
+# A list of language tags with weights, as browsers send it; anything else in the header is ignored.
+_TAG = r"[A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8}){0,3}(?:;q=[01](?:\.[0-9]{0,3})?)?"
+LANGUAGE_TAGS = re.compile(rf"{_TAG}(?:,{_TAG}){{0,9}}(?=,|$)")
+
+AcceptLanguage = Annotated[
+    str | None, Header(alias="Accept-Language", description="The user's languages, as sent by the browser.")
+]
+
+
+class ClientDevice(RequestModel):
+    """Values reported by the user's device; they apply to this message only."""
+
+    zone: FactField = Field("", description="The time zone, such as Europe/Paris; an unknown zone is read as UTC.")
+    language: FactField = Field("", description="Languages as in Accept-Language; the header applies if this is empty.")
+    location: FactField = Field("", description="The user's location, in a few words.")
+
+
+def read_client(told: ClientDevice | None, languages: str | None) -> Client:
+    """Read the client's values; Accept-Language applies if the client names no language."""
+    if told is None:
+        return Client(language=read_languages(languages))
+    return Client(
+        zone=clean_fact(told.zone),
+        language=clean_fact(told.language) or read_languages(languages),
+        location=clean_fact(told.location),
+    )
+
+
+def clean_fact(text: str) -> str:
+    """Reduce a text to one line of printable characters."""
+    return "".join(sign for sign in join_lines(text) if sign.isprintable())
+
+
+def read_languages(header: str | None) -> str:
+    """Read Accept-Language: the valid tags at its beginning, at most ten."""
+    plain = (header or "").replace(" ", "")
+    found = LANGUAGE_TAGS.match(plain)
+    return found[0] if found and len(found[0]) <= MAX_CLIENT_FACT_CHARS else ""
+
+
+RETRY_COUNT_HEADER = "x-stainless-retry-count"  # sent by the SDKs of OpenAI and Anthropic; 0 for the first attempt
+DELIVERY_FIELDS = ("stream", "stream_options")  # delivery options, which do not change the turn
+
+
+def make_idempotency_key(desk: RequestContext, key: str | None) -> str:
+    """Return the idempotency key of a message, scoped to the client's token."""
+    return f"{desk.token}/{key}" if key else ""
+
+
+async def read_client_request(request: Request, desk: RequestContext, **more: Any) -> ClientRequest:
+    """Collect the facts about a request that a retry is recognised by."""
+    count = request.headers.get(RETRY_COUNT_HEADER, "")
+    return ClientRequest(
+        id=desk.request_id,
+        token=desk.token,
+        digest=hash_request(json.loads(await request.body()), request.headers.get(SESSION_HEADER, "")),
+        retry=count.isdecimal() and int(count[:9]) > 0,
+        **more,
+    )
+
+
+def hash_request(body: dict[str, Any], session: str) -> str:
+    """Hash a body without delivery options and with the session header; the order of keys does not matter."""
+    asked = [session, {name: value for name, value in body.items() if name not in DELIVERY_FIELDS}]
+    return sha256(json.dumps(asked, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

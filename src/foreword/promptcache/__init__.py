@@ -1,0 +1,1 @@
+"""The ledger: the record of what a session has sent, so that the cached prefix stays unchanged."""

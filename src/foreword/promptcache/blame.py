@@ -1,0 +1,263 @@
+"""Blame: compare predicted with reported cache reads and find the one cause of a cache miss.
+
+Surplus: tokens a provider read from its cache beyond the prediction, with the known reason.
+"""
+
+from dataclasses import replace
+
+from foreword.promptcache.calibration import NO_CALIBRATION, Calibration
+from foreword.promptcache.decision import PRIVATE_REASON, find_difference, find_token_rates
+from foreword.promptcache.ledger import (
+    ENGINE_RESTARTED,
+    LedgerState,
+    Prefix,
+    SentRequest,
+    count_equal_blocks,
+    find_idle_time,
+    is_lost,
+    predict_usage,
+)
+from foreword.promptcache.rules import CacheUsage, list_lookup_positions
+from foreword.tokens.models import CacheFacts
+from foreword.tokens.prices import Prices
+from foreword.types import TextEnum, frozen
+
+COUNT_TOLERANCE = 0.02  # of a request: our counts are estimates
+UNKNOWN_REQUEST_REASON = (
+    "no earlier request of this session to this model is known here, so another one with the same beginning was sent"
+)
+LONGER_TTL_REASON = (
+    "it should have expired after {:,.0f} min: the provider kept it longer, or another request with the same"
+    " prefix renewed it"
+)
+OTHER_REQUEST_REASON = (
+    "another request with the same prefix may have written it; the ledger knows only this session's requests"
+)
+
+
+@frozen(eq=True)
+class ReadSurplus:
+    """Tokens read from the cache that were not predicted."""
+
+    tokens: int
+    reason: str
+
+
+def find_surplus(
+    frozen: LedgerState | None, sent: SentRequest, expected: CacheUsage, reported: CacheUsage, facts: CacheFacts
+) -> ReadSurplus | None:
+    """Find the tokens read beyond a prediction, in reported tokens; None within the error of our counts."""
+    if not sent.tokens or not reported.total:
+        return None
+    scale = reported.total / sent.tokens
+    more = reported.read - round(expected.read * scale)
+    noise = COUNT_TOLERANCE * reported.total + max(facts.step, count_partial_block(sent, expected.read, facts) * scale)
+    return ReadSurplus(tokens=more, reason=explain_surplus(frozen, sent)) if more > noise else None
+
+
+def count_partial_block(sent: SentRequest, read: int, facts: CacheFacts) -> int:
+    """Return the tokens of the partly equal block that a provider without breakpoints may read."""
+    if facts.marked:
+        return 0
+    return next((piece.tokens for piece, end in zip(sent.pieces, sent.ends, strict=True) if end > read), 0)
+
+
+def explain_surplus(frozen: LedgerState | None, sent: SentRequest) -> str:
+    """Return the reason as far as the ledger knows it."""
+    if frozen is None or not frozen.last.pieces or frozen.last.model != sent.model:
+        return UNKNOWN_REQUEST_REASON
+    if is_lost(frozen):
+        return OTHER_REQUEST_REASON
+    newest = max(frozen.alive, key=lambda one: one.at, default=None)
+    return LONGER_TTL_REASON.format(newest.seconds / 60) if newest and newest.until <= sent.at else OTHER_REQUEST_REASON
+
+
+class Cause(TextEnum):
+    """Why a provider did not read a prefix that it was sent before."""
+
+    SECTION = "section"
+    TOOLS = "tools"
+    MODEL = "model"
+    EXPIRED = "expired"
+    MINIMUM = "minimum"
+    LOOKBACK = "lookback"
+    LIMIT = "limit"
+    HISTORY = "history"
+    PROVIDER = "provider"
+
+
+PROVIDER_CAUSES = {
+    "model_changed": Cause.MODEL,
+    "system_changed": Cause.SECTION,
+    "tools_changed": Cause.TOOLS,
+    "messages_changed": Cause.HISTORY,
+    "context_compacted": Cause.HISTORY,
+}
+"""Causes as providers' own diagnostics name them."""
+AMBIGUOUS_CAUSES = {"input_changed": (Cause.SECTION, Cause.HISTORY)}
+"""Diagnoses that cover two causes: OpenAI does not distinguish instructions from messages."""
+
+
+@frozen(eq=True)
+class Blame:
+    """The cause of a cache miss."""
+
+    cause: Cause
+    reason: str
+    where: str = ""
+    """The first section, tool or message that differs, if any."""
+    byte: int | None = None
+    """For a section: the first differing byte of the system part. For tools and messages: where the differing block
+    begins, because the ledger stores only their hashes."""
+    tokens: int = 0
+    """Tokens billed again."""
+    usd: float | None = None
+    confirmed: bool | None = None
+    """Whether the provider's own diagnostics agree; None if it sends none."""
+
+
+@frozen(eq=True)
+class CacheAccount:
+    """Predicted and reported tokens of a call, with the cause of any difference."""
+
+    predicted: CacheUsage
+    reported: CacheUsage
+    blame: Blame | None = None
+    factor: float = 1.0
+    """The calibration factor applied to the prediction."""
+    surplus: ReadSurplus | None = None
+    """Tokens read beyond the prediction."""
+
+
+@frozen(eq=True)
+class MissCause:
+    """A cause and its location."""
+
+    cause: Cause
+    reason: str
+    where: str = ""
+    byte: int | None = None
+
+
+@frozen(eq=True)
+class AnsweredRequest:
+    """A request, the prefix it was sent with, and the usage its provider reported."""
+
+    base: Prefix
+    sent: SentRequest
+    reported: CacheUsage
+
+
+def account_for_call(
+    frozen: LedgerState | None,
+    answered: AnsweredRequest,
+    facts: CacheFacts,
+    prices: Prices | None = None,
+    known: Calibration = NO_CALIBRATION,
+) -> CacheAccount:
+    """Account for a call; `frozen` is the ledger before it, `known` the calibration of the model."""
+    sent, reported = answered.sent, answered.reported
+    expected = predict_usage(frozen, sent, facts)
+    made = CacheAccount(
+        predicted=known.correct_usage(expected),
+        reported=reported,
+        factor=known.factor,
+        surplus=find_surplus(frozen, sent, expected, reported, facts),
+    )
+    if frozen is None:
+        return made
+    had = count_cacheable_tokens(frozen, facts)
+    scale = reported.total / sent.tokens if sent.tokens and reported.total else 1.0
+    lost = min(round(had * scale), reported.total) - reported.read
+    noise = max(facts.step, COUNT_TOLERANCE * had * scale)
+    # A known loss counts from the first block; a loss seen only in the figures must exceed the noise.
+    if lost <= 0 or (lost <= noise and had - expected.read <= facts.step):
+        return made
+    found = find_cause(frozen, answered.base, sent, facts)
+    rates = find_token_rates(facts, prices)
+    paid = rates.input if not (facts.marked and sent.marks) else rates.long if reported.hour else rates.write
+    blame = Blame(
+        cause=found.cause,
+        reason=found.reason,
+        where=found.where,
+        byte=found.byte,
+        tokens=lost,
+        usd=lost * (paid - rates.read) if rates.usd else None,
+    )
+    return replace(made, blame=blame)
+
+
+def count_cacheable_tokens(frozen: LedgerState, facts: CacheFacts) -> int:
+    """Return how many tokens of the last request could be cached; all of them if it was below the minimum."""
+    ends = frozen.last.ends
+    if frozen.alive:
+        return ends[max(one.at for one in frozen.alive)]
+    return frozen.last.tokens if frozen.last.tokens < facts.minimum else 0
+
+
+def find_cause(frozen: LedgerState, base: Prefix, sent: SentRequest, facts: CacheFacts) -> MissCause:
+    """Find the cause of a miss: the first that applies."""
+    last, newest = frozen.last, max(frozen.alive, key=lambda one: one.at, default=None)
+    if last.model != sent.model:
+        return MissCause(cause=Cause.MODEL, reason=f"{sent.model} does not share a cache with {last.model}")
+    if newest is None or last.ends[newest.at] < facts.minimum:
+        reason = f"{last.tokens:,} tokens are below the cache minimum of {facts.minimum:,}"
+        return MissCause(cause=Cause.MINIMUM, reason=reason)
+    if is_lost(frozen):
+        return MissCause(cause=Cause.EXPIRED, reason=ENGINE_RESTARTED)
+    if newest.until <= sent.at:
+        minutes = find_idle_time(frozen, sent.at).total_seconds() / 60
+        reason = f"idle for {minutes:,.0f} min; the cache lives {newest.seconds / 60:,.0f} min"
+        return MissCause(cause=Cause.EXPIRED, reason=reason)
+    at = count_equal_blocks(last.pieces, sent.pieces)
+    if at <= newest.at:
+        return describe_difference(frozen, base, sent, at)
+    return explain_unread_prefix(newest.at, sent, facts)
+
+
+def describe_difference(frozen: LedgerState, base: Prefix, sent: SentRequest, at: int) -> MissCause:
+    """Describe the difference at a block of the request."""
+    was, now = frozen.last.pieces[at], sent.pieces[at] if at < len(sent.pieces) else None
+    piece = now if now and now.part == was.part else was
+    moved = find_difference(frozen.base, base)
+    byte = sum(one.size for one in frozen.last.pieces[:at] if one.part == was.part)
+    if was.part == "system" and moved:
+        return MissCause(cause=Cause.SECTION, reason=f"{moved[0]} is not what it was", where=moved[0], byte=moved[1])
+    if was.part == "tools":
+        reason = f"{piece.name} changed, and tools precede everything else"
+        return MissCause(cause=Cause.TOOLS, reason=reason, where=piece.name.removeprefix("tool "), byte=byte)
+    if was.part == "system":
+        reason = "text after the stable sections changed, and it precedes the messages"
+        return MissCause(cause=Cause.SECTION, reason=reason, where=piece.name, byte=byte)
+    reason = f"message {was.name} differs from the message sent"
+    return MissCause(cause=Cause.HISTORY, reason=reason, where=was.name, byte=byte)
+
+
+def explain_unread_prefix(newest: int, sent: SentRequest, facts: CacheFacts) -> MissCause:
+    """Find why an unchanged prefix was not read: no cache breakpoint in range, or the provider dropped it."""
+    if facts.marked and not facts.newest:
+        marks, ends = sent.marks, sent.ends
+        able = [at for at in marks if ends[at] >= facts.minimum]
+        if newest not in set(list_lookup_positions(able, facts.lookback)):
+            behind = min((at - newest for at in able if at >= newest), default=0)
+            reason = f"the nearest breakpoint is {behind} blocks later; the lookback is {facts.lookback}"
+            if len(marks) >= facts.marks:
+                return MissCause(
+                    cause=Cause.LIMIT, reason=f"{reason}; all {facts.marks} breakpoints are used elsewhere"
+                )
+            return MissCause(cause=Cause.LOOKBACK, reason=reason)
+    return MissCause(cause=Cause.PROVIDER, reason="the same was sent in time; the provider had it no longer")
+
+
+def confirm_cause(blame: Blame, theirs: str) -> Blame:
+    """Record whether the provider's own diagnosis agrees with ours."""
+    known = AMBIGUOUS_CAUSES.get(theirs) or ((PROVIDER_CAUSES[theirs],) if theirs in PROVIDER_CAUSES else ())
+    return replace(blame, confirmed=blame.cause in known) if known else blame
+
+
+def redact_blame(made: CacheAccount) -> CacheAccount:
+    """Remove the details of a break caused by text that may no longer be seen."""
+    blame = made.blame
+    if blame is None or blame.cause not in (Cause.SECTION, Cause.HISTORY):
+        return made
+    return replace(made, blame=replace(blame, reason=PRIVATE_REASON, where="", byte=None))

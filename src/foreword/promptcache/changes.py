@@ -1,0 +1,389 @@
+"""The prefix a turn wants to send: the leading stable part of its prompt, section by section.
+
+Listings: a memory menu is one section with an entry per file; a file's policy applies to its entry. Changes: the
+sections in which a turn's prompt differs from what its session has sent.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import field, replace
+from hashlib import sha256
+
+from foreword.engine.budget import Fit
+from foreword.engine.cuts import Fitted
+from foreword.engine.render import Layout, Prompt, PromptBlock, Span
+from foreword.engine.sources.sections import Missing, Section
+from foreword.promptcache.ledger import (
+    CacheIdentity,
+    Prefix,
+    RemovalKind,
+    SectionSnapshot,
+    Snapshots,
+    Update,
+    list_stable_blocks,
+)
+from foreword.turn import Message, Toolset
+from foreword.types import EditPolicy, Pace, Trust, Verdict, frozen
+
+LISTING_SOURCE = "menu"  # the source of listing sections
+OVERRIDE_FOLDERS = ("agents", "users", "groups")  # folders whose files override shared files of the same name
+
+
+@frozen
+class WantedPrefix:
+    """The prefix a turn wants, with the inputs of the comparison."""
+
+    identity: CacheIdentity
+    prompt: Prompt
+    """The rendered prompt."""
+    base: Prefix
+    """Its leading stable part."""
+    layout: Layout
+    """Renders updates and counts their tokens."""
+    edits: Mapping[str, EditPolicy] = field(default_factory=dict)
+    """Policies for single edits, by section, including removed sections."""
+    policies: Mapping[str, EditPolicy] = field(default_factory=dict)
+    """Policies for files, by path."""
+    listings: frozenset[str] = frozenset()
+    """Sections that list files, one per line."""
+    withheld: frozenset[str] = frozenset()
+    """Sections this clearance may not see; if they were sent before, they are removed at once without a trace."""
+    broken: frozenset[str] = frozenset()
+    """Sections with broken files; the session keeps their earlier text."""
+    joined: frozenset[str] = frozenset()
+    """Sections of a broken template; a session that was sent the valid one gets none of them."""
+    said: tuple[str, ...] = ()
+    """The history before this turn, as sent."""
+    folded: bool = False
+    """Whether the history is known to be compacted; otherwise its hash decides."""
+    waits: bool = False
+    """Whether no update can be added because the turn resumes after an interruption."""
+
+    def contains_update(self, update: Update) -> bool:
+        """Whether the history contains an update; true if the history is unknown."""
+        return not self.said or any(update.said in text for text in self.said)
+
+
+@frozen
+class PromptDraft:
+    """A rendered prompt with the ledger's other inputs."""
+
+    prompt: Prompt
+    fit: Fit
+    layout: Layout
+    clearance: Trust
+    model: str
+    tools: Toolset
+    said: tuple[Message, ...] = ()
+    policies: Mapping[str, EditPolicy] = field(default_factory=dict)
+    """The owner's policies for edits, by file."""
+
+
+def make_wanted_prefix(
+    draft: PromptDraft, decided: Mapping[tuple[str, str], EditPolicy], *, folded: bool = False
+) -> WantedPrefix:
+    """Return the prefix a turn wants; a policy for a single edit overrides the file's."""
+    known = {one.item.id: one for run in draft.fit.runs for one in run.items if isinstance(one, Fitted)}
+    places = (
+        ((name, (one.item.path or one.item.origin, one.item.sha256)) for name, one in known.items()) if decided else ()
+    )
+    edits = {name: decided[place] for name, place in places if place in decided}
+    schemas = "\n".join(tool.schema for tool in draft.tools.tools)
+    return WantedPrefix(
+        identity=CacheIdentity(
+            clearance=draft.clearance, model=draft.model, tools=sha256(schemas.encode()).hexdigest()
+        ),
+        prompt=draft.prompt,
+        base=make_prefix(draft, known),
+        layout=draft.layout,
+        edits=edits,
+        policies=draft.policies,
+        listings=frozenset(name for name, one in known.items() if one.item.slot.source == LISTING_SOURCE),
+        withheld=frozenset(list_withheld(draft.fit)),
+        broken=frozenset(name for name, one in known.items() if one.item.broken),
+        joined=frozenset(name for name, one in known.items() if one.item.broken and not one.item.opens),
+        said=tuple(message.text for message in draft.said),
+        folded=folded,
+    )
+
+
+def make_prefix(draft: PromptDraft, known: Mapping[str, Fitted]) -> Prefix:
+    """Return the section snapshots of the leading stable part."""
+    return Prefix(
+        blocks=tuple(
+            tuple(make_snapshot(known[span.id], block, span, draft) for span in block.spans)
+            for block in list_stable_blocks(draft.prompt.blocks)
+        )
+    )
+
+
+def make_snapshot(one: Fitted, block: PromptBlock, span: Span, draft: PromptDraft) -> SectionSnapshot:
+    """Make the snapshot of a section."""
+    section = one.item
+    return SectionSnapshot(
+        id=span.id,
+        title=section.title or section.slot.title or section.id,
+        pace=block.pace,
+        text=draft.layout.draw(section, one.body or ""),
+        piece=block.text[span.start : span.end],
+        tokens=span.tokens,
+        governs=section.slot.governs,
+        policy=find_policy(draft.policies, section.path or section.origin),
+        gated=find_removal_kind(section),
+    )
+
+
+def find_removal_kind(section: Section) -> RemovalKind:
+    """Return what a removal from a section may hide; public sections hide nothing."""
+    if section.trust is Trust.PUBLIC:
+        return RemovalKind.NONE
+    return (
+        RemovalKind.LISTING
+        if section.slot.source == LISTING_SOURCE
+        else RemovalKind.FILE
+        if section.path
+        else RemovalKind.NONE
+    )
+
+
+def find_policy(policies: Mapping[str, EditPolicy], path: str) -> EditPolicy:
+    """Return the policy of a file; an agent's, user's or group's override has the policy of the shared file."""
+    folder, _, rest = path.partition("/")
+    shared = rest.partition("/")[2] if folder in OVERRIDE_FOLDERS else ""
+    return policies.get(path) or policies.get(shared) or EditPolicy.AUTO
+
+
+def list_withheld(fit: Fit) -> Iterator[str]:
+    """List the sections the turn's clearance may not see."""
+    for run in fit.runs:
+        for one in run.items:
+            if one.verdict is Verdict.WITHHELD:
+                yield one.id if isinstance(one, Missing) else one.item.id
+
+
+ENTRY_PRICE = re.compile(r" \([0-9,]+ tok\)(?= — |$)")  # follows the path, which may contain brackets
+STORES_FOLDER = "memory/"  # the folder that menu entries omit
+
+
+@frozen(eq=True)
+class HeldEntry:
+    """A menu entry that is held because of its file's policy."""
+
+    section: str
+    path: str
+    what: str
+    """changed or added."""
+    policy: EditPolicy
+
+
+def list_entries(text: str) -> dict[str, str]:
+    """Map the entry names of a listing to their lines; a duplicate name maps by its whole line."""
+    found: dict[str, str] = {}
+    for line in text.split("\n"):
+        if line.startswith("- "):
+            name = ENTRY_PRICE.split(line[2:], maxsplit=1)[0]
+            found[line if name in found else name] = line
+    return found
+
+
+def hold_entries(
+    told: Mapping[str, SectionSnapshot], wanted: WantedPrefix, *, warm: bool
+) -> tuple[WantedPrefix, tuple[HeldEntry, ...]]:
+    """Keep the sent entries of files whose edits are held; removed files are removed."""
+    if not any(policy in (EditPolicy.COLD, EditPolicy.NEXT_SESSION) for policy in wanted.policies.values()):
+        return wanted, ()
+    waiting = {
+        line.id: found
+        for line in wanted.base.lines
+        if line.id in wanted.listings and line.id in told
+        if (found := tuple(list_held_entries(told[line.id], line, wanted, warm=warm)))
+    }
+    if not waiting:
+        return wanted, ()
+    blocks = tuple(
+        tuple(
+            restore_entries(told[line.id], line, waiting[line.id], wanted) if line.id in waiting else line
+            for line in lines
+        )
+        for lines in wanted.base.blocks
+    )
+    return replace(wanted, base=Prefix(blocks=blocks)), tuple(one for found in waiting.values() for one in found)
+
+
+def list_held_entries(
+    before: SectionSnapshot, after: SectionSnapshot, wanted: WantedPrefix, *, warm: bool
+) -> Iterator[HeldEntry]:
+    """List the entries of a listing that are held."""
+    told = list_entries(before.text)
+    for name, line in list_entries(after.text).items():
+        policy = find_entry_policy(wanted.policies, name)
+        if told.get(name) != line and (policy is EditPolicy.NEXT_SESSION or (policy is EditPolicy.COLD and warm)):
+            yield HeldEntry(section=after.id, path=name, what="changed" if name in told else "added", policy=policy)
+
+
+def restore_entries(
+    before: SectionSnapshot, after: SectionSnapshot, waiting: tuple[HeldEntry, ...], wanted: WantedPrefix
+) -> SectionSnapshot:
+    """Restore the earlier lines of held entries."""
+    told, now = list_entries(before.text), list_entries(after.text)
+    lines = {now[one.path]: told.get(one.path) for one in waiting}
+    text, piece = (replace_lines(one, lines) for one in (after.text, after.piece))
+    return replace(after, text=text, piece=piece, tokens=wanted.layout.meter.count(piece))
+
+
+def replace_lines(text: str, lines: Mapping[str, str | None]) -> str:
+    """Replace or remove lines of a text."""
+    kept = (lines.get(line, line) for line in text.split("\n"))
+    return "\n".join(line for line in kept if line is not None)
+
+
+def find_listing_policy(before: SectionSnapshot, after: SectionSnapshot, wanted: WantedPrefix) -> EditPolicy:
+    """Return the policy for a changed listing: `now` if any entry has it, `append` if all have it."""
+    told, now = list_entries(before.text), list_entries(after.text)
+    names = (name for name in {**told, **now} if told.get(name) != now.get(name))
+    found = {find_entry_policy(wanted.policies, name) for name in names}
+    return (
+        EditPolicy.NOW
+        if EditPolicy.NOW in found
+        else EditPolicy.APPEND
+        if found == {EditPolicy.APPEND}
+        else after.policy
+    )
+
+
+def find_entry_policy(policies: Mapping[str, EditPolicy], name: str) -> EditPolicy:
+    """Return the policy of an entry's file; entries of stores omit the folder."""
+    known = find_policy(policies, name)
+    return find_policy(policies, f"{STORES_FOLDER}{name}") if known is EditPolicy.AUTO else known
+
+
+@frozen(eq=True)
+class SectionChange:
+    """A section that differs."""
+
+    id: str
+    before: SectionSnapshot | None
+    """The section as the session knows it."""
+    after: SectionSnapshot | None
+    """The section as the turn wants it."""
+    block: int
+    """The block of the prefix it belongs to."""
+    policy: EditPolicy
+    broken: bool = False
+    """Whether its file is broken; the session then keeps the earlier text."""
+    private: bool = False
+    """Whether the clearance may no longer see it, or that may be why it was removed."""
+
+    @property
+    def what(self) -> str:
+        """Return `added`, `removed` or `changed`."""
+        return "added" if self.before is None else "removed" if self.after is None else "changed"
+
+    @property
+    def governs(self) -> bool:
+        """Whether the section governs safety."""
+        return any(line is not None and line.governs for line in (self.before, self.after))
+
+
+def list_changes(told: Mapping[str, SectionSnapshot], base: Prefix, wanted: WantedPrefix) -> Iterator[SectionChange]:
+    """List the differing sections in prompt order, then the removed ones."""
+    lines = {line.id: line for line in wanted.base.lines}
+    for name in [*lines, *(name for name in told if name not in lines)]:
+        before, after = told.get(name), lines.get(name)
+        line = after or before
+        if line is None or (before and after and before.text == after.text):
+            continue
+        listed = name in wanted.listings
+        policy = wanted.edits.get(name, line.policy)
+        if listed and before and after:
+            policy = find_listing_policy(before, after, wanted)
+        broken = name in wanted.broken and (before is not None or name in wanted.joined)
+        # A file with a policy, or one that is only broken, was not restricted.
+        open_to_doubt = listed or (policy is EditPolicy.AUTO and not broken)
+        yield SectionChange(
+            id=name,
+            before=before,
+            after=after,
+            block=find_block(line, base, wanted.base),
+            policy=EditPolicy.NEXT_SESSION if wanted.waits or broken else policy,
+            broken=broken,
+            private=(after is None and name in wanted.withheld)
+            or (open_to_doubt and before is not None and may_be_private(before, after)),
+        )
+
+
+def may_be_private(before: SectionSnapshot, after: SectionSnapshot | None) -> bool:
+    """Whether content may have been removed for privacy; a moved file looks the same."""
+    if after is None:
+        return before.gated is not RemovalKind.NONE
+    return (
+        before.gated is RemovalKind.LISTING and not list_entries(before.text).keys() <= list_entries(after.text).keys()
+    )
+
+
+def count_aligned_blocks(base: Prefix, wanted: Prefix) -> int:
+    """Count the leading blocks with equal paces; everything after them moves together."""
+    pairs = zip(list_paces(base), list_paces(wanted), strict=False)
+    count = 0
+    for old, new in pairs:
+        if old != new:
+            break
+        count += 1
+    return count
+
+
+def list_paces(base: Prefix) -> list[Pace]:
+    """Return the pace of each block."""
+    return [lines[0].pace for lines in base.blocks]
+
+
+def find_block(line: SectionSnapshot, base: Prefix, wanted: Prefix) -> int:
+    """Find the block of a section: in the wanted prefix, else in the sent one, else by its pace."""
+    most = count_aligned_blocks(base, wanted)
+    for each in (wanted, base):
+        for at, lines in enumerate(each.blocks):
+            if any(one.id == line.id for one in lines):
+                return min(at, most)
+    return next((at for at, pace in enumerate(list_paces(base)) if pace == line.pace), most)
+
+
+def rebuild_prefix(
+    base: Prefix, wanted: Prefix, start: int, held: Mapping[str, SectionSnapshot], away: frozenset[str]
+) -> Prefix:
+    """Rebuild the prefix from a block on; held sections keep their sent text, or stay out if never sent."""
+    old = base.blocks
+    blocks = [
+        restore_held(lines, old[at] if at < len(old) else (), held, away)
+        for at, lines in enumerate(wanted.blocks[start:], start)
+    ]
+    placed = {line.id for block in blocks for line in block}
+    for line in held.values():
+        if line.id not in placed:
+            append_snapshot(blocks, line)
+    return Prefix(blocks=tuple(block for block in (*old[:start], *blocks) if block))
+
+
+def restore_held(
+    lines: Snapshots, old: Snapshots, held: Mapping[str, SectionSnapshot], away: frozenset[str]
+) -> Snapshots:
+    """Restore the held sections of a block; a removed one keeps its position."""
+    if not held and not away:
+        return lines
+    names = {line.id for line in lines}
+    kept = [held.get(line.id, line) for line in lines if line.id not in away]
+    for at, line in enumerate(old):
+        if line.id in held and line.id not in names:
+            before = {one.id for one in old[:at]}
+            kept.insert(
+                max((number for number, one in enumerate(kept, 1) if one.id in before), default=0), held[line.id]
+            )
+    return tuple(kept)
+
+
+def append_snapshot(blocks: list[Snapshots], line: SectionSnapshot) -> None:
+    """Append a section that was never in the prefix to the last block of its pace."""
+    at = next((at for at in reversed(range(len(blocks))) if blocks[at] and blocks[at][0].pace == line.pace), None)
+    if at is None:
+        blocks.append((line,))
+    else:
+        blocks[at] = (*blocks[at], line)

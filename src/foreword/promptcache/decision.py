@@ -1,0 +1,577 @@
+"""Choose between appending an update and rebasing the prefix, by cost or because a rule requires it.
+
+Costs of rebasing a prefix and of appending updates to it. Compare a turn's prompt with what its session has sent.
+Pure: the ledger does not change. The ledger as a pipeline stage: it decides what a turn sends and does not change
+state.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from datetime import datetime
+from typing import Protocol
+
+from foreword.engine.render import Prompt
+from foreword.errors import InputError
+from foreword.promptcache.calibration import NO_CALIBRATION, Calibration
+from foreword.promptcache.changes import (
+    HeldEntry,
+    PromptDraft,
+    SectionChange,
+    WantedPrefix,
+    count_aligned_blocks,
+    find_block,
+    hold_entries,
+    list_changes,
+    make_wanted_prefix,
+    rebuild_prefix,
+)
+from foreword.promptcache.ledger import (
+    ENGINE_RESTARTED,
+    Action,
+    CacheIdentity,
+    ChangeDecision,
+    LedgerState,
+    Prefix,
+    PrefixDecision,
+    Reason,
+    Rebase,
+    SectionSnapshot,
+    Update,
+    UpdateChannel,
+    apply_updates,
+    count_warm_tokens,
+    find_idle_time,
+    hash_history,
+    is_continuation,
+    is_lost,
+    list_stable_blocks,
+    render_blocks,
+    select_updates,
+)
+from foreword.promptcache.updates import append_to_tail, join_notices, write_settled_notice, write_update
+from foreword.tokens.models import CacheFacts
+from foreword.tokens.prices import Prices, format_usd
+from foreword.types import EditPolicy, frozen
+
+MIN_EXPECTED_CALLS = 8  # expected further calls of a new session; later, as many as it has made
+
+
+@frozen(eq=True)
+class TokenRates:
+    """Token rates in US dollars, or relative to an input token if no price is known."""
+
+    read: float
+    write: float
+    input: float
+    long: float
+    """Cache write with the provider's longest TTL."""
+    usd: bool
+
+
+def find_token_rates(facts: CacheFacts, prices: Prices | None) -> TokenRates:
+    """Return the token rates: from the prices, or from the provider's factors if prices are unknown."""
+    if prices is None or prices.input == 0:
+        return TokenRates(read=facts.read, write=facts.usual.write, input=1.0, long=facts.lives[-1].write, usd=False)
+    return TokenRates(
+        read=prices.cache_read,
+        write=prices.cache_write,
+        input=prices.input,
+        long=prices.cache_write_1h,
+        usd=True,
+    )
+
+
+def expect_calls(frozen: LedgerState) -> int:
+    """Expect as many further calls as were made: the mean for sessions of unknown length."""
+    return max(MIN_EXPECTED_CALLS, frozen.calls)
+
+
+def count_common_tokens(before: Prefix, after: Prefix, facts: CacheFacts) -> int:
+    """Count the tokens of the common prefix that a cache can read."""
+    equal = 0
+    for old, new in zip(before.blocks, after.blocks, strict=False):
+        if old == new or "".join(line.piece for line in old) == "".join(line.piece for line in new):
+            equal += sum(line.tokens for line in old)
+            continue
+        if not facts.marked:
+            for was, now in zip(old, new, strict=False):
+                if was.piece != now.piece:
+                    break
+                equal += was.tokens
+        break
+    return equal
+
+
+def find_difference(before: Prefix, after: Prefix) -> tuple[str, int] | None:
+    """Find the first differing section and the first differing byte of the whole text."""
+    old, new = (base.text.encode("utf-8", "surrogatepass") for base in (before, after))
+    return None if old == new else (find_changed_section(before, after), find_first_difference(old, new))
+
+
+def find_first_difference(old: bytes, new: bytes) -> int:
+    """Find the first differing byte of two texts, or the end of the shorter one."""
+    low, high = 0, min(len(old), len(new))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if old[:middle] == new[:middle] else (low, middle - 1)
+    return low
+
+
+def find_changed_section(before: Prefix, after: Prefix) -> str:
+    """Find the section that causes a difference: removed, added, moved or changed."""
+    was, now = list(before.lines), list(after.lines)
+    stay = {line.id for line in now}
+    for old, new in zip(was, now, strict=False):
+        if old.id == new.id and old.piece == new.piece:
+            continue
+        return old.id if old.id not in stay else new.id
+    rest = was[len(now) :] or now[len(was) :]
+    return rest[0].id
+
+
+MIN_UPDATE_LIMIT_TOKENS = 2_000  # tokens of updates that are always allowed
+PRIVATE_REASON = "visibility changed; withheld content leaves no trace"  # does not name the section
+MAX_UPDATE_SHARE = 0.1  # of the cached tokens: the limit for updates if it is above CROWDED
+
+
+@frozen(eq=True)
+class CacheContext:
+    """The time of a comparison, with the cache rules and prices that apply."""
+
+    now: datetime
+    facts: CacheFacts
+    prices: Prices | None = None
+    known: Calibration = NO_CALIBRATION
+    """The model's calibration; it corrects the reported figures, never the decision."""
+
+
+@frozen(eq=True)
+class CacheStatus:
+    """The state of the cache: warm tokens, the reason if not all are warm, and the token rates."""
+
+    warm: int
+    """Tokens of the last request that are still cached."""
+    ground: Reason | None
+    """Why not all of it is warm, if so."""
+    reason: str
+    rates: TokenRates
+    further: int
+    most: int
+    """Maximum tokens of all updates."""
+    known: Calibration = NO_CALIBRATION
+
+    @property
+    def lasting_token_cost(self) -> float:
+        """Return the cost of a token that is written once and read in every further call."""
+        return self.rates.write + self.further * self.rates.read
+
+
+def assess_cache(frozen: LedgerState, wanted: WantedPrefix, moment: CacheContext) -> CacheStatus:
+    """Assess the state of the cache."""
+    warm, ground, reason = find_warm_tokens(frozen, wanted, moment)
+    return CacheStatus(
+        warm=warm,
+        ground=ground,
+        reason=reason,
+        rates=find_token_rates(moment.facts, moment.prices),
+        further=expect_calls(frozen),
+        most=max(MIN_UPDATE_LIMIT_TOKENS, int(frozen.last.tokens * MAX_UPDATE_SHARE)),
+        known=moment.known,
+    )
+
+
+def find_warm_tokens(frozen: LedgerState, wanted: WantedPrefix, moment: CacheContext) -> tuple[int, Reason | None, str]:
+    """Return how many tokens of the last request are still cached, and why not all."""
+    facts, last = moment.facts, frozen.last
+    warm = count_warm_tokens(frozen, moment.now, facts)
+    was, now = frozen.identity, wanted.identity
+    if was.model != now.model:
+        return 0, Reason.MODEL, f"the model is {now.model} instead of {was.model}; models do not share a cache"
+    system = last.measure("system")
+    if was.tools != now.tools:
+        before = 0 if facts.order[0] == "tools" else min(warm, system)
+        return before, Reason.TOOLS, "the tools changed, and they precede all messages"
+    if (
+        wanted.folded
+        or not is_continuation(frozen.heard, wanted.said)
+        or not all(map(wanted.contains_update, frozen.updates))
+    ):
+        stays = min(warm, system + last.measure("tools"))
+        return stays, Reason.COMPACTED, "what was said before is not what was sent, so it is sent anew"
+    if not last.pieces:
+        return 0, Reason.COLD, "the ledger was emptied by an erasure"
+    if not warm:
+        minutes = find_idle_time(frozen, moment.now).total_seconds() / 60
+        short = last.tokens < facts.minimum
+        why = f"idle for {minutes:,.0f} min" if frozen.alive else "no sent prefix is cached"
+        why = ENGINE_RESTARTED if is_lost(frozen) else why
+        why = f"{last.tokens:,} tokens are below the cache minimum" if short else why
+        return 0, Reason.COLD, f"the cache is cold: {why}"
+    return warm, None, ""
+
+
+@frozen(eq=True)
+class RebaseChoice:
+    """A candidate: the block from which the prefix is rebuilt, and the result for each change."""
+
+    start: int
+    base: Prefix
+    lost: int
+    """Tokens billed again."""
+    cost: float
+    held: frozenset[str]
+    appended: tuple[Update, ...]
+    kept: tuple[Update, ...]
+    """Earlier updates that still apply."""
+    settled: tuple[Update, ...]
+    """Earlier updates that the prefix now contains."""
+
+    @property
+    def weight(self) -> int:
+        """Return the tokens of all updates."""
+        return sum(update.tokens for update in (*self.kept, *self.appended))
+
+
+@frozen
+class ChoiceInputs:
+    """The inputs of a choice."""
+
+    frozen: LedgerState
+    wanted: WantedPrefix
+    told: Mapping[str, SectionSnapshot]
+    changes: Sequence[SectionChange]
+    outlook: CacheStatus
+    facts: CacheFacts
+
+    @property
+    def gone(self) -> frozenset[str]:
+        """The sections that must leave no trace."""
+        return self.wanted.withheld | {change.id for change in self.changes if change.private}
+
+    @property
+    def none(self) -> int:
+        """The start value that leaves the whole prefix unchanged."""
+        return max(count_aligned_blocks(self.frozen.base, self.wanted.base), len(self.frozen.base.blocks)) + 1
+
+    def locate(self, update: Update) -> int:
+        """Find the block of the section an update is about."""
+        lines = {line.id: line for line in (*self.wanted.base.lines, *self.frozen.base.lines)}
+        line = lines.get(update.id) or update.line
+        return find_block(line, self.frozen.base, self.wanted.base) if line else 0
+
+
+def list_forced_rebases(case: ChoiceInputs) -> Iterator[tuple[int, Reason, str]]:
+    """List the blocks from which the prefix must be rebuilt regardless of cost, with reasons."""
+    for change in case.changes:
+        if change.private:
+            yield change.block, Reason.PRIVATE, PRIVATE_REASON
+        elif change.policy in (EditPolicy.COLD, EditPolicy.NEXT_SESSION):
+            continue
+        elif change.policy is EditPolicy.NOW:
+            yield change.block, Reason.ORDERED, f"the edit of {change.id} applies now"
+        elif change.governs and not case.facts.system_messages:
+            yield change.block, Reason.GOVERNING, f"{change.id} governs safety and may not be sent in a user message"
+    if case.outlook.ground is Reason.COMPACTED:
+        for update in case.frozen.updates:
+            yield case.locate(update), Reason.COMPACTED, case.outlook.reason
+    for update in case.frozen.updates:
+        if update.id in case.gone:
+            yield case.locate(update), Reason.PRIVATE, PRIVATE_REASON
+
+
+def choose_rebase(case: ChoiceInputs) -> tuple[RebaseChoice, Reason | None, str]:
+    """Choose the cheapest allowed candidate; at equal cost the one with fewer updates."""
+    forced = sorted(list_forced_rebases(case), key=lambda one: (one[0], list(Reason).index(one[1])))
+    latest = min((start for start, _, _ in forced), default=case.none)
+    starts = {latest, case.none, 0, *(change.block for change in case.changes)}
+    weighed = [cost_rebase(case, start) for start in sorted(starts) if start <= latest]
+    # Free rebases are always made: they bring the prefix up to date and apply held changes.
+    free = next(at for at, one in enumerate(weighed, 1) if not one.lost or one is weighed[-1])
+    weighed = weighed[:free]
+    auto = {change.block for change in case.changes if change.policy is EditPolicy.AUTO}
+    allowed = [
+        one
+        for one in weighed
+        if (one.start in (latest, case.none) or not one.lost or one.start in auto) and one.weight <= case.outlook.most
+    ]
+    best = min(allowed or weighed[:1], key=lambda one: (one.cost, one.start))
+    return (best, *explain_choice(case, best, weighed, forced))
+
+
+def cost_rebase(case: ChoiceInputs, start: int) -> RebaseChoice:
+    """Compute the cost of rebuilding the prefix from a block on and appending the other changes."""
+    held = frozenset(
+        change.id
+        for change in case.changes
+        if change.policy is EditPolicy.NEXT_SESSION or (change.policy is EditPolicy.COLD and change.block < start)
+        if not change.private
+    )
+    base, outlook = case.frozen.base, case.outlook
+    here = {change.id: case.told[change.id] for change in case.changes if change.id in held and change.before
+            if change.block >= start}  # fmt: skip
+    away = frozenset(held - set(here))
+    built = base if start >= case.none else rebuild_prefix(base, case.wanted.base, start, here, away)
+    appended = tuple(
+        write_update(case.wanted.layout, change.before, change.after, choose_channel(change, case.facts))
+        for change in case.changes
+        if change.block < start and change.id not in held and not change.private
+    )
+    kept = tuple(update for update in case.frozen.updates if case.locate(update) < start)
+    before = case.frozen.last.measure("tools") if case.facts.order[0] == "tools" else 0
+    same = built.text == base.text
+    lost = 0 if same else max(0, outlook.warm - before - count_common_tokens(base, built, case.facts))
+    lasting = built.tokens - base.tokens + sum(update.tokens for update in appended)
+    return RebaseChoice(
+        start=start,
+        base=built,
+        lost=lost,
+        cost=lost * (outlook.rates.write - outlook.rates.read) + lasting * outlook.lasting_token_cost,
+        held=held,
+        appended=appended,
+        kept=kept,
+        settled=tuple(update for update in case.frozen.updates if update not in kept),
+    )
+
+
+def choose_channel(change: SectionChange, facts: CacheFacts) -> UpdateChannel:
+    """Return the channel of an update: system message for safety sections, else the tail."""
+    return UpdateChannel.SYSTEM if change.governs and facts.system_messages else UpdateChannel.TAIL
+
+
+def explain_choice(
+    case: ChoiceInputs, best: RebaseChoice, weighed: Sequence[RebaseChoice], forced: Sequence[tuple[int, Reason, str]]
+) -> tuple[Reason | None, str]:
+    """Explain the choice: the reason for a rebase, or the cost comparison without one."""
+    outlook = case.outlook
+    private = next((one for one in forced if one[1] is Reason.PRIVATE), None)
+    if private:
+        return private[1], private[2]
+    if best.start >= case.none:
+        other = min((one for one in weighed if one.start < case.none), key=lambda one: one.cost, default=None)
+        return (
+            None,
+            f"{format_choice(best, outlook)}, moving the prefix would cost {format_cost(other, outlook)}"
+            if other
+            else "",
+        )
+    if not best.lost:
+        return outlook.ground or Reason.COLD, outlook.reason or "the rest is no longer cached"
+    if forced and forced[0][0] == best.start:
+        return forced[0][1], forced[0][2]
+    behind = next(one for one in weighed if one.start == max(one.start for one in weighed))
+    if behind.weight > outlook.most:
+        return (
+            Reason.CROWDED,
+            f"updates would take {behind.weight:,} tokens by our count, more than {outlook.most:,}",
+        )
+    return Reason.CHEAPER, f"{format_choice(best, outlook)}, updates would cost {format_cost(behind, outlook)}"
+
+
+def format_choice(choice: RebaseChoice, outlook: CacheStatus) -> str:
+    """Format the cost of a choice with its expected calls."""
+    return f"{format_cost(choice, outlook)} with {outlook.further} further calls"
+
+
+def format_cost(choice: RebaseChoice, outlook: CacheStatus) -> str:
+    """Format the cost of a choice as billed, in US dollars or input tokens."""
+    cost = choice.cost * outlook.known.factor
+    return format_usd(max(0.0, cost)) if outlook.rates.usd else f"{cost:,.0f} input tokens"
+
+
+MAX_SETTLED_UPDATES = 500  # superseded updates that the history may still contain
+RESUMED_REASON = "waits for the next turn: this one resumes after an interruption"
+BROKEN_REASON = "its file is broken, so the session keeps the earlier text"
+DAMAGED_REASON = (
+    "the session's ledger could not be read: history rewritten without earlier updates, everything sent again"
+)
+UNCHANGED_REASON = "the prefix is identical, byte for byte"
+INVALIDATING_REASONS = (
+    Reason.MODEL,
+    Reason.TOOLS,
+    Reason.COMPACTED,
+)  # these invalidate the cache even if the prefix is unchanged
+
+
+def decide_prefix(frozen: LedgerState | None, wanted: WantedPrefix, moment: CacheContext) -> PrefixDecision:
+    """Decide what to do about each section that differs from what the session has sent."""
+    if frozen is None:
+        return PrefixDecision(
+            prompt=wanted.prompt, base=wanted.base, identity=wanted.identity, heard=hash_history(wanted.said)
+        )
+    if frozen.identity.clearance != wanted.identity.clearance:
+        was, now = frozen.identity.clearance, wanted.identity.clearance
+        raise InputError(f"a session's clearance cannot change: the session has {was}, the turn {now}")
+    told, outlook = apply_updates(frozen.base, frozen.updates), assess_cache(frozen, wanted, moment)
+    wanted, waiting = hold_entries(told, wanted, warm=outlook.warm > 0)
+    changes = tuple(list_changes(told, frozen.base, wanted))
+    case = ChoiceInputs(frozen=frozen, wanted=wanted, told=told, changes=changes, outlook=outlook, facts=moment.facts)
+    choice, ground, reason = choose_rebase(case)
+    if list_withheld_updates(case):  # the history is rewritten in any case
+        ground, reason = Reason.PRIVATE, PRIVATE_REASON
+    standing = make_decision(case, choice, find_rebase(case, choice, ground, reason), reason)
+    return add_held_entries(standing, waiting) if waiting else standing
+
+
+def restart_prefix(wanted: WantedPrefix) -> PrefixDecision:
+    """Send everything again because the session's ledger is lost."""
+    rebase = Rebase(ground=Reason.DAMAGED, reason=DAMAGED_REASON, section="", byte=0, tokens=0)
+    return PrefixDecision(
+        prompt=wanted.prompt,
+        base=wanted.base,
+        identity=wanted.identity,
+        reason=DAMAGED_REASON,
+        rebase=rebase,
+        heard=hash_history(wanted.said),
+    )
+
+
+def add_held_entries(standing: PrefixDecision, waiting: Sequence[HeldEntry]) -> PrefixDecision:
+    """Add a decision for each menu entry that is held."""
+    held = tuple(
+        ChangeDecision(
+            section=one.section,
+            what=one.what,
+            deed=Action.HOLD,
+            reason=f"{one.path} {describe_hold(one.policy)}",
+            policy=one.policy,
+        )
+        for one in waiting
+    )
+    reason = standing.reason if standing.decisions or standing.rebase else held[0].reason
+    return replace(standing, decisions=(*standing.decisions, *held), reason=reason)
+
+
+def find_rebase(case: ChoiceInputs, choice: RebaseChoice, ground: Reason | None, reason: str) -> Rebase | None:
+    """Find where the prefix changes, if it does, and what that costs."""
+    moved, outlook = find_difference(case.frozen.base, choice.base), case.outlook
+    if moved is None and ground is not Reason.PRIVATE:
+        ground, reason = (outlook.ground, outlook.reason) if outlook.ground in INVALIDATING_REASONS else (None, "")
+    if ground is None:
+        return None
+    section, byte = moved or ("", len(case.frozen.base.text.encode("utf-8", "surrogatepass")))
+    known, rates = outlook.known, outlook.rates
+    usd = choice.lost * known.factor * (rates.write - rates.read) if rates.usd else None
+    tokens = known.correct(choice.lost)
+    return Rebase(ground=ground, reason=reason, section=section, byte=byte, tokens=tokens, usd=usd)
+
+
+def make_decision(case: ChoiceInputs, choice: RebaseChoice, rebase: Rebase | None, reason: str) -> PrefixDecision:
+    """Build the prefix decision for a choice."""
+    wanted, frozen, layout = case.wanted, case.frozen, case.wanted.layout
+    gone = list_withheld_updates(case)
+    settled = tuple(update for update in choice.settled if update not in gone)
+    notice = write_settled_notice(layout, filter(wanted.contains_update, settled))
+    decisions = tuple(list_decisions(case, choice, rebase, reason))
+    tail = join_notices(layout, select_updates(choice.appended, UpdateChannel.TAIL), notice)
+    return PrefixDecision(
+        prompt=append_to_tail(replace_prefix(choice.base, wanted.prompt), layout, tail),
+        base=choice.base,
+        identity=wanted.identity,
+        reason=rebase.reason if rebase else find_reason(decisions, reason),
+        decisions=decisions,
+        rebase=rebase,
+        new=choice.appended,
+        updates=(*choice.kept, *choice.appended),
+        settled=tuple(one for one in (*frozen.settled, *settled) if one not in gone)[-MAX_SETTLED_UPDATES:],
+        notice=notice,
+        scrub=tuple(sorted((update.said for update in gone), key=len, reverse=True)),
+        heard=hash_history(wanted.said),
+        inserted=join_notices(layout, select_updates(choice.appended, UpdateChannel.SYSTEM), ""),
+    )
+
+
+def list_withheld_updates(case: ChoiceInputs) -> tuple[Update, ...]:
+    """List the updates that must leave no trace."""
+    return tuple(update for update in (*case.frozen.settled, *case.frozen.updates) if update.id in case.gone)
+
+
+def find_reason(decisions: tuple[ChangeDecision, ...], reason: str) -> str:
+    """Return the reason why the prefix stays: the cost of appending, or the first held change."""
+    if not decisions:
+        return UNCHANGED_REASON
+    return reason if any(one.deed is Action.APPEND for one in decisions) else decisions[0].reason
+
+
+def replace_prefix(base: Prefix, prompt: Prompt) -> Prompt:
+    """Replace the prompt's leading part with the prefix."""
+    return Prompt(blocks=(*render_blocks(base), *prompt.blocks[len(list_stable_blocks(prompt.blocks)) :]))
+
+
+def list_decisions(
+    case: ChoiceInputs, choice: RebaseChoice, rebase: Rebase | None, reason: str
+) -> Iterator[ChangeDecision]:
+    """Return the decision for each change."""
+    said = {update.id: update for update in choice.appended}
+    for change in case.changes:
+        if change.id in choice.held:
+            why = (
+                RESUMED_REASON
+                if case.wanted.waits
+                else BROKEN_REASON
+                if change.broken
+                else describe_hold(change.policy)
+            )
+            deed = Action.HOLD
+        elif change.id in said:
+            deed, why = (
+                Action.APPEND,
+                reason if rebase is None else f"its block is unchanged, although {rebase.reason}",
+            )
+        else:
+            deed, why = Action.REBASE, rebase.reason if rebase else UNCHANGED_REASON
+        tokens = case.outlook.known.correct(said[change.id].tokens) if change.id in said else 0
+        yield ChangeDecision(
+            section=change.id, what=change.what, deed=deed, reason=why, policy=change.policy, tokens=tokens
+        )
+
+
+def describe_hold(policy: EditPolicy) -> str:
+    """Describe how long a change is held."""
+    if policy is EditPolicy.NEXT_SESSION:
+        return "waits for the next session (policy)"
+    return "waits until the cache is cold (policy)"
+
+
+class Ledger(Protocol):
+    """Compares a prompt with what its session has sent, without side effects."""
+
+    def compare(self, draft: PromptDraft) -> PrefixDecision:
+        """Return the prefix decision for a draft."""
+        ...
+
+
+class NoLedger:
+    """The ledger of a turn without a session."""
+
+    def compare(self, draft: PromptDraft) -> PrefixDecision:
+        """Return the draft unchanged."""
+        return PrefixDecision(prompt=draft.prompt, base=EMPTY_PREFIX, identity=EMPTY_IDENTITY)
+
+
+@frozen
+class SessionLedger:
+    """The ledger of one session, opened for one turn."""
+
+    frozen: LedgerState | None
+    """The ledger state; None before the first turn."""
+    moment: CacheContext
+    edits: Mapping[tuple[str, str], EditPolicy] = field(default_factory=dict)
+    """Policies for single edits, by file path and SHA-256 of the text."""
+    folded: bool = False
+    """Whether the history was compacted since the last turn."""
+    damaged: bool = False
+    """Whether the stored ledger could not be read."""
+    taken: tuple[str, ...] = ()
+    """Texts this turn has already sent before an interruption; if there are any, no updates can be added."""
+
+    def compare(self, draft: PromptDraft) -> PrefixDecision:
+        """Compare a prompt with the ledger."""
+        wanted = make_wanted_prefix(draft, self.edits, folded=self.folded)
+        if self.taken:
+            wanted = replace(wanted, said=(*wanted.said, *self.taken), waits=True)
+        return restart_prefix(wanted) if self.damaged else decide_prefix(self.frozen, wanted, self.moment)
+
+
+EMPTY_PREFIX = Prefix()
+EMPTY_IDENTITY = CacheIdentity()
+NO_LEDGER: Ledger = NoLedger()

@@ -1,0 +1,476 @@
+"""The state of a session's ledger: what it has sent. It changes only after a provider has accepted a request.
+
+Section snapshots and prefixes: what a session has sent, or will send. Prefix decisions: the result of comparing a
+prompt with what its session has sent. Advance a session's ledger after a provider has accepted a request. Nothing else
+changes the ledger.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from hashlib import sha256
+from itertools import accumulate, compress, count, takewhile
+from operator import attrgetter, ne
+from typing import NamedTuple
+
+from foreword.engine.render import Prompt, PromptBlock, Span
+from foreword.promptcache.rules import CacheBlock, CachedPrefix, CacheUsage, NamedRequest, PrefixCache, split_blocks
+from foreword.tokens.models import CacheFacts
+from foreword.types import EditPolicy, Pace, Placement, TextEnum, Trust, frozen
+
+
+class RemovalKind(TextEnum):
+    """Kinds of removal that may be for privacy: none, a whole file, or an entry of a listing."""
+
+    NONE = ""
+    FILE = "file"
+    LISTING = "listing"
+
+
+@frozen(eq=True)
+class SectionSnapshot:
+    """A section as the ledger stores it."""
+
+    id: str
+    title: str
+    pace: Pace
+    text: str
+    """Its text rendered alone, with all headings."""
+    piece: str
+    """Its text as rendered in the prompt, where a neighbour may carry the shared heading."""
+    tokens: int
+    governs: bool = False
+    """Whether it governs safety; such a section is never sent in a user message."""
+    policy: EditPolicy = EditPolicy.AUTO
+    """When a change reaches the session."""
+    gated: RemovalKind = RemovalKind.NONE
+
+
+Snapshots = tuple[SectionSnapshot, ...]
+
+
+@frozen(eq=True)
+class Prefix:
+    """The leading stable part of a prompt in blocks: the part a provider can cache for a session."""
+
+    blocks: tuple[Snapshots, ...] = ()
+
+    @property
+    def lines(self) -> Iterator[SectionSnapshot]:
+        """All snapshots in order."""
+        return (line for block in self.blocks for line in block)
+
+    @property
+    def text(self) -> str:
+        """The text that is sent."""
+        return "".join(line.piece for line in self.lines)
+
+    @property
+    def tokens(self) -> int:
+        """Its tokens."""
+        return sum(line.tokens for line in self.lines)
+
+
+def render_blocks(base: Prefix) -> list[PromptBlock]:
+    """Render a prefix as blocks with a span per section."""
+    return [render_block(lines) for lines in base.blocks if any(line.piece for line in lines)]
+
+
+def render_block(lines: Snapshots) -> PromptBlock:
+    """Render one block."""
+    spans, at = [], 0
+    for line in lines:
+        if line.piece:
+            spans.append(Span(line.id, at, at + len(line.piece), line.tokens))
+        at += len(line.piece)
+    return PromptBlock(
+        pace=lines[0].pace,
+        placement=Placement.SYSTEM,
+        text="".join(line.piece for line in lines),
+        tokens=sum(line.tokens for line in lines),
+        spans=tuple(spans),
+    )
+
+
+def list_stable_blocks(blocks: Iterable[PromptBlock]) -> list[PromptBlock]:
+    """List the blocks before the first one that may change each turn."""
+    return list(takewhile(lambda block: block.pace is not Pace.TURN and block.placement is Placement.SYSTEM, blocks))
+
+
+class UpdateChannel(TextEnum):
+    """How an update is sent: with the newest message, or as a separate system message after it."""
+
+    TAIL = "tail"
+    SYSTEM = "system"
+
+
+class UpdateKind(TextEnum):
+    """What an update says about a section: replaced, amended, added, or removed."""
+
+    REPLACES = "replaces"
+    AMENDS = "amends"
+    JOINS = "joins"
+    ENDS = "ends"
+
+
+@frozen(eq=True)
+class Update:
+    """A later message to the model about one section."""
+
+    id: str
+    title: str
+    kind: UpdateKind
+    channel: UpdateChannel
+    said: str
+    """The text sent."""
+    tokens: int
+    line: SectionSnapshot | None = None
+    """The section's new state; None if the section was removed."""
+
+
+def apply_updates(base: Prefix, updates: Sequence[Update]) -> Mapping[str, SectionSnapshot]:
+    """Return the sections that apply for the model: the prefix with all updates applied."""
+    told = {line.id: line for line in base.lines}
+    for update in updates:
+        if update.line is None:
+            told.pop(update.id, None)
+        else:
+            told[update.id] = update.line
+    return told
+
+
+LOST_TTL_S = 0  # the TTL of a prefix that is known to be lost
+ENGINE_RESTARTED = "the engine was restarted and lost its cache"
+MAX_GAPS = 64  # gaps between calls that the ledger stores
+KEY, TOKENS, TTL = attrgetter("key"), attrgetter("tokens"), attrgetter("ttl")
+
+
+class SentBlock(NamedTuple):
+    """A block of a request as the provider's cache sees it; a tuple, because long sessions have thousands."""
+
+    key: str
+    tokens: int
+    size: int
+    """Its size in bytes."""
+    name: str
+    """The tool, `system`, or the message's number and role."""
+    part: str
+    """`tools`, `system` or `messages`."""
+    ttl: str = ""
+
+
+@frozen(eq=True)
+class SentRequest:
+    """A request that a provider has accepted."""
+
+    model: str
+    pieces: tuple[SentBlock, ...]
+    at: datetime
+    turn: str = ""
+    """Its turn; the calls of a tool loop share one."""
+    answer: str = ""
+    """The provider's id of its answer, if the next request is to be compared with this one."""
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of the request by our count."""
+        return sum(map(TOKENS, self.pieces))
+
+    @property
+    def marks(self) -> list[int]:
+        """The positions of its cache breakpoints."""
+        return list(compress(count(), map(TTL, self.pieces)))
+
+    @property
+    def ends(self) -> list[int]:
+        """The cumulative tokens at the end of each block."""
+        return list(accumulate(map(TOKENS, self.pieces)))
+
+    def measure(self, part: str) -> int:
+        """Count the tokens of one part of the request."""
+        return sum(piece.tokens for piece in self.pieces if piece.part == part)
+
+
+@frozen(eq=True)
+class LivePrefix:
+    """A prefix that should be cached: its last block, its expiry, and the TTL that each use renews."""
+
+    at: int
+    until: datetime
+    seconds: int
+
+
+@frozen(eq=True)
+class HistoryHash:
+    """Length and hash of the history before a turn, to detect that it was rewritten."""
+
+    count: int = 0
+    sha: str = ""
+
+
+@frozen(eq=True)
+class CacheIdentity:
+    """What a cached prefix depends on besides its text: clearance, model and tools."""
+
+    clearance: Trust = Trust.PUBLIC
+    model: str = ""
+    tools: str = ""
+    """The hash of the tool schemas."""
+
+
+@frozen(eq=True)
+class LedgerState:
+    """The ledger state: everything relevant that a session has sent."""
+
+    identity: CacheIdentity
+    base: Prefix
+    updates: tuple[Update, ...] = ()
+    """Updates sent since the last rebase that still apply."""
+    settled: tuple[Update, ...] = ()
+    """Superseded updates that the history may still contain."""
+    heard: HistoryHash = HistoryHash()
+    last: SentRequest
+    alive: tuple[LivePrefix, ...] = ()
+    gaps: tuple[float, ...] = ()
+    """Seconds between the latest calls."""
+    calls: int = 0
+    turns: int = 0
+
+
+def clear_ledger(frozen: LedgerState) -> LedgerState:
+    """Clear the sent content: the next turn sends everything again, and the history holds no updates."""
+    return replace(
+        frozen,
+        base=Prefix(),
+        updates=(),
+        settled=(),
+        heard=HistoryHash(),
+        last=replace(frozen.last, pieces=(), answer=""),
+        alive=(),
+    )
+
+
+def mark_lost(frozen: LedgerState) -> LedgerState:
+    """Mark the cached prefix as lost: the engine was restarted."""
+    gone = (replace(one, until=frozen.last.at, seconds=LOST_TTL_S) for one in frozen.alive)
+    return replace(frozen, alive=tuple(gone))
+
+
+def is_lost(frozen: LedgerState) -> bool:
+    """Whether the cached prefix is known to be lost, regardless of its TTL."""
+    return any(one.seconds == LOST_TTL_S for one in frozen.alive)
+
+
+def hash_history(texts: Sequence[str]) -> HistoryHash:
+    """Hash the history; two messages that are later merged hash the same."""
+    return hash_text("\n\n".join(texts))
+
+
+def hash_text(text: str) -> HistoryHash:
+    """Hash a text."""
+    return HistoryHash(count=len(text), sha=sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32])
+
+
+def is_continuation(heard: HistoryHash, texts: Sequence[str]) -> bool:
+    """Whether a history continues the hashed one."""
+    return not heard.sha or hash_text("\n\n".join(texts)[: heard.count]) == heard
+
+
+def make_sent_blocks(
+    blocks: Sequence[CacheBlock], facts: CacheFacts, weigh: Callable[[str], int]
+) -> tuple[SentBlock, ...]:
+    """Convert the blocks of a request to the form the ledger stores."""
+    seen = blocks if facts.marked else split_blocks(blocks)
+    return tuple(make_sent_block(block, block.tokens if block.tokens >= 0 else weigh(block.text)) for block in seen)
+
+
+def make_sent_block(block: CacheBlock, tokens: int) -> SentBlock:
+    """Make one stored block."""
+    return SentBlock(
+        key=sha256(block.key.encode("utf-8", "surrogatepass")).hexdigest()[:16],
+        tokens=tokens,
+        size=len(block.text.encode("utf-8", "surrogatepass")),
+        name=block.name,
+        part=find_part(block.name),
+        ttl=block.ttl,
+    )
+
+
+def find_part(name: str) -> str:
+    """Return the part of a request a block belongs to; an opening system message belongs to `system`."""
+    if name.startswith("tool "):
+        return "tools"
+    return "messages" if name[:1].isdigit() and name != "0 system" else "system"
+
+
+def count_equal_blocks(before: Sequence[SentBlock], after: Sequence[SentBlock]) -> int:
+    """Count the equal leading blocks."""
+    differs = map(ne, map(KEY, before), map(KEY, after))
+    return next(compress(count(), differs), min(len(before), len(after)))
+
+
+def predict_usage(frozen: LedgerState | None, sent: SentRequest, facts: CacheFacts) -> CacheUsage:
+    """Predict what a provider reads and writes for a request."""
+    return predict_cache(frozen, sent, facts)[0]
+
+
+def predict_cache(
+    frozen: LedgerState | None, sent: SentRequest, facts: CacheFacts
+) -> tuple[CacheUsage, tuple[LivePrefix, ...]]:
+    """Predict what a provider reads and writes for a request, and the cached prefixes afterwards."""
+    # Prefixes are equal if their lengths and all blocks are equal, so a number can replace the provider's hash.
+    same = count_equal_blocks(frozen.last.pieces, sent.pieces) if frozen and frozen.last.model == sent.model else 0
+
+    def name(at: int) -> str:
+        return str(at) if at < same else f"{at} of this one"
+
+    kept: dict[str, CachedPrefix] = {}
+    for one in frozen.alive if frozen else ():
+        # Without breakpoints, caching the longest prefix caches all shorter ones.
+        for at in (one.at,) if facts.marked else range(one.at + 1):
+            kept[str(at)] = CachedPrefix(until=one.until, seconds=one.seconds)
+    cache, marks, last = PrefixCache(lambda: sent.at, lambda _: 0, kept), sent.marks, len(sent.pieces) - 1
+    lives = [facts.find_ttl(sent.pieces[at].ttl) for at in marks]
+    counted = cache.use_request(NamedRequest(name=name, ends=sent.ends, marks=marks, lives=lives), facts)
+    # Without breakpoints, the longest prefix represents all of them.
+    known = {one.at for one in frozen.alive if one.at < same} if frozen and facts.marked else set()
+    found = ((at, cache.kept.get(name(at))) for at in sorted({*known, *marks, last}) if 0 <= at <= last)
+    alive = (LivePrefix(at=at, until=kept.until, seconds=kept.seconds) for at, kept in found if kept is not None)
+    return counted, tuple(one for one in alive if one.until > sent.at)
+
+
+def count_warm_tokens(frozen: LedgerState, now: datetime, facts: CacheFacts) -> int:
+    """Count the tokens of the last request that are still cached."""
+    ends = frozen.last.ends
+    warm = max((ends[one.at] for one in frozen.alive if one.until > now), default=0)
+    return warm if warm >= facts.minimum else 0
+
+
+def find_idle_time(frozen: LedgerState, now: datetime) -> timedelta:
+    """Return the time since the last request."""
+    return now - frozen.last.at
+
+
+class Action(TextEnum):
+    """The action for a section that differs from the sent one."""
+
+    REUSE = "reuse"
+    APPEND = "append"
+    REBASE = "rebase"
+    HOLD = "hold"
+
+
+class Reason(TextEnum):
+    """Why the prefix is rebased."""
+
+    COLD = "cold"
+    MODEL = "model"
+    TOOLS = "tools"
+    COMPACTED = "compacted"
+    CHEAPER = "cheaper"
+    ORDERED = "ordered"
+    PRIVATE = "private"
+    GOVERNING = "governing"
+    CROWDED = "crowded"
+    DAMAGED = "damaged"
+
+
+@frozen(eq=True)
+class ChangeDecision:
+    """The action for one section."""
+
+    section: str
+    what: str
+    """`changed`, `added` or `removed`."""
+    deed: Action
+    reason: str
+    policy: EditPolicy = EditPolicy.AUTO
+    tokens: int = 0
+    """Tokens of the update."""
+
+
+@frozen(eq=True)
+class Rebase:
+    """The prefix is sent again from a section on."""
+
+    ground: Reason
+    reason: str
+    section: str
+    """The first section that differs; empty if the prefix itself is unchanged."""
+    byte: int
+    """The first byte of the system part that differs."""
+    tokens: int
+    """Tokens billed again because of it; 0 if the rebase is free."""
+    usd: float | None = None
+
+    @property
+    def free(self) -> bool:
+        """Whether no tokens are billed again."""
+        return self.tokens == 0
+
+
+@frozen
+class PrefixDecision:
+    """What a turn sends for its session, and why."""
+
+    prompt: Prompt
+    """The prompt to send: the prefix, the blocks after it, and updates in the tail."""
+    base: Prefix
+    identity: CacheIdentity
+    reason: str = "no prefix yet: the session has sent nothing"
+    decisions: tuple[ChangeDecision, ...] = ()
+    rebase: Rebase | None = None
+    new: tuple[Update, ...] = ()
+    """Updates sent in this turn."""
+    updates: tuple[Update, ...] = ()
+    """All updates that apply after this turn."""
+    settled: tuple[Update, ...] = ()
+    """Superseded updates that the history may still contain."""
+    notice: str = ""
+    """The notice about updates superseded in this turn."""
+    scrub: tuple[str, ...] = ()
+    """Texts of earlier updates to remove from the history before anything is sent."""
+    heard: HistoryHash = HistoryHash()
+    inserted: str = ""
+    """Text sent as a separate system message after the newest message."""
+
+    @property
+    def deed(self) -> Action:
+        """Return the overall action: a rebase if there is one, else the strongest of the decisions."""
+        done = {one.deed for one in self.decisions} | ({Action.REBASE} if self.rebase else set())
+        return next((deed for deed in (Action.REBASE, Action.APPEND, Action.HOLD) if deed in done), Action.REUSE)
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """The sections whose change is held."""
+        return tuple(one.section for one in self.decisions if one.deed is Action.HOLD)
+
+    @property
+    def says(self) -> bool:
+        """Whether this turn's message carries updates that the model needs."""
+        return bool(self.new or self.notice)
+
+
+def select_updates(updates: tuple[Update, ...], channel: UpdateChannel) -> tuple[Update, ...]:
+    """Select the updates of one channel."""
+    return tuple(update for update in updates if update.channel is channel)
+
+
+def advance_ledger(
+    frozen: LedgerState | None, standing: PrefixDecision, sent: SentRequest, facts: CacheFacts
+) -> LedgerState:
+    """Return the ledger state after a request; all calls of a tool loop pass the decision of their turn."""
+    goes_on = frozen is not None and frozen.last.turn == sent.turn and bool(sent.turn)
+    gap = () if frozen is None else (max(0.0, (sent.at - frozen.last.at).total_seconds()),)
+    return LedgerState(
+        identity=standing.identity,
+        base=standing.base,
+        updates=standing.updates,
+        settled=standing.settled,
+        heard=standing.heard,
+        last=sent,
+        alive=predict_cache(frozen, sent, facts)[1],
+        gaps=(*(frozen.gaps if frozen else ()), *gap)[-MAX_GAPS:],
+        calls=(frozen.calls if frozen else 0) + 1,
+        turns=(frozen.turns if frozen else 0) + (0 if goes_on else 1),
+    )

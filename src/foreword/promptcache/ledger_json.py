@@ -1,0 +1,326 @@
+"""The ledger as JSON: one state per session; prefixes are stored by hash because sessions share them.
+
+Ledger decisions and accounts as JSON-ready values, for events and the API.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from hashlib import sha256
+from itertools import chain
+from math import isfinite
+from typing import Any, TypeVar
+
+from foreword.errors import InputError
+from foreword.promptcache.blame import CacheAccount
+from foreword.promptcache.calibration import Calibration
+from foreword.promptcache.ledger import (
+    CacheIdentity,
+    HistoryHash,
+    LedgerState,
+    LivePrefix,
+    Prefix,
+    PrefixDecision,
+    Reason,
+    RemovalKind,
+    SectionSnapshot,
+    SentBlock,
+    SentRequest,
+    Update,
+    UpdateChannel,
+    UpdateKind,
+)
+from foreword.promptcache.price import EditQuote
+from foreword.promptcache.rules import CacheUsage, serialize_json
+from foreword.types import EditPolicy, Pace, Trust
+
+
+def decision_to_json(standing: PrefixDecision) -> dict[str, Any]:
+    """Convert a prefix decision; for withheld content, show only that the prompt was sent again."""
+    rebase = standing.rebase
+    hidden = rebase is not None and rebase.ground is Reason.PRIVATE
+    return {
+        "deed": str(standing.deed),
+        "reason": standing.reason,
+        "rebase": None
+        if rebase is None
+        else {
+            "ground": str(rebase.ground),
+            "reason": rebase.reason,
+            "section": None if hidden else rebase.section or None,
+            "byte": None if hidden else rebase.byte,
+            "tokens": rebase.tokens,
+            "usd": rebase.usd,
+        },
+        "decisions": [
+            {
+                "section": one.section,
+                "what": one.what,
+                "deed": str(one.deed),
+                "reason": one.reason,
+                "policy": str(one.policy),
+                "tokens": one.tokens,
+            }
+            for one in standing.decisions
+            if not (hidden and one.what == "removed")
+        ],
+    }
+
+
+def account_to_json(account: CacheAccount) -> dict[str, Any]:
+    """Convert the prediction, surplus and blame of a call. Its usage event holds the reported tokens."""
+    blame, more = account.blame, account.surplus
+    return {
+        "predicted": usage_to_json(account.predicted),
+        "factor": account.factor,
+        "surplus": {"tokens": more.tokens, "reason": more.reason} if more else None,
+        "blame": None
+        if blame is None
+        else {
+            "cause": str(blame.cause),
+            "reason": blame.reason,
+            "where": blame.where or None,
+            "byte": blame.byte,
+            "tokens": blame.tokens,
+            "usd": blame.usd,
+            "confirmed": blame.confirmed,
+        },
+    }
+
+
+def usage_to_json(counted: CacheUsage) -> dict[str, int]:
+    """Convert the tokens of a call."""
+    return {"read": counted.read, "write": counted.write, "hour": counted.hour, "fresh": counted.fresh}
+
+
+def calibration_to_json(known: Calibration) -> dict[str, Any]:
+    """Convert a calibration."""
+    return {
+        "model": known.model,
+        "calls": known.calls,
+        "ratio": known.ratio,
+        "raw": known.raw,
+        "error": known.error,
+    }
+
+
+def quote_to_json(quote: EditQuote) -> dict[str, Any]:
+    """Convert the quote for an edit."""
+    return {
+        "sections": list(quote.sections),
+        "best": str(quote.best) if quote.best else None,
+        "offers": [
+            {
+                "policy": str(one.policy),
+                "again": one.again,
+                "more": one.more,
+                "once": one.once,
+                "each": one.each,
+                "calls": one.calls,
+                "total": one.total,
+                "unit": "usd" if one.usd else "tokens",
+                "allowed": one.allowed,
+            }
+            for one in quote.offers
+        ],
+    }
+
+
+VERSION = 1
+TEXT_TYPES = frozenset({str})
+NUMBER_TYPES = frozenset({int})
+BLOCK_FIELD_TYPES = [str, int, int, str, str, str]  # of a block, in order
+PARSE_ERRORS = (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError)
+"""Exceptions that parsing damaged JSON may raise."""
+
+T = TypeVar("T")
+
+
+def hash_prefix(base: Prefix) -> str:
+    """Return the hash of a prefix."""
+    return hash_prefix_text(dump_prefix(base))
+
+
+def hash_prefix_text(text: str) -> str:
+    """Return the hash of a serialized prefix."""
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def dump_prefix(base: Prefix) -> str:
+    """Serialize a prefix."""
+    return serialize_json([[snapshot_to_json(line) for line in block] for block in base.blocks])
+
+
+def parse_stored_prefix(text: str, name: str) -> Prefix:
+    """Parse the prefix with this hash; raise InputError if it is damaged."""
+    return parse_or_refuse(lambda: build_prefix(text, name))
+
+
+def build_prefix(text: str, name: str) -> Prefix:
+    """Parse a prefix and check its hash."""
+    if hash_prefix_text(text) != name:
+        raise ValueError("the prefix does not match its hash")
+    return Prefix(blocks=tuple(tuple(map(snapshot_from_json, block)) for block in json.loads(text)))
+
+
+def dump_ledger(frozen: LedgerState) -> str:
+    """Serialize the state of a session, without its prefix."""
+    last = frozen.last
+    return serialize_json(
+        {
+            "version": VERSION,
+            "clearance": str(frozen.identity.clearance),
+            "model": frozen.identity.model,
+            "tools": frozen.identity.tools,
+            "updates": [update_to_json(update) for update in frozen.updates],
+            "settled": [update_to_json(update) for update in frozen.settled],
+            "heard": [frozen.heard.count, frozen.heard.sha],
+            "last": {
+                "model": last.model,
+                "at": last.at.isoformat(),
+                "turn": last.turn,
+                "answer": last.answer,
+                "pieces": last.pieces,  # named tuples serialize as arrays
+            },
+            "alive": [[one.at, one.until.isoformat(), one.seconds] for one in frozen.alive],
+            "gaps": list(frozen.gaps),
+            "calls": frozen.calls,
+            "turns": frozen.turns,
+        }
+    )
+
+
+def parse_ledger(text: str, base: Prefix) -> LedgerState:
+    """Parse the state of a session with this prefix; raise InputError if it is damaged."""
+    return parse_or_refuse(lambda: build_ledger(json.loads(text), base))
+
+
+def parse_or_refuse(make: Callable[[], T]) -> T:
+    """Call a parser; raise InputError if the stored data is damaged."""
+    try:
+        return make()
+    except PARSE_ERRORS as error:
+        raise InputError(f"the ledger of this session is damaged: {type(error).__name__}: {error}") from None
+
+
+def build_ledger(held: Mapping[str, Any], base: Prefix) -> LedgerState:
+    """Build the state of a session from JSON."""
+    if held.get("version") != VERSION:
+        raise InputError(f"the ledger of this session has version {held.get('version')}; this release reads {VERSION}")
+    last, (count, sha), gaps = held["last"], held["heard"], tuple(held["gaps"])
+    check_types(TEXT_TYPES, held["model"], held["tools"], sha, last["model"], last["turn"], last["answer"])
+    check_types(NUMBER_TYPES, count, held["calls"], held["turns"])
+    if not all(map(isfinite, gaps)):
+        raise ValueError("a gap between calls is not finite")
+    pieces = build_blocks(last["pieces"])
+    return LedgerState(
+        identity=CacheIdentity(clearance=Trust[held["clearance"].upper()], model=held["model"], tools=held["tools"]),
+        base=base,
+        updates=tuple(map(update_from_json, held["updates"])),
+        settled=tuple(map(update_from_json, held["settled"])),
+        heard=HistoryHash(count=count, sha=sha),
+        last=SentRequest(
+            model=last["model"],
+            at=parse_time(last["at"]),
+            turn=last["turn"],
+            answer=last["answer"],
+            pieces=pieces,
+        ),
+        alive=tuple(build_live_prefix(one, len(pieces)) for one in held["alive"]),
+        gaps=gaps,
+        calls=held["calls"],
+        turns=held["turns"],
+    )
+
+
+def check_types(kinds: frozenset[type], *values: object) -> None:
+    """Check the types of values."""
+    if others := set(map(type, values)) - kinds:
+        raise TypeError(f"unexpected type {', '.join(sorted(kind.__name__ for kind in others))}")
+
+
+def parse_time(written: str) -> datetime:
+    """Parse a time; one without a zone cannot be compared."""
+    made = datetime.fromisoformat(written)
+    if made.tzinfo is None:
+        raise ValueError(f"{written} has no time zone")
+    return made
+
+
+def build_live_prefix(written: Sequence[Any], pieces: int) -> LivePrefix:
+    """Build a cached prefix of a request with this many blocks."""
+    at, until, seconds = written
+    check_types(NUMBER_TYPES, at, seconds)
+    if not 0 <= at < pieces:
+        raise IndexError(f"there is no block {at}")
+    return LivePrefix(at=at, until=parse_time(until), seconds=seconds)
+
+
+def build_blocks(written: Sequence[Sequence[Any]]) -> tuple[SentBlock, ...]:
+    """Build blocks; check all at once because there may be thousands."""
+    if any(length != len(BLOCK_FIELD_TYPES) for length in set(map(len, written))) or set(map(type, written)) - {list}:
+        raise ValueError("a block has unexpected fields")
+    if list(map(type, chain.from_iterable(written))) != BLOCK_FIELD_TYPES * len(written):
+        raise TypeError("a field of a block has an unexpected type")
+    return tuple(map(partial(tuple.__new__, SentBlock), written))
+
+
+def snapshot_to_json(line: SectionSnapshot) -> dict[str, Any]:
+    """Convert a snapshot; omit a rendered text that equals its own text."""
+    shown: dict[str, Any] = {
+        "id": line.id,
+        "title": line.title,
+        "pace": str(line.pace),
+        "text": line.text,
+        "tokens": line.tokens,
+        "governs": line.governs,
+        "policy": str(line.policy),
+        "gated": str(line.gated),
+    }
+    return shown if line.piece == line.text else {**shown, "piece": line.piece}
+
+
+def snapshot_from_json(shown: Mapping[str, Any]) -> SectionSnapshot:
+    """Build a snapshot from JSON."""
+    check_types(TEXT_TYPES, shown["id"], shown["title"], shown["text"], shown.get("piece", ""))
+    check_types(NUMBER_TYPES, shown["tokens"])
+    return SectionSnapshot(
+        id=shown["id"],
+        title=shown["title"],
+        pace=Pace[shown["pace"].upper()],
+        text=shown["text"],
+        piece=shown.get("piece", shown["text"]),
+        tokens=shown["tokens"],
+        governs=bool(shown["governs"]),
+        policy=EditPolicy(shown["policy"]),
+        gated=RemovalKind(shown["gated"]),
+    )
+
+
+def update_to_json(update: Update) -> dict[str, Any]:
+    """Convert an update."""
+    return {
+        "id": update.id,
+        "title": update.title,
+        "kind": str(update.kind),
+        "channel": str(update.channel),
+        "said": update.said,
+        "tokens": update.tokens,
+        "line": snapshot_to_json(update.line) if update.line else None,
+    }
+
+
+def update_from_json(shown: Mapping[str, Any]) -> Update:
+    """Build an update from JSON."""
+    check_types(TEXT_TYPES, shown["id"], shown["title"], shown["said"])
+    check_types(NUMBER_TYPES, shown["tokens"])
+    return Update(
+        id=shown["id"],
+        title=shown["title"],
+        kind=UpdateKind(shown["kind"]),
+        channel=UpdateChannel(shown["channel"]),
+        said=shown["said"],
+        tokens=shown["tokens"],
+        line=snapshot_from_json(shown["line"]) if shown["line"] else None,
+    )

@@ -1,0 +1,469 @@
+"""The oracle: our design with knowledge of the future, as a bound for a ledger without it.
+
+A beam search over whole sessions: each edit left to the ledger may be appended or rebased, and each request may be
+cached with any TTL or not at all. The oracle obeys the owner's policies.
+
+Accounts of simulated requests: cache losses of each design or recording, with causes. A measured figure with its goal
+and its baseline. Run a session against a provider's cache: tokens read and written, and their cost. Record the
+requests of a design so that each call can be accounted for. Designs side by side: tokens and cost of one session at
+one provider. The cache benchmark: the living session at each provider, compared with other designs and the oracle.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import product
+
+from foreword.config.schema import ModelOverride
+from foreword.engine.render import Prompt
+from foreword.promptcache.blame import AnsweredRequest, Blame, CacheAccount, Cause, account_for_call
+from foreword.promptcache.breakpoints import place_breakpoints
+from foreword.promptcache.decision import find_first_difference, find_token_rates
+from foreword.promptcache.designs import (
+    Design,
+    LedgerDesign,
+    OneStringDesign,
+    ScenarioStage,
+    SessionCall,
+    SimulatedModel,
+    SplitDesign,
+    list_calls,
+    make_simulated_model,
+    make_stage,
+)
+from foreword.promptcache.ledger import (
+    CacheIdentity,
+    LedgerState,
+    Prefix,
+    PrefixDecision,
+    SentRequest,
+    advance_ledger,
+    find_part,
+    make_sent_blocks,
+)
+from foreword.promptcache.rules import CacheBlock, CacheUsage, PrefixCache
+from foreword.promptcache.scenario import Scenario, load_shipped_scenario
+from foreword.tokens.models import CacheFacts, find_model
+from foreword.tokens.prices import Prices, find_prices
+from foreword.types import EditPolicy, frozen
+
+CAUSE_PARTS = {Cause.SECTION: "system", Cause.TOOLS: "tools", Cause.HISTORY: "messages"}
+EMPTY_PROMPT = Prompt(blocks=())
+MAX_HEADING_CHARS = 60  # characters of a displayed heading
+SYSTEM_CHANGED_REASON = "the system part changed, and it precedes the messages"
+
+
+@frozen
+class SimulatedRequest:
+    """A request with the cache rules and prices that apply to it."""
+
+    at: datetime
+    model: str
+    blocks: tuple[CacheBlock, ...]
+    facts: CacheFacts
+    prices: Prices | None
+    count: Callable[[str], int]
+    base: Prefix | None = None
+    """The sections of its system part, if known."""
+
+
+def account_for_session(asked: Sequence[SimulatedRequest], used: Sequence[CacheUsage]) -> list[CacheAccount]:
+    """Account for the requests of one session, each compared with the previous one."""
+    accounts: list[CacheAccount] = []
+    frozen: LedgerState | None = None
+    for at, (one, counted) in enumerate(zip(asked, used, strict=True)):
+        sent = SentRequest(model=one.model, pieces=make_sent_blocks(one.blocks, one.facts, one.count), at=one.at)
+        base = one.base or Prefix()
+        found = account_for_call(frozen, AnsweredRequest(base=base, sent=sent, reported=counted), one.facts, one.prices)
+        if found.blame and one.base is None:
+            found = replace(found, blame=locate_difference(found.blame, asked[at - 1].blocks, one.blocks))
+        accounts.append(found)
+        frozen = advance_without_ledger(frozen, sent, one.facts, base)
+    return accounts
+
+
+def advance_without_ledger(
+    frozen: LedgerState | None,
+    sent: SentRequest,
+    facts: CacheFacts,
+    base: Prefix = Prefix(),  # noqa: B008 - frozen
+) -> LedgerState:
+    """Return the state after a request that no ledger decided."""
+    standing = PrefixDecision(prompt=EMPTY_PROMPT, base=base, identity=CacheIdentity(model=sent.model))
+    return advance_ledger(frozen, standing, sent, facts)
+
+
+def locate_difference(blame: Blame, before: Sequence[CacheBlock], after: Sequence[CacheBlock]) -> Blame:
+    """Find the exact byte and the heading above it when only texts are known, not sections."""
+    part = CAUSE_PARTS.get(blame.cause)
+    if part is None:
+        return blame
+    old, new = ([block for block in blocks if find_part(block.name) == part] for blocks in (before, after))
+    start = 0
+    for at, was in enumerate(old):
+        now = new[at] if at < len(new) else None
+        if now and now.key == was.key:
+            start += len(was.text.encode())
+            continue
+        inside = find_first_difference(was.text.encode(), now.text.encode()) if now else 0
+        heading = find_heading(was.text.encode(), inside) if part == "system" else ""
+        reason = SYSTEM_CHANGED_REASON if part == "system" else blame.reason
+        return replace(blame, byte=start + inside, where=heading or blame.where, reason=reason)
+    return blame
+
+
+def find_heading(text: bytes, byte: int) -> str:
+    """Find the heading at or above a byte of a text."""
+    end = text.find(b"\n", byte)
+    lines = text[: end if end >= 0 else len(text)].decode(errors="ignore").split("\n")
+    headings = (line.lstrip("#").strip() for line in reversed(lines) if line.startswith("#"))
+    return next((heading[:MAX_HEADING_CHARS] for heading in headings if heading), "")
+
+
+@frozen(eq=True)
+class BenchmarkFigure:
+    """One measured value with its unit; the goal is an upper bound."""
+
+    name: str
+    value: float
+    unit: str
+    aim: float | None = None
+    baseline: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """Whether the goal was met."""
+        if self.aim is None:
+            return ""
+        return "met" if self.value <= self.aim else "missed"
+
+    def show(self) -> str:
+        """Return the figure on one line, and its baseline below."""
+        aim = f"aim ≤ {self.aim:g} {self.unit}: {self.verdict}" if self.aim is not None else ""
+        value = f"{self.value:,}" if isinstance(self.value, int) else f"{self.value:,.2f}"
+        line = f"{self.name:44} {value:>9} {self.unit:3} {aim}".rstrip()
+        return f"{line}\n{'':44} beside {self.baseline}" if self.baseline else line
+
+
+@frozen(eq=True)
+class SimulationResult:
+    """The tokens and the cost of a session's requests."""
+
+    calls: tuple[CacheUsage, ...]
+    usd: float | None
+    weight: float
+    """The cost in input tokens, by the provider's factors; for free models, the evaluated tokens."""
+
+    @property
+    def cost(self) -> float:
+        """Return the cost in US dollars, or in input tokens without prices."""
+        return self.usd or self.weight
+
+    @property
+    def total(self) -> int:
+        """All input tokens."""
+        return sum(call.total for call in self.calls)
+
+    @property
+    def share(self) -> float:
+        """Return the share of the input read from the cache."""
+        return sum(call.read for call in self.calls) / self.total if self.total else 0.0
+
+
+class SimulatedClock:
+    """A clock that is set manually."""
+
+    def __init__(self, now: datetime) -> None:
+        self.now = now
+
+    def __call__(self) -> datetime:
+        """Return the time."""
+        return self.now
+
+
+def run_design(design: Design, calls: Sequence[SessionCall], service: SimulatedModel) -> SimulationResult:
+    """Send all calls of a session to a provider's cache."""
+    clock = SimulatedClock(calls[0].at)
+    cache = PrefixCache(clock, service.meter.count)
+    counted = []
+    for call in calls:
+        clock.now = call.at
+        counted.append(cache.use(service.model.name, design.write(call), service.cache))
+    return compute_cost(counted, service)
+
+
+def compute_cost(counted: Sequence[CacheUsage], service: SimulatedModel) -> SimulationResult:
+    """Compute the cost of token counts."""
+    prices = service.prices
+    usd = None if prices is None else sum(price_usage(each, prices) for each in counted)
+    return SimulationResult(
+        calls=tuple(counted), usd=usd, weight=sum(weigh_usage(each, service.cache) for each in counted)
+    )
+
+
+def price_usage(counted: CacheUsage, prices: Prices) -> float:
+    """Return the price of the input of one call."""
+    return (
+        counted.read * prices.cache_read
+        + (counted.write - counted.hour) * prices.cache_write
+        + counted.hour * prices.cache_write_1h
+        + counted.fresh * prices.input
+    )
+
+
+def weigh_usage(counted: CacheUsage, facts: CacheFacts) -> float:
+    """Return the input of one call in input tokens, by the provider's factors."""
+    short, long = facts.usual.write, facts.lives[-1].write
+    return counted.read * facts.read + (counted.write - counted.hour) * short + counted.hour * long + counted.fresh
+
+
+def cost_without_cache(result: SimulationResult, service: SimulatedModel) -> SimulationResult:
+    """Compute the cost of the same requests without a cache."""
+    return compute_cost([CacheUsage(fresh=call.total) for call in result.calls], service)
+
+
+BEAM_WIDTH = 6  # beam width; brute force over small sessions finds nothing cheaper
+
+
+@frozen
+class OracleBranch:
+    """One candidate session, up to the current call."""
+
+    kept: LedgerDesign
+    cost: float = 0.0
+    outlook: float = 0.0
+    """Its cost, with the expected cost of the rest."""
+
+
+def find_optimal_session(
+    stage: ScenarioStage, service: SimulatedModel, calls: Sequence[SessionCall]
+) -> SimulationResult:
+    """Find the cheapest session, given all edits and pauses in advance."""
+    threads = [OracleBranch(kept=LedgerDesign(stage, service))]
+    for call, following in zip(calls, (*calls[1:], None), strict=True):
+        further: dict[object, OracleBranch] = {}
+        for thread in threads:
+            for edits in list_edit_choices(stage, call):
+                for one in extend_branch(thread, call, edits, service):
+                    left = len(calls) - call.number - 1
+                    known = replace(one, outlook=one.cost + estimate_remaining_cost(one.kept, following, left, service))
+                    key = get_branch_key(one.kept, following)
+                    if key not in further or known.outlook < further[key].outlook:
+                        further[key] = known
+        threads = sorted(further.values(), key=lambda one: one.outlook)[:BEAM_WIDTH]
+    best = min(threads, key=lambda one: one.cost)
+    return compute_cost(best.kept.predicted, service)
+
+
+def extend_branch(
+    thread: OracleBranch, call: SessionCall, edits: Mapping[str, EditPolicy], service: SimulatedModel
+) -> Iterator[OracleBranch]:
+    """Extend a candidate by one call, with every TTL and without a cache write."""
+    prepared = thread.kept.fork()
+    letter = prepared.prepare(call, edits)
+    for life in (*service.cache.lives, None) if service.cache.marked else (None,):
+        kept = prepared.fork()
+        kept.send(letter, place_breakpoints(kept.frozen, letter.sent, service.cache, letter.stable, life))
+        yield OracleBranch(kept=kept, cost=thread.cost + cost_newest_call(kept, service))
+
+
+def list_edit_choices(stage: ScenarioStage, call: SessionCall) -> Iterator[Mapping[str, EditPolicy]]:
+    """List the possible decisions about the edits before a call."""
+    edits = [edit for edit in stage.scenario.edits if edit.turn == call.turn and edit.policy is EditPolicy.AUTO]
+    sections = [edit.section for edit in edits] if call.first else []
+    for chosen in product((EditPolicy.APPEND, EditPolicy.NOW), repeat=len(sections)):
+        yield dict(zip(sections, chosen, strict=True))
+
+
+def cost_newest_call(kept: LedgerDesign, service: SimulatedModel) -> float:
+    """Return the cost of the newest call."""
+    counted = kept.predicted[-1]
+    return (
+        price_usage(counted, service.prices)
+        if service.prices and service.prices.input
+        else weigh_usage(counted, service.cache)
+    )
+
+
+def estimate_remaining_cost(
+    kept: LedgerDesign, following: SessionCall | None, left: int, service: SimulatedModel
+) -> float:
+    """Estimate the remaining cost: reading the sent tokens in each further call, and rewriting lost ones."""
+    if following is None or kept.frozen is None:
+        return 0.0
+    rates, last = find_token_rates(service.cache, service.prices), kept.frozen.last
+    ends = last.ends
+    warm = max((ends[one.at] for one in kept.frozen.alive if one.until > following.at), default=0)
+    return left * rates.read * last.tokens + (last.tokens - warm) * (rates.write - rates.read)
+
+
+def get_branch_key(kept: LedgerDesign, following: SessionCall | None) -> object:
+    """Return the state that the rest of a session depends on: its prompt and its cached prefixes."""
+    state = kept.frozen
+    if state is None or following is None:
+        return None
+    said = tuple((update.id, update.said) for update in state.updates)
+    alive = [(one.at, one.seconds) for one in state.alive if one.until > following.at]
+    return state.base.text, said, tuple(alive)
+
+
+class RecordingDesign:
+    """Wraps a design and records its requests."""
+
+    def __init__(self, design: Design, service: SimulatedModel) -> None:
+        self._design = design
+        self._service = service
+        self.asked: list[SimulatedRequest] = []
+
+    def write(self, call: SessionCall) -> Sequence[CacheBlock]:
+        """Write and record a request."""
+        blocks, service = self._design.write(call), self._service
+        standing = self._design.standing if isinstance(self._design, LedgerDesign) else None
+        self.asked.append(
+            SimulatedRequest(
+                at=call.at,
+                model=service.model.name,
+                blocks=tuple(blocks),
+                facts=service.cache,
+                prices=service.prices,
+                count=service.meter.count,
+                base=standing.base if standing else None,
+            )
+        )
+        return blocks
+
+
+OURS, NO_CACHE, STRING, SPLIT, ORACLE = "ours", "no cache", "one string with a clock", "static/dynamic split", "oracle"
+ORDER = (OURS, NO_CACHE, STRING, SPLIT, ORACLE)
+TOKENS_PER_PRICE = 1_000_000
+
+
+@frozen
+class DesignComparison:
+    """One session at one provider, in all designs."""
+
+    model: str
+    service: SimulatedModel
+    calls: tuple[SessionCall, ...]
+    results: Mapping[str, SimulationResult]
+    standings: tuple[PrefixDecision, ...]
+    """The ledger's decisions, per turn."""
+    asked: Mapping[str, Sequence[SimulatedRequest]]
+    """The requests of each design that writes requests."""
+
+    @property
+    def free(self) -> bool:
+        """Whether the model is free or its price unknown, so that results are in tokens."""
+        return not self.results[NO_CACHE].usd
+
+    def weigh(self, design: str) -> float:
+        """Return the cost of a design in US dollars, or in input tokens without prices."""
+        return self.results[design].cost
+
+    def divide_costs(self, design: str, other: str) -> float:
+        """Return the cost of a design as a multiple of another's."""
+        return self.weigh(design) / self.weigh(other)
+
+    def account(self, design: str) -> list[CacheAccount]:
+        """Account for every call of a design: cache losses and their causes."""
+        return account_for_session(self.asked[design], self.results[design].calls)
+
+
+def compare_designs(
+    scenario: Scenario, model: str, overrides: Mapping[str, ModelOverride], *, oracle: bool = True
+) -> DesignComparison:
+    """Play a scenario at one provider in all designs; the oracle takes longer than the others together."""
+    facts = find_model(model, overrides)
+    service = make_simulated_model(facts, find_prices(model, overrides))
+    stage, calls = make_stage(scenario), list_calls(scenario)
+    kept = LedgerDesign(stage, service)
+    designs: Mapping[str, Design] = {OURS: kept, STRING: OneStringDesign(stage), SPLIT: SplitDesign(stage)}
+    watched = {name: RecordingDesign(design, service) for name, design in designs.items()}
+    results = {name: run_design(one, calls, service) for name, one in watched.items()}
+    results[NO_CACHE] = cost_without_cache(results[OURS], service)
+    if oracle:
+        results[ORACLE] = find_optimal_session(stage, service, calls)
+    return DesignComparison(
+        model=model,
+        service=service,
+        calls=tuple(calls),
+        results={name: results[name] for name in ORDER if name in results},
+        standings=tuple(kept.standings),
+        asked={name: one.asked for name, one in watched.items()},
+    )
+
+
+def format_comparison(comparison: DesignComparison) -> str:
+    """Format a comparison as a plain-text table, with its rules and prices."""
+    money = "tokens" if comparison.free else "USD"
+    rows = [("design", "read", money, "of the oracle", "of no cache")]
+    rows += [format_design(comparison, design) for design in comparison.results]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [f" {name:{widths[0]}}  {align_cells(cells, widths[1:])}".rstrip() for name, *cells in rows]
+    return "\n".join([f"{comparison.model}: {describe_model(comparison.service)}", *lines])
+
+
+def align_cells(cells: Sequence[str], widths: Sequence[int]) -> str:
+    """Align figures in columns."""
+    return "  ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+
+
+def format_design(comparison: DesignComparison, design: str) -> tuple[str, str, str, str, str]:
+    """Format one design."""
+    amount = f"{comparison.weigh(design):,.0f}" if comparison.free else f"{comparison.weigh(design):,.4f}"
+    oracle = f"{comparison.divide_costs(design, ORACLE):.3f} ×" if ORACLE in comparison.results else ""
+    share = f"{comparison.results[design].share:.1%}"
+    return design, share, amount, oracle, f"{comparison.divide_costs(design, NO_CACHE):.3f} ×"
+
+
+def describe_model(service: SimulatedModel) -> str:
+    """Describe a model's cache rules and prices."""
+    facts, prices = service.cache, service.prices
+    parts = [f"rules of {name_rules(service)}", f"from {facts.minimum:,} tokens"]
+    if prices is not None and prices.input:
+        per = (
+            f"a million: ${prices.input * TOKENS_PER_PRICE:.4g} input, ${prices.cache_read * TOKENS_PER_PRICE:.4g} read"
+        )
+        parts.append(f"{per}, ${prices.cache_write * TOKENS_PER_PRICE:.4g} written" if facts.marked else per)
+    return ", ".join(parts)
+
+
+def name_rules(service: SimulatedModel) -> str:
+    """Name the cache rules, with the date they were checked."""
+    facts = service.cache
+    return f"{facts.provider or 'other providers'} ({facts.checked})"
+
+
+# One for each rule of data/caches.yaml.
+BENCHMARK_MODELS = (
+    "anthropic:claude-sonnet-5",
+    "openai:gpt-5.4",
+    "openai:gpt-5.6",
+    "google:gemini-3-pro-preview",
+    "deepseek:deepseek-chat",
+    "xai:grok-4",
+    "local:smollm2",
+)
+MIN_READ_PERCENT, MAX_COST_RATIO = 97.0, 1.05  # targets: minimum percentage read; maximum cost relative to the oracle
+
+
+def run_cache_benchmark(
+    models: Sequence[str] = BENCHMARK_MODELS, scenario: Scenario | None = None
+) -> Iterator[str | BenchmarkFigure]:
+    """Play a session (default: the living one) at each provider; yield a table and figures with targets."""
+    session = scenario or load_shipped_scenario()
+    for model in models:
+        compared = compare_designs(session, model, {})
+        yield format_comparison(compared)
+        shares = {name: f"{result.share:.1%}" for name, result in compared.results.items()}
+        others = ", ".join(f"{name} {shares[name]}" for name in (STRING, SPLIT, ORACLE))
+        unread = 100 * (1 - compared.results[OURS].share)
+        yield BenchmarkFigure(
+            name=f"{model}, not read", value=unread, unit="%", aim=100 - MIN_READ_PERCENT, baseline=f"read: {others}"
+        )
+        yield BenchmarkFigure(
+            name=f"{model}, of the oracle", value=compared.divide_costs(OURS, ORACLE), unit="×", aim=MAX_COST_RATIO
+        )
+        yield BenchmarkFigure(
+            name=f"{model}, of the split", value=compared.divide_costs(OURS, SPLIT), unit="×", aim=1.0
+        )

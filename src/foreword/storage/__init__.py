@@ -1,0 +1,1 @@
+"""Storage: the SQLite files of state, event log and budgets."""

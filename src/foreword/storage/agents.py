@@ -1,0 +1,185 @@
+"""Soul and identity of agents, set by the owner in the shell or over HTTP. They override an agent's files.
+
+Responsibilities that an agent accepted at runtime, identified by title. Instructions: what a user wants of an agent in
+every conversation, one text per user and agent.
+"""
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from foreword.config.schema import Identity, Responsibility
+from foreword.engine.context import NO_CHARACTER, StoredCharacter
+from foreword.errors import InputError
+from foreword.storage.database import is_whole, stamp
+from foreword.types import Trust
+
+MAX_RESPONSIBILITIES = 20  # per agent, in addition to those of its configuration
+MAX_TITLE_CHARS, MAX_CONTENT_CHARS = 100, 2_000  # characters
+LIST_RESPONSIBILITIES = "SELECT title, content FROM responsibilities WHERE agent = ? ORDER BY added, title"
+ADD_RESPONSIBILITY = "INSERT INTO responsibilities (agent, title, content, user_id, added) VALUES (?, ?, ?, ?, ?)"
+
+
+def list_responsibilities(state: sqlite3.Connection, agent: str) -> tuple[Responsibility, ...]:
+    """List the responsibilities of an agent, oldest first."""
+    return tuple(
+        Responsibility(title=title, content=content)
+        for title, content in state.execute(LIST_RESPONSIBILITIES, (agent,))
+    )
+
+
+def add_responsibility(state: sqlite3.Connection, agent: str, one: Responsibility, user: str) -> None:
+    """Store a responsibility of an agent on a user's behalf. Refuse an existing title."""
+    held = [kept.title.casefold() for kept in list_responsibilities(state, agent)]
+    check_responsibility(one)
+    if one.title.casefold() in held:
+        raise InputError(f"there is a responsibility {one.title!r} already; remove it first, or choose another title")
+    if len(held) >= MAX_RESPONSIBILITIES:
+        raise InputError(f"an agent may take on at most {MAX_RESPONSIBILITIES} responsibilities; remove one first")
+    state.execute(ADD_RESPONSIBILITY, (agent, one.title, one.content, user, stamp()))
+
+
+def remove_responsibility(state: sqlite3.Connection, agent: str, title: str) -> bool:
+    """Remove a responsibility by its exact title. Return whether it existed."""
+    return state.execute("DELETE FROM responsibilities WHERE agent = ? AND title = ?", (agent, title)).rowcount == 1
+
+
+def check_responsibility(one: Responsibility) -> None:
+    """Refuse a responsibility with an invalid title or content."""
+    if not one.title or one.title != " ".join(one.title.split()):
+        raise InputError("a title is one line of words")
+    if not one.content.strip():
+        raise InputError("a responsibility says what it asks of you; its content is empty")
+    for what, text, most in (("title", one.title, MAX_TITLE_CHARS), ("content", one.content, MAX_CONTENT_CHARS)):
+        if len(text) > most:
+            raise InputError(f"the {what} has {len(text):,} characters, but may have at most {most:,}")
+        if "\0" in text or not is_whole(text):
+            raise InputError(f"the {what} has invalid characters")
+
+
+MAX_SOUL_CHARS = 200_000  # characters of a soul; a prompt has no room for more
+FIND_AGENT = "SELECT soul, identity FROM agent_configurations WHERE agent_name = ?"
+SET_AGENT = (
+    "INSERT INTO agent_configurations (agent_name, soul, identity, updated)"
+    " VALUES (:agent, coalesce(:soul, ''), :identity, :updated) ON CONFLICT (agent_name) DO UPDATE SET"
+    " soul = coalesce(:soul, soul), identity = iif(:named, :identity, identity), updated = :updated"
+)
+
+
+def find_character(state: sqlite3.Connection, agent: str) -> StoredCharacter:
+    """Return the stored attributes of an agent."""
+    row = state.execute(FIND_AGENT, (agent,)).fetchone()
+    soul, identity = row or ("", None)
+    taken = list_responsibilities(state, agent)
+    if row is None and not taken:
+        return NO_CHARACTER
+    return StoredCharacter(soul=str(soul or ""), identity=parse_identity(identity), responsibilities=taken)
+
+
+def set_character(
+    state: sqlite3.Connection, agent: str, *, soul: str | None = None, identity: Identity | str | None = None
+) -> None:
+    """Store a soul, an identity or both. An empty value deletes it, None leaves it unchanged."""
+    texts = [soul or "", *list_identity_fields(identity).values()]
+    if any(len(text) > MAX_SOUL_CHARS for text in texts):
+        raise InputError(f"a soul or an identity may have at most {MAX_SOUL_CHARS:,} characters; nothing was changed")
+    if any("\0" in text or not is_whole(text) for text in texts):
+        raise InputError("it has invalid characters; nothing was changed")
+    state.execute(
+        SET_AGENT,
+        {
+            "agent": agent,
+            "soul": None if soul is None else soul.strip(),
+            "identity": encode_identity(identity),
+            "named": identity is not None,
+            "updated": stamp(),
+        },
+    )
+
+
+def list_identity_fields(identity: Identity | str | None) -> dict[str, str]:
+    """Return the non-empty fields of an identity. A text is the description."""
+    if identity is None or isinstance(identity, str):
+        return {"description": identity.strip()} if identity and identity.strip() else {}
+    found = {field.name: str(getattr(identity, field.name)).strip() for field in fields(Identity)}
+    return {name: text for name, text in found.items() if text}
+
+
+def encode_identity(identity: Identity | str | None) -> str | None:
+    """Encode an identity as JSON: an object, a string, or None if empty."""
+    if not list_identity_fields(identity):
+        return None
+    value = identity.strip() if isinstance(identity, str) else list_identity_fields(identity)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def parse_identity(raw: str | None) -> Identity | str | None:
+    """Parse an identity from JSON. Unknown fields are ignored, and invalid JSON is a text."""
+    if raw is None or not str(raw).strip():
+        return None
+    try:
+        value: Any = json.loads(raw)
+    except ValueError:
+        return str(raw).strip()
+    if isinstance(value, Mapping):
+        known = {field.name: value.get(field.name) for field in fields(Identity)}
+        made = Identity(**{name: part for name, part in known.items() if isinstance(part, str)})
+        return made if list_identity_fields(made) else None
+    return value.strip() or None if isinstance(value, str) else None
+
+
+MAX_INSTRUCTIONS_CHARS = 20_000  # characters; a prompt shows fewer, the storage has all
+INSTRUCTIONS_FIXED = (
+    "the standing instructions cannot be changed in this conversation; a person can, by foreword instructions set"
+)
+FIND_INSTRUCTIONS = (
+    "SELECT instructions FROM user_agent_prompt_customizations WHERE user_id = ? AND agent_name = ? AND clearance <= ?"
+)
+REPLACE_INSTRUCTIONS = (
+    "INSERT INTO user_agent_prompt_customizations (user_id, agent_name, instructions, clearance, updated)"
+    " VALUES (?, ?, ?, ?, ?) ON CONFLICT (user_id, agent_name) DO UPDATE"
+    " SET instructions = excluded.instructions, clearance = excluded.clearance, updated = excluded.updated"
+)
+
+
+def find_instructions(state: sqlite3.Connection, user: str, agent: str, clearance: Trust = Trust.FULL) -> str | None:
+    """Return a user's instructions for an agent at a clearance.
+
+    Cleared instructions are empty; None means that there never were any.
+    """
+    row = state.execute(FIND_INSTRUCTIONS, (user, agent, int(clearance))).fetchone()
+    return None if row is None else str(row[0])
+
+
+def replace_instructions(
+    state: sqlite3.Connection, user: str, agent: str, text: str, learned: Trust | None = None
+) -> str:
+    """Store a user's instructions for an agent and return them. A blank text clears them.
+
+    An agent learns instructions at a clearance: they are hidden below it, and do not replace instructions that this
+    clearance cannot see. A user's edit (`learned` is None) applies to all. An invalid text changes nothing.
+    """
+    if not user:
+        raise InputError("instructions belong to a person, and no person is named")
+    kept = check_instructions(text)
+    if learned is not None and find_instructions(state, user, agent) != find_instructions(state, user, agent, learned):
+        raise InputError(INSTRUCTIONS_FIXED)
+    state.execute(
+        REPLACE_INSTRUCTIONS, (user, agent, kept, int(Trust.FAMILIAR if learned is None else learned), stamp())
+    )
+    return kept
+
+
+def check_instructions(text: str) -> str:
+    """Strip a text and refuse it if it cannot be stored completely."""
+    kept = text.strip()
+    if len(kept) > MAX_INSTRUCTIONS_CHARS:
+        raise InputError(
+            f"the instructions have {len(kept):,} characters, but may have at most {MAX_INSTRUCTIONS_CHARS:,};"
+            " nothing was changed"
+        )
+    if "\0" in kept or not is_whole(kept):
+        raise InputError("the instructions have invalid characters; nothing was changed")
+    return kept

@@ -1,0 +1,353 @@
+"""Opening of the event log and budget files: creation, checks, upgrades, and replacement of damaged files.
+
+Timestamps in the state: UTC, as text that sorts by time. Database schemas: created in a new file, upgraded in an older
+one, refused in a newer one. Opening of the state: sessions, turns, history, plans, tasks, tokens, agents and users.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
+
+from foreword.errors import InputError
+from foreword.resources import read_resource
+from foreword.types import frozen
+
+TIMESTAMP_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
+
+
+def format_moment(moment: datetime) -> str:
+    """Write a time as text."""
+    return moment.astimezone(UTC).strftime(TIMESTAMP_FORMAT)
+
+
+def parse_moment(text: str) -> datetime:
+    """Read a stored time."""
+    return datetime.strptime(text, TIMESTAMP_FORMAT).replace(tzinfo=UTC)
+
+
+LOCK_TIMEOUT_S = 5.0  # seconds to wait for another process's write lock
+FILE_MODE = 0o600  # a file readable only by its owner
+
+
+class StorageError(InputError):
+    """A file of the storage cannot be used. The message says what to do."""
+
+
+@frozen
+class DatabaseSchema:
+    """The schema of one kind of file, and how to open it."""
+
+    text: str
+    """The SQL file in this folder that creates all tables. Its first line names the revision."""
+    migrations: str
+    """The subfolder of `migrations`."""
+    synchronous: str
+    """FULL if writes must survive a power failure, NORMAL if a process crash is enough."""
+    probe: str
+    """A short query that succeeds on an intact file."""
+    older: str = ""
+    """A table that can exist from before the first migration. Then all migrations run."""
+    linked: bool = False
+    """Whether SQLite enforces foreign keys."""
+
+    def read(self) -> str:
+        """Read the SQL that creates all tables."""
+        return read_resource("storage", self.text) or ""
+
+
+def create_or_upgrade(connection: sqlite3.Connection, path: str, schema: DatabaseSchema) -> None:
+    """Create the tables in a new file, or upgrade an older one."""
+    found, wanted = find_revision(connection), schema.read().split("\n", 1)[0].split()[2].rstrip(",")
+    if found == "" and not (schema.older and has_table(connection, schema.older)):
+        _create_tables(connection, schema)
+    elif found > wanted:
+        raise StorageError(
+            f"{path} was written by a newer Foreword: its schema is {found}, ours {wanted}; upgrade this one"
+        )
+    elif found < wanted:
+        from foreword.storage.migration import upgrade_database
+
+        with lock_file(path):
+            upgrade_database(connection, schema)
+
+
+def _create_tables(connection: sqlite3.Connection, schema: DatabaseSchema) -> None:
+    with writing(connection):
+        if find_revision(connection) == "":  # else another process was faster
+            run_statements(connection, schema.read())
+
+
+def run_statements(connection: sqlite3.Connection, sql: str) -> None:
+    """Run the statements of an SQL file in the current transaction, which `executescript` would commit."""
+    for statement in sql.split(";\n"):
+        connection.execute(statement)
+
+
+def find_revision(connection: sqlite3.Connection) -> str:
+    """Return the schema revision of a file, or an empty string."""
+    if not has_table(connection, "alembic_version"):
+        return ""
+    row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    return str(row[0]) if row else ""
+
+
+def has_table(connection: sqlite3.Connection, name: str) -> bool:
+    """Return whether a table exists."""
+    return connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone() is not None
+
+
+def create_private_file(path: str) -> None:
+    """Create an empty file readable only by its owner; SQLite's companion files get the same mode.
+
+    An existing file is unchanged.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, FILE_MODE))
+
+
+@contextmanager
+def lock_file(path: str, patience: float = LOCK_TIMEOUT_S) -> Iterator[None]:
+    """Hold a lock for changes to the file itself, across processes.
+
+    The lock is that of an empty database with the suffix `.guard`. It works on every system, and is released when its
+    process dies.
+    """
+    create_private_file(f"{path}.guard")
+    with closing(sqlite3.connect(f"{path}.guard", timeout=patience, isolation_level=None)) as connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        yield
+
+
+EVENTS_FILE = "events.sqlite"
+BUDGETS_FILE = "budgets.sqlite"  # separate, so that spending survives a damaged log
+DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+COMPANION_SUFFIXES = ("-wal", "-shm")  # SQLite's companions of a database file
+FOLDER_MODE = 0o700  # a folder readable only by its owner
+LOG_REPLACED_TYPE = "log_replaced"  # the type of the row that reports a replaced file
+# Checks both ends of the table, where rows are added and deleted. Other damage shows on access.
+EVENTS_SCHEMA = DatabaseSchema(
+    text="schema.sql",
+    migrations="events",
+    synchronous="NORMAL",
+    probe="SELECT min(id), max(id), max(timestamp) FROM events",
+)
+INSERT_REPLACED = (
+    "INSERT INTO events (timestamp, level, category, event_type, error, metadata, trust)"
+    " VALUES (?, 'error', 'log', ?, ?, '{}', 3)"
+)
+
+
+FileIdentity = tuple[int, int]
+
+
+@frozen
+class OpenDatabase:
+    """An open database file."""
+
+    connection: sqlite3.Connection
+    path: str
+    note: str = ""
+    """A message if a damaged file was moved aside, with its new name."""
+
+
+def open_events(folder: str, patience: float = LOCK_TIMEOUT_S) -> OpenDatabase:
+    """Open the log of a folder for writing. Create it if missing, and replace it if damaged."""
+    return _open_or_replace(os.path.join(folder, EVENTS_FILE), patience)
+
+
+def open_budgets(folder: str, patience: float = LOCK_TIMEOUT_S) -> OpenDatabase:
+    """Open the budgets of a folder. The file has the schema of the log and uses only the budget tables."""
+    return _open_or_replace(os.path.join(folder, BUDGETS_FILE), patience)
+
+
+def _open_or_replace(path: str, patience: float) -> OpenDatabase:
+    seen = identify_file(path)
+    try:
+        return OpenDatabase(connection=open_database(path, EVENTS_SCHEMA, patience), path=path)
+    except sqlite3.DatabaseError as error:
+        if not is_damage(error):
+            raise
+        note = move_damaged_aside(path, seen, str(error))
+    return OpenDatabase(connection=open_database(path, EVENTS_SCHEMA, patience), path=path, note=note)
+
+
+def read_events(folder: str, patience: float = LOCK_TIMEOUT_S) -> OpenDatabase:
+    """Open the log of a folder read-only. A missing log is not created and reads as empty."""
+    path = os.path.join(folder, EVENTS_FILE)
+    if not os.path.exists(path):
+        connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        connection.executescript(EVENTS_SCHEMA.read())
+        return OpenDatabase(connection=connection, path=path)
+    opened = open_events(folder, patience)
+    opened.connection.execute("PRAGMA query_only=ON")
+    return opened
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Return whether an error means a corrupt file, not a busy one, a full disk or a wrong statement."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in DAMAGE_CODES
+
+
+def is_file_error(error: Exception) -> bool:
+    """Return whether an error concerns the file (busy, full or corrupt) and not the data to write."""
+    if isinstance(error, sqlite3.Error):
+        return isinstance(error, sqlite3.OperationalError) or is_damage(error)
+    return isinstance(error, OSError | StorageError)
+
+
+def identify_file(path: str) -> FileIdentity:
+    """Return device and inode of a file. They change when another process replaces it."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return (0, 0)
+    return (found.st_dev, found.st_ino)
+
+
+def move_damaged_aside(path: str, seen: FileIdentity, reason: str) -> str:
+    """Move a damaged file aside and return a message, or an empty string if it was already replaced.
+
+    The log records the replacement. `seen` is the identity of the damaged file, so that a new file of another process
+    is never moved.
+    """
+    with lock_file(path):
+        if seen != identify_file(path):
+            return ""
+        place = _find_place(path)
+        os.replace(path, place)
+        for ending in COMPANION_SUFFIXES:
+            if os.path.exists(path + ending):
+                os.replace(path + ending, place + ending)
+    note = f"{_name(path)} damaged ({reason}); it was renamed to {os.path.basename(place)}, and a new one was created"
+    _tell(os.path.dirname(path), note)
+    return note
+
+
+def _name(path: str) -> str:
+    budgets = os.path.basename(path) == BUDGETS_FILE
+    return "the budget file with all recorded spending was" if budgets else "the event log was"
+
+
+def _tell(folder: str, note: str) -> None:
+    """Record in the log that a file was moved aside. If that fails, the caller still has the message."""
+    with (
+        suppress(sqlite3.Error, OSError, StorageError),
+        closing(open_database(os.path.join(folder, EVENTS_FILE), EVENTS_SCHEMA)) as log,
+    ):
+        log.execute(INSERT_REPLACED, (stamp(), LOG_REPLACED_TYPE, note))
+
+
+def open_database(path: str, schema: DatabaseSchema, patience: float = LOCK_TIMEOUT_S) -> sqlite3.Connection:
+    """Open a database file with the current schema and check it. Create it if missing, readable only by us."""
+    os.makedirs(os.path.dirname(path) or ".", FOLDER_MODE, exist_ok=True)
+    create_private_file(path)
+    connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute(f"PRAGMA synchronous={schema.synchronous}")
+        create_or_upgrade(connection, path, schema)
+        if schema.linked:  # only now: a migration that recreates a table would break its foreign keys meanwhile
+            connection.execute("PRAGMA foreign_keys=ON")
+        _look(connection, schema.probe)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _look(connection: sqlite3.Connection, probe: str) -> None:
+    try:
+        connection.execute(probe).fetchone()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:  # no such table, no such column
+            error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+        raise
+
+
+def _find_place(path: str) -> str:
+    """Return an unused name for a damaged file."""
+    place = f"{path}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    number = 1
+    while os.path.exists(place if number == 1 else f"{place}-{number}"):
+        number += 1
+    return place if number == 1 else f"{place}-{number}"
+
+
+def is_whole(text: str) -> bool:
+    """Return whether a text can be encoded as UTF-8: a lone surrogate cannot."""
+    return text.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in text)
+
+
+def stamp() -> str:
+    """Return the current time as stored in the state."""
+    return format_moment(datetime.now(UTC))
+
+
+STATE_FILE = "state.sqlite"
+STATE_SCHEMA = DatabaseSchema(
+    text="state.sql",
+    migrations="state",
+    synchronous="FULL",  # an accepted message must survive a power failure
+    probe="SELECT (SELECT max(used) FROM sessions), (SELECT max(rowid) FROM turns), (SELECT max(id) FROM outbox)",
+    older="user_agent_prompt_customizations",  # a SPEC-010 database can become the state
+    linked=True,
+)
+
+
+def open_state(folder: str, patience: float = LOCK_TIMEOUT_S) -> OpenDatabase:
+    """Open the state of a folder. Create it if missing, and refuse a damaged one without changes."""
+    path = os.path.join(folder, STATE_FILE)
+    try:
+        return OpenDatabase(connection=open_database(path, STATE_SCHEMA, patience), path=path)
+    except sqlite3.DatabaseError as error:
+        if is_damage(error):
+            raise make_damage_error(path, error) from error
+        raise
+
+
+@contextmanager
+def use_state(folder: str) -> Iterator[sqlite3.Connection]:
+    """Open the state of a folder for one operation. SQLite errors become readable errors."""
+    with explain_sqlite_errors(folder), closing(open_state(folder).connection) as state:
+        yield state
+
+
+@contextmanager
+def explain_sqlite_errors(folder: str) -> Iterator[None]:
+    """Convert SQLite errors about the state of a folder to readable errors."""
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        raise StorageError(f"{folder} is not a folder, but the state is stored in it; move it away")
+    path = os.path.join(folder, STATE_FILE)
+    try:
+        yield
+    except sqlite3.Error as error:
+        if is_damage(error):
+            raise make_damage_error(path, error) from error
+        raise StorageError(
+            f"{path} cannot be used now: {error}; the disk may be full or read-only, "
+            "or another process may hold the file; try again"
+        ) from error
+
+
+def make_damage_error(path: str, error: sqlite3.Error) -> StorageError:
+    """Return the error for a damaged state. It is not replaced, since sessions would be lost."""
+    return StorageError(
+        f"{path} is damaged ({error}); restore it from a backup, or move it away by hand, "
+        f"together with {STATE_FILE}-wal and {STATE_FILE}-shm, to start without its sessions"
+    )
+
+
+@contextmanager
+def writing(connection: sqlite3.Connection) -> Iterator[None]:
+    """Run a block in a transaction."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # a full disk has already ended it
+            connection.execute("ROLLBACK")
+        raise

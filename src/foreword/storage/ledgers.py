@@ -1,0 +1,281 @@
+"""Rows of prompt ledgers: what each session has sent, with shared prefixes, and decisions about edits."""
+
+import json
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from foreword.errors import InputError
+from foreword.promptcache.calibration import Calibration
+from foreword.promptcache.ledger import LedgerState, Prefix, clear_ledger
+from foreword.promptcache.ledger_json import dump_ledger, dump_prefix, hash_prefix, parse_ledger, parse_stored_prefix
+from foreword.promptcache.updates import remove_notices, remove_updates
+from foreword.storage.database import STATE_FILE, stamp, use_state
+from foreword.types import EditPolicy, frozen
+
+FIND_LEDGER = (
+    "SELECT ledgers.frozen, ledgers.base, bases.lines FROM ledgers JOIN bases ON bases.name = ledgers.base"
+    " WHERE session_id = ?"
+)
+# A damaged prefix is repaired by the next session that uses it. Others are not rewritten.
+STORE_PREFIX = (
+    "INSERT INTO bases (name, lines) VALUES (?, ?)"
+    " ON CONFLICT (name) DO UPDATE SET lines = excluded.lines WHERE lines IS NOT excluded.lines"
+)
+UPDATE_PART_KINDS = ("user-prompt", "system-prompt")  # the message parts that contain updates
+DELETE_UNUSED_PREFIX = (
+    "DELETE FROM bases WHERE name = ? AND NOT EXISTS (SELECT 1 FROM ledgers WHERE ledgers.base = bases.name)"
+)
+
+Part = dict[str, Any]
+Parts = Sequence[Part]
+
+
+@frozen(eq=True)
+class LedgerRow:
+    """The ledger of a session as stored."""
+
+    frozen: str
+    base: str
+    """The name of its prefix."""
+    lines: str
+
+
+@frozen(eq=True)
+class EditDecision:
+    """The decision about one edit of a file."""
+
+    path: str
+    sha256: str
+    """The hash of the text in question."""
+    policy: EditPolicy
+    decided: str
+
+
+def find_ledger(state: sqlite3.Connection, session: str) -> LedgerRow | None:
+    """Return the ledger row of a session."""
+    row = state.execute(FIND_LEDGER, (session,)).fetchone()
+    return LedgerRow(frozen=row[0], base=row[1], lines=row[2]) if row else None
+
+
+def replace_ledger(state: sqlite3.Connection, session: str, row: LedgerRow) -> None:
+    """Store the ledger of a session. Delete its old prefix if no other session uses it."""
+    was = state.execute("SELECT base FROM ledgers WHERE session_id = ?", (session,)).fetchone()
+    state.execute(STORE_PREFIX, (row.base, row.lines))
+    state.execute(
+        "INSERT INTO ledgers (session_id, base, frozen) VALUES (?, ?, ?)"
+        " ON CONFLICT (session_id) DO UPDATE SET base = excluded.base, frozen = excluded.frozen",
+        (session, row.base, row.frozen),
+    )
+    if was and was[0] != row.base:
+        state.execute(DELETE_UNUSED_PREFIX, (was[0],))
+
+
+def drop_ledger(state: sqlite3.Connection, session: str) -> None:
+    """Delete the ledger of a session."""
+    was = state.execute("DELETE FROM ledgers WHERE session_id = ? RETURNING base", (session,)).fetchall()
+    for (base,) in was:
+        state.execute(DELETE_UNUSED_PREFIX, (base,))
+
+
+def copy_ledger(state: sqlite3.Connection, session: str, into: str, *, whole: bool) -> None:
+    """Copy the ledger to a forked session. A session with only part of the history starts without one."""
+    if whole:
+        state.execute(
+            "INSERT OR IGNORE INTO ledgers (session_id, base, frozen)"
+            " SELECT ?, base, frozen FROM ledgers WHERE session_id = ?",
+            (into, session),
+        )
+        return
+    known = read_ledger(state, session)
+    if known:
+        remove_update_texts(state, into, [update.said for update in (*known.settled, *known.updates)])
+    elif has_ledger(state, session):
+        remove_all_updates(state, into)
+
+
+def read_ledger(state: sqlite3.Connection, session: str) -> LedgerState | None:
+    """Return what a session has sent, or None if there is no valid ledger."""
+    return parse_ledger_row(find_ledger(state, session))
+
+
+def parse_ledger_row(row: LedgerRow | None) -> LedgerState | None:
+    """Parse a ledger row. Return None if it is damaged."""
+    try:
+        return parse_ledger(row.frozen, parse_prefix(row.lines, row.base)) if row else None
+    except InputError:
+        return None
+
+
+def has_ledger(state: sqlite3.Connection, session: str) -> bool:
+    """Return whether a session has a ledger, valid or not."""
+    return state.execute("SELECT 1 FROM ledgers WHERE session_id = ?", (session,)).fetchone() is not None
+
+
+def remove_update_texts(state: sqlite3.Connection, session: str, gone: Sequence[str]) -> None:
+    """Remove the given update texts from all messages of a session, compacted and pending ones included."""
+    rewrite_session_messages(state, session, lambda parts: remove_texts_from_parts(parts, gone))
+
+
+def remove_all_updates(state: sqlite3.Connection, session: str) -> None:
+    """Remove all prompt updates from the messages of a session, if it is unknown which ones apply."""
+    rewrite_session_messages(state, session, remove_updates_from_parts)
+
+
+def rewrite_session_messages(
+    state: sqlite3.Connection, session: str, change: Callable[[Parts], Iterator[Part]]
+) -> None:
+    """Rewrite all messages of a session, compacted and pending ones included."""
+    asked = "SELECT rowid, messages FROM history WHERE session_id = ?"
+    for row, stored in state.execute(asked, (session,)).fetchall():
+        if (after := rewrite_messages(stored, change)) != stored:
+            state.execute("UPDATE history SET messages = ? WHERE rowid = ?", (after, row))
+    asked = "SELECT rowid, taken FROM turns WHERE session_id = ? AND finished IS NULL AND taken IS NOT NULL"
+    for row, stored in state.execute(asked, (session,)).fetchall():
+        if (after := rewrite_messages(stored, change)) != stored:
+            state.execute("UPDATE turns SET taken = ? WHERE rowid = ?", (after, row))
+
+
+def rewrite_messages(stored: bytes, change: Callable[[Parts], Iterator[Part]]) -> bytes:
+    """Rewrite stored messages part by part."""
+    messages = json.loads(stored)
+    changed = [{**message, "parts": list(change(message["parts"]))} for message in messages]
+    return stored if changed == messages else json.dumps(changed, ensure_ascii=False).encode()
+
+
+def remove_texts_from_parts(parts: Parts, gone: Sequence[str]) -> Iterator[Part]:
+    """Remove texts from user and system messages. Empty parts are dropped."""
+    for part in parts:
+        content = part.get("content")
+        if part.get("part_kind") not in UPDATE_PART_KINDS or not content:
+            yield part
+        elif isinstance(content, str):
+            if text := remove_updates(content, gone):
+                yield {**part, "content": text}
+        else:
+            texts = [remove_updates(one, gone) if isinstance(one, str) else one for one in content]
+            yield {**part, "content": [one for one in texts if one]}
+
+
+def remove_updates_from_parts(parts: Parts) -> Iterator[Part]:
+    """Remove updates from the tail before a user message, and updates that are separate messages."""
+    for part in parts:
+        content = part.get("content")
+        if part.get("part_kind") == "system-prompt" and isinstance(content, str):
+            if text := remove_notices(content):
+                yield {**part, "content": text}
+        elif part.get("part_kind") == "user-prompt" and isinstance(content, list) and len(content) > 1:
+            tail = remove_notices(content[0]) if isinstance(content[0], str) else content[0]
+            yield {**part, "content": [*([tail] if tail else []), *content[1:]]}
+        else:
+            yield part
+
+
+def find_sessions_with_text(state: sqlite3.Connection, touches: Callable[[str], bool]) -> Iterator[str]:
+    """Find the sessions that were sent a matching text. A session with an unreadable ledger is included."""
+    seen: dict[str, bool] = {}
+    for session, base in state.execute("SELECT session_id, base FROM ledgers").fetchall():
+        known = read_ledger(state, session)
+        if known and base not in seen:
+            seen[base] = any(touches(line.title) or touches(line.text) for line in known.base.lines)
+        if known is None or seen[base] or any(map(touches, list_update_texts(known))):
+            yield session
+
+
+def list_update_texts(frozen: LedgerState) -> Iterator[str]:
+    """List all texts of a session's updates."""
+    for update in (*frozen.updates, *frozen.settled):
+        yield from (update.title, update.said)
+        if update.line:
+            yield update.line.text
+
+
+def empty_ledger(state: sqlite3.Connection, session: str) -> None:
+    """Remove all texts from the ledger of a session and its updates from the history. All is sent again."""
+    known = read_ledger(state, session)
+    if known is None:
+        remove_all_updates(state, session)
+        drop_ledger(state, session)
+        return
+    remove_update_texts(state, session, [update.said for update in (*known.settled, *known.updates)])
+    replace_ledger(state, session, build_ledger_row(clear_ledger(known)))
+
+
+def is_ledger_empty(state: sqlite3.Connection, session: str) -> bool:
+    """Return whether the ledger of a session was emptied and not written since."""
+    row = state.execute("SELECT base FROM ledgers WHERE session_id = ?", (session,)).fetchone()
+    return row is not None and row[0] == EMPTY_PREFIX_NAME
+
+
+def build_ledger_row(frozen: LedgerState) -> LedgerRow:
+    """Convert the state of a ledger to a row."""
+    name, lines = name_and_encode_prefix(frozen.base)
+    return LedgerRow(frozen=dump_ledger(frozen), base=name, lines=lines)
+
+
+# A workspace has few prefixes, shared by its sessions.
+@lru_cache(maxsize=32)
+def name_and_encode_prefix(base: Prefix) -> tuple[str, str]:
+    """Return the name and the JSON of a prefix."""
+    return hash_prefix(base), dump_prefix(base)
+
+
+parse_prefix = lru_cache(maxsize=32)(parse_stored_prefix)
+EMPTY_PREFIX_NAME = hash_prefix(Prefix())
+"""The name of an empty prefix."""
+
+
+def read_edits(state: sqlite3.Connection) -> Mapping[tuple[str, str], EditPolicy]:
+    """Read the decisions about edits, by file and hash of its text."""
+    return {
+        (path, sha): EditPolicy(policy) for path, sha, policy in state.execute("SELECT path, sha256, policy FROM edits")
+    }
+
+
+def decide_edit(state: sqlite3.Connection, path: str, sha: str, policy: EditPolicy) -> None:
+    """Store a decision about one edit of a file. It does not apply to the next edit."""
+    state.execute(
+        "INSERT INTO edits (path, sha256, policy, decided) VALUES (?, ?, ?, ?) ON CONFLICT (path) DO UPDATE"
+        " SET sha256 = excluded.sha256, policy = excluded.policy, decided = excluded.decided",
+        (path, sha, str(policy), stamp()),
+    )
+
+
+def delete_edit_decision(state: sqlite3.Connection, path: str) -> bool:
+    """Delete the decision about an edit of a file. Return whether there was one."""
+    return state.execute("DELETE FROM edits WHERE path = ?", (path,)).rowcount > 0
+
+
+def list_edits(state: sqlite3.Connection) -> list[EditDecision]:
+    """List the decisions, newest first."""
+    asked = "SELECT path, sha256, policy, decided FROM edits ORDER BY decided DESC, path"
+    return [EditDecision(path=path, sha256=sha, policy=EditPolicy(policy), decided=decided)
+            for path, sha, policy, decided in state.execute(asked)]  # fmt: skip
+
+
+def read_calibrations(state: sqlite3.Connection) -> Mapping[str, Calibration]:
+    """Read the token calibrations by model."""
+    asked = "SELECT model, calls, ratio, raw, error FROM calibrations ORDER BY model"
+    return {
+        model: Calibration(model=model, calls=calls, ratio=ratio, raw=raw, error=error)
+        for model, calls, ratio, raw, error in state.execute(asked)
+    }
+
+
+def find_calibrations(folder: str) -> Mapping[str, Calibration]:
+    """Read the token calibrations of a folder. A missing state is not created and reads as empty."""
+    if not os.path.exists(os.path.join(folder, STATE_FILE)):
+        return {}
+    with use_state(folder) as state:
+        return read_calibrations(state)
+
+
+def write_calibration(state: sqlite3.Connection, known: Calibration) -> None:
+    """Store a token calibration."""
+    state.execute(
+        "INSERT INTO calibrations (model, calls, ratio, raw, error) VALUES (?, ?, ?, ?, ?) ON CONFLICT (model)"
+        " DO UPDATE SET calls = excluded.calls, ratio = excluded.ratio, raw = excluded.raw, error = excluded.error",
+        (known.model, known.calls, known.ratio, known.raw, known.error),
+    )

@@ -1,0 +1,523 @@
+"""Import of SPEC-010's table `agent_long_term_memory` into each user's own memory, with dates.
+
+A row contains what one agent noted about one user. The report lists every row that is left out.
+
+Import of the tables that preceded SPEC-010.
+"""
+
+import json
+import os
+import sqlite3
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import fields
+from datetime import UTC, datetime
+from itertools import count
+from typing import Any
+
+from foreword.config.schema import Config
+from foreword.engine.file_access import OWN_STORE, find_author, find_own_folder
+from foreword.engine.sources.documents import Document, join_lines, normalise_lines
+from foreword.engine.sources.files import Files
+from foreword.engine.sources.memory_sections import FACTS_FILE, find_fact_text
+from foreword.errors import InputError, quote_name
+from foreword.memory.entry import LONGEST, Note, find_places, mark_text, write_file, write_note
+from foreword.memory.notes import list_added
+from foreword.storage.database import STATE_FILE, has_table, stamp, use_state
+from foreword.types import Trust, frozen
+
+AGENTS_TABLE = "agent_configurations"
+CUSTOMIZATIONS_TABLE = "user_agent_prompt_customizations"
+NOTES_TABLE = "agent_long_term_memory"
+OLD_NOTES_TABLE = f"old_{NOTES_TABLE}"  # in an upgraded state: rows that could not be imported
+TABLE_QUERIES = {
+    AGENTS_TABLE: "SELECT * FROM agent_configurations ORDER BY rowid",
+    CUSTOMIZATIONS_TABLE: "SELECT * FROM user_agent_prompt_customizations ORDER BY rowid",
+    NOTES_TABLE: "SELECT * FROM agent_long_term_memory ORDER BY rowid",
+    OLD_NOTES_TABLE: "SELECT * FROM old_agent_long_term_memory ORDER BY rowid",
+}
+AGENT_NAME_COLUMNS = ("agent_name", "name")  # possible column names for an agent's name
+ADD_AGENT = (
+    "INSERT INTO agent_configurations (agent_name, soul, identity, updated) VALUES (?, ?, ?, ?)"
+    " ON CONFLICT (agent_name) DO NOTHING"
+)
+ADD_INSTRUCTIONS = (
+    "INSERT INTO user_agent_prompt_customizations (user_id, agent_name, instructions, updated) VALUES (?, ?, ?, ?)"
+    " ON CONFLICT (user_id, agent_name) DO NOTHING"
+)
+
+LegacyRow = Mapping[str, Any]
+
+
+@frozen(eq=True)
+class ImportResult:
+    """The result of an import."""
+
+    agents: int
+    instructions: int
+    kept: int
+    """Agents and instructions that existed already and are unchanged."""
+    inactive: int
+    """Inactive customizations, which are not imported."""
+    agent_names: tuple[str, ...] = ()
+    """All agents found, new or existing."""
+    user_names: tuple[str, ...] = ()
+    """The users whose instructions were found."""
+    notes: int = 0
+    """Rows of long-term memory, which become memory entries and not rows of the state."""
+
+
+def import_rows(state: sqlite3.Connection, rows: Mapping[str, Sequence[LegacyRow]]) -> ImportResult:
+    """Import agents and instructions from rows, in one transaction."""
+    agents, instructions = convert_agents(rows[AGENTS_TABLE]), merge_customizations(rows[CUSTOMIZATIONS_TABLE])
+    now = stamp()
+    state.execute("BEGIN IMMEDIATE")
+    try:
+        added = [state.execute(ADD_AGENT, (*agent, now)).rowcount for agent in agents]
+        merged = [state.execute(ADD_INSTRUCTIONS, (*one, now)).rowcount for one in instructions]
+        state.execute("COMMIT")
+    except BaseException:
+        if state.in_transaction:
+            state.execute("ROLLBACK")
+        raise
+    return ImportResult(
+        agents=sum(added),
+        instructions=sum(merged),
+        kept=added.count(0) + merged.count(0),
+        inactive=len([row for row in rows[CUSTOMIZATIONS_TABLE] if not is_active(row)]),
+        agent_names=tuple(sorted({name for name, *_ in agents} | {agent for _, agent, _ in instructions})),
+        user_names=tuple(sorted({user for user, *_ in instructions if user})),
+        notes=len(rows[NOTES_TABLE]),
+    )
+
+
+def read_rows(path: str) -> dict[str, list[LegacyRow]]:
+    """Read a database without changing it. It must have agents, customizations or long-term memory.
+
+    In a state that was such a database, unimported long-term memory is in the table old_….
+    """
+    wanted = f"{AGENTS_TABLE}, {CUSTOMIZATIONS_TABLE} or {NOTES_TABLE}"
+    if not os.path.isfile(path):
+        raise InputError(f"{path} is not a file; name a SQLite database with the table {wanted}")
+    found: dict[str, list[LegacyRow]] = {name: [] for name in TABLE_QUERIES}
+    try:
+        with closing(sqlite3.connect(f"file:{quote_path(path)}?mode=ro", uri=True)) as old:
+            old.row_factory = sqlite3.Row
+            old.text_factory = decode_text
+            names = {row["name"] for row in old.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            for name in names & found.keys():
+                found[name] = [dict(row) for row in old.execute(TABLE_QUERIES[name])]
+    except sqlite3.Error as error:
+        raise InputError(f"{path} cannot be read as a SQLite database: {error}") from None
+    if not names & found.keys():
+        raise InputError(f"{path} has no table {wanted}")
+    found[NOTES_TABLE] += found.pop(OLD_NOTES_TABLE)
+    return found
+
+
+def decode_text(raw: bytes) -> str:
+    """Decode text, replacing invalid UTF-8."""
+    return raw.decode("utf-8", "replace")
+
+
+def quote_path(path: str) -> str:
+    """Quote a path for a URI."""
+    from urllib.parse import quote
+
+    return quote(os.path.abspath(path))
+
+
+def convert_agents(rows: Iterable[LegacyRow]) -> list[tuple[str, str, str | None]]:
+    """Return name, soul and identity of each agent. A later row of the same name overrides non-empty fields."""
+    found: dict[str, tuple[str, str | None]] = {}
+    for row in rows:
+        name = str(next((row[key] for key in AGENT_NAME_COLUMNS if row.get(key)), ""))
+        soul, identity = found.get(name, ("", None))
+        text = str(row.get("soul") or row.get("system_prompt") or "").strip()
+        found[name] = (text or soul, to_json_text(row.get("identity")) or identity)
+    return [(name, soul, identity) for name, (soul, identity) in found.items() if name]
+
+
+def to_json_text(value: object) -> str | None:
+    """Return a JSON value as text. SQLite returns text, PostgreSQL parsed values."""
+    if value is None or isinstance(value, str):
+        return value or None
+    return to_text(value) if isinstance(value, bytes) else json.dumps(value, ensure_ascii=False)
+
+
+def merge_customizations(rows: Iterable[LegacyRow]) -> list[tuple[str, str, str]]:
+    """Return user, agent and the merged text of the active customizations, from the lowest priority up.
+
+    Rows of equal priority stay in their order, and duplicates are dropped.
+    """
+    texts: dict[tuple[str, str], list[str]] = {}
+    for row in sorted(filter(is_active, rows), key=find_priority):
+        key = (str(row.get("user_id") or ""), str(row.get("agent_name") or ""))
+        said = texts.setdefault(key, [])
+        text = str(row.get("instructions") or "").strip() or unwrap_json_string(row.get("content"))
+        if text and text not in said:
+            said.append(text)
+    return [(user, agent, "\n\n".join(said)) for (user, agent), said in texts.items()]
+
+
+def is_active(row: LegacyRow) -> bool:
+    """Return whether a customization was active, which is the default."""
+    return row.get("is_active") not in (0, False, "0", "false", "f")
+
+
+def find_priority(row: LegacyRow) -> float:
+    """Return the priority of a customization; 0 if invalid."""
+    try:
+        return float(row.get("priority") or 0)
+    except (TypeError, ValueError):
+        return 0.0
+
+
+def unwrap_json_string(content: object) -> str:
+    """Return a JSON string as text, and other JSON unchanged. Invalid JSON is returned as text."""
+    if content is None:
+        return ""
+    raw = to_text(content).strip()
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError):
+        return raw
+    if value is None:
+        return ""
+    # JSON can contain lone surrogates, which cannot be stored.
+    return value.encode("utf-8", "replace").decode().strip() if isinstance(value, str) else raw
+
+
+def to_text(value: object) -> str:
+    """Convert a column value to text."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+# Possible column names; SPEC-010 defines only the table name.
+TEXT_COLUMNS = ("notes", "note", "content", "text", "memory")
+AGENT_COLUMNS = ("agent_name", "agent_id", "agent")
+TIME_COLUMNS = ("updated_at", "updated", "created_at", "created")
+IMPORT_CHANNEL = "import"
+MAX_LABEL_CHARS = 40  # of the label of a part
+MAX_SHOWN_ROWS = 20  # rows named on one line of the report
+
+
+@frozen(eq=True)
+class NotesReport:
+    """The result of an import of long-term memory. Rows are named by number, user and agent."""
+
+    saved: int = 0
+    """Number of written entries."""
+    known: tuple[str, ...] = ()
+    """Rows whose text is already in the user's memory."""
+    duplicates: tuple[str, ...] = ()
+    """Rows that repeat an earlier row of the same user."""
+    split: tuple[str, ...] = ()
+    """Rows that are too long for one entry and became several."""
+    undated: tuple[str, ...] = ()
+    """Rows without a date; their entries have the time of the import."""
+    unread: tuple[str, ...] = ()
+    """Rows with values in other columns, which are not imported."""
+    unread_columns: tuple[str, ...] = ()
+    """The names of these columns."""
+    replaced: tuple[str, ...] = ()
+    """Rows with invalid UTF-8, which was replaced."""
+    unknown_agents: tuple[str, ...] = ()
+    """Rows of agents that are not configured. They are imported, since all agents share memory."""
+    empty: tuple[str, ...] = ()
+    """Rows without a text, which are not imported."""
+    ownerless: tuple[str, ...] = ()
+    """Rows without a user, which are not imported."""
+    unknown_users: tuple[str, ...] = ()
+    """Rows of users that are not configured, which are not imported."""
+    strangers: tuple[str, ...] = ()
+    """Rows of users with trust `public`, who have no memory; not imported."""
+
+    def list_lines(self) -> list[str]:
+        """Return one line for each group of rows that were not imported or were changed."""
+        lines = (
+            (self.known, "imported before"),
+            (self.duplicates, "not imported again: the same text of the same person"),
+            (self.split, f"longer than {LONGEST:,} characters and imported as several entries"),
+            (self.undated, "without a date; the entry has the time of the import"),
+            (self.unread, f"with columns that are not imported ({', '.join(self.unread_columns)})"),
+            (self.replaced, "with bytes that are no text; each became \ufffd"),
+            (self.unknown_agents, "of agents that foreword.yaml lacks; imported, since all agents share memory"),
+            (self.empty, "not imported: no text"),
+            (self.ownerless, "not imported: no user_id"),
+            (self.unknown_users, "not imported: add the users to foreword.yaml and import again"),
+            (self.strangers, "not imported: public people have no memory; raise their trust and import again"),
+        )
+        return [
+            f"{NOTES_TABLE}: {show_count(len(rows), 'row', 'rows')} {what}: {name_rows(rows)}"
+            for rows, what in lines
+            if rows
+        ]
+
+
+def show_count(number: int, one: str, many: str) -> str:
+    """Format a count with its noun."""
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def name_rows(rows: Sequence[str]) -> str:
+    """List row names, up to `MAX_SHOWN_ROWS`."""
+    more = f" and {len(rows) - MAX_SHOWN_ROWS:,} more" if len(rows) > MAX_SHOWN_ROWS else ""
+    return ", ".join(rows[:MAX_SHOWN_ROWS]) + more
+
+
+def import_notes(rows: Iterable[LegacyRow], root: str, config: Config, now: datetime) -> NotesReport:
+    """Write the rows of long-term memory as entries. Existing entries are not written again."""
+    report: dict[str, list[str]] = {field.name: [] for field in fields(NotesReport) if field.name != "saved"}
+    columns: dict[str, None] = {}
+    known = find_known(root, config)
+    seen: set[tuple[str, str]] = set()
+    saved = 0
+    for row in map(read_note_row, rows, count(1)):
+        if refusal := refuse_row(row, config, seen):
+            report[refusal].append(row.label)
+            continue
+        seen.add((row.user, row.text))
+        parts = make_parts(row.text)
+        new = [part for part in parts if not {(row.user, mark_text(one)) for one in (part, join_lines(part))} & known]
+        for part in new:
+            save_note(root, row, part, config.users[row.user].trust, now)
+        saved += len(new)
+        notes = {
+            "split": len(parts) > 1,
+            "undated": row.time is None,
+            "unread": bool(row.unread),
+            "replaced": "\ufffd" in row.text,
+            "unknown_agents": row.agent not in config.agents,
+        }
+        for name in [name for name, applies in notes.items() if applies] if new else ["known"]:
+            report[name].append(row.label)
+        columns |= dict.fromkeys(row.unread if new else ())
+    report["unread_columns"] = [show_part(name) for name in columns]
+    return NotesReport(saved=saved, **{name: tuple(labels) for name, labels in report.items()})
+
+
+@frozen(eq=True)
+class NoteRow:
+    """The known columns of one row of long-term memory."""
+
+    label: str
+    user: str
+    agent: str
+    text: str
+    time: datetime | None
+    unread: tuple[str, ...]
+    """Other columns with a value."""
+
+
+def read_note_row(row: LegacyRow, number: int) -> NoteRow:
+    """Parse a row with any of the known column names."""
+    filled = {name: read_text(value) for name, value in row.items() if value not in (None, "", b"")}
+    agent_column = next((name for name in AGENT_COLUMNS if name in filled), "")
+    time_column, time = find_time(row)
+    user, agent = filled.get("user_id", ""), filled.get(agent_column, "")
+    texts = [normalise_lines(filled[name]).replace("\0", "").strip() for name in TEXT_COLUMNS if name in filled]
+    used = {"id", "user_id", agent_column, *TEXT_COLUMNS, *([time_column] if time else TIME_COLUMNS)}
+    return NoteRow(
+        label=f"{number} ({show_part(user)}, {show_part(agent)})",
+        user=user,
+        agent=agent,
+        text="\n\n".join(dict.fromkeys(filter(None, texts))),
+        time=time,
+        unread=tuple(name for name in filled if name not in used),
+    )
+
+
+def read_text(value: object) -> str:
+    """Convert a column to text that can be encoded as UTF-8."""
+    return to_text(value).encode("utf-8", "replace").decode()
+
+
+def show_part(text: str) -> str:
+    """Format a name for the report, short and on one line."""
+    return quote_name(join_lines(text))[:60] if text else "none"
+
+
+def refuse_row(row: NoteRow, config: Config, seen: Collection[tuple[str, str]]) -> str:
+    """Return the report field for a row that is not imported, or an empty string."""
+    reasons = {
+        "empty": not row.text,
+        "ownerless": not row.user,
+        "unknown_users": row.user not in config.users,
+        "strangers": row.user in config.users and config.users[row.user].trust < Trust.FAMILIAR,
+        "duplicates": (row.user, row.text) in seen,
+    }
+    return next((name for name, applies in reasons.items() if applies), "")
+
+
+def find_time(row: LegacyRow) -> tuple[str, datetime | None]:
+    """Return the time of the last change, else of creation, with its column. None if neither is valid."""
+    for name in TIME_COLUMNS:
+        value = row.get(name)
+        try:
+            if isinstance(value, int | float):
+                return name, datetime.fromtimestamp(value, UTC)
+            moment = datetime.fromisoformat(to_text(value).strip()) if value else None
+            if moment:
+                return name, (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+        except (ValueError, OverflowError, OSError):
+            continue
+    return "", None
+
+
+def make_parts(text: str) -> list[str]:
+    """Return the texts of the entries: one, or several with labels if the text is too long."""
+    parts = [escape_comment(part) for part in split_text(text, LONGEST - MAX_LABEL_CHARS)]
+    return [f"(part {at} of {len(parts)})\n\n{part}" for at, part in enumerate(parts, 1)] if len(parts) > 1 else parts
+
+
+def split_text(text: str, most: int) -> list[str]:
+    """Split a text into parts of limited length, at paragraphs, lines or words if possible."""
+    parts: list[str] = []
+    at = 0
+    while len(text) - at > most:
+        cuts = (text.rfind(sign, at + 1, at + most) for sign in ("\n\n", "\n", " "))
+        end = next((cut for cut in cuts if cut != -1), at + most)
+        parts.append(text[at:end].strip())
+        at = end
+    return [part for part in (*parts, text[at:].strip()) if part]
+
+
+def escape_comment(text: str) -> str:
+    """Escape a leading comment, because a comment at the start of a file is hidden."""
+    return f"\\{text}" if text.startswith("<!--") else text
+
+
+def save_note(root: str, row: NoteRow, text: str, clearance: Trust, now: datetime) -> None:
+    """Write one entry of a user's memory. If another text has its name, use a longer name."""
+    note = Note(
+        text=text,
+        author=row.user,
+        clearance=clearance,
+        channel=IMPORT_CHANNEL,
+        session=f"{NOTES_TABLE}/{row.agent}" if row.agent else NOTES_TABLE,
+        time=row.time or now,
+    )
+    if not any(write_file(root, path, write_note(note)) for path in find_places(OWN_STORE, note)):
+        folder = find_own_folder(row.user)
+        raise InputError(f"{folder} has other files with the names of an entry; move them away and import again")
+
+
+def find_known(root: str, config: Config) -> set[tuple[str, str]]:
+    """Return author and hash of each text in memory: entries, and texts promoted to notes and facts."""
+    files = Files(root)
+    known: set[tuple[str, str]] = set()
+    for path in [path for folder in ("memory", *map(find_own_folder, config.users)) for path in files.list(folder)]:
+        document = files.read(path)
+        if isinstance(document, Document):
+            author = find_author(path) or join_lines(document.field("author"))
+            known.add((author, mark_text(document.body)))
+        text = files.read_text(path)
+        known |= {(one.author, one.mark) for one in list_added(text)} if isinstance(text, str) else set()
+    facts = files.read_text(FACTS_FILE)
+    return known | (find_known_facts(facts) if isinstance(facts, str) else set())
+
+
+def find_known_facts(text: str) -> set[tuple[str, str]]:
+    """Return author and hash of each fact with an author."""
+    try:
+        held = json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return set()
+    authored = [one for one in held if isinstance(one, dict) and "author" in one] if isinstance(held, list) else []
+    return {(str(one["author"]), mark_text(fact)) for one in authored for fact in find_fact_text(one)}
+
+
+def import_state_notes(folder: str, root: str, config: Config, now: datetime) -> list[str]:
+    """Import long-term memory of a state that was a SPEC-010 database. Return the lines of the report.
+
+    The table is removed afterwards. After an error, the next start tries again.
+    """
+    path = os.path.join(folder, STATE_FILE)
+    if not has_notes_table(path):
+        return []
+    try:
+        with use_state(folder) as state:
+            if not has_table(state, NOTES_TABLE):
+                return []
+            rows = read_rows(path)[NOTES_TABLE]
+            report = import_notes(rows, root, config, now)
+            remove_imported_rows(state, rows, config)
+    except InputError as error:
+        return [f"{NOTES_TABLE} is not imported yet: {error}"]
+    return [f"{NOTES_TABLE}: {show_count(report.saved, 'entry', 'entries')} imported", *report.list_lines()]
+
+
+def remove_imported_rows(state: sqlite3.Connection, rows: Iterable[LegacyRow], config: Config) -> None:
+    """Delete imported rows of a state, and move the others to the table old_… for a manual import.
+
+    A row that another program has written meanwhile remains until the next start.
+    """
+    found = {freeze_row(row): refuse_row(read_note_row(row, 0), config, ()) for row in rows}
+    refused = {row for row, reason in found.items() if reason}
+    imported = found.keys() - refused
+    state.text_factory = decode_text
+    state.execute("PRAGMA secure_delete=ON")  # a forgotten entry must not remain in free pages
+    state.execute("BEGIN IMMEDIATE")
+    try:
+        for table in (OLD_NOTES_TABLE, NOTES_TABLE):
+            for number, row in list_numbered(state, table):
+                left = table == NOTES_TABLE and freeze_row(row) in refused
+                if left:
+                    copy_to_old_table(state, number, list(row))
+                if left or freeze_row(row) in imported:
+                    state.execute(f"DELETE FROM {table} WHERE rowid = ?", (number,))
+        if has_table(state, NOTES_TABLE) and not list_numbered(state, NOTES_TABLE):
+            state.execute(f"DROP TABLE {NOTES_TABLE}")
+        state.execute("COMMIT")
+    except BaseException:
+        if state.in_transaction:
+            state.execute("ROLLBACK")
+        raise
+
+
+def freeze_row(row: LegacyRow) -> tuple[tuple[str, object], ...]:
+    """Convert a row to a hashable value."""
+    return tuple(row.items())
+
+
+def list_numbered(state: sqlite3.Connection, table: str) -> list[tuple[int, LegacyRow]]:
+    """List the rows of a table with their row ids. A missing table has none."""
+    if not has_table(state, table):
+        return []
+    found = state.execute(f"SELECT rowid, * FROM {table}")
+    names = [column[0] for column in found.description][1:]
+    return [(number, dict(zip(names, values, strict=True))) for number, *values in found]
+
+
+def copy_to_old_table(state: sqlite3.Connection, number: int, names: Sequence[str]) -> None:
+    """Copy a row to the table old_…. Create the table or add columns if necessary."""
+    if not has_table(state, OLD_NOTES_TABLE):
+        state.execute(f"CREATE TABLE {OLD_NOTES_TABLE} AS SELECT * FROM {NOTES_TABLE} WHERE 0")
+    known = {name for (name,) in state.execute("SELECT name FROM pragma_table_info(?)", (OLD_NOTES_TABLE,))}
+    for name in names:
+        if name not in known:
+            state.execute(f"ALTER TABLE {OLD_NOTES_TABLE} ADD COLUMN {quote_column(name)}")
+    columns = ", ".join(map(quote_column, names))
+    state.execute(
+        f"INSERT INTO {OLD_NOTES_TABLE} ({columns}) SELECT {columns} FROM {NOTES_TABLE} WHERE rowid = ?", (number,)
+    )
+
+
+def quote_column(name: str) -> str:
+    """Quote a column name for SQL."""
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
+
+
+def has_notes_table(path: str) -> bool:
+    """Return whether a state may have long-term memory to import, without changing a file."""
+    if not os.path.isfile(path):
+        return False
+    try:
+        with closing(sqlite3.connect(f"file:{quote_path(path)}?mode=ro&immutable=1", uri=True)) as state:
+            return has_table(state, NOTES_TABLE)
+    except sqlite3.Error:
+        return False

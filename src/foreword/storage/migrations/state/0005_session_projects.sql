@@ -1,0 +1,3 @@
+-- The working directory of a session.
+
+ALTER TABLE sessions ADD COLUMN project TEXT DEFAULT '' NOT NULL;

@@ -1,0 +1,180 @@
+"""Profiles: how users write, learned from their messages, per user and clearance.
+
+A profile is read at its clearance or above. It contains sums and counts, and no messages.
+
+Bulletins: short summaries of memory, one per agent and clearance.
+"""
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import field
+
+from foreword.engine.signal import WritingStyle, measure_style
+from foreword.storage.database import stamp
+from foreword.turn import Bulletin, Communication
+from foreword.types import Trust, frozen
+
+READ_BULLETINS = (
+    "SELECT clearance, text FROM bulletins WHERE agent = ? AND clearance <= ? AND text != ''"
+    " AND substr(source, 1, length(?)) = ? ORDER BY clearance"
+)
+FIND_BULLETIN = "SELECT made, source, author FROM bulletins WHERE agent = ? AND clearance = ?"
+CLAIM_BULLETIN = (
+    "INSERT INTO bulletins (agent, clearance, text, author, made) VALUES (?, ?, '', '', ?)"
+    " ON CONFLICT (agent, clearance) DO UPDATE SET made = excluded.made WHERE made = ?"
+)
+STORE_BULLETIN = "UPDATE bulletins SET text = ?, author = ?, source = ? WHERE agent = ? AND clearance = ? AND made = ?"
+
+
+@frozen(eq=True)
+class BulletinOrigin:
+    """Creation time, input and author of a bulletin."""
+
+    moment: str = ""
+    source: str = ""
+    author: str = ""
+
+
+NO_BULLETIN = BulletinOrigin()
+
+
+def read_bulletins(state: sqlite3.Connection, agent: str, clearance: Trust, policy: str) -> tuple[Bulletin, ...]:
+    """Read the bulletins of an agent that are visible at a clearance and were made under the current policy."""
+    found = state.execute(READ_BULLETINS, (agent, int(clearance), policy, policy))
+    return tuple(Bulletin(text=text, trust=Trust(level)) for level, text in found)
+
+
+def find_bulletin_origin(state: sqlite3.Connection, agent: str, clearance: Trust) -> BulletinOrigin:
+    """Return when and from what the current bulletin was made."""
+    row = state.execute(FIND_BULLETIN, (agent, int(clearance))).fetchone()
+    return BulletinOrigin(moment=row[0], source=row[1], author=row[2]) if row else NO_BULLETIN
+
+
+def claim_bulletin(state: sqlite3.Connection, agent: str, clearance: Trust, now: str, before: BulletinOrigin) -> bool:
+    """Claim the creation of a bulletin unless another process has. The old text stays until the new one is stored."""
+    return state.execute(CLAIM_BULLETIN, (agent, int(clearance), now, before.moment)).rowcount == 1
+
+
+def store_bulletin(state: sqlite3.Connection, agent: str, bulletin: Bulletin, made: BulletinOrigin) -> None:
+    """Store the new text, unless a memory that it may contain was forgotten meanwhile."""
+    state.execute(STORE_BULLETIN, (bulletin.text, made.author, made.source, agent, int(bulletin.trust), made.moment))
+
+
+def clear_bulletins(state: sqlite3.Connection) -> None:
+    """Clear all texts, since they may contain a forgotten memory. New ones are then due."""
+    state.execute("UPDATE bulletins SET text = '', source = '', made = ''")
+
+
+MIN_MESSAGES = 3  # messages before a profile is used, and in which a word must occur to be a topic
+HALVING_MESSAGES = 200  # messages after which all counts are halved, so that a profile follows the user
+MAX_COUNTED_WORDS = 60  # most frequent words that are counted
+MAX_TOPICS = 5  # topics in a profile
+TONE_THRESHOLD = 0.3  # mean tone from which a user counts as formal, or casual if negative
+MAX_SHORT_WORDS, MAX_MEDIUM_WORDS = 15, 60  # words of a short message, and of a medium one
+LENGTH_STEP_WORDS = 5  # words to which the mean length is rounded
+READ_PROFILES = "SELECT learned FROM profiles WHERE user_id = ? AND clearance <= ? ORDER BY clearance"
+FIND_PROFILE = "SELECT learned FROM profiles WHERE user_id = ? AND clearance = ?"
+STORE_PROFILE = (
+    "INSERT INTO profiles (user_id, clearance, learned, messages, updated) VALUES (?, ?, ?, 1, ?)"
+    " ON CONFLICT (user_id, clearance) DO UPDATE"
+    " SET learned = excluded.learned, messages = messages + 1, updated = excluded.updated"
+)
+
+
+@frozen(eq=True)
+class StyleCounts:
+    """Sums and counts over a user's messages."""
+
+    messages: int = 0
+    words: int = 0
+    tone: int = 0
+    topics: Mapping[str, int] = field(default_factory=dict)
+    """Number of messages that contain a word, most recently seen last."""
+
+    def take_in(self, manner: WritingStyle) -> "StyleCounts":
+        """Add one message."""
+        topics = dict(self.topics)
+        for word in manner.topics:
+            topics[word] = topics.pop(word, 0) + 1
+        known = StyleCounts(
+            messages=self.messages + 1,
+            words=self.words + manner.words,
+            tone=self.tone + manner.tone,
+            topics=limit_topics(topics),
+        )
+        return known.halve() if known.messages >= HALVING_MESSAGES else known
+
+    def halve(self) -> "StyleCounts":
+        """Halve all counts."""
+        topics = {word: count // 2 for word, count in self.topics.items() if count > 1}
+        return StyleCounts(messages=self.messages // 2, words=self.words // 2, tone=int(self.tone / 2), topics=topics)
+
+
+def limit_topics(topics: Mapping[str, int]) -> dict[str, int]:
+    """Keep the most frequent words. Of equals keep the most recent, so that new topics can appear."""
+    if len(topics) <= MAX_COUNTED_WORDS:
+        return dict(topics)
+    order = {word: at for at, word in enumerate(topics)}
+    kept = sorted(topics, key=lambda word: (topics[word], order[word]))[-MAX_COUNTED_WORDS:]
+    return {word: topics[word] for word in sorted(kept, key=order.__getitem__)}
+
+
+def learn_style(state: sqlite3.Connection, user: str, clearance: Trust, message: str) -> bool:
+    """Learn from a message that a user wrote. Return whether it had any features."""
+    manner = measure_style(message)
+    if manner is None:
+        return False
+    row = state.execute(FIND_PROFILE, (user, int(clearance))).fetchone()
+    known = (parse_counts(row[0]) if row else StyleCounts()).take_in(manner)
+    state.execute(STORE_PROFILE, (user, int(clearance), encode_counts(known), stamp()))
+    return True
+
+
+def read_profile(state: sqlite3.Connection, user: str, clearance: Trust) -> Communication | None:
+    """Return a user's profile at a clearance, or None with too few messages."""
+    return describe_style(parse_counts(raw) for (raw,) in state.execute(READ_PROFILES, (user, int(clearance))))
+
+
+def describe_style(learned: Iterable[StyleCounts]) -> Communication | None:
+    """Combine learned counts into a profile."""
+    known = list(learned)
+    messages = sum(one.messages for one in known)
+    if messages < MIN_MESSAGES:
+        return None
+    topics: Counter[str] = Counter()
+    for one in known:
+        topics.update(one.topics)
+    common = sorted(
+        (word for word, count in topics.items() if count >= MIN_MESSAGES), key=lambda word: (-topics[word], word)
+    )
+    return Communication(
+        formality=classify_tone(sum(one.tone for one in known) / messages),
+        length=describe_length(sum(one.words for one in known) / messages),
+        topics=tuple(common[:MAX_TOPICS]),
+    )
+
+
+def classify_tone(mean: float) -> str:
+    """Classify the mean tone."""
+    if mean >= TONE_THRESHOLD:
+        return "formal"
+    return "casual" if mean <= -TONE_THRESHOLD else "neutral"
+
+
+def describe_length(mean: float) -> str:
+    """Describe the mean length of messages, rounded."""
+    size = "short" if mean <= MAX_SHORT_WORDS else "medium" if mean <= MAX_MEDIUM_WORDS else "long"
+    return f"{size}, about {max(LENGTH_STEP_WORDS, round(mean / LENGTH_STEP_WORDS) * LENGTH_STEP_WORDS)} words"
+
+
+def encode_counts(known: StyleCounts) -> str:
+    """Encode learned counts as JSON."""
+    value = {"messages": known.messages, "words": known.words, "tone": known.tone, "topics": known.topics}
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def parse_counts(raw: str) -> StyleCounts:
+    """Parse learned counts from JSON."""
+    return StyleCounts(**json.loads(raw))

@@ -1,0 +1,297 @@
+"""The state's writer: one thread with one connection that batches concurrent writes into one transaction.
+
+`do` survives a crash of the process. `seal` also survives a power loss, as do all writes before it: it waits for one
+fsync per batch. A caller of `seal` can start work that loses nothing by it, such as a model call, as soon as the write
+is committed. It then gets an fsync error in addition to the result, not instead of it.
+
+Lease owners: process names that show whether the process is still alive.
+"""
+
+import asyncio
+import os
+import socket
+import sqlite3
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from contextvars import Context, copy_context
+from itertools import count
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+from foreword.events.tracer import make_id
+from foreword.types import frozen
+
+_names: set[str] = set()
+
+
+def make_lease_owner() -> str:
+    """Name this process; other processes on the same machine can check whether it is alive."""
+    name = f"{socket.gethostname()}:{os.getpid()}:{make_id(64)}"
+    _names.add(name)
+    return name
+
+
+def is_dead_owner(owner: str) -> bool:
+    """Return whether an owner is a dead process of this machine; for other machines only the lease counts."""
+    host, number, _ = owner.rsplit(":", 2)
+    if host != socket.gethostname():
+        return False
+    if int(number) == os.getpid():
+        return owner not in _names  # in a container, process ids repeat across restarts
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+T = TypeVar("T")
+MAX_JOBS_PER_BATCH = 256  # jobs in one transaction
+REWRITE_CHUNK_BYTES = 1 << 20  # bytes per write when the WAL is rewritten
+sync = getattr(os, "fdatasync", os.fsync)  # fdatasync is faster where it exists
+
+
+def ignore_result(_: Any) -> None:
+    """Do nothing."""
+
+
+@frozen
+class WriteJob:
+    """A unit of work, and the future that waits for it."""
+
+    work: Callable[[sqlite3.Connection], Any]
+    loop: asyncio.AbstractEventLoop
+    future: "asyncio.Future[Any]"
+    sealed: bool
+    written: Callable[[Any], None]
+    """Called with the result after the commit, before the fsync."""
+    unsealed: Callable[[sqlite3.Error], None]
+    """Called with the error if the fsync failed and the caller continues anyway."""
+    context: Context
+
+
+async def write_until_stored(
+    write: Callable[[], Awaitable[object]],
+    delays: Sequence[float],
+    on_first_failure: Callable[[sqlite3.Error], None] = ignore_result,
+) -> None:
+    """Repeat a write until the disk accepts it; the last delay repeats."""
+    for attempt in count():
+        try:
+            await write()
+        except sqlite3.Error as error:
+            if attempt == 0:
+                on_first_failure(error)
+            await asyncio.sleep(delays[min(attempt, len(delays) - 1)])
+        else:
+            return
+
+
+class Writer:
+    """Runs jobs in order on one connection; each is atomic, and committed when it returns."""
+
+    def __init__(self, connection: sqlite3.Connection, sync: Callable[[int], None] = sync) -> None:
+        self._connection = connection
+        self._wait = sync
+        connection.execute("PRAGMA synchronous=NORMAL")  # the writer calls fsync itself, after the commit
+        self._path = find_database_path(connection)
+        self._unsynced = True
+        self._fault: sqlite3.Error | None = None
+        self._reader = open_reader(self._path)
+        self._jobs: SimpleQueue[WriteJob | None] = SimpleQueue()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="foreword-state", daemon=True)
+        self._thread.start()
+
+    async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Write: run a job in a transaction; cancelling the caller does not undo it."""
+        return await self._hand_in(work, sealed=False)
+
+    async def look(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Read: at once on this thread, or through the writer if the state is locked."""
+        if not self._closed:
+            try:
+                self._reader.execute("BEGIN")
+                try:
+                    return work(self._reader)
+                finally:
+                    self._reader.execute("COMMIT")
+            except sqlite3.OperationalError:
+                pass
+        return await self.do(work)
+
+    async def write_durable(
+        self,
+        work: Callable[[sqlite3.Connection], T],
+        written: Callable[[T], None] = ignore_result,
+        unsealed: Callable[[sqlite3.Error], None] = ignore_result,
+    ) -> T:
+        """Write durably: run a job and wait for the fsync, or raise its error.
+
+        `written` is called on the event loop before the fsync. A caller that continues even if the fsync fails passes
+        `unsealed`: it is called with the error, and the result is returned.
+        """
+        return await self._hand_in(work, sealed=True, written=written, unsealed=unsealed)
+
+    def _hand_in(
+        self,
+        work: Callable[[sqlite3.Connection], T],
+        *,
+        sealed: bool,
+        written: Callable[[T], None] = ignore_result,
+        unsealed: Callable[[sqlite3.Error], None] = ignore_result,
+    ) -> "asyncio.Future[T]":
+        if self._closed:
+            raise sqlite3.ProgrammingError("the state is closed")
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        job = WriteJob(
+            work=work,
+            loop=loop,
+            future=future,
+            sealed=sealed,
+            written=written,
+            unsealed=unsealed,
+            context=copy_context(),
+        )
+        self._jobs.put(job)
+        return future
+
+    def close(self) -> None:
+        """Finish the queued jobs, and close the connection."""
+        self._closed = True
+        self._jobs.put(None)
+        self._thread.join()
+        self._reader.close()
+        self._connection.close()
+
+    def _run(self) -> None:
+        while True:
+            first = self._jobs.get()
+            if first is None:
+                return
+            batch, last = [first], False
+            with suppress(Empty):
+                while len(batch) < MAX_JOBS_PER_BATCH:
+                    job = self._jobs.get_nowait()
+                    if job is None:
+                        last = True
+                        break
+                    batch.append(job)
+            self._work(batch)
+            if last:
+                return
+
+    def _work(self, batch: list[WriteJob]) -> None:
+        before = self._connection.total_changes
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._rewrite_wal()
+            results = [(job, *self._attempt(job)) for job in batch]
+            self._connection.execute("COMMIT")
+        except BaseException as error:  # noqa: BLE001 - the callers get the error, and the thread continues
+            with suppress(sqlite3.Error):
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+            for job in batch:
+                call_on_loop(job, resolve_future, job.future, None, error)
+            return
+        self._unsynced = self._unsynced or self._connection.total_changes != before
+        for job, result, failure in results:
+            if not job.sealed or failure is not None:
+                call_on_loop(job, resolve_future, job.future, result, failure)
+            elif job.written is not ignore_result:
+                call_on_loop(job, job.written, result)
+        if sealed := [(job, result) for job, result, failure in results if job.sealed and failure is None]:
+            fault = self._sync()
+            for job, result in sealed:
+                goes_on = job.unsealed is not ignore_result
+                if goes_on and fault is not None:
+                    call_on_loop(job, job.unsealed, fault)
+                call_on_loop(job, resolve_future, job.future, result, None if goes_on else fault)
+
+    def _rewrite_wal(self) -> None:
+        """Rewrite the WAL after a failed fsync, within a write transaction; until then no fsync is trusted."""
+        if self._fault is not None:
+            with suppress(OSError):
+                rewrite_file(f"{self._path}-wal")
+                self._fault = None
+
+    def _sync(self) -> sqlite3.Error | None:
+        """Call fsync on the WAL; return the error, if any."""
+        if self._unsynced and self._fault is None:
+            try:
+                file = os.open(f"{self._path}-wal", os.O_RDWR)
+            except FileNotFoundError:  # without a WAL, SQLite syncs in every transaction
+                return None
+            try:
+                self._wait(file)
+                self._unsynced = False
+            except OSError as error:
+                self._fault = sqlite3.OperationalError(f"fsync failed: {error}")
+            finally:
+                os.close(file)
+        return self._fault
+
+    def _attempt(self, job: WriteJob) -> tuple[Any, BaseException | None]:
+        """Run one job in a savepoint of the batch's transaction."""
+        self._connection.execute("SAVEPOINT job")
+        try:
+            result = job.work(self._connection)
+        except Exception as error:
+            if not self._connection.in_transaction:
+                raise  # the disk is full or the file is damaged: the whole transaction is rolled back
+            self._connection.execute("ROLLBACK TO job")
+            self._connection.execute("RELEASE job")
+            return None, error
+        self._connection.execute("RELEASE job")
+        return result, None
+
+
+def find_database_path(connection: sqlite3.Connection) -> str:
+    """Return the path of a connection's database file."""
+    (_, _, path) = connection.execute("PRAGMA database_list").fetchone()
+    return str(path)
+
+
+def open_reader(path: str) -> sqlite3.Connection:
+    """Open a second, read-only connection that does not wait for locks."""
+    reader = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+    reader.execute("PRAGMA query_only=ON")
+    return reader
+
+
+def probe_write(connection: sqlite3.Connection) -> None:
+    """Rewrite a header value unchanged: a write that needs disk space and changes nothing."""
+    (number,) = connection.execute("PRAGMA user_version").fetchone()
+    connection.execute(f"PRAGMA user_version={number}")
+
+
+def rewrite_file(path: str) -> None:
+    """Rewrite a file byte for byte: after a failed fsync, the system may regard lost pages as written.
+
+    Appending to the WAL would not help, because SQLite reads it only up to the first gap.
+    """
+    with open(path, "r+b", buffering=0) as file:
+        while piece := file.read(REWRITE_CHUNK_BYTES):
+            file.seek(-len(piece), os.SEEK_CUR)
+            file.write(piece)  # a short write is continued by the next read
+
+
+def call_on_loop(job: WriteJob, what: Callable[..., None], *said: Any) -> None:
+    """Call a function on the event loop of a job."""
+    with suppress(RuntimeError):  # the loop may be closed
+        job.loop.call_soon_threadsafe(what, *said, context=job.context)
+
+
+def resolve_future(future: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
+    """Set the result or the error of a future, unless it is done."""
+    if future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)

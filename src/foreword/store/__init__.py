@@ -1,1 +1,0 @@
-"""The store: files of rows, opened safely, their schema described once and migrated."""

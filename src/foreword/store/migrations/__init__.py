@@ -1,1 +1,0 @@
-"""The steps by which the schema came to be what it is."""

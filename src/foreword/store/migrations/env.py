@@ -1,6 +1,0 @@
-"""Runs the migrations on the connection that `foreword.store.migrate` hands over."""
-
-from alembic import context
-
-context.configure(connection=context.config.attributes["connection"])
-context.run_migrations()

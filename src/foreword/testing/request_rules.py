@@ -1,0 +1,241 @@
+"""Request validation of the providers: each rule yields the errors that a provider answers with status 400.
+
+Cache diagnostics of Anthropic and OpenAI: the first difference between two requests.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from foreword.promptcache.rules import BREAKPOINT_KEYS, Body, list_parts, serialize_json
+from foreword.tokens.models import find_cache
+
+
+def find_compared_id(shape: str, body: Body) -> str | None:
+    """Return the response id that a request asks to be compared with; None if it asks for no diagnosis."""
+    if shape == "anthropic":
+        return (body["diagnostics"]["previous_message_id"] or "") if body.get("diagnostics") else None
+    return (body.get("prompt_cache_options") or {}).get("comparison_response_id")
+
+
+def diagnose_miss(shape: str, body: Body, answered: Mapping[str, Body]) -> str:
+    """Return the reason why a request missed the cache of an earlier one, or an empty text."""
+    compared = find_compared_id(shape, body)
+    if not compared:
+        return ""
+    before = answered.get(compared)
+    if before is None:
+        return "previous_message_not_found" if shape == "anthropic" else ""
+    return compare_anthropic(before, body) if shape == "anthropic" else compare_responses(before, body)
+
+
+def compare_anthropic(before: Body, after: Body) -> str:
+    """Compare two bodies of POST /v1/messages."""
+    for name in ("model", "tools", "system"):
+        if serialize_unmarked(before.get(name)) != serialize_unmarked(after.get(name)):
+            return f"{name}_changed"
+    return "" if is_prefix(before["messages"], after["messages"]) else "messages_changed"
+
+
+def compare_responses(before: Body, after: Body) -> str:
+    """Compare two bodies of POST /v1/responses."""
+    for name in ("model", "tools", "prompt_cache_key"):
+        if before.get(name) != after.get(name):
+            return f"{name}_changed"
+    same = before.get("instructions") == after.get("instructions") and is_prefix(before["input"], after["input"])
+    return "" if same else "input_changed"
+
+
+def is_prefix(before: list[Body], after: list[Body]) -> bool:
+    """Return whether a conversation continues another."""
+    return serialize_unmarked(after[: len(before)]) == serialize_unmarked(before)
+
+
+def serialize_unmarked(value: object) -> str:
+    """Serialize a value without cache breakpoints."""
+    return serialize_json(remove_breakpoints(value))
+
+
+def remove_breakpoints(value: object) -> object:
+    """Remove cache breakpoints from a value."""
+    if isinstance(value, list):
+        return [remove_breakpoints(one) for one in value]
+    if isinstance(value, dict):
+        return {name: remove_breakpoints(one) for name, one in value.items() if name not in BREAKPOINT_KEYS}
+    return value
+
+
+MAX_BREAKPOINTS = 4
+RESPONSE_SCHEMAS = {"responseSchema", "responseJsonSchema"}
+
+
+def check_anthropic(body: Body) -> Iterator[str]:
+    """Yield the errors of a body of POST /v1/messages."""
+    yield from require_fields(body, "model", "max_tokens", "messages")
+    tools, system = body.get("tools", ()), list_parts(body.get("system"))
+    if any(part.get("type") != "text" or not str(part.get("text", "")).strip() for part in system):
+        yield "system: text content blocks must be non-empty"
+    if any(tool.get("input_schema", {}).get("type") != "object" for tool in tools):
+        yield "tools: input_schema is required"
+    messages = body["messages"]
+    parts = [part for message in messages for part in list_parts(message["content"])]
+    if any(part.get("type") == "text" and not str(part.get("text", "")).strip() for part in parts):
+        yield "messages: text content blocks must be non-empty"
+    if any(not list_parts(message["content"]) for message in messages):
+        yield "messages: content must not be empty"
+    wanted = body.get("output_config", {}).get("format", {})
+    if wanted and (wanted.get("type") != "json_schema" or not isinstance(wanted.get("schema"), Mapping)):
+        yield "output_config.format: type is json_schema, and schema is required"
+    yield from check_breakpoints([*tools, *system, *parts])
+    roles = [message["role"] for message in messages]
+    if "system" in roles:
+        yield from check_system_messages(str(body["model"]), roles)
+    yield from check_roles([role for role in roles if role != "system"])
+    yield from check_tool_results([message for message in messages if message["role"] != "system"])
+
+
+def check_system_messages(model: str, roles: Sequence[str]) -> Iterator[str]:
+    """Yield the errors of system messages within a conversation."""
+    if not find_cache("anthropic", model).system_messages:
+        yield "role 'system' is not supported on this model"
+    if any(role == "system" and before != "user" for before, role in pairwise(["", *roles])):
+        yield "a system message must directly follow a user message"
+
+
+def check_breakpoints(items: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the errors of the cache breakpoints, in request order."""
+    marks = [item["cache_control"] for item in items if item.get("cache_control")]
+    if len(marks) > MAX_BREAKPOINTS:
+        yield f"a maximum of 4 blocks with cache_control may be provided, found {len(marks)}"
+    if any(mark.get("type") != "ephemeral" or mark.get("ttl", "5m") not in ("5m", "1h") for mark in marks):
+        yield "cache_control: type is ephemeral, and ttl is 5m or 1h"
+    if any(one.get("ttl", "5m") == "5m" and other.get("ttl") == "1h" for one, other in pairwise(marks)):
+        yield "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block"
+
+
+def check_tool_results(messages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield tool results without a call, and tool calls without a result."""
+    called: list[str] = []
+    for at, message in enumerate(messages):
+        parts = list_parts(message["content"])
+        answered = [part["tool_use_id"] for part in parts if part.get("type") == "tool_result"]
+        yield from compare_calls(at, called, answered)
+        called = [part["id"] for part in parts if part.get("type") == "tool_use"]
+    if called:
+        yield f"messages: tool_use ids without tool_result: {', '.join(called)}"
+
+
+def compare_calls(at: int, called: Sequence[str], answered: Sequence[str]) -> Iterator[str]:
+    """Yield the differences between the calls of one message and the results in the next."""
+    if missing := [each for each in called if each not in answered]:
+        yield f"messages.{at}: tool_use ids without tool_result: {', '.join(missing)}"
+    if stray := [each for each in answered if each not in called]:
+        yield f"messages.{at}: unexpected tool_use_id in tool_result blocks: {', '.join(stray)}"
+
+
+def check_chat(body: Body) -> Iterator[str]:
+    """Yield the errors of a body of POST /v1/chat/completions."""
+    yield from require_fields(body, "model", "messages")
+    messages = body["messages"]
+    roles = [message["role"] for message in messages]
+    wanted = body.get("response_format", {})
+    yield from check_response_format({**wanted, **wanted.get("json_schema", {})}, str(messages))
+    if any(tool.get("type") != "function" or "name" not in tool.get("function", {}) for tool in body.get("tools", ())):
+        yield "tools: function.name is required"
+    if any(message["role"] == "user" and not message.get("content") for message in messages):
+        yield "messages: a user message needs content"
+    open_calls: list[str] = []
+    for message in messages:
+        if message["role"] == "tool":
+            if message.get("tool_call_id") not in open_calls:
+                yield "messages with role 'tool' must be a response to a preceding message with 'tool_calls'"
+            else:
+                open_calls.remove(message["tool_call_id"])
+            continue
+        if open_calls:
+            yield f"an assistant message with 'tool_calls' must be followed by tool messages: {', '.join(open_calls)}"
+        open_calls = [call["id"] for call in message.get("tool_calls", ())]
+    if open_calls:
+        yield f"an assistant message with 'tool_calls' must be followed by tool messages: {', '.join(open_calls)}"
+    yield from check_roles([role for role in roles if role not in ("system", "tool")], tools="tool" in roles)
+
+
+def check_response_format(wanted: Mapping[str, Any], said: str) -> Iterator[str]:
+    """Yield the errors of an OpenAI response format; `said` is the whole conversation as text."""
+    if wanted.get("type") == "json_object" and "json" not in said.lower():
+        yield "the messages must contain the word 'json' to use response_format of type json_object"
+    if wanted.get("type") == "json_schema" and not ("name" in wanted and isinstance(wanted.get("schema"), Mapping)):
+        yield "response_format: json_schema needs a name and a schema"
+
+
+def check_responses(body: Body) -> Iterator[str]:
+    """Yield the errors of a body of POST /v1/responses."""
+    yield from require_fields(body, "model", "input")
+    if any(tool.get("type") != "function" or "name" not in tool for tool in body.get("tools", ())):
+        yield "tools: name is required next to type"
+    items = body["input"]
+    yield from check_response_format(body.get("text", {}).get("format", {}), str(items))
+    calls = [item["call_id"] for item in items if item.get("type") == "function_call"]
+    results = [item["call_id"] for item in items if item.get("type") == "function_call_output"]
+    yield from (f"No tool output found for function call {each}." for each in calls if each not in results)
+    yield from (f"No tool call found for function call output with call_id {each}." for each in results
+                if each not in calls)  # fmt: skip
+    for item in items:
+        if item.get("role") == "user":
+            kinds = {part.get("type") for part in list_parts(item["content"], "input_text")}
+            if kinds - {"input_text"}:
+                yield "input: the parts of a user message are input_text"
+    roles = [item["role"] for item in items if item.get("role", "system") != "system"]
+    yield from check_roles(roles, tools=bool(calls))
+
+
+def check_gemini(body: Body) -> Iterator[str]:
+    """Yield the errors of a body of generateContent."""
+    yield from require_fields(body, "contents")
+    contents = body["contents"]
+    if {content.get("role") for content in contents} - {"user", "model"}:
+        yield "contents: role is user or model"
+    if any(not content.get("parts") for content in contents):
+        yield "contents: parts must not be empty"
+    yield from check_roles([content.get("role", "") for content in contents])
+    results = [
+        part["functionResponse"] for content in contents for part in content["parts"] if "functionResponse" in part
+    ]
+    if any(not result.get("name") or not isinstance(result.get("response"), Mapping) for result in results):
+        yield "functionResponse: name and response are required, and response is an object"
+    called = 0
+    for content in contents:
+        answered = sum("functionResponse" in part for part in content["parts"])
+        if called != answered:
+            yield "the number of function response parts must equal the number of function call parts before them"
+        called = sum("functionCall" in part for part in content["parts"])
+
+
+def check_gemini_format(body: Body, model: str) -> Iterator[str]:
+    """Yield the errors of a Gemini JSON response format; models before Gemini 3 cannot combine it with functions."""
+    settings = body.get("generationConfig", {})
+    kind, schemas = settings.get("responseMimeType", "text/plain"), RESPONSE_SCHEMAS & settings.keys()
+    if kind not in ("text/plain", "application/json", "text/x.enum"):
+        yield f"generationConfig.responseMimeType: {kind} is not allowed"
+    if schemas and kind != "application/json":
+        yield f"{', '.join(sorted(schemas))} needs the response mime type 'application/json'"
+    if len(schemas) > 1:
+        yield "responseSchema must be omitted where responseJsonSchema is set"
+    if any(not isinstance(settings[name], Mapping) for name in schemas):
+        yield f"{', '.join(sorted(schemas))} is an object"
+    functions = any(tool.get("functionDeclarations") for tool in body.get("tools", ()))
+    if kind == "application/json" and functions and model.startswith(("gemini-1", "gemini-2")):
+        yield "Function calling with a response mime type: 'application/json' is unsupported"
+
+
+def check_roles(roles: Sequence[str], *, tools: bool = False) -> Iterator[str]:
+    """Yield the errors in the order of roles; with tools, assistant messages may follow each other."""
+    if not roles or roles[0] != "user":
+        yield "the first message must be a user message"
+    if any(one == other and not (tools and one == "assistant") for one, other in pairwise(roles)):
+        yield "roles must alternate"
+
+
+def require_fields(body: Body, *names: str) -> Iterator[str]:
+    """Yield the missing fields."""
+    yield from (f"{name} is required" for name in names if not body.get(name))

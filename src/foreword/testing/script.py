@@ -1,0 +1,119 @@
+"""The lines of a script: how the fake provider answers one request.
+
+An answer of the fake provider, independent of the wire shape: text, tool calls and usage.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from foreword.promptcache.rules import CacheUsage
+from foreword.types import frozen
+
+
+@frozen
+class ScriptedCall:
+    """A tool call of the model."""
+
+    name: str
+    arguments: Mapping[str, Any] | str = ""
+    """The arguments; a text is sent unchanged, even if it is not JSON."""
+    id: str = ""
+    """The id of the call; generated if empty."""
+
+    @property
+    def written(self) -> str:
+        """The arguments as sent on the wire."""
+        return self.arguments if isinstance(self.arguments, str) else json.dumps(self.arguments, ensure_ascii=False)
+
+
+@frozen
+class ScriptedReply:
+    """The model answers with text, tool calls, or both."""
+
+    text: str = ""
+    calls: tuple[ScriptedCall, ...] = ()
+    cut: bool = False
+    """Whether the answer is truncated at the token limit."""
+
+
+@frozen
+class ScriptedError:
+    """The provider answers with a status such as 429."""
+
+    status: int = 429
+    message: str = "too many requests"
+    retry_after: float | None = None
+    """The `Retry-After` header in seconds."""
+
+
+@frozen
+class ScriptedHang:
+    """The server sends nothing for some seconds, then closes the connection."""
+
+    seconds: float = 30.0
+    text: str = ""
+    """Text of a streamed answer that is sent before the pause."""
+
+
+@frozen
+class ScriptedGarbage:
+    """The provider answers with status 200 and an invalid body."""
+
+    text: str = "<html>Welcome to the proxy</html>"
+
+
+@frozen
+class ScriptedDisconnect:
+    """The connection closes in the middle of the answer."""
+
+    text: str = "It was a dark and stormy night, and"
+
+
+ScriptLine = ScriptedReply | ScriptedError | ScriptedHang | ScriptedGarbage | ScriptedDisconnect
+
+
+CHUNK_CHARS = 7  # characters of one chunk of streamed text
+
+
+@frozen
+class FakeAnswer:
+    """One answer to send."""
+
+    model: str
+    text: str
+    calls: tuple[tuple[str, ScriptedCall], ...]
+    """Each call with its id."""
+    counted: CacheUsage
+    out: int
+    """Output tokens."""
+    cut: bool = False
+    number: int = 1
+    """The sequence number of the answer."""
+    diagnosis: str = ""
+    """The reason of a cache miss, if a diagnosis was requested."""
+
+
+def split_chunks(text: str) -> Iterator[str]:
+    """Split a text into stream chunks."""
+    for start in range(0, len(text), CHUNK_CHARS):
+        yield text[start : start + CHUNK_CHARS]
+
+
+def write_sse(data: Any, name: str = "") -> str:
+    """Serialize a server-sent event."""
+    head = f"event: {name}\n" if name else ""
+    return f"{head}data: {data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)}\n\n"
+
+
+def parse_call_arguments(written: str) -> Any:
+    """Parse arguments for shapes that carry them as JSON; wrap invalid JSON in an object."""
+    try:
+        return json.loads(written or "{}")
+    except ValueError:
+        return {"malformed": written}
+
+
+def report_openai_cache(counted: CacheUsage) -> dict[str, int]:
+    """Return the cache fields of OpenAI's usage report."""
+    return {"cached_tokens": counted.read} | ({"cache_write_tokens": counted.write} if counted.write else {})

@@ -1,0 +1,202 @@
+"""The smallest gateway around the real agent loop, a scripted model without a wire, and a night with both.
+
+One night: twelve busy turns, then a message that the provider refuses four times, delivered a minute later.
+"""
+
+import asyncio
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+from pydantic_ai.exceptions import ModelHTTPError
+from pydantic_ai.messages import ModelResponse, PartStartEvent, TextPart, ToolCallPart
+from pydantic_ai.usage import RequestUsage
+
+from foreword.agent.agent_events import TurnEnd
+from foreword.agent.loop import AgentLoop, TurnInput, TurnLimits
+from foreword.agent.providers.model_clients import OpenModel
+from foreword.agent.retry import RetryPolicy
+from foreword.events.event import EventType, Usage
+from foreword.events.query import find_context
+from foreword.events.tracer import Tracer
+from foreword.testing import ManualClock, make_workspace
+from foreword.turn import Turn
+from foreword.types import frozen
+
+CONFIG = """\
+owner: alice
+agents: {reid: {model: "anthropic:claude-sonnet-4-5"}}
+users:
+  alice: {trust: full, timezone: UTC}
+  bob: {trust: familiar}
+"""
+LONG = {"AGENTS.md": "Answer first, then say why.\n" * 400}
+USAGE = Usage(tokens_in=5_200, tokens_out=120, cache_read=3_100, cache_write=600)
+LIMITS = TurnLimits(max_tokens=1_024)
+
+
+@frozen(eq=True)
+class Reply:
+    """The model answers with a text, with tool calls without arguments, or with both."""
+
+    text: str = ""
+    usage: Usage = Usage(tokens_in=100, tokens_out=10)
+    seconds: float = 1.0
+    tools: tuple[str, ...] = ()
+
+    def make_response(self):
+        """Return the answer as the provider libraries do."""
+        parts = [TextPart(self.text)] if self.text else []
+        parts += [ToolCallPart(name, {}, tool_call_id=f"call{at}") for at, name in enumerate(self.tools)]
+        usage = RequestUsage(
+            input_tokens=self.usage.tokens_in,
+            output_tokens=self.usage.tokens_out,
+            cache_read_tokens=self.usage.cache_read,
+            cache_write_tokens=self.usage.cache_write,
+        )
+        return ModelResponse(parts=parts, usage=usage)
+
+
+@frozen(eq=True)
+class Refusal:
+    """The provider refuses with a status such as 429."""
+
+    status: int
+    kind: str
+    message: str
+    seconds: float = 0.2
+
+
+BUSY = Refusal(status=429, kind="rate_limit_error", message="too many requests")
+
+
+class ScriptedModel:
+    """A model in the process of the test; it follows a script, and each line takes its seconds of the clock."""
+
+    base_url = ""
+
+    def __init__(self, clock):
+        self._clock = clock
+        self.script = []
+
+    def find(self, _):
+        """Return this model for every name, as `ModelClients` would open it."""
+        return OpenModel(model=self, shape="anthropic")
+
+    @asynccontextmanager
+    async def request_stream(self, *_):
+        """Answer one request by the next line."""
+        line = self.script.pop(0)
+        self._clock.move(line.seconds)
+        if isinstance(line, Refusal):
+            body = {"error": {"type": line.kind, "message": line.message}}
+            raise ModelHTTPError(line.status, "scripted", body)
+        yield ScriptedStream(line.make_response())
+
+
+class ScriptedStream:
+    """An answer as a stream of its parts."""
+
+    def __init__(self, response):
+        self._response = response
+
+    async def __aiter__(self):
+        for at, part in enumerate(self._response.parts):
+            yield PartStartEvent(index=at, part=part)
+
+    def get(self):
+        """Return the whole answer."""
+        return self._response
+
+
+class Night:
+    """The smallest gateway: it receives messages, queues those that fail, and delivers them later."""
+
+    def __init__(self, workspace, models, listeners, clock, **options):
+        self.workspace, self.clock = workspace, clock
+        self.queue, self.sent = [], []
+        self._recorder = listeners.recorder
+        self._sessions = set()
+        retrying = RetryPolicy(sleep=self.sleep, chance=lambda: 0.0)
+        self._loop = AgentLoop(workspace, models, listeners, retrying=retrying, **options)
+
+    async def sleep(self, seconds):
+        """Move the clock instead of waiting."""
+        self.clock.move(seconds)
+
+    async def receive(self, turn):
+        """Receive a message; return its trace, and its outcome."""
+        assembly = self.workspace.assemble(turn)
+        trace = Tracer(self._recorder, find_context(assembly), self.clock.timepiece)
+        with trace.step(EventType.MESSAGE_RECEIVED, length=len(turn.message)) as received:
+            received.tell(EventType.TRUST_RESOLVED, **assembly.clearance.describe(turn.situation))
+            if turn.session not in self._sessions:
+                self._sessions.add(turn.session)
+                received.tell(EventType.SESSION_CREATED)
+            outcome = await self._answer(received, assembly, 1)
+        return trace, outcome
+
+    async def deliver(self):
+        """Try the queued messages once more, each as a part of its turn and with the clearance of now."""
+        queue, self.queue = self.queue, []
+        for turn, place in queue:
+            assembly = self.workspace.assemble(turn)
+            trace = Tracer(self._recorder, find_context(assembly), self.clock.timepiece, goes_on=place)
+            await self._answer(trace, assembly, 2)
+
+    async def _answer(self, place, assembly, attempt):
+        outcome = await self._loop.run(TurnInput(assembly=assembly, attempt=attempt), place)
+        if outcome.end is TurnEnd.QUEUED:
+            self.queue.append((assembly.turn, place.place))
+        else:
+            with place.step(EventType.MESSAGE_SENT, length=len(outcome.text), attempt=attempt):
+                self.sent.append(outcome.text)
+        return outcome
+
+
+class ScriptedNight(Night):
+    """A gateway whose model follows a script; each call here runs until it is answered."""
+
+    def __init__(self, workspace, listeners, clock, runner=None, **options):
+        self._model = ScriptedModel(clock)
+        self._run = runner.run if runner else asyncio.run
+        super().__init__(workspace, self._model, listeners, clock, bounds=LIMITS, **options)
+
+    def say(self, turn, *script):
+        """Receive a message that the model answers by a script; return its trace."""
+        self._model.script = list(script)
+        trace, _ = self._run(self.receive(turn))
+        return trace
+
+    def deliver_by(self, *script):
+        """Deliver the queue by a script."""
+        self._model.script = list(script)
+        self._run(self.deliver())
+
+
+def make_turn(**changes):
+    """Make a turn of alice's on Signal."""
+    known = {"user": "alice", "channel": "signal", "situation": "dm", "session": "abc", "message": "Are you there?"}
+    return Turn(**known | changes)
+
+
+def make_clock():
+    """Make a clock that stands at 2:42 in the night."""
+    return ManualClock(datetime(2026, 11, 16, 2, 42, 10, tzinfo=UTC))
+
+
+def make_night(folder, listeners, config=CONFIG, files=LONG, clock=None, **options):
+    """Make a gateway over a workspace, at 2:42 in the night."""
+    workspace = make_workspace(folder, {"foreword.yaml": config, **files})
+    return ScriptedNight(workspace, listeners, clock or make_clock(), **options)
+
+
+def live_through(night):
+    """Live through the night of the document's example; return the trace of the message that failed."""
+    for _ in range(12):
+        night.say(make_turn(), Reply(text="Yes.", usage=USAGE))
+        night.clock.move(22)
+    night.clock.now = datetime(2026, 11, 16, 2, 47, 3, tzinfo=UTC)
+    trace = night.say(make_turn(message="Did the backup run?"), *[BUSY] * 4)
+    night.clock.now = datetime(2026, 11, 16, 2, 48, tzinfo=UTC)
+    night.deliver_by(Reply(text="It did.", usage=USAGE, seconds=3))
+    return trace
