@@ -17,7 +17,7 @@ from foreword.testing import ScriptedReply
 SOAK = bool(os.environ.get("FOREWORD_SOAK"))
 EDITS = 60 if SOAK else 12
 EVERY = 1.0 if SOAK else 0.0  # seconds between two edits
-SERVER = str(Path(__file__).parent.parent / "runtime" / "tool_server.py")
+SERVER = str(Path(__file__).parent.parent / "agent" / "tool_server.py")
 PATIENT = 120.0  # seconds; generous for a busy machine
 
 

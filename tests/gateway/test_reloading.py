@@ -151,7 +151,7 @@ def test_by_letter(tmp_path, stand_in, owner, told):
 def test_a_new_server_of_tools(tmp_path, stand_in):
     """A new tool server is available to the next turn, and one that fails is reported."""
     owner = Owner()
-    script = os.path.join(os.path.dirname(__file__), "..", "runtime", "tool_server.py")
+    script = os.path.join(os.path.dirname(__file__), "..", "agent", "tool_server.py")
 
     async def run():
         stand_in.choose = lambda _: ScriptedReply(text="Yes.")

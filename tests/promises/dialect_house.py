@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 TESTS = Path(__file__).parent.parent
-for place in (TESTS, TESTS / "gateway", TESTS / "gateway" / "api"):
+for place in (TESTS, TESTS / "gateway", TESTS / "http"):
     if str(place) not in sys.path:
         sys.path.append(str(place))
 
