@@ -73,7 +73,7 @@ def people(tmp_path):
 def test_whoever_is_interrupted_begins_again(people, number):
     """After a crash at any data location the next run completes the erasure; until then no other user can be erased."""
     with pytest.raises(Ends):
-        erase_person(people.house, "bob", 1.0, holdings=replace(number, Breaking))
+        erase_person(people.house, "bob", 1.0, locations=replace(number, Breaking))
     with pytest.raises(InputError, match="foreword forget bob"):
         erase_person(people.house, "carol", 1.0)
     assert erase_person(people.house, "bob", 1.0).done
@@ -85,7 +85,7 @@ def test_whoever_is_interrupted_begins_again(people, number):
 def test_what_is_still_there_is_not_called_gone(people):
     """If the check after erasure finds rows, the report counts them and is not marked as done."""
     tokens = next(at for at, one in enumerate(DATA_LOCATIONS) if one.name == "tokens")
-    report = erase_person(people.house, "bob", 1.0, holdings=replace(tokens, Keeping))
+    report = erase_person(people.house, "bob", 1.0, locations=replace(tokens, Keeping))
     assert not report.done
     assert {line.name: line.left for line in report.lines if line.left} == {"tokens": 1}
     assert erase_person(people.house, "bob", 1.0).done

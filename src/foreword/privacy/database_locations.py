@@ -1,358 +1,334 @@
-"""Personal data in the event log: events, totals by name, and recorded prompts.
-
-Identification of a person: names, ids in all databases, texts, and the word sequences unique to them. Prompt cache
-ledgers: those of the person's sessions are deleted, others with their words are emptied. Personal data in shared
-sessions: summaries, copied room messages and quotations.
-"""
+"""Personal data in the databases. Every column that can hold some belongs to a data location; a test checks this."""
 
 import json
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from foreword.engine.file_access import find_own_person, show_path
 from foreword.events.event import EventType, Reader
 from foreword.events.record import RECORD_SELECT, read_record
-from foreword.events.record import convert_id as name_logged
-from foreword.events.redaction import ARGUMENTS_KEY, BATCH_TEXTS, MIN_RUN_WORDS, MIN_WORDS, rewrite_arguments
+from foreword.events.redaction import ARGUMENTS_KEY, BATCH_TEXTS, rewrite_arguments
 from foreword.events.sent_prompts import read_prompt
 from foreword.events.totals import FIGURES, TOTALS_KEY
-from foreword.privacy.file_locations import list_authored_files, read_other_memories, read_own_memories
-from foreword.privacy.locations import LOG_DATABASE, STATE_DATABASE, Databases, DataLocation, ExportedItem, ItemLocation
+from foreword.gateway.rooms import name_author
 from foreword.privacy.subject import (
-    NAMES_SQL,
-    NO_USER,
-    QuoteIndex,
+    LOGGED_NAMES_SQL,
+    OWN_NAMES_SQL,
+    USER_PROMPT_PART,
+    Databases,
     Redactor,
     Subject,
-    list_other_texts,
-    list_own_texts,
     query_column,
-    store_subject_ids,
+    select_ids,
+    store_ids,
 )
 from foreword.storage.ledgers import drop_ledger, empty_ledger, find_sessions_with_text, is_ledger_empty
-from foreword.types import Trust
+from foreword.types import Trust, frozen
 
-LOGGED_NAMES_SQL = "(SELECT id FROM theirs WHERE kind = 'logged')"
-# Custom agent loops may have sessions that are not in the state; the log shows whose they were.
-LOG_ONLY_SESSIONS_SQL = (
-    "SELECT session_id FROM (SELECT DISTINCT session_id FROM events"
-    f" WHERE user_id IN {LOGGED_NAMES_SQL} AND session_id IS NOT NULL AND room IS NULL) AS own"
-    " WHERE NOT EXISTS (SELECT 1 FROM events AS other WHERE other.session_id = own.session_id"
-    f" AND other.user_id IS NOT NULL AND other.user_id NOT IN {LOGGED_NAMES_SQL})"
-)
-RESPONSIBILITIES_SQL = f"SELECT title, content FROM responsibilities WHERE user_id IN {NAMES_SQL}"
-PERSON_TURNS_SQL = (
-    f"SELECT id, text, prompt_hash FROM turns WHERE user_id IN {NAMES_SQL}"
-    " OR session_id IN (SELECT id FROM theirs WHERE kind = 'session')"
-)
+STATE, LOG, BUDGETS, NO_DATABASE = "state", "log", "budgets", ""
+PATHS = {STATE: ".foreword/state.sqlite", LOG: ".foreword/events.sqlite", BUDGETS: ".foreword/budgets.sqlite"}
+FULL_READER = Reader(user="", clearance=Trust.FULL)
 
 
-def identify_subject(bases: Databases, name: str) -> Subject:
-    """Find all ids and texts of a person, and store the ids in a temporary table of each database."""
-    state, log = bases.state, bases.log
-    names = find_names(bases, name)
-    marks = {"name": names, "logged": {name_logged(one) or NO_USER for one in names}}
-    for base in (state, log, bases.budgets):
-        store_subject_ids(base, marks)
-    sessions = set(query_column(state, f"SELECT id FROM sessions WHERE user_id IN {NAMES_SQL}"))
-    sessions |= set(query_column(log, LOG_ONLY_SESSIONS_SQL)) - set(query_column(state, "SELECT id FROM sessions"))
-    store_subject_ids(state, {"session": sessions})
-    rows = state.execute(PERSON_TURNS_SQL).fetchall() if state else []
-    turns = {row[0] for row in rows}
-    traces = turns | set(query_column(log, f"SELECT trace_id FROM events WHERE user_id IN {LOGGED_NAMES_SQL}"))
-    prompts = {row[2] for row in rows if row[2]}
-    prompts |= set(query_column(log, f"SELECT prompt_hash FROM events WHERE user_id IN {LOGGED_NAMES_SQL}"))
-    for base in (state, log, bases.budgets):
-        store_subject_ids(base, {"session": sessions, "turn": turns, "trace": traces, "prompt": prompts})
-    said = [*(row[1] for row in rows), *list_own_texts(state)]
-    kept = read_own_memories(bases.root, names)
-    duties = state.execute(RESPONSIBILITIES_SQL).fetchall() if state else []
-    return Subject(
-        name=name,
-        names=frozenset(names),
-        said=tuple(dict.fromkeys(said)),
-        kept=tuple(dict.fromkeys(kept)),
-        duties=tuple(duties),
-        paths=tuple(show_path(path) for path in list_authored_files(bases.root, names) if not find_own_person(path)),
-        own=index_texts(said, MIN_RUN_WORDS, list_other_texts(state)),
-        remembered=index_texts(kept, MIN_WORDS, (*list_other_texts(state), *read_other_memories(bases.root, names))),
-    )
+@frozen(eq=True)
+class ExportedItem:
+    """One exported item."""
+
+    row: Mapping[str, Any]
+    trust: Trust = Trust.PUBLIC
+    """The clearance at which it was learned; exports below this clearance leave it out."""
 
 
-def find_names(bases: Databases, name: str) -> set[str]:
-    """Return the name of a person and their paired and configured identities."""
-    user = bases.config.users.get(name)
-    paired = query_column(bases.state, "SELECT identity FROM identities WHERE user_id = ?", name)
-    return {name, *paired, *(user.identities if user else ())}
+class DataLocation:
+    """A place that stores personal data. It lists a change for each item of a person, exports items and erases them."""
+
+    name: str
+    """The name shown in reports."""
+    base: str = NO_DATABASE
+    """The database that contains it; the locations of one database are erased in one transaction."""
+    where: str
+    """The path shown in reports; NAME is replaced with the person's name."""
+    claims: tuple[str, ...] = ()
+    """The columns it covers: `state.turns.*` is a whole table, `state.history.messages` one column."""
+
+    def list_changes(self, databases: Databases, person: Subject) -> Iterator[Any]:
+        """List the change of each item with data of a person; in a database, an SQL statement with values."""
+        raise NotImplementedError
+
+    def apply(self, databases: Databases, change: Any) -> None:
+        """Apply one change."""
+        getattr(databases, self.base).execute(*change)
+
+    def find(self, databases: Databases, person: Subject) -> int:
+        """Count the items of a person."""
+        return sum(1 for _ in self.list_changes(databases, person))
+
+    def give(self, databases: Databases, person: Subject) -> Iterator[ExportedItem]:  # noqa: ARG002
+        """Export the items of a person alone; the default exports nothing: copies, and texts of several people."""
+        return iter(())
+
+    def forget(self, databases: Databases, person: Subject) -> int:
+        """Erase the items of a person and return their number; repeating this has no effect."""
+        changes = list(self.list_changes(databases, person))
+        for change in changes:
+            self.apply(databases, change)
+        return len(changes)
 
 
-def index_texts(texts: Iterable[str], least: int, others: Iterable[str]) -> QuoteIndex:
-    """Index a person's texts; passages that also occur in the texts of others do not count as quotations."""
-    runs = QuoteIndex()
-    for text in texts:
-        runs.learn(text, least)
-    runs.share(others)
-    return runs
+HAS_USER_COLUMN_SQL = "SELECT count(*) FROM pragma_table_info(?) WHERE name = 'user_id'"
+SECRET_COLUMNS = frozenset({"hash", "lease_owner", "lease_until"})  # credentials, and process leases
 
 
-OWN_SESSIONS_SQL = "session_id IN (SELECT id FROM theirs WHERE kind = 'session')"
-SPOKEN_SESSIONS_SQL = (
-    "session_id IN (SELECT session_id FROM turns WHERE id IN (SELECT id FROM theirs WHERE kind = 'turn'))"
-)
+class RowLocation(DataLocation):
+    """The rows of a table that belong to a person and are deleted whole."""
+
+    def __init__(
+        self,
+        name: str,
+        table: str,
+        condition: str,
+        *,
+        trust: str = "0",
+        exported: str = "1",
+        columns: str = "*",
+        base: str = STATE,
+        optional: bool = False,
+    ) -> None:
+        self.name, self.base, self.where = name, base, PATHS[base]
+        self._table, self._condition = table, condition
+        # SQL for the clearance at which a row was learned, and the condition for exported rows.
+        self._trust, self._exported = trust, exported
+        self._optional = optional  # the table exists only in a state imported from an older database
+        schema = STATE if base == STATE else LOG  # budgets have the schema of the log
+        self.claims = () if optional else tuple(f"{schema}.{table}.{column}" for column in columns.split())
+
+    def _run(self, databases: Databases, statement: str) -> sqlite3.Cursor:
+        connection: sqlite3.Connection = getattr(databases, self.base)
+        if self._optional and connection.execute(HAS_USER_COLUMN_SQL, (self._table,)).fetchone() == (0,):
+            return connection.execute("SELECT 0 WHERE 0")
+        return connection.execute(f"{statement} FROM {self._table} WHERE ({self._condition})")
+
+    def find(self, databases: Databases, person: Subject) -> int:  # noqa: ARG002 - the ids are in a temporary table
+        """Count the person's rows."""
+        return len(self._run(databases, "SELECT 1").fetchall())
+
+    def give(self, databases: Databases, person: Subject) -> Iterator[ExportedItem]:  # noqa: ARG002
+        """Export the person's rows without credentials and leases."""
+        found = self._run(databases, f"SELECT {self._exported}, {self._trust}, *")
+        names = [column[0] for column in found.description][2:]
+        for exported, trust, *values in found.fetchall():
+            row = {name: to_json_value(value) for name, value in zip(names, values, strict=True)}
+            if exported:
+                shown = {name: value for name, value in row.items() if name not in SECRET_COLUMNS}
+                yield ExportedItem(row=shown, trust=Trust(trust or 0))
+
+    def forget(self, databases: Databases, person: Subject) -> int:  # noqa: ARG002
+        """Delete the person's rows."""
+        return max(0, self._run(databases, "DELETE").rowcount)
 
 
-class LedgerLocation(DataLocation):
-    """Ledgers of the person's sessions, and ledgers whose texts or hashes contain their words."""
-
-    name = "ledgers of what was sent"
-    base = STATE_DATABASE
-    where = ".foreword/state.sqlite"
-    claims = ("state.ledgers.frozen", "state.ledgers.base", "state.bases.*")
-
-    def find(self, bases: Databases, person: Subject) -> int:
-        """Count the ledgers."""
-        state = bases.state
-        return len(list_own_ledgers(state)) + len(set(list_other_ledgers(state, person))) if state else 0
-
-    def forget(self, bases: Databases, person: Subject) -> int:
-        """Delete the person's ledgers and empty the others, which rebases their sessions."""
-        state = bases.state
-        if state is None:
-            return 0
-        own, others = list_own_ledgers(state), set(list_other_ledgers(state, person))
-        for session in own:
-            drop_ledger(state, session)
-        for session in others:
-            empty_ledger(state, session)
-        return len(own) + len(others)
+def to_json_value(value: Any) -> Any:
+    """Convert a column to a JSON value: bytes with JSON are parsed, other bytes are base64."""
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return b64encode(value).decode()
 
 
-def list_own_ledgers(state: sqlite3.Connection) -> list[str]:
-    """List the person's sessions that have a ledger."""
-    return [session for (session,) in state.execute(f"SELECT session_id FROM ledgers WHERE {OWN_SESSIONS_SQL}")]
-
-
-def list_other_ledgers(state: sqlite3.Connection, person: Subject) -> Iterator[str]:
-    """List the other sessions in which the person spoke, or whose prompt contained their words."""
-    own = set(list_own_ledgers(state))
-    for (session,) in state.execute(f"SELECT session_id FROM ledgers WHERE {SPOKEN_SESSIONS_SQL}").fetchall():
-        if session not in own and not is_ledger_empty(state, session):
-            yield session
-    for session in find_sessions_with_text(state, make_quote_check(person)):
-        if session not in own:
-            yield session
-
-
-def make_quote_check(person: Subject) -> Callable[[str], bool]:
-    """Return a function that checks a text for the person's words."""
-    blotter = Redactor(person)
-    return lambda text: blotter.wipe(text) != text
-
-
-LOG_PATH = ".foreword/events.sqlite"
-OWN_EVENTS_SQL = f"(user_id IN {LOGGED_NAMES_SQL} OR trace_id IN (SELECT id FROM theirs WHERE kind = 'trace'))"
 OWN_PROMPTS_SQL = (
-    "hash IN (SELECT id FROM theirs WHERE kind = 'prompt')"
+    f"hash IN {select_ids('prompt')}"
     " AND hash NOT IN (SELECT prompt_hash FROM events WHERE prompt_hash IS NOT NULL"
     f" AND coalesce(user_id, '') NOT IN {LOGGED_NAMES_SQL})"
 )
 UNREFERENCED_PROMPTS_SQL = "hash NOT IN (SELECT prompt_hash FROM events WHERE prompt_hash IS NOT NULL)"
-TOTAL_TABLES = ("totals_quarter", "totals_day")
-OWN_TOTALS_SQL = f"owner IN {LOGGED_NAMES_SQL}"
-NAMED_TOTALS_SQL = (
-    f"owner NOT IN {LOGGED_NAMES_SQL} AND (kind = 'user' AND name IN {LOGGED_NAMES_SQL}"
-    " OR kind = 'session' AND name IN (SELECT id FROM theirs WHERE kind = 'session'))"
-)
-TOOL_ERROR_TYPE = EventType.TOOL_ERROR.value
-FULL_READER = Reader(user="", clearance=Trust.FULL)
 
 
 class PromptLocation(DataLocation):
     """Recorded prompts of the person's turns; a prompt also sent to another user byte for byte is not included."""
 
     name = "recorded prompts"
-    base = LOG_DATABASE
-    where = LOG_PATH
+    base = LOG
+    where = PATHS[LOG]
     claims = ("log.prompts.*", "log.prompt_pieces.*")
 
-    def find(self, bases: Databases, person: Subject) -> int:
-        """Count the prompts."""
-        return len(list_prompts(bases.log, person))
+    def list_changes(self, databases: Databases, person: Subject) -> Iterator[int]:
+        """List the ids of the prompts."""
+        return iter(list_prompts(databases.log, person))
 
-    def give(self, bases: Databases, person: Subject) -> Iterator[ExportedItem]:
+    def apply(self, databases: Databases, change: int) -> None:
+        """Delete a prompt, and the sections that no other prompt uses."""
+        log = databases.log
+        sections = log.execute("SELECT section_id FROM prompt_pieces WHERE prompt_id = ?", (change,)).fetchall()
+        log.execute("DELETE FROM prompt_pieces WHERE prompt_id = ?", (change,))
+        log.execute("DELETE FROM prompts WHERE id = ?", (change,))
+        unused = "DELETE FROM sections WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM prompt_pieces WHERE section_id = ?1)"
+        log.executemany(unused, sections)
+
+    def give(self, databases: Databases, person: Subject) -> Iterator[ExportedItem]:
         """Export each prompt as sent."""
-        for _, key in list_prompts(bases.log, person):
-            assert bases.log is not None
-            if sent := read_prompt(bases.log, FULL_READER, key):
+        for key in list_prompts(databases.log, person).values():
+            if sent := read_prompt(databases.log, FULL_READER, key):
                 level = Trust[sent.facts["clearance"]["level"].upper()]
                 yield ExportedItem(row={"hash": key, "clearance": str(level), "text": sent.text}, trust=level)
 
-    def forget(self, bases: Databases, person: Subject) -> int:
-        """Delete the prompts, and the sections that no other prompt uses."""
-        log, found = bases.log, list_prompts(bases.log, person)
-        for prompt, _ in found:
-            assert log is not None
-            log.execute("DELETE FROM prompt_pieces WHERE prompt_id = ?", (prompt,))
-            log.execute("DELETE FROM prompts WHERE id = ?", (prompt,))
-        if log and found:
-            log.execute("DELETE FROM sections WHERE id NOT IN (SELECT section_id FROM prompt_pieces)")
-        return len(found)
 
-
-def list_prompts(log: sqlite3.Connection | None, person: Subject) -> list[tuple[int, str]]:
-    """List the prompts of a person; one without an event belongs to the person its clearance reason names."""
-    if log is None:
-        return []
-    names = "|".join(map(re.escape, sorted(person.names)))
-    named = re.compile(rf"(?<![\w.-])(?:{names}) is ")
+def list_prompts(log: sqlite3.Connection, person: Subject) -> dict[int, str]:
+    """Return id and hash of a person's prompts; the clearance reason of a prompt without an event names the person."""
     own = log.execute(f"SELECT id, hash FROM prompts WHERE {OWN_PROMPTS_SQL}").fetchall()
-    untold = log.execute(f"SELECT id, hash, facts FROM prompts WHERE {UNREFERENCED_PROMPTS_SQL}").fetchall()
-    known = {number for number, _ in own}
-    return own + [
-        (number, key)
-        for number, key, facts in untold
-        if number not in known and named.search(json.loads(facts)["clearance"]["reason"])
-    ]
+    others = log.execute(f"SELECT id, hash, facts FROM prompts WHERE {UNREFERENCED_PROMPTS_SQL}").fetchall()
+    named = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, sorted(person.names)))}) is ")
+    return dict(own) | {
+        row: key for row, key, facts in others if named.search(json.loads(facts)["clearance"]["reason"])
+    }
 
 
-class QuotingSectionLocation(ItemLocation):
+class QuotingSectionLocation(DataLocation):
     """Sections of other users' prompts that contain the person's memories or words."""
 
     name = "recorded prompts of others that quote them"
-    base = LOG_DATABASE
-    where = LOG_PATH
+    base = LOG
+    where = PATHS[LOG]
     claims = ("log.sections.text", "log.sections.hash")
 
-    def list_changes(self, bases: Databases, person: Subject) -> Iterator[tuple[str, tuple[str, int]]]:
+    def list_changes(self, databases: Databases, person: Subject) -> Iterator[tuple[str, tuple[str, int]]]:
         """Redact the person's words and delete the hash, which could confirm a guess."""
-        log = bases.log
-        if log is None:
-            return
-        blotter, last = Redactor(person), 0
-        theirs = {number for number, _ in list_prompts(log, person)}
-        while rows := log.execute(
-            "SELECT id, text FROM sections WHERE id > ? ORDER BY id LIMIT ?", (last, BATCH_TEXTS)
-        ).fetchall():
+        log, redactor, last = databases.log, Redactor(person), 0
+        own_prompts = list_prompts(log, person).keys()
+        batch = "SELECT id, text FROM sections WHERE id > ? ORDER BY id LIMIT ?"
+        users = "SELECT DISTINCT prompt_id FROM prompt_pieces WHERE section_id = ?"
+        while rows := log.execute(batch, (last, BATCH_TEXTS)).fetchall():
             last = rows[-1][0]
-            for row, text in rows:
-                after = blotter.wipe_value(text)
-                if after != text and not is_only_theirs(log, row, theirs):
-                    yield "UPDATE sections SET text = ?, hash = NULL, forgotten = 1 WHERE id = ?", (after, row)
+            for section, text in rows:
+                after = redactor.redact_value(text)
+                # A section that only the person's prompts use is deleted with them.
+                if after != text and not {prompt for (prompt,) in log.execute(users, (section,))} <= own_prompts:
+                    yield "UPDATE sections SET text = ?, hash = NULL, forgotten = 1 WHERE id = ?", (after, section)
 
 
-def is_only_theirs(log: sqlite3.Connection, section: int, prompts: set[int]) -> bool:
-    """Return whether only the given prompts use a section, so that it is deleted with them."""
-    users = log.execute("SELECT DISTINCT prompt_id FROM prompt_pieces WHERE section_id = ?", (section,))
-    return all(prompt in prompts for (prompt,) in users)
+TOTAL_TABLES = ("totals_quarter", "totals_day")
+OWN_TOTALS_SQL = f"owner IN {LOGGED_NAMES_SQL}"
+NAMED_TOTALS_SQL = (
+    f"owner NOT IN {LOGGED_NAMES_SQL} AND (kind = 'user' AND name IN {LOGGED_NAMES_SQL}"
+    f" OR kind = 'session' AND name IN {select_ids('session')})"
+)
 
 
 class TotalLocation(DataLocation):
     """Usage totals: the person's own are deleted; in the totals of all users the name is cleared."""
 
     name = "sums under their name"
-    base = LOG_DATABASE
-    where = LOG_PATH
-    claims = tuple(f"log.{table}.{part}" for table in TOTAL_TABLES for part in ("owner", "name"))
+    base = LOG
+    where = PATHS[LOG]
+    claims = tuple(f"log.{table}.{column}" for table in TOTAL_TABLES for column in ("owner", "name"))
 
-    def find(self, bases: Databases, person: Subject) -> int:  # noqa: ARG002 - the ids are in a temporary table
+    def find(self, databases: Databases, person: Subject) -> int:  # noqa: ARG002
         """Count the totals with the person's name or one of their sessions."""
-        asked = (f"SELECT count(*) FROM {table} WHERE {OWN_TOTALS_SQL} OR {NAMED_TOTALS_SQL}" for table in TOTAL_TABLES)
-        return sum(bases.log.execute(one).fetchone()[0] for one in asked) if bases.log else 0
+        query = "SELECT count(*) FROM {} WHERE " + f"{OWN_TOTALS_SQL} OR {NAMED_TOTALS_SQL}"
+        return sum(databases.log.execute(query.format(table)).fetchone()[0] for table in TOTAL_TABLES)
 
-    def give(self, bases: Databases, person: Subject) -> Iterator[ExportedItem]:  # noqa: ARG002
+    def give(self, databases: Databases, person: Subject) -> Iterator[ExportedItem]:  # noqa: ARG002
         """Export usage and cost per day."""
-        if bases.log is None:
-            return
-        columns = f"trust, start, {', '.join(FIGURES)}"
-        asked = f"SELECT {columns} FROM totals_day WHERE {OWN_TOTALS_SQL} AND kind = 'all' AND room = ''"
-        found = bases.log.execute(asked).fetchall()
-        for trust, start, *figures in found:
+        query = f"SELECT trust, start, {', '.join(FIGURES)} FROM totals_day WHERE {OWN_TOTALS_SQL}"
+        for trust, start, *figures in databases.log.execute(f"{query} AND kind = 'all' AND room = ''").fetchall():
             yield ExportedItem(row={"day": start, **dict(zip(FIGURES, figures, strict=True))}, trust=Trust(trust))
 
-    def forget(self, bases: Databases, person: Subject) -> int:  # noqa: ARG002
+    def forget(self, databases: Databases, person: Subject) -> int:  # noqa: ARG002
         """Delete the person's totals; add their amounts in the totals of all users to the nameless rows."""
-        log, gone = bases.log, 0
-        if log is None:
-            return 0
+        erased = 0
+        other_keys = ", ".join(column for column in TOTALS_KEY if column != "name")
+        sums = ", ".join(f"sum({figure})" for figure in FIGURES)
         added = ", ".join(f"{figure} = {figure} + excluded.{figure}" for figure in FIGURES)
         for table in TOTAL_TABLES:
-            gone += log.execute(f"DELETE FROM {table} WHERE {OWN_TOTALS_SQL}").rowcount
-            nameless = ", ".join("''" if part == "name" else part for part in TOTALS_KEY)
-            sums = ", ".join(f"sum({figure})" for figure in FIGURES)
-            by = ", ".join(part for part in TOTALS_KEY if part != "name")
-            log.execute(
-                f"INSERT INTO {table} ({', '.join((*TOTALS_KEY, *FIGURES))}) SELECT {nameless}, {sums} FROM {table}"
-                f" WHERE {NAMED_TOTALS_SQL} GROUP BY {by} ON CONFLICT ({', '.join(TOTALS_KEY)}) DO UPDATE SET {added}",
+            erased += databases.log.execute(f"DELETE FROM {table} WHERE {OWN_TOTALS_SQL}").rowcount
+            databases.log.execute(
+                f"INSERT INTO {table} (name, {other_keys}, {', '.join(FIGURES)})"
+                f" SELECT '', {other_keys}, {sums} FROM {table} WHERE {NAMED_TOTALS_SQL} GROUP BY {other_keys}"
+                f" ON CONFLICT ({', '.join(TOTALS_KEY)}) DO UPDATE SET {added}",
             )
-            gone += log.execute(f"DELETE FROM {table} WHERE {NAMED_TOTALS_SQL}").rowcount
-        return gone
+            erased += databases.log.execute(f"DELETE FROM {table} WHERE {NAMED_TOTALS_SQL}").rowcount
+        return erased
 
 
-class EventLocation(ItemLocation):
-    """Events of the person's turns, and other events that contain their name."""
+OWN_EVENTS_SQL = f"(user_id IN {LOGGED_NAMES_SQL} OR trace_id IN {select_ids('trace')})"
+MENTIONING_EVENTS_SQL = f"""
+SELECT id, event_type, error, metadata FROM events WHERE NOT coalesce({OWN_EVENTS_SQL}, 0)
+AND (event_type = '{EventType.TOOL_ERROR}' OR instr(metadata, '{ARGUMENTS_KEY}') OR EXISTS (SELECT 1 FROM subject_ids
+    WHERE kind = 'name' AND (instr(error, subject_ids.id) OR instr(metadata, subject_ids.id))))"""
+
+
+class EventLocation(DataLocation):
+    """Events of the person's turns, and other events that contain their name, or their words in tool data."""
 
     name = "events"
-    base = LOG_DATABASE
-    where = LOG_PATH
+    base = LOG
+    where = PATHS[LOG]
     claims = ("log.events.*",)
 
-    def find(self, bases: Databases, person: Subject) -> int:
-        """Count the events."""
-        if bases.log is None:
-            return 0
-        (count,) = bases.log.execute(f"SELECT count(*) FROM events WHERE {OWN_EVENTS_SQL}").fetchone()
-        return int(count) + super().find(bases, person)
-
-    def give(self, bases: Databases, person: Subject) -> Iterator[ExportedItem]:  # noqa: ARG002
-        """Export the person's events as the log shows them."""
-        if bases.log is None:
-            return
-        asked = f"SELECT {RECORD_SELECT} FROM events WHERE user_id IN {LOGGED_NAMES_SQL} ORDER BY id"
-        for row in bases.log.execute(asked).fetchall():
-            record = read_record(row)
-            yield ExportedItem(row=record.to_dict(FULL_READER), trust=record.trust)
-
-    def forget(self, bases: Databases, person: Subject) -> int:
+    def list_changes(self, databases: Databases, person: Subject) -> Iterator[tuple[str, tuple[Any, ...]]]:
         """Delete the person's events; redact their name and words in other events."""
-        log = bases.log
-        if log is None:
-            return 0
-        gone = log.execute(f"DELETE FROM events WHERE {OWN_EVENTS_SQL}").rowcount
-        return gone + super().forget(bases, person)
-
-    def list_changes(self, bases: Databases, person: Subject) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        """Redact other events with the person's name, or with their words in tool data."""
-        log, blotter = bases.log, Redactor(person)
-        if log is None:
-            return
-        found = log.execute(
-            f"SELECT id, event_type, error, metadata FROM events WHERE NOT coalesce({OWN_EVENTS_SQL}, 0)"
-            f" AND (event_type = '{TOOL_ERROR_TYPE}' OR instr(metadata, '{ARGUMENTS_KEY}') OR EXISTS"
-            " (SELECT 1 FROM theirs WHERE kind = 'name'"
-            " AND (instr(error, theirs.id) OR instr(metadata, theirs.id))))",
-        ).fetchall()
-        for row, kind, error, metadata in found:
-            words = blotter.wipe(error) if error and kind == TOOL_ERROR_TYPE else error
-            facts = rewrite_arguments(metadata, blotter.wipe_value)
-            after = tuple(text and blotter.unname(text) for text in (words, facts))
+        for row in databases.log.execute(f"SELECT id FROM events WHERE {OWN_EVENTS_SQL}").fetchall():
+            yield "DELETE FROM events WHERE id = ?", row
+        redactor = Redactor(person)
+        for row, kind, error, metadata in databases.log.execute(MENTIONING_EVENTS_SQL).fetchall():
+            words = redactor.redact(error) if error and kind == EventType.TOOL_ERROR else error
+            facts = rewrite_arguments(metadata, redactor.redact_value)
+            after = tuple(text and redactor.redact_names(text) for text in (words, facts))
             if after != (error, metadata):
                 yield "UPDATE events SET error = ?, metadata = ? WHERE id = ?", (*after, row)
 
+    def give(self, databases: Databases, person: Subject) -> Iterator[ExportedItem]:  # noqa: ARG002
+        """Export the person's events as the log shows them."""
+        query = f"SELECT {RECORD_SELECT} FROM events WHERE user_id IN {LOGGED_NAMES_SQL} ORDER BY id"
+        for record in map(read_record, databases.log.execute(query).fetchall()):
+            yield ExportedItem(row=record.to_dict(FULL_READER), trust=record.trust)
 
-SHARED_SESSIONS_SQL = "session_id NOT IN (SELECT id FROM theirs WHERE kind = 'session')"
-OWN_TURNS_SQL = "turn_id IN (SELECT id FROM theirs WHERE kind = 'turn')"
+
+OWN_TURNS_SQL = f"turn_id IN {select_ids('turn')}"
+SHARED_SESSIONS_SQL = f"session_id NOT IN {select_ids('session')}"
+OWN_LEDGERS_SQL = f"SELECT session_id FROM ledgers WHERE session_id IN {select_ids('session')}"
+SPOKEN_LEDGERS_SQL = (
+    "SELECT session_id FROM ledgers"
+    f" WHERE session_id IN (SELECT session_id FROM turns WHERE id IN {select_ids('turn')})"
+)
+
+
+class LedgerLocation(DataLocation):
+    """Ledgers of the person's sessions, of sessions in which they spoke, and of those whose prompt had their words."""
+
+    name = "ledgers of what was sent"
+    base = STATE
+    where = PATHS[STATE]
+    claims = ("state.ledgers.frozen", "state.ledgers.base", "state.bases.*")
+
+    def list_changes(self, databases: Databases, person: Subject) -> Iterator[tuple[Any, str]]:
+        """Delete the person's ledgers and empty the others, which rebases their sessions."""
+        state = databases.state
+        own = query_column(state, OWN_LEDGERS_SQL)
+        yield from ((drop_ledger, session) for session in own)
+        spoken = {session for session in query_column(state, SPOKEN_LEDGERS_SQL) if not is_ledger_empty(state, session)}
+        quoting = find_sessions_with_text(state, Redactor(person).finds_words)
+        yield from ((empty_ledger, session) for session in spoken.union(quoting).difference(own))
+
+    def apply(self, databases: Databases, change: tuple[Any, str]) -> None:
+        """Delete or empty a ledger."""
+        action, session = change
+        action(databases.state, session)
+
+
 FIRST_OWN_POSITION_SQL = (
     "(SELECT min(mine.position) FROM history AS mine WHERE mine.session_id = history.session_id"
-    " AND mine.rowid IN (SELECT CAST(id AS INTEGER) FROM theirs WHERE kind = 'row'))"
+    " AND mine.rowid IN (SELECT CAST(id AS INTEGER) FROM subject_ids WHERE kind = 'row'))"
 )
 SUMMARY_ROWS_SQL = f"{SHARED_SESSIONS_SQL} AND kind = 'summary' AND position >= {FIRST_OWN_POSITION_SQL}"
 RECOMPUTE_COMPACTED_SQL = """
 UPDATE history SET folded = EXISTS (SELECT 1 FROM history AS newer WHERE newer.session_id = history.session_id
     AND newer.kind = 'summary' AND (newer.position > history.position
         OR newer.position = history.position AND history.kind != 'summary'))
-WHERE session_id IN (SELECT id FROM theirs WHERE kind = 'refold')"""
+WHERE session_id = ?"""
 CLEAR_HASHES_SQL = (
     f"UPDATE history SET beginning = NULL WHERE beginning IS NOT NULL AND {SHARED_SESSIONS_SQL}"
     f" AND position > {FIRST_OWN_POSITION_SQL}"
@@ -366,174 +342,112 @@ class SummaryLocation(DataLocation):
     """
 
     name = "summaries of rooms"
-    base = STATE_DATABASE
-    where = ".foreword/state.sqlite"
+    base = STATE
+    where = PATHS[STATE]
     claims = ("state.history.messages", "state.history.beginning")
 
-    def find(self, bases: Databases, person: Subject) -> int:
-        """Count the summaries that include the person's messages."""
-        if bases.state is None:
-            return 0
-        store_own_rows(bases.state, person)
-        (count,) = bases.state.execute(f"SELECT count(*) FROM history WHERE {SUMMARY_ROWS_SQL}").fetchone()
-        return int(count)
+    def list_changes(self, databases: Databases, person: Subject) -> Iterator[str]:
+        """List the session of each summary that includes the person's messages."""
+        state = databases.state
+        own = query_column(state, f"SELECT rowid FROM history WHERE {SHARED_SESSIONS_SQL} AND {OWN_TURNS_SQL}")
+        store_ids(state, "row", map(str, (*own, *(row for row, _ in cut_room_rows(state, person)))))
+        return iter(query_column(state, f"SELECT session_id FROM history WHERE {SUMMARY_ROWS_SQL}"))
 
-    def forget(self, bases: Databases, person: Subject) -> int:
+    def forget(self, databases: Databases, person: Subject) -> int:
         """Delete these summaries and restore the compacted messages."""
-        state = bases.state
-        if state is None:
-            return 0
-        store_own_rows(state, person)
-        state.execute("DELETE FROM theirs WHERE kind = 'refold'")
-        state.execute(f"INSERT OR IGNORE INTO theirs SELECT 'refold', session_id FROM history WHERE {SUMMARY_ROWS_SQL}")
-        gone = state.execute(f"DELETE FROM history WHERE {SUMMARY_ROWS_SQL}").rowcount
-        state.execute(RECOMPUTE_COMPACTED_SQL)
-        state.execute(CLEAR_HASHES_SQL)
-        return gone
+        sessions = list(self.list_changes(databases, person))
+        databases.state.execute(f"DELETE FROM history WHERE {SUMMARY_ROWS_SQL}")
+        databases.state.executemany(RECOMPUTE_COMPACTED_SQL, [(session,) for session in set(sessions)])
+        databases.state.execute(CLEAR_HASHES_SQL)
+        return len(sessions)
 
 
-def store_own_rows(state: sqlite3.Connection, person: Subject) -> None:
-    """Mark the rows of shared sessions that contain the person's messages."""
-    own = [
-        row for (row,) in state.execute(f"SELECT rowid FROM history WHERE {SHARED_SESSIONS_SQL} AND {OWN_TURNS_SQL}")
-    ]
-    lines = [row for row, _ in cut_rows(state, person)]
-    store_subject_ids(state, {"row": {str(row) for row in (*own, *lines)}})
-
-
-class RoomLineLocation(ItemLocation):
+class RoomLineLocation(DataLocation):
     """Room messages copied to other sessions without a turn: lines of several people in one row."""
 
     name = "room lines in other sessions"
-    base = STATE_DATABASE
-    where = ".foreword/state.sqlite"
+    base = STATE
+    where = PATHS[STATE]
     claims = ("state.history.messages",)
 
-    def list_changes(self, bases: Databases, person: Subject) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    def list_changes(self, databases: Databases, person: Subject) -> Iterator[tuple[str, tuple[Any, ...]]]:
         """Remove the person's lines; delete rows without other lines."""
-        for row, messages in cut_rows(bases.state, person):
+        for row, messages in cut_room_rows(databases.state, person):
             if messages is None:
                 yield "DELETE FROM history WHERE rowid = ?", (row,)
             else:
                 yield "UPDATE history SET messages = ? WHERE rowid = ?", (messages, row)
 
 
-def cut_rows(state: sqlite3.Connection | None, person: Subject) -> Iterator[tuple[int, bytes | None]]:
-    """Yield the changed rows without the person's lines; None marks a row without other lines."""
-    if state is None:
-        return
-    found = state.execute("SELECT rowid, messages FROM history WHERE kind = 'room' AND turn_id IS NULL").fetchall()
-    if not found:
-        return
-    from foreword.gateway.rooms import name_author  # imported late: it needs the gateway's dependencies
+def cut_room_rows(state: sqlite3.Connection, person: Subject) -> Iterator[tuple[int, bytes | None]]:
+    """Yield the changed rows without the person's lines; None marks a row without other lines.
 
-    names = {name_author(name) for name in person.names}
-    for row, stored in found:
+    A line starts with the speaker's label; continuation lines are indented.
+    """
+    labels = "|".join(re.escape(label) for label in sorted(map(name_author, person.names)))
+    own_lines = re.compile(rf"(?m)^(?:{labels}): .*(?:\n  .*)*\n?")
+    query = "SELECT rowid, messages FROM history WHERE kind = 'room' AND turn_id IS NULL"
+    for row, stored in state.execute(query).fetchall():
         messages = json.loads(stored)
-        after = [cut_message(message, names) for message in messages]
-        if after != messages:
-            said = any(has_text(message) for message in after)
-            yield row, json.dumps(after, ensure_ascii=False).encode() if said else None
+        remaining: list[str] = []
+        for part in (part for message in messages for part in message.get("parts", ())):
+            if part.get("part_kind") == USER_PROMPT_PART:
+                content = part.get("content")
+                texts = content if isinstance(content, list) else [content]
+                after = [own_lines.sub("", text) if isinstance(text, str) else text for text in texts]
+                remaining += [text for text in after if isinstance(text, str) and text.strip()]
+                part["content"] = after if texts is content else after[0]
+        if messages != json.loads(stored):
+            yield row, json.dumps(messages, ensure_ascii=False).encode() if remaining else None
 
 
-def cut_message(message: dict[str, Any], names: set[str]) -> dict[str, Any]:
-    """Remove the lines of a speaker from a room message."""
-    parts = []
-    for part in message.get("parts", ()):
-        content = part.get("content")
-        if part.get("part_kind") == "user-prompt":
-            texts = content if isinstance(content, list) else [content]
-            cut = [cut_lines(text, names) if isinstance(text, str) else text for text in texts]
-            parts.append({**part, "content": cut if isinstance(content, list) else cut[0]})
-        else:
-            parts.append(part)
-    return {**message, "parts": parts}
-
-
-def cut_lines(text: str, names: set[str]) -> str:
-    """Remove the lines of a speaker; a line starts with the speaker's label, continuation lines are indented."""
-    said = "|".join(map(re.escape, sorted(names)))
-    return re.sub(rf"(?m)^(?:{said}): .*(?:\n  .*)*\n?", "", text)
-
-
-def has_text(message: dict[str, Any]) -> bool:
-    """Return whether a room message still has text."""
-    return any(
-        part.get("part_kind") == "user-prompt" and any(text.strip() for text in list_part_texts(part))
-        for part in message.get("parts", ())
-    )
-
-
-def list_part_texts(part: dict[str, Any]) -> list[str]:
-    """List the texts of a message part."""
-    content = part.get("content")
-    return [text for text in (content if isinstance(content, list) else [content]) if isinstance(text, str)]
-
-
+OTHER_USERS_SQL = f"user_id NOT IN {OWN_NAMES_SQL}"
+OTHER_TURNS_SQL = f"id NOT IN {select_ids('turn')}"
+# Table, column, condition and, if the column holds messages, the column with the id of the turn that they belong to.
 QUOTING_COLUMNS = (
-    ("turns", "reply", "id NOT IN (SELECT id FROM theirs WHERE kind = 'turn')"),
-    ("outbox", "text", "(turn_id IS NULL OR NOT turn_id IN (SELECT id FROM theirs WHERE kind = 'turn'))"),
-    ("plans", "text", SHARED_SESSIONS_SQL),
-    ("tasks", "title", SHARED_SESSIONS_SQL),
-    ("tasks", "description", SHARED_SESSIONS_SQL),
-    ("tasks", "steps", SHARED_SESSIONS_SQL),
-    ("workflows", "text", SHARED_SESSIONS_SQL),
-    ("schedules", "say", f"user_id NOT IN {NAMES_SQL}"),
-    ("schedules", "name", f"user_id NOT IN {NAMES_SQL} AND origin != 'config'"),
-    ("responsibilities", "content", f"user_id NOT IN {NAMES_SQL}"),
-)
-MESSAGE_COLUMNS = (
+    ("turns", "reply", OTHER_TURNS_SQL, ""),
+    ("outbox", "text", f"(turn_id IS NULL OR NOT {OWN_TURNS_SQL})", ""),
+    ("plans", "text", SHARED_SESSIONS_SQL, ""),
+    ("tasks", "title", SHARED_SESSIONS_SQL, ""),
+    ("tasks", "description", SHARED_SESSIONS_SQL, ""),
+    ("tasks", "steps", SHARED_SESSIONS_SQL, ""),
+    ("workflows", "text", SHARED_SESSIONS_SQL, ""),
+    ("schedules", "say", OTHER_USERS_SQL, ""),
+    ("schedules", "name", f"{OTHER_USERS_SQL} AND origin != 'config'", ""),
+    ("responsibilities", "content", OTHER_USERS_SQL, ""),
     (
         "history",
         "messages",
         f"{SHARED_SESSIONS_SQL} AND (turn_id IS NULL OR NOT {OWN_TURNS_SQL}) AND kind != 'outside'",
         "turn_id",
     ),
-    ("turns", "taken", "taken IS NOT NULL AND id NOT IN (SELECT id FROM theirs WHERE kind = 'turn')", "id"),
+    ("turns", "taken", f"taken IS NOT NULL AND {OTHER_TURNS_SQL}", "id"),
 )
 
 
-class QuoteLocation(ItemLocation):
+class QuoteLocation(DataLocation):
     """Texts that agents wrote for others and that quote the person."""
 
     name = "texts of agents that quote them"
-    base = STATE_DATABASE
-    where = ".foreword/state.sqlite"
+    base = STATE
+    where = PATHS[STATE]
     claims = (
         "state.history.messages", "state.plans.text", "state.tasks.title", "state.tasks.description",
         "state.tasks.steps", "state.workflows.text",
     )  # fmt: skip
 
-    def list_changes(self, bases: Databases, person: Subject) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    def list_changes(self, databases: Databases, person: Subject) -> Iterator[tuple[str, tuple[Any, ...]]]:
         """Redact the quotations."""
-        state = bases.state
-        if state is None or not (person.said or person.kept):
+        if not (person.messages or person.memories):
             return
-        blotter = Redactor(person)
-        for table, column, where in QUOTING_COLUMNS:
-            keys = list_primary_keys(state, table)
-            for *key, text in state.execute(f"SELECT {keys}, {column} FROM {table} WHERE {where}").fetchall():
-                after = blotter.wipe_value(text)
-                if after != text:
-                    yield f"UPDATE {table} SET {column} = ? WHERE ({keys}) = ({make_placeholders(key)})", (after, *key)
-        for table, column, where, turn in MESSAGE_COLUMNS:
-            keys = list_primary_keys(state, table)
-            asked = (
-                f"SELECT {keys}, {column}, (SELECT text FROM turns AS said WHERE said.id = {table}.{turn})"
-                f" FROM {table} WHERE {where}"
-            )
-            for *key, stored, own in state.execute(asked).fetchall():
-                after = blotter.wipe_messages(stored, [own] if own else ())
+        state, redactor = databases.state, Redactor(person)
+        for table, column, condition, turn in QUOTING_COLUMNS:
+            key_columns = query_column(state, "SELECT name FROM pragma_table_info(?) WHERE pk ORDER BY pk", table)
+            keys = ", ".join(key_columns)
+            placeholders = ", ".join("?" * len(key_columns))
+            own_text = f"(SELECT text FROM turns AS own WHERE own.id = {table}.{turn})" if turn else "NULL"
+            rows = state.execute(f"SELECT {keys}, {column}, {own_text} FROM {table} WHERE {condition}").fetchall()
+            for *key, stored, own in rows:
+                after = redactor.redact_messages(stored, own or "") if turn else redactor.redact_value(stored)
                 if after != stored:
-                    yield f"UPDATE {table} SET {column} = ? WHERE ({keys}) = ({make_placeholders(key)})", (after, *key)
-
-
-def list_primary_keys(state: sqlite3.Connection, table: str) -> str:
-    """Return the primary key columns of a table."""
-    rows = state.execute("SELECT name FROM pragma_table_info(?) WHERE pk ORDER BY pk", (table,))
-    return ", ".join(name for (name,) in rows)
-
-
-def make_placeholders(key: list[Any]) -> str:
-    """Return the SQL placeholders for a key."""
-    return ", ".join("?" * len(key))
+                    yield f"UPDATE {table} SET {column} = ? WHERE ({keys}) = ({placeholders})", (after, *key)

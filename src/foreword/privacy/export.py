@@ -1,7 +1,4 @@
-"""Export of the event log as JSON Lines.
-
-Export of a person's data as JSON Lines: a header, then one line per item.
-"""
+"""Export of the event log, and of a person's data, as JSON Lines."""
 
 import json
 import os
@@ -19,10 +16,9 @@ from foreword.events.event import Reader, build_visibility_condition, sees_all
 from foreword.events.log import prune_log
 from foreword.events.period import format_timestamp
 from foreword.events.query import open_log
-from foreword.events.record import RECORD_SELECT, Record, read_record
-from foreword.privacy.database_locations import identify_subject
+from foreword.events.record import RECORD_SELECT, read_record
 from foreword.privacy.erasure import DATA_LOCATIONS, check_person, format_location
-from foreword.privacy.locations import open_databases
+from foreword.privacy.subject import identify_subject, open_databases
 from foreword.storage.database import FILE_MODE, OpenDatabase, open_events, read_events
 from foreword.types import Trust, frozen
 from foreword.workspace import Workspace
@@ -35,7 +31,7 @@ Progress = Callable[[int, int | None], None]
 ALL_TIME: PeriodEnds = (None, None)
 
 
-def ignore_progress(done: int, whole: int | None) -> None:
+def ignore_progress(done: int, total: int | None) -> None:
     """Report no progress."""
 
 
@@ -53,7 +49,7 @@ def export_log(
     folder: str, reader: Reader, file: TextIO, ends: PeriodEnds = ALL_TIME, progress: Progress = ignore_progress
 ) -> ExportResult:
     """Export the rows that a reader may see. A damaged log is reported and not read again."""
-    with closing(open_intact_log(folder, read_events)) as connection:
+    with open_intact_log(folder, read_events) as connection:
         return write_lines(connection, reader, file, ends, progress)
 
 
@@ -65,24 +61,25 @@ def export_and_prune_log(
     The file appears complete or not at all, and an existing file is never overwritten.
     """
     reader = Reader(user="", clearance=Trust.FULL)
-    with closing(open_intact_log(folder, open_events)) as connection:
+    with open_intact_log(folder, open_events) as connection:
         with open_draft(path) as file:
-            done = write_lines(connection, reader, file, (None, before), progress)
+            result = write_lines(connection, reader, file, (None, before), progress)
         try:
-            return replace(done, pruned=sum(prune_log(connection, before, done.last)))
+            return replace(result, pruned=sum(prune_log(connection, before, result.last)))
         except sqlite3.Error as error:
             raise InputError(
                 f"{path} is written, but its events could not all be deleted from the log: {error}"
             ) from None
 
 
-def open_intact_log(folder: str, way: Callable[[str], OpenDatabase]) -> sqlite3.Connection:
+@contextmanager
+def open_intact_log(folder: str, opener: Callable[[str], OpenDatabase]) -> Iterator[sqlite3.Connection]:
     """Open the log, or raise InputError if a damaged one was replaced and nothing can be exported."""
-    opened = open_log(folder, way)
-    if opened.note:
-        opened.connection.close()
-        raise InputError(opened.note)
-    return opened.connection
+    opened = open_log(folder, opener)
+    with closing(opened.connection):
+        if opened.note:
+            raise InputError(opened.note)
+        yield opened.connection
 
 
 @contextmanager
@@ -115,39 +112,28 @@ def write_lines(
     progress: Progress = ignore_progress,
 ) -> ExportResult:
     """Write the visible rows between two times as JSON objects, one per line, in the order of writing."""
-    rows = 0
-    try:
-        first, last = connection.execute("SELECT min(id), max(id) FROM events").fetchone()
-        if last is None:
-            return ExportResult(rows=0, last=0)
-        for place, records in read_pages(connection, reader, ends, (first - 1, last)):
-            file.writelines(json.dumps(record.to_dict(reader), ensure_ascii=False) + "\n" for record in records)
-            rows += len(records)
-            if sees_all(reader):
-                progress(place - first + 1, last - first + 1)
-            elif records:
-                progress(rows, None)
-    except sqlite3.DatabaseError as error:
-        raise InputError(f"the event log could be read for only {rows:,} events: {error}") from None
-    return ExportResult(rows=rows, last=last)
-
-
-def read_pages(
-    connection: sqlite3.Connection, reader: Reader, ends: PeriodEnds, span: tuple[int, int]
-) -> Iterator[tuple[int, list[Record]]]:
-    """Read the rows between two ids in pages. Yield each page with the id reached."""
-    where, values = build_visibility_condition(reader)
+    condition, values = build_visibility_condition(reader)
     since, until = (end and format_timestamp(end) for end in ends)
     query = (
         f"SELECT {RECORD_SELECT} FROM events NOT INDEXED "
-        f"WHERE id > ? AND id <= ? AND timestamp >= ? AND timestamp < ? AND {where} ORDER BY id"
+        f"WHERE id > ? AND id <= ? AND timestamp >= ? AND timestamp < ? AND {condition} ORDER BY id"
     )
-    place, last = span
-    while place < last:
-        stop = min(place + PAGE_ROWS, last)
-        found = connection.execute(query, [place, stop, since or "", until or "~", *values]).fetchall()
-        yield stop, [read_record(row) for row in found]
-        place = stop
+    written = 0
+    try:
+        first, last = connection.execute("SELECT min(id), max(id) FROM events").fetchone()
+        for start in range(first - 1, last, PAGE_ROWS) if last is not None else ():
+            stop = min(start + PAGE_ROWS, last)
+            rows = connection.execute(query, [start, stop, since or "", until or "~", *values]).fetchall()
+            records = map(read_record, rows)
+            file.writelines(json.dumps(record.to_dict(reader), ensure_ascii=False) + "\n" for record in records)
+            written += len(rows)
+            if sees_all(reader):
+                progress(stop - first + 1, last - first + 1)
+            elif rows:
+                progress(written, None)
+    except sqlite3.DatabaseError as error:
+        raise InputError(f"the event log could be read for only {written:,} events: {error}") from None
+    return ExportResult(rows=written, last=last or 0)
 
 
 EXPORT_SCHEMA = "foreword-person/1"
@@ -168,19 +154,18 @@ def export_person(workspace: Workspace, user: str, level: Trust, file: TextIO) -
     """Export all data of a person that was learned at or below a clearance."""
     given: Counter[str] = Counter()
     above = 0
-    with open_databases(workspace) as bases:
-        check_person(workspace, bases, user)
-        person = identify_subject(bases, user)
+    with open_databases(workspace) as databases:
+        check_person(workspace, databases, user)
+        person = identify_subject(databases, user)
         write_line(file, {"schema": EXPORT_SCHEMA, "user": user, "clearance": str(level)})
-        for holding in DATA_LOCATIONS:
-            for one in holding.give(bases, person):
-                if one.trust > level:
+        for location in DATA_LOCATIONS:
+            where = format_location(location, user)
+            for item in location.give(databases, person):
+                if item.trust > level:
                     above += 1
                     continue
-                write_line(
-                    file, {"holding": holding.name, "where": format_location(holding, user), "row": dict(one.row)}
-                )
-                given[holding.name] += 1
+                write_line(file, {"holding": location.name, "where": where, "row": dict(item.row)})
+                given[location.name] += 1
     return PersonExport(user=user, given=dict(given), above=above)
 
 

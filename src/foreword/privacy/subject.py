@@ -1,172 +1,120 @@
-"""Redaction: quotations of a person in texts of others are replaced with a placeholder.
+"""The data subject: the names, ids and texts by which a person's data is found, and the redaction of their words.
 
 Only texts by agents and tools are redacted. Texts written by other people stay unchanged, even if they quote.
-
-Word n-grams: find quotations of a person's texts in other texts. The data subject: ids, names and texts that identify
-a person's data in the databases and files.
 """
 
 import json
 import os
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from foreword.config.schema import Config
+from foreword.engine import file_access
+from foreword.engine.sources.documents import Document, join_lines
+from foreword.engine.sources.files import Files
+from foreword.engine.sources.memory_sections import FACTS_FILE, find_fact_text
+from foreword.events.query import open_log
+from foreword.events.record import convert_id
 from foreword.events.redaction import FORGOTTEN_MARKER, GAP, LINE_LEAD, MIN_RUN_WORDS, MIN_WORDS, WORD
+from foreword.memory.notes import has_more, list_added, remove_added
+from foreword.storage import database
 from foreword.types import frozen
-
-if TYPE_CHECKING:
-    from foreword.privacy.locations import Databases
+from foreword.workspace import Workspace
 
 
-WordSequence = tuple[str, ...]
-NO_SEQUENCES: Mapping[int, dict[WordSequence, bool]] = {}
+@frozen
+class Databases:
+    """The open databases and the folders of a workspace. A database that does not exist is an empty one in memory."""
+
+    root: str
+    folder: str
+    config: Config
+    state: sqlite3.Connection
+    log: sqlite3.Connection
+    budgets: sqlite3.Connection
 
 
-class QuoteIndex:
-    """The word sequences of a person's texts: eight words each, or a whole shorter text.
+@contextmanager
+def open_databases(workspace: Workspace) -> Iterator[Databases]:
+    """Open the databases with `secure_delete`; create no file."""
+    folder = workspace.state
+    with database.explain_sqlite_errors(folder), ExitStack() as stack:
 
-    A passage is a quotation if at least one of its sequences is unique to the person.
-    """
+        def open_one(file: str, schema: database.DatabaseSchema) -> sqlite3.Connection:
+            if not os.path.exists(os.path.join(folder, file)):
+                connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+                connection.executescript(schema.read())
+            elif file == database.STATE_FILE:
+                connection = database.open_state(folder).connection
+            else:
+                way = database.open_events if file == database.EVENTS_FILE else database.open_budgets
+                connection = open_log(folder, way).connection
+            stack.enter_context(closing(connection))
+            connection.execute("PRAGMA secure_delete=ON")
+            connection.execute("PRAGMA temp_store=MEMORY")
+            connection.execute(
+                "CREATE TEMP TABLE subject_ids(kind TEXT, id TEXT, PRIMARY KEY (kind, id)) WITHOUT ROWID"
+            )
+            return connection
 
-    def __init__(self) -> None:
-        # Indexed by the first two words, which few positions of a long text match.
-        self._known: dict[tuple[str, str], dict[int, dict[WordSequence, bool]]] = {}
-
-    def learn(self, text: str, least: int) -> None:
-        """Add a text, unless it has fewer words than `least`."""
-        words = split_words(text)
-        if len(words) < least:
-            return
-        size = min(MIN_RUN_WORDS, len(words))
-        for at in range(len(words) - size + 1):
-            self._known.setdefault((words[at], words[at + 1]), {}).setdefault(size, {})[
-                tuple(words[at : at + size])
-            ] = True
-
-    def share(self, texts: Iterable[str]) -> None:
-        """Mark the sequences that also occur in the texts of others as not unique."""
-        if not self._known:
-            return
-        for text in texts:
-            words = split_words(text)
-            for at, pair in enumerate(pairwise(words)):
-                for size, runs in self._known.get(pair, NO_SEQUENCES).items():
-                    if (run := tuple(words[at : at + size])) in runs:
-                        runs[run] = False
-
-    def wipe(self, text: str) -> str:
-        """Replace each quotation with the placeholder."""
-        if not self._known:
-            return text
-        words = list(WORD.finditer(text))
-        parts: list[str] = []
-        at = 0
-        for first, last in self._find([match[0].lower() for match in words]):
-            parts += [text[at : words[first].start()], FORGOTTEN_MARKER]
-            at = words[last].end()
-        return "".join([*parts, text[at:]])
-
-    def _find(self, spoken: list[str]) -> Iterator[tuple[int, int]]:
-        """Yield the first and last word index of each quotation."""
-        first, stop, alone = 0, -1, False
-        for at, pair in enumerate(pairwise(spoken)):
-            for size, runs in self._known.get(pair, NO_SEQUENCES).items():
-                own = runs.get(tuple(spoken[at : at + size]))
-                if own is None:
-                    continue
-                if at > stop:
-                    if alone:
-                        yield first, stop - 1
-                    first, alone = at, False
-                stop, alone = max(stop, at + size), alone or own
-        if alone:
-            yield first, stop - 1
+        yield Databases(
+            root=workspace.files.root,
+            folder=folder,
+            config=workspace.config,
+            state=open_one(database.STATE_FILE, database.STATE_SCHEMA),
+            log=open_one(database.EVENTS_FILE, database.EVENTS_SCHEMA),
+            budgets=open_one(database.BUDGETS_FILE, database.EVENTS_SCHEMA),
+        )
 
 
-def split_words(text: str) -> list[str]:
-    """Split a text into lower-case words."""
-    return [word.lower() for word in WORD.findall(text)]
+def select_ids(kind: str) -> str:
+    """Return the SQL subquery for the person's ids of a kind, which `identify_subject` stores in a temporary table."""
+    return f"(SELECT id FROM subject_ids WHERE kind = '{kind}')"
 
 
-NO_USER = ""
-NAMES_SQL = "(SELECT id FROM theirs WHERE kind = 'name')"
-OWN_TEXTS_SQL = (
-    f"SELECT text FROM overheard WHERE user_id IN {NAMES_SQL}",
-    f"SELECT instructions FROM user_agent_prompt_customizations WHERE user_id IN {NAMES_SQL}",
-    f"SELECT say FROM schedules WHERE user_id IN {NAMES_SQL}",
-)
-OTHER_TEXTS_SQL = (
-    f"SELECT text FROM turns WHERE user_id NOT IN {NAMES_SQL}",
-    f"SELECT text FROM overheard WHERE user_id NOT IN {NAMES_SQL}",
-    f"SELECT instructions FROM user_agent_prompt_customizations WHERE user_id NOT IN {NAMES_SQL}",
-)
+def store_ids(connection: sqlite3.Connection, kind: str, ids: Iterable[str]) -> None:
+    """Store the person's ids of a kind in the temporary table of a connection."""
+    connection.execute("DELETE FROM subject_ids WHERE kind = ?", (kind,))
+    connection.executemany("INSERT INTO subject_ids VALUES (?, ?)", [(kind, value) for value in sorted(set(ids))])
+
+
+def query_column(connection: sqlite3.Connection, query: str, *values: str) -> list[str]:
+    """Return the values of the first column of a query that are not empty."""
+    return [value for (value,) in connection.execute(query, values) if value]
+
+
+OWN_NAMES_SQL, LOGGED_NAMES_SQL = select_ids("name"), select_ids("logged")
+TEXT_COLUMNS = (("overheard", "text"), ("user_agent_prompt_customizations", "instructions"))
 USER_TABLES = (
     "sessions", "turns", "tokens", "user_agent_prompt_customizations", "identities", "pairings", "overheard",
     "schedules", "profiles", "responsibilities", "held_calls",
 )  # fmt: skip
+OWN_TURNS_SQL = (
+    f"SELECT id, text, prompt_hash FROM turns WHERE user_id IN {OWN_NAMES_SQL} OR session_id IN {select_ids('session')}"
+)
+# Custom agent loops may have sessions that are not in the state; the log shows whose they were.
+LOG_ONLY_SESSIONS_SQL = (
+    "SELECT session_id FROM (SELECT DISTINCT session_id FROM events"
+    f" WHERE user_id IN {LOGGED_NAMES_SQL} AND session_id IS NOT NULL AND room IS NULL) AS own"
+    " WHERE NOT EXISTS (SELECT 1 FROM events AS other WHERE other.session_id = own.session_id"
+    f" AND other.user_id IS NOT NULL AND other.user_id NOT IN {LOGGED_NAMES_SQL})"
+)
 
 
-@frozen
-class Subject:
-    """A person, and the ids and texts by which their data is found."""
-
-    name: str
-    names: frozenset[str]
-    """The user name, and the channel identities, which also identify them before pairing."""
-    said: tuple[str, ...] = ()
-    """Texts that the person wrote."""
-    kept: tuple[str, ...] = ()
-    """Memory entries and facts with the person as author."""
-    duties: tuple[tuple[str, str], ...] = ()
-    """Title and text of each responsibility that the person added; the prompts of other users contain them."""
-
-    paths: tuple[str, ...] = ()
-    """Paths of these entries in shared stores, as `store/file`."""
-    own: QuoteIndex
-    """Word sequences that only this person has written."""
-    remembered: QuoteIndex
-    """Word sequences that occur only in this person's memories."""
-
-
-def list_other_texts(state: sqlite3.Connection | None) -> Iterator[str]:
-    """Return the texts of other people."""
-    return (text for asked in OTHER_TEXTS_SQL for text in query_column(state, asked))
-
-
-def list_own_texts(state: sqlite3.Connection | None) -> Iterator[str]:
-    """Return the person's texts outside of turns."""
-    return (text for asked in OWN_TEXTS_SQL for text in query_column(state, asked))
-
-
-def query_column(base: sqlite3.Connection | None, asked: str, *values: str) -> list[str]:
-    """Return the first column of a query; empty if the database does not exist."""
-    return [value for (value,) in base.execute(asked, values) if value] if base else []
-
-
-def store_subject_ids(base: sqlite3.Connection | None, marks: Mapping[str, Iterable[str]]) -> None:
-    """Store the person's ids in the temporary table `theirs` of a connection."""
-    if base is None:
-        return
-    base.execute("CREATE TEMP TABLE IF NOT EXISTS theirs(kind TEXT, id TEXT, PRIMARY KEY (kind, id)) WITHOUT ROWID")
-    for kind, ids in marks.items():
-        base.execute("DELETE FROM theirs WHERE kind = ?", (kind,))
-        base.executemany("INSERT INTO theirs VALUES (?, ?)", [(kind, one) for one in sorted(ids)])
-
-
-def list_known_people(bases: "Databases") -> list[str]:
+def list_people(databases: Databases) -> list[str]:
     """List all people with stored data, configured or not."""
-    names = set(bases.config.users)
+    names = {*databases.config.users, *list_folders(os.path.join(databases.root, file_access.USERS_ROOT))}
     for table in USER_TABLES:
-        names.update(query_column(bases.state, f"SELECT DISTINCT user_id FROM {table}"))
-    names.update(query_column(bases.log, "SELECT DISTINCT user_id FROM events WHERE user_id IS NOT NULL"))
-    names.update(list_folders(os.path.join(bases.root, "users")))
-    memory = os.path.join(bases.root, "memory")
+        names.update(query_column(databases.state, f"SELECT DISTINCT user_id FROM {table}"))
+    names.update(query_column(databases.log, "SELECT DISTINCT user_id FROM events"))
+    memory = os.path.join(databases.root, file_access.MEMORY_FOLDER)
     for store in list_folders(memory):
         names.update(list_folders(os.path.join(memory, store, "inbox")))
-    return sorted(names - {NO_USER})
+    return sorted(names)
 
 
 def list_folders(path: str) -> Sequence[str]:
@@ -177,10 +125,220 @@ def list_folders(path: str) -> Sequence[str]:
         return []
 
 
+@frozen
+class Subject:
+    """A person, and the ids and texts by which their data is found."""
+
+    name: str
+    names: frozenset[str]
+    """The user name, and the channel identities, which also identify them before pairing."""
+    messages: tuple[str, ...]
+    """Texts that the person wrote."""
+    memories: tuple[str, ...]
+    """Memory entries and facts with the person as author."""
+    responsibilities: tuple[tuple[str, str], ...]
+    """Title and text of each responsibility that the person added; the prompts of other users contain them."""
+    paths: tuple[str, ...]
+    """Paths of the memory entries in shared stores, as `store/file`."""
+    message_quotes: "QuoteIndex"
+    """Word sequences that only this person has written."""
+    memory_quotes: "QuoteIndex"
+    """Word sequences that occur only in this person's memories."""
+
+
+def identify_subject(databases: Databases, name: str) -> Subject:
+    """Find all ids and texts of a person, and store the ids in a temporary table of each database."""
+    state, log = databases.state, databases.log
+    connections = (state, log, databases.budgets)
+    user = databases.config.users.get(name)
+    paired = query_column(state, "SELECT identity FROM identities WHERE user_id = ?", name)
+    names = frozenset({name, *paired, *(user.identities if user else ())})
+    for connection in connections:
+        store_ids(connection, "name", names)
+        store_ids(connection, "logged", [convert_id(one) or "" for one in names])
+    sessions = set(query_column(log, LOG_ONLY_SESSIONS_SQL)) - set(query_column(state, "SELECT id FROM sessions"))
+    sessions.update(query_column(state, f"SELECT id FROM sessions WHERE user_id IN {OWN_NAMES_SQL}"))
+    store_ids(state, "session", sessions)
+    turns = state.execute(OWN_TURNS_SQL).fetchall()
+    turn_ids = [turn for turn, _, _ in turns]
+    traces = query_column(log, f"SELECT trace_id FROM events WHERE user_id IN {LOGGED_NAMES_SQL}")
+    prompts = query_column(log, f"SELECT prompt_hash FROM events WHERE user_id IN {LOGGED_NAMES_SQL}")
+    memories = read_own_memories(databases.root, names)
+    for connection in connections:
+        store_ids(connection, "session", sessions)
+        store_ids(connection, "turn", turn_ids)
+        store_ids(connection, "trace", [*turn_ids, *traces])
+        store_ids(connection, "prompt", [*prompts, *(key for _, _, key in turns if key)])
+        store_ids(connection, "memory", ["any"] if memories else [])
+    messages = [text for _, text, _ in turns]
+    for table, column in (*TEXT_COLUMNS, ("schedules", "say")):
+        messages += query_column(state, f"SELECT {column} FROM {table} WHERE user_id IN {OWN_NAMES_SQL}")
+    others: list[str] = []
+    for table, column in (("turns", "text"), *TEXT_COLUMNS):
+        others += query_column(state, f"SELECT {column} FROM {table} WHERE user_id NOT IN {OWN_NAMES_SQL}")
+    added = f"SELECT title, content FROM responsibilities WHERE user_id IN {OWN_NAMES_SQL}"
+    paths = [path for path in list_authored_files(databases.root, names) if not file_access.find_own_person(path)]
+    return Subject(
+        name=name,
+        names=names,
+        messages=tuple(dict.fromkeys(messages)),
+        memories=tuple(dict.fromkeys(memories)),
+        responsibilities=tuple(state.execute(added).fetchall()),
+        paths=tuple(map(file_access.show_path, paths)),
+        message_quotes=QuoteIndex(messages, MIN_RUN_WORDS, others),
+        memory_quotes=QuoteIndex(memories, MIN_WORDS, [*others, *read_other_memories(databases.root, names)]),
+    )
+
+
+def list_memory_files(root: str) -> Iterator[str]:
+    """List all memory files, also outside of configured stores; links are not followed."""
+    own = map(file_access.find_own_folder, sorted(list_folders(os.path.join(root, file_access.USERS_ROOT))))
+    real_root = os.path.realpath(root)
+    unlinked = [top for top in own if os.path.realpath(os.path.join(root, top)) == os.path.join(real_root, top)]
+    for top in (file_access.MEMORY_FOLDER, *unlinked):
+        for folder, _, names in os.walk(os.path.join(root, top)):
+            for name in sorted(names):
+                path = os.path.join(folder, name)
+                if os.path.isfile(path) and not os.path.islink(path):
+                    yield os.path.relpath(path, root).replace(os.sep, "/")
+
+
+def list_authored_files(root: str, names: Collection[str]) -> Iterator[str]:
+    """List the memories whose author, by folder or by front matter, is one of the names.
+
+    All files of a person's own memory belong to the person, regardless of the author.
+    """
+    files = Files(root)
+    for path in list_memory_files(root):
+        author = file_access.find_own_person(path) or file_access.find_author(path)
+        if author in names or (author in ("", file_access.UNKNOWN_AUTHOR) and names_author(files, path, names)):
+            yield path
+
+
+def names_author(files: Files, path: str, names: Collection[str]) -> bool:
+    """Return whether the front matter names one of the people as author of an entry, promoted ones included.
+
+    A promoted entry with later additions counts as a note of the owner.
+    """
+    document = files.read(path) if path.endswith(".md") else None
+    if not isinstance(document, Document) or has_more(document):
+        return False
+    author, *others = (join_lines(document.field(field)) for field in ("author", "clearance", "time"))
+    return author in names and all(others)
+
+
+def list_additions(root: str, names: Collection[str]) -> Iterator[tuple[str, str]]:
+    """List the texts by these authors in notes, each with its file; a text edited after its promotion is empty."""
+    for path in list_memory_files(root):
+        if path.endswith(".md") and not file_access.find_author(path):
+            for added in list_added(read_file_text(os.path.join(root, path))):
+                if added.author in names:
+                    yield path, added.text
+
+
+def load_facts(root: str) -> list[object]:
+    """Load the facts; empty if the file is missing or invalid."""
+    try:
+        with open(os.path.join(root, FACTS_FILE), encoding="utf-8") as file:
+            facts = json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return []
+    return facts if isinstance(facts, list) else []
+
+
+def find_facts(root: str, names: Collection[str]) -> dict[int, str]:
+    """Return the facts by these authors by their position in the file."""
+    return {
+        position: next(find_fact_text(fact), "")
+        for position, fact in enumerate(load_facts(root))
+        if isinstance(fact, dict) and fact.get("author") in names
+    }
+
+
+def read_own_memories(root: str, names: Collection[str]) -> list[str]:
+    """Return the texts of all entries, facts and additions of the given authors."""
+    files = Files(root)
+    documents = (files.read(path) for path in list_authored_files(root, names))
+    entries = [document.body for document in documents if isinstance(document, Document)]
+    added = [text for _, text in list_additions(root, names) if text]
+    return [*entries, *find_facts(root, names).values(), *added]
+
+
+def read_other_memories(root: str, names: Collection[str]) -> Iterator[str]:
+    """Return all other memory texts, by other authors or written by hand."""
+    own = frozenset(list_authored_files(root, names))
+    texts = (read_file_text(os.path.join(root, path)) for path in list_memory_files(root) if path not in own)
+    return (remove_added(text, names) for text in texts)
+
+
+def read_file_text(path: str) -> str:
+    """Read a file without newline conversion."""
+    with open(path, encoding="utf-8", errors="replace", newline="") as file:
+        return file.read()
+
+
+WordSequence = tuple[str, ...]
+NO_SEQUENCES: Mapping[int, dict[WordSequence, bool]] = {}
+
+
+class QuoteIndex:
+    """The word sequences of a person's texts: eight words each, or a whole shorter text.
+
+    A passage is a quotation if at least one of its sequences does not occur in the texts of others.
+    """
+
+    def __init__(self, texts: Iterable[str], min_words: int, others: Iterable[str]) -> None:
+        # By the first two words, which few positions of a long text match, and by length; True if unique to the person.
+        self._sequences: dict[tuple[str, str], dict[int, dict[WordSequence, bool]]] = {}
+        for words in map(split_words, texts):
+            size = min(MIN_RUN_WORDS, len(words))
+            for start in range(len(words) - size + 1) if len(words) >= min_words else ():
+                by_size = self._sequences.setdefault((words[start], words[start + 1]), {})
+                by_size.setdefault(size, {})[tuple(words[start : start + size])] = True
+        for words in map(split_words, others if self._sequences else ()):
+            for _, sequences, sequence in self._find_sequences(words):
+                sequences[sequence] = False
+
+    def redact(self, text: str) -> str:
+        """Replace each quotation with the placeholder."""
+        if not self._sequences:
+            return text
+        words = list(WORD.finditer(text))
+        parts: list[str] = []
+        end = 0
+        for first, last in self._find_quotations([match[0].lower() for match in words]):
+            parts += [text[end : words[first].start()], FORGOTTEN_MARKER]
+            end = words[last].end()
+        return "".join([*parts, text[end:]])
+
+    def _find_sequences(self, words: list[str]) -> Iterator[tuple[int, dict[WordSequence, bool], WordSequence]]:
+        for start, pair in enumerate(pairwise(words)):
+            for size, sequences in self._sequences.get(pair, NO_SEQUENCES).items():
+                if (sequence := tuple(words[start : start + size])) in sequences:
+                    yield start, sequences, sequence
+
+    def _find_quotations(self, words: list[str]) -> Iterator[tuple[int, int]]:
+        """Yield the first and last word index of each quotation."""
+        first, stop, unique = 0, -1, False
+        for start, sequences, sequence in self._find_sequences(words):
+            if start > stop:
+                if unique:
+                    yield first, stop - 1
+                first, unique = start, False
+            stop, unique = max(stop, start + len(sequence)), unique or sequences[sequence]
+        if unique:
+            yield first, stop - 1
+
+
+def split_words(text: str) -> list[str]:
+    """Split a text into lower-case words."""
+    return [word.lower() for word in WORD.findall(text)]
+
+
 MAX_LABEL_WORDS = 3  # most words of a speaker's name
 USER_PROMPT_PART, THINKING_PART = "user-prompt", "thinking"
 TEXT_FIELDS = {
-    "user-prompt": "content",
+    USER_PROMPT_PART: "content",
     "system-prompt": "content",
     "text": "content",
     "tool-return": "content",
@@ -193,87 +351,86 @@ class Redactor:
     """Redacts a person's words, and every line with the path of one of their memories."""
 
     def __init__(self, person: Subject, *, memories: bool = True) -> None:
-        self._runs = (person.own, person.remembered) if memories else (person.own,)
-        self._duties = person.duties if memories else ()
-        few = [
-            GAP.join(map(re.escape, words)) for text in person.kept if 0 < len(words := split_words(text)) < MIN_WORDS
-        ]
-        self._few = re.compile(rf"(?im)^({LINE_LEAD})(?:{'|'.join(few)})\W*?$") if few and memories else None
+        self._quotes = (person.message_quotes, person.memory_quotes) if memories else (person.message_quotes,)
+        self._responsibilities = person.responsibilities if memories else ()
+        short = [words for text in person.memories if 0 < len(words := split_words(text)) < MIN_WORDS]
+        phrases = "|".join(GAP.join(map(re.escape, words)) for words in short)
+        self._short_memories = re.compile(rf"(?im)^({LINE_LEAD})(?:{phrases})\W*?$") if short and memories else None
         name = f"(?:{'|'.join(map(re.escape, sorted(person.names)))})"
-        lies, says = rf"/inbox/{name}(?![\w.-])", rf"saved for {name}(?= at | on |,|\))"
+        inbox, author = rf"/inbox/{name}(?![\w.-])", rf"saved for {name}(?= at | on |,|\))"
         paths = "".join(rf"|(?<![\w.-]){re.escape(path)}(?![\w.-])" for path in person.paths)
-        self._lines = re.compile(rf"(?m)^.*(?:{lies}|{says}{paths}).*$")
+        self._lines = re.compile(rf"(?m)^.*(?:{inbox}|{author}{paths}).*$")
         self._names = re.compile(rf"((?:inbox/|users/|users\.|user |author: )){name}(?![\w.-]){paths}")
 
-    def wipe(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """Redact the person's words in a text."""
         text = self._lines.sub(FORGOTTEN_MARKER, text)
-        if self._few:
-            text = self._few.sub(rf"\1{FORGOTTEN_MARKER}", text)
-        for runs in self._runs:
-            text = runs.wipe(text)
-        for title, content in self._duties:
+        if self._short_memories:
+            text = self._short_memories.sub(rf"\1{FORGOTTEN_MARKER}", text)
+        for quotes in self._quotes:
+            text = quotes.redact(text)
+        for title, content in self._responsibilities:
             if text == title:
                 text = FORGOTTEN_MARKER
             elif title in text and content in text:  # both together are no coincidence
                 text = text.replace(content, FORGOTTEN_MARKER).replace(title, FORGOTTEN_MARKER)
         return text
 
-    def unname(self, text: str) -> str:
+    def finds_words(self, text: str) -> bool:
+        """Return whether a text has the person's words."""
+        return self.redact(text) != text
+
+    def redact_names(self, text: str) -> str:
         """Redact the person's name in paths and in names of budgets."""
         return self._names.sub(lambda found: f"{found[1] or ''}{FORGOTTEN_MARKER}", text)
 
-    def wipe_value(self, value: Any) -> Any:
+    def redact_value(self, value: Any) -> Any:
         """Redact the person's words in every string of a JSON value, JSON inside strings included."""
         if isinstance(value, str):
-            return self._wipe_json(value) if value[:1] in ("{", "[") else self.wipe(value)
+            return self._redact_json(value) if value[:1] in ("{", "[") else self.redact(value)
         if isinstance(value, list):
-            return [self.wipe_value(one) for one in value]
+            return [self.redact_value(item) for item in value]
         if isinstance(value, dict):
-            return {name: self.wipe_value(one) for name, one in value.items()}
+            return {name: self.redact_value(item) for name, item in value.items()}
         return value
 
-    def _wipe_json(self, text: str) -> str:
+    def _redact_json(self, text: str) -> str:
         try:
             value = json.loads(text)
         except (ValueError, RecursionError):
-            return self.wipe(text)
-        after = self.wipe_value(value)
+            return self.redact(text)
+        after = self.redact_value(value)
         return text if after == value else json.dumps(after, ensure_ascii=False)
 
-    def wipe_messages(self, stored: bytes, own: Iterable[str] = ()) -> bytes:
-        """Redact the person's words in stored messages, except in the texts that another person wrote (`own`)."""
+    def redact_messages(self, stored: bytes, own_text: str) -> bytes:
+        """Redact the person's words in stored messages, except in the text that another person wrote (`own_text`)."""
         try:
             messages = json.loads(stored)
         except ValueError:
             return stored
-        theirs = [split_words(text) for text in own]
-        changed = [self._wipe_message(message, theirs) for message in messages]
-        return stored if changed == messages else json.dumps(changed, ensure_ascii=False).encode()
+        own_words = split_words(own_text)
+        after = [{**message, "parts": list(self._redact_parts(message, own_words))} for message in messages]
+        return stored if after == messages else json.dumps(after, ensure_ascii=False).encode()
 
-    def _wipe_message(self, message: dict[str, Any], own: list[list[str]]) -> dict[str, Any]:
-        parts = []
+    def _redact_parts(self, message: dict[str, Any], own_words: list[str]) -> Iterator[dict[str, Any]]:
         for part in message.get("parts", ()):
-            after = self._wipe_part(part, own)
+            kind = part.get("part_kind", "")
+            field = TEXT_FIELDS.get(kind)
+            if field is None or field not in part:
+                yield part
+                continue
+            value = part[field]
+            texts = value if kind == USER_PROMPT_PART and isinstance(value, list) else [value]
+            kept = [kind == USER_PROMPT_PART and is_own_message(text, own_words) for text in texts]
+            after = [text if keep else self.redact_value(text) for text, keep in zip(texts, kept, strict=True)]
             # Thinking parts are signed: the provider rejects a changed one, but accepts that an earlier one is missing.
-            if after == part or part.get("part_kind") != THINKING_PART:
-                parts.append(after)
-        return {**message, "parts": parts}
-
-    def _wipe_part(self, part: dict[str, Any], own: list[list[str]]) -> dict[str, Any]:
-        kind = part.get("part_kind", "")
-        field = TEXT_FIELDS.get(kind)
-        if field is None or field not in part:
-            return part
-        value = part[field]
-        if kind == USER_PROMPT_PART:
-            texts = value if isinstance(value, list) else [value]
-            wiped = [one if is_own_message(one, own) else self.wipe_value(one) for one in texts]
-            return {**part, field: wiped if isinstance(value, list) else wiped[0]}
-        return {**part, field: self.wipe_value(value)}
+            if after == texts or kind != THINKING_PART:
+                yield {**part, field: after if texts is value else after[0]}
 
 
-def is_own_message(text: Any, own: list[list[str]]) -> bool:
+def is_own_message(text: Any, own_words: list[str]) -> bool:
     """Return whether a text is exactly what a person wrote, optionally after a speaker's name."""
-    words = split_words(text) if isinstance(text, str) else []
-    return any(said and words[-len(said) :] == said and len(words) - len(said) <= MAX_LABEL_WORDS for said in own)
+    if not own_words or not isinstance(text, str):
+        return False
+    words = split_words(text)
+    return words[-len(own_words) :] == own_words and len(words) - len(own_words) <= MAX_LABEL_WORDS
