@@ -16,7 +16,7 @@ ForewordError
 │   ├── WrongSession            a session of another agent, room or person (gateway.messages)
 │   ├── NotFound                an id that does not exist for this person (gateway.messages)
 │   ├── AccessChanged           the person or the room changed after the message (gateway.turn_inputs)
-│   └── RunRefused              a scheduled run that may not start (gateway.schedule.creation)
+│   └── RunRefused              a scheduled run that may not start (gateway.schedule.destinations)
 ├── BudgetError             the required slots do not fit; the message shows the arithmetic
 ├── ToolError               a tool failed; the model gets the message
 ├── TurnEnded               a turn ended without an answer (agent.agent_events)

@@ -277,9 +277,9 @@ def test_what_an_agent_sent_by_itself(tmp_path, stand_in):
         async with open_house(tmp_path, stand_in, files, channels={"telegram": post}, clock=clock) as gateway:
             await post.write("I am Bob, what is there to eat?", sender="1002", **KITCHEN)
             await post.until(1)
-            await gateway.scheduler.look()
+            await gateway.scheduler.run_due()
             clock.move(timedelta(hours=1).total_seconds())
-            for fired in await gateway.scheduler.look():
+            for fired in await gateway.scheduler.run_due():
                 await gateway.wait(fired.turn)
             await post.until(2)
             await post.write("I am Alice, and I come.", sender="1001", **KITCHEN)

@@ -12,17 +12,16 @@ from foreword.config.schedule_settings import MissedRuns
 from foreword.engine.trust import resolve_trust
 from foreword.errors import InputError
 from foreword.gateway.messages import RoutedMessage, ScheduledRun
-from foreword.gateway.schedule.creation import (
+from foreword.gateway.schedule.destinations import (
     RunRefused,
     parse_destination,
     resolve_destination,
     resolve_destination_clearance,
     resolve_run_clearance,
 )
-from foreword.gateway.schedule.due_times import Timing, TimingKind
-from foreword.gateway.schedule.schedule_rows import RUN_SITUATION, Destination, ScheduleOrigin, StoredSchedule
 from foreword.gateway.session_lookup import resolve_session_key
 from foreword.storage.database import open_state
+from foreword.storage.schedules import RUN_SITUATION, Destination, ScheduleOrigin, StoredSchedule, Timing, TimingKind
 from foreword.turn import Turn
 from foreword.types import Delivery, Trust
 

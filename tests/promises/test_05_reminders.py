@@ -54,9 +54,9 @@ def provider():
 )
 def test_times_as_people_write_them(text, now, meant):
     """A time is read in the user's zone, across clock changes as well."""
-    resolved = resolve_time(text, PARIS, datetime.fromisoformat(now))
-    assert parse_at(resolved.moment, PARIS) == datetime.fromisoformat(meant)
-    assert bool(resolved.note) is (text == "8:00")
+    moment, note = resolve_time(text, PARIS, datetime.fromisoformat(now))
+    assert parse_at(moment, PARIS) == datetime.fromisoformat(meant)
+    assert bool(note) is (text == "8:00")
 
 
 @pytest.mark.parametrize("text", ["soon", "25:00", "8 o'clock", "in five minutes", "in 0 minutes", "today 7:00"])
@@ -288,7 +288,7 @@ def test_a_small_model_reminds_with_the_words_of_the_schedule(tmp_path, provider
     async def run():
         options = {"channels": {"telegram": people}, "scheduling": True}
         async with open_house(tmp_path, provider.url, files, **options) as gateway:
-            await gateway.scheduler.order(entry, bounded=False)
+            await gateway.scheduler.create(entry, bounded=False)
             reply = await gateway.wait((await gateway.scheduler.run("bread")).turn)
             assert reply.state is TurnState.ANSWERED
             if channel == "telegram":

@@ -2,7 +2,7 @@
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from foreword.cli.inputs import load_environ, open_named_workspace
@@ -16,10 +16,13 @@ if TYPE_CHECKING:
     import sqlite3
 
     from foreword.gateway.messages import TurnReply
-    from foreword.gateway.schedule.schedule_rows import StoredSchedule
+    from foreword.storage.schedules import StoredSchedule
     from foreword.workspace import Workspace
 
 
+MAX_TEXT_CHARS = 40  # characters of a schedule's text in the table
+OVERDUE_AFTER = timedelta(minutes=1)  # a schedule due longer than this shows that no gateway is running
+OVERDUE_NOTE = "overdue; start foreword serve to run it"
 WHEN_SCHEDULES_RUN = (
     "schedules run while foreword serve runs, or while foreword chat is open if no Telegram bot is configured"
 )
@@ -97,18 +100,12 @@ def run_schedule(args: Namespace) -> int:
 def print_schedules(args: Namespace, workspace: "Workspace", state: "sqlite3.Connection") -> None:
     """List the schedules."""
     from foreword.cli.table import find_width, make_cell, make_table, print_table
-    from foreword.gateway.schedule.creation import (
-        format_destination,
-        format_status,
-        format_text,
-        format_time,
-        sync_configured_schedules,
-    )
-    from foreword.gateway.schedule.schedule_rows import list_stored_schedules
+    from foreword.gateway.schedule.creation import format_time, sync_configured_schedules
+    from foreword.storage.schedules import list_schedules
 
     now = datetime.now(UTC)
     sync_configured_schedules(state, workspace.config, now)
-    found = list_stored_schedules(state, args.user or "")
+    found = list_schedules(state, args.user or "")
     if args.user is not None and args.user not in workspace.config.users and not found:
         raise UnknownName("user", args.user, workspace.config.users)
     if args.json:
@@ -118,7 +115,7 @@ def print_schedules(args: Namespace, workspace: "Workspace", state: "sqlite3.Con
         for one in found:
             due = format_time(one.due, one.timing.zone) if one.due else "–"
             when = f"{one.timing.kind} {one.timing.moment}"
-            where = format_destination(one.to) or "last address used"
+            where = str(one.to) or "last address used"
             to = f"{one.delivery}, {where}"
             texts = (one.id, one.title, one.user, when, due, format_text(one), to, format_status(one, now))
             table.add_row(*map(make_cell, texts))
@@ -128,10 +125,25 @@ def print_schedules(args: Namespace, workspace: "Workspace", state: "sqlite3.Con
         print(f"no schedules{whose}; add one with: foreword schedule add")
 
 
+def format_text(schedule: "StoredSchedule") -> str:
+    """Return the beginning of a schedule's text."""
+    words = " ".join(schedule.say.split())
+    return words if len(words) <= MAX_TEXT_CHARS else f"{words[: MAX_TEXT_CHARS - 1].rstrip()}…"
+
+
+def format_status(schedule: "StoredSchedule", now: datetime) -> str:
+    """Return the status note: overdue, why the last run did not take place, or done."""
+    waiting = str(schedule.state) == "waiting"
+    late = waiting and schedule.due is not None and now - schedule.due > OVERDUE_AFTER
+    notes = [OVERDUE_NOTE if late else "", schedule.note]
+    return "; ".join(filter(None, notes)) or ("done" if schedule.ran and not waiting else "")
+
+
 def add_schedule(args: Namespace, workspace: "Workspace", state: "sqlite3.Connection") -> None:
     """Add a schedule."""
     from foreword.config.schedule_settings import ScheduleSettings as Written
-    from foreword.gateway.schedule.creation import create_for_user, describe_schedule, list_delivery_channels
+    from foreword.gateway.schedule.creation import create_for_user, describe_schedule
+    from foreword.gateway.schedule.destinations import list_delivery_channels
 
     entry = Written(
         user=workspace.config.owner if args.user is None else args.user,
@@ -158,7 +170,7 @@ def add_schedule(args: Namespace, workspace: "Workspace", state: "sqlite3.Connec
 
 def cancel_schedule(args: Namespace, _: "Workspace", state: "sqlite3.Connection") -> None:
     """Cancel a schedule."""
-    from foreword.gateway.schedule.schedule_rows import cancel_schedule, find_schedule
+    from foreword.storage.schedules import cancel_schedule, find_schedule
 
     found = find_schedule(state, args.which)
     cancel_schedule(state, found)

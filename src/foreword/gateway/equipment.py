@@ -21,7 +21,7 @@ from foreword.config.schema import Config
 from foreword.errors import InputError
 from foreword.gateway.inbox import ClaimedTurn
 from foreword.gateway.messages import RoutedMessage
-from foreword.gateway.schedule.creation import find_address
+from foreword.gateway.schedule.destinations import find_address
 from foreword.host import find_git
 from foreword.storage.writer import Writer
 from foreword.tokens.models import find_model as find_facts

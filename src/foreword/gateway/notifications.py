@@ -20,10 +20,10 @@ from foreword.engine.sources.documents import read_prompt
 from foreword.errors import Forbidden, InputError, UnknownName
 from foreword.events.tracer import make_id
 from foreword.gateway.history import HistoryKind, HistoryPiece, append_piece
-from foreword.gateway.schedule.creation import find_address, resolve_destination_clearance
-from foreword.gateway.schedule.schedule_rows import Destination, shorten_title
+from foreword.gateway.schedule.destinations import find_address, resolve_destination_clearance
 from foreword.gateway.session_lookup import CHARS_PER_TOKEN
 from foreword.storage.database import parse_moment
+from foreword.storage.schedules import Destination, shorten_title
 from foreword.storage.sessions import Lane, OutboundMessage, add_session, find_current_session, post_message
 from foreword.storage.writer import Writer
 from foreword.turn import ToolAnswer

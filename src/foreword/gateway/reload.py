@@ -26,8 +26,8 @@ from foreword.errors import ConfigError, InputError, WorkspaceError
 from foreword.events.event import NO_CONTEXT, EventType, Level, Notice, NoticeFanout, NoticeTarget, Recorder
 from foreword.events.sinks import EventStream
 from foreword.events.tracer import SYSTEM_CLOCKS, Clocks, Tracer, describe_error, make_id
-from foreword.gateway.schedule.creation import find_address, resolve_destination_clearance
-from foreword.gateway.schedule.schedule_rows import Destination
+from foreword.gateway.schedule.destinations import find_address, resolve_destination_clearance
+from foreword.storage.schedules import Destination
 from foreword.storage.sessions import OutboundMessage, post_message
 from foreword.storage.writer import Writer
 from foreword.types import Trust, frozen

@@ -21,7 +21,7 @@ from foreword.gateway.channel import PUBLIC_SITUATION, ChatKind, InboundMessage
 from foreword.gateway.messages import RoutedMessage, SenderIds
 from foreword.gateway.messenger_commands import MessengerCommand, read_command
 from foreword.gateway.pairing import PairingRequest, find_paired, read_pairing_request
-from foreword.gateway.schedule.creation import list_addresses
+from foreword.gateway.schedule.destinations import list_addresses
 from foreword.storage.sessions import OutboundMessage
 from foreword.types import TextEnum, frozen
 

@@ -35,7 +35,8 @@ from foreword.gateway.live import GatewaySettings, background_task
 from foreword.gateway.notifications import NoticeTool
 from foreword.gateway.outbox import Outbox
 from foreword.gateway.reload import AsyncFollower, OutboxNotices, StartupSettings
-from foreword.gateway.schedule.creation import PULL_CHANNELS, ScheduleTools
+from foreword.gateway.schedule.creation import ScheduleTools
+from foreword.gateway.schedule.destinations import PULL_CHANNELS
 from foreword.gateway.schedule.scheduler import SCHEDULED_CHANNEL, Scheduler, SchedulerDependencies
 from foreword.gateway.service import Gateway
 from foreword.gateway.session_manager import SessionManager
@@ -210,13 +211,13 @@ async def open_gateway(
         await opened.enter_async_context(background_task(archiving.keep()))
         opened.push_async_callback(gateway.close)
         ways = SchedulerDependencies(
-            accept=gateway.accept, recorder=recorder, clock=clock, channels=channels, shelves=frozenset(shelves)
+            accept=gateway.accept, recorder=recorder, clock=clock, channels=channels, pull_channels=frozenset(shelves)
         )
         gateway.scheduler = Scheduler(workspace, writer, ways)
         heard = dict(channels)
         if options.scheduling:
             fixed = StartupSettings(started=workspace.config, names=("telegram",))
             gateway.reloading.followers += (fixed, AsyncFollower(gateway.scheduler.follow))
-            heard[SCHEDULED_CHANNEL] = ScheduleChannel(gateway.scheduler.look, options.rhythm.look)
+            heard[SCHEDULED_CHANNEL] = ScheduleChannel(gateway.scheduler.run_due, options.rhythm.look)
         await opened.enter_async_context(running_channels(heard, gateway.receive, recorder, options.rhythm))
         yield gateway

@@ -11,15 +11,14 @@ from foreword.agent.tools.gateway_tools import MAX_SAY_CHARS, SCHEDULE_TOOLS
 from foreword.agent.tools.gateway_tools import MAX_SCHEDULE_NAME_CHARS as LONGEST_TITLE
 from foreword.config.schedule_settings import MissedRuns
 from foreword.config.schedule_settings import ScheduleSettings as Written
-from foreword.gateway.schedule.creation import format_destination
 from foreword.http.error_responses import HttpError, make_not_found
 from foreword.http.request_context import ContextDep, RequestContext
 from foreword.http.schemas import FactField, NameField, RequestModel, ResponseModel, list_error_responses
 from foreword.types import Delivery
 
 if TYPE_CHECKING:
-    from foreword.gateway.schedule.schedule_rows import StoredSchedule
     from foreword.gateway.schedule.scheduler import Scheduler
+    from foreword.storage.schedules import StoredSchedule
 
 
 SchedulePath = Annotated[str, Path(max_length=64, description="The id of a schedule.")]
@@ -93,7 +92,7 @@ def convert_schedule(one: "StoredSchedule", notes: Sequence[str] = ()) -> Schedu
         moment=one.timing.moment,
         zone=one.timing.zone,
         say=one.say,
-        to=format_destination(one.to),
+        to=str(one.to),
         delivery=str(one.delivery),
         missed=str(one.missed),
         due=one.due,
@@ -141,7 +140,7 @@ async def create_schedule(asked: ScheduleRequest, desk: ContextDep) -> ScheduleS
         delivery=Delivery(asked.delivery),
         missed=MissedRuns(asked.missed),
     )
-    ordered = await get_scheduler(desk).order(entry, bounded=desk.user != desk.config.owner)
+    ordered = await get_scheduler(desk).create(entry, bounded=desk.user != desk.config.owner)
     return convert_schedule(ordered.schedule, ordered.notes)
 
 

@@ -50,7 +50,7 @@ class House:
 
     async def look(self):
         """Fire due schedules and wait for their results."""
-        return [await self.gateway.wait(one.turn) for one in await self.gateway.scheduler.look()]
+        return [await self.gateway.wait(one.turn) for one in await self.gateway.scheduler.run_due()]
 
     async def at(self, hour, minute=0, day=16, month=11, year=2026):
         """Set the clock and fire due schedules."""
@@ -73,5 +73,5 @@ async def open_clockwork(folder, stand_in, schedule="", *, config=CONFIG, clock=
         clock=clock, retrying=QUICK, patience=SOON, rhythm=LIVELY, channels=dict.fromkeys(channels, kept)
     )
     async with open_gateway(workspace, find_environ(stand_in.url), options) as gateway:
-        await gateway.scheduler.look()
+        await gateway.scheduler.run_due()
         yield House(gateway, clock, kept, folder)

@@ -15,9 +15,8 @@ from foreword.config.schedule_settings import MissedRuns
 from foreword.engine.sources.documents import read_builtin
 from foreword.gateway.channel import NeverDelivered, NotStored
 from foreword.gateway.channels.pull_channel import ScheduleChannel
-from foreword.gateway.schedule.due_times import Timing, TimingKind
-from foreword.gateway.schedule.schedule_rows import Destination, ScheduleOrigin, StoredSchedule, put_schedule
 from foreword.storage.database import StorageError, use_state
+from foreword.storage.schedules import Destination, ScheduleOrigin, StoredSchedule, Timing, TimingKind, put_schedule
 from foreword.testing import ManualClock, ScriptedReply
 from foreword.types import Delivery, Trust
 
@@ -50,7 +49,7 @@ class Planned(Stage):
         )
         try:
             await asyncio.to_thread(self.keep, schedule)
-            await self.gateway.scheduler.look()
+            await self.gateway.scheduler.run_due()
         except (StorageError, sqlite3.Error, NotStored):
             return False
         with open_rows(self.folder) as state:

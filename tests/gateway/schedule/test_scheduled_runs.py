@@ -343,9 +343,9 @@ def test_a_broadcast_is_public(tmp_path, stand_in, kind, more, seen):
 
     async def run():
         async with open_gateway(workspace, find_environ(stand_in.url), options) as gateway:
-            await gateway.scheduler.look()
+            await gateway.scheduler.run_due()
             clock.now = MORNING.replace(hour=8, minute=0)
-            await gateway.scheduler.look()
+            await gateway.scheduler.run_due()
             await until(lambda: town.letters)
 
     asyncio.run(run())
@@ -369,7 +369,7 @@ def test_where_people_look(tmp_path, stand_in, spoke):
 
     async def run():
         async with open_gateway(workspace, find_environ(stand_in.url), options) as gateway:
-            await gateway.scheduler.look()
+            await gateway.scheduler.run_due()
             said = RoutedMessage(text="Hello.", user="alice" if spoke else "bob", channel="web")
             await gateway.wait((await gateway.accept(said)).turn)
             clock.now = MORNING.replace(hour=8, minute=0)

@@ -1,45 +1,26 @@
-"""Due times of cron lines, single times and heartbeats, with daylight saving time.
+"""Due times of cron lines, single times and heartbeats, and times as people write them, such as `tomorrow 8:00`.
 
 Runs follow local time. A local time skipped by a clock change runs at the change; one that occurs twice runs the
 first time. An hourly cron line follows elapsed hours instead.
-
-Parsing of times as people write them: 18:00, tomorrow 8:00, in 5 minutes, or a date and a time.
 """
 
 import re
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
 
-from foreword.config.schedule_settings import check_date_time, describe_missing_day, parse_duration
+from foreword.config.schedule_settings import DURATION_UNITS, check_date_time, describe_missing_day, parse_duration
 from foreword.errors import InputError
 from foreword.host import load_zone
-from foreword.types import TextEnum, frozen
+from foreword.storage.schedules import Timing, TimingKind
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 MAX_COUNTED_RUNS = 1_000  # most missed runs that are counted
 ALL_HOURS = frozenset(range(24))
 CRON_HOUR_INDEX = 1  # index of the hour field in a cron line
-
-
-class TimingKind(TextEnum):
-    """The kind of a schedule's time."""
-
-    CRON = "cron"
-    AT = "at"
-    HEARTBEAT = "heartbeat"
-
-
-@frozen(eq=True)
-class Timing:
-    """When a schedule is due, as written; the text is already validated."""
-
-    kind: TimingKind
-    moment: str
-    zone: str = ""
 
 
 def find_next_due(timing: Timing, after: datetime) -> datetime | None:
@@ -117,54 +98,47 @@ _CLOCK = re.compile(r"(?:(today|tomorrow)[ ,]+)?(?:at +)?([0-9]{1,2}):([0-9]{2})
 _DELAY = re.compile(
     r"in +([0-9]{1,6}|an?|one) *(s|sec|seconds?|m|min|minutes?|h|hours?|d|days?|w|weeks?)", re.IGNORECASE
 )
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-@frozen(eq=True)
-class ResolvedTime:
-    """A resolved time, and a note on how the phrase was read."""
+def resolve_time(text: str, zone: ZoneInfo, now: datetime) -> tuple[str, str]:
+    """Resolve a time as people write it, and return a note on how it was read.
 
-    moment: str
-    note: str = ""
-
-
-def resolve_time(text: str, zone: ZoneInfo, now: datetime) -> ResolvedTime:
-    """Resolve a time as people write it; raise InputError with the accepted forms if it is invalid."""
+    Raise InputError with the accepted forms if it is invalid.
+    """
     words = " ".join(text.split())
     if found := _CLOCK.fullmatch(words):
         return resolve_clock(words, found, zone, now)
     if found := _DELAY.fullmatch(words):
-        return ResolvedTime(moment=resolve_delay(words, found, zone, now))
+        return resolve_delay(words, found, zone, now), ""
     if missing := describe_missing_day(words):
         raise InputError(f"at is {text[:60]!r}, and {missing}")
     if check_date_time(words):
         raise InputError(f"at is {text[:60]!r}, which is not a time; write {TIME_FORMS}")
-    return ResolvedTime(moment=words)
+    return words, ""
 
 
-def resolve_clock(words: str, found: re.Match[str], zone: ZoneInfo, now: datetime) -> ResolvedTime:
+def resolve_clock(words: str, found: re.Match[str], zone: ZoneInfo, now: datetime) -> tuple[str, str]:
     """Resolve a time of day: today, or tomorrow if it has passed or the phrase says so."""
     try:
         clock = time(int(found[2]), int(found[3]))
     except ValueError:
         raise InputError(f"at is {words!r}: {found[2]}:{found[3]} is not a valid time; write {TIME_FORMS}") from None
-    named = (found[1] or "").lower()
-    today = now.astimezone(zone).date()
-    if named == "tomorrow":
-        return ResolvedTime(moment=write_local_time(today + timedelta(days=1), clock))
-    if find_instant(datetime.combine(today, clock), zone) > now:
-        return ResolvedTime(moment=write_local_time(today, clock))
-    if named:
+    day = (found[1] or "").lower()
+    today = datetime.combine(now.astimezone(zone).date(), clock)
+    tomorrow = today + timedelta(days=1)
+    if day == "tomorrow":
+        return tomorrow.isoformat(timespec="minutes"), ""
+    if find_instant(today, zone) > now:
+        return today.isoformat(timespec="minutes"), ""
+    if day:
         raise InputError(f"{words} has passed: it is {now.astimezone(zone):%H:%M} ({zone.key})")
-    return ResolvedTime(
-        moment=write_local_time(today + timedelta(days=1), clock),
-        note=f"{clock:%H:%M} has passed today ({zone.key}), so it is planned for tomorrow",
-    )
+    note = f"{clock:%H:%M} has passed today ({zone.key}), so it is planned for tomorrow"
+    return tomorrow.isoformat(timespec="minutes"), note
 
 
 def resolve_delay(words: str, found: re.Match[str], zone: ZoneInfo, now: datetime) -> str:
     """Resolve a delay: days and weeks in local time, shorter units as elapsed time."""
-    unit = _UNITS[found[2][0].lower()]
+    unit = DURATION_UNITS[found[2][0].lower()]
     delay = timedelta(**{unit: int(found[1]) if found[1].isdigit() else 1})
     if not timedelta() < delay <= MAX_DELAY:
         raise InputError(f"at is {words!r}; a schedule must be between one second and five years away")
@@ -172,8 +146,3 @@ def resolve_delay(words: str, found: re.Match[str], zone: ZoneInfo, now: datetim
         wall = now.astimezone(zone).replace(tzinfo=None, fold=0) + delay
         return wall.isoformat(timespec="seconds")
     return (now + delay).astimezone(zone).isoformat(timespec="seconds")
-
-
-def write_local_time(day: date, clock: time) -> str:
-    """Write a date and a time of day in ISO format."""
-    return datetime.combine(day, clock).isoformat(timespec="minutes")

@@ -1,0 +1,277 @@
+"""Schedules in the state, and the addresses from which their users wrote."""
+
+import json
+import re
+import sqlite3
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime, timedelta
+
+from foreword.config.schedule_settings import MissedRuns
+from foreword.errors import Forbidden, InputError
+from foreword.storage.database import format_moment, parse_moment
+from foreword.storage.writer import is_dead_owner
+from foreword.types import Delivery, TextEnum, Trust, frozen
+
+SCHEDULE_COLUMNS = (
+    "id, name, origin, agent, user_id, kind, moment, zone, say, delivery, channel, address, room, situation, clearance,"
+    " missed, created, due, ran, note, state"
+)
+LEASE_DURATION = timedelta(seconds=30)
+RUN_SITUATION = "system"
+MAX_TITLE_CHARS = 24
+TITLE_WORD = re.compile(r"\w+")
+
+
+class ScheduleOrigin(TextEnum):
+    """Who created a schedule."""
+
+    CONFIG = "config"
+    """It is configured in foreword.yaml."""
+    PERSON = "person"
+    """A user created it, at the shell or over HTTP."""
+    AGENT = "agent"
+    """An agent created it for a user."""
+
+
+class ScheduleState(TextEnum):
+    """Whether a schedule will run again."""
+
+    WAITING = "waiting"
+    OVER = "over"
+
+
+class TimingKind(TextEnum):
+    """The kind of a schedule's time."""
+
+    CRON = "cron"
+    AT = "at"
+    HEARTBEAT = "heartbeat"
+
+
+@frozen(eq=True)
+class Timing:
+    """When a schedule is due, as written; the text is already validated."""
+
+    kind: TimingKind
+    moment: str
+    zone: str = ""
+
+
+@frozen(eq=True)
+class Destination:
+    """Where replies go: a room or an address; if empty, the user's last private address."""
+
+    channel: str = ""
+    address: str = ""
+    room: str = ""
+
+    def __str__(self) -> str:
+        """Return the destination as users write it."""
+        return self.room or (f"{self.channel}:{self.address}" if self.address else "")
+
+
+@frozen(eq=True)
+class StoredSchedule:
+    """A message that an agent receives at its due times, on behalf of a user."""
+
+    id: str
+    name: str
+    origin: ScheduleOrigin
+    agent: str
+    user: str
+    timing: Timing
+    say: str
+    delivery: Delivery
+    to: Destination
+    clearance: Trust
+    """The clearance at creation, which limits all runs."""
+    missed: MissedRuns
+    created: datetime
+    due: datetime | None = None
+    ran: datetime | None = None
+    """The time up to which all runs are done or skipped."""
+    note: str = ""
+    """Why the last run did not take place."""
+    state: ScheduleState = ScheduleState.WAITING
+
+    @property
+    def title(self) -> str:
+        """The name, or a short form of the text, which is displayed but not stored."""
+        return self.name or shorten_title(self.say) or str(self.timing.kind)
+
+
+def shorten_title(say: str) -> str:
+    """Make a short name from the first words of a schedule's text."""
+    name = "-".join(TITLE_WORD.findall(say.lower()))
+    if len(name) <= MAX_TITLE_CHARS:
+        return name
+    return name[: MAX_TITLE_CHARS + 1].rpartition("-")[0] or name[:MAX_TITLE_CHARS]
+
+
+def read_schedule(row: Sequence[object]) -> StoredSchedule:
+    """Convert a row to a schedule."""
+    key, name, origin, agent, user, kind, moment, zone, say, delivery, channel, address, room, *rest = row
+    _, clearance, missed, created, due, ran, note, state = rest
+    return StoredSchedule(
+        id=str(key),
+        name=str(name),
+        origin=ScheduleOrigin(origin),
+        agent=str(agent),
+        user=str(user),
+        timing=Timing(kind=TimingKind(kind), moment=str(moment), zone=str(zone)),
+        say=str(say),
+        delivery=Delivery(delivery),
+        to=Destination(channel=str(channel), address=str(address), room=str(room)),
+        clearance=Trust(int(str(clearance))),
+        missed=MissedRuns(missed),
+        created=parse_moment(str(created)),
+        due=None if due is None else datetime.fromtimestamp(float(str(due)), UTC),
+        ran=None if ran is None else datetime.fromtimestamp(float(str(ran)), UTC),
+        note=str(note),
+        state=ScheduleState(state),
+    )
+
+
+def put_schedule(state: sqlite3.Connection, schedule: StoredSchedule) -> None:
+    """Insert a schedule, or replace the one with the same id."""
+    timing, to = schedule.timing, schedule.to
+    row = (
+        schedule.id,
+        schedule.name,
+        str(schedule.origin),
+        schedule.agent,
+        schedule.user,
+        str(timing.kind),
+        timing.moment,
+        timing.zone,
+        schedule.say,
+        str(schedule.delivery),
+        to.channel,
+        to.address,
+        to.room,
+        RUN_SITUATION,
+        int(schedule.clearance),
+        str(schedule.missed),
+        format_moment(schedule.created),
+        schedule.due.timestamp() if schedule.due else None,
+        schedule.ran.timestamp() if schedule.ran else None,
+        schedule.note,
+        str(schedule.state),
+    )
+    placeholders = ", ".join("?" * len(row))
+    state.execute(f"INSERT OR REPLACE INTO schedules ({SCHEDULE_COLUMNS}) VALUES ({placeholders})", row)
+
+
+def list_schedules(state: sqlite3.Connection, user: str = "") -> list[StoredSchedule]:
+    """List the schedules of a user, or all, in order of the next run."""
+    query = f"SELECT {SCHEDULE_COLUMNS} FROM schedules WHERE user_id = ?1 OR ?1 = '' ORDER BY state DESC, due, id"
+    return [read_schedule(row) for row in state.execute(query, (user,))]
+
+
+def get_schedule(state: sqlite3.Connection, key: str) -> StoredSchedule | None:
+    """Return a schedule by its id."""
+    row = state.execute(f"SELECT {SCHEDULE_COLUMNS} FROM schedules WHERE id = ?", (key,)).fetchone()
+    return read_schedule(row) if row else None
+
+
+def find_schedule(state: sqlite3.Connection, which: str) -> StoredSchedule:
+    """Find a schedule by its id or name; raise InputError if it is missing or ambiguous."""
+    found = [schedule for schedule in list_schedules(state) if which in (schedule.id, schedule.title)]
+    if not found:
+        raise InputError(f"there is no schedule {which[:60]!r}")
+    if len(found) > 1:
+        raise InputError(f"several schedules are called {which[:60]!r}; use the id")
+    return found[0]
+
+
+def cancel_schedule(state: sqlite3.Connection, schedule: StoredSchedule) -> None:
+    """Delete a schedule; raise Forbidden for a configured one."""
+    if schedule.origin is ScheduleOrigin.CONFIG:
+        raise Forbidden(f"the schedule {schedule.name!r} is defined in foreword.yaml; remove it there")
+    delete_schedule(state, schedule.id)
+
+
+def delete_schedule(state: sqlite3.Connection, key: str) -> None:
+    """Delete a schedule."""
+    state.execute("DELETE FROM schedules WHERE id = ?", (key,))
+
+
+def is_any_due(state: sqlite3.Connection, now: datetime) -> bool:
+    """Return whether any schedule is due."""
+    query = "SELECT 1 FROM schedules WHERE state = 'waiting' AND due <= ? LIMIT 1"
+    return state.execute(query, (now.timestamp(),)).fetchone() is not None
+
+
+def claim_due_schedules(state: sqlite3.Connection, now: datetime, owner: str) -> list[StoredSchedule]:
+    """Claim due schedules that no live process has leased."""
+    query = "SELECT DISTINCT lease_owner FROM schedules WHERE lease_owner != '' AND lease_owner != ?"
+    dead = json.dumps([other for (other,) in state.execute(query, (owner,)).fetchall() if is_dead_owner(other)])
+    rows = state.execute(
+        "UPDATE schedules SET lease_owner = ?, lease_until = ? WHERE state = 'waiting' AND due <= ?"
+        " AND (lease_owner IN ('', ?) OR lease_until < ? OR lease_owner IN (SELECT value FROM json_each(?)))"
+        f" RETURNING {SCHEDULE_COLUMNS}",
+        (owner, (now + LEASE_DURATION).timestamp(), now.timestamp(), owner, now.timestamp(), dead),
+    ).fetchall()
+    return sorted(map(read_schedule, rows), key=lambda schedule: (schedule.due or now, schedule.id))
+
+
+def finish_run(
+    state: sqlite3.Connection, schedule: StoredSchedule, owner: str, ran: datetime, due: datetime | None
+) -> None:
+    """Record that a due schedule was handled, with its note and its next due time."""
+    state.execute(
+        "UPDATE schedules SET due = ?, ran = ?, note = ?, state = ?, lease_owner = '', lease_until = 0"
+        " WHERE id = ? AND lease_owner = ?",
+        (
+            due.timestamp() if due else None,
+            ran.timestamp(),
+            schedule.note,
+            str(ScheduleState.WAITING if due else ScheduleState.OVER),
+            schedule.id,
+            owner,
+        ),
+    )
+
+
+def set_due_time(state: sqlite3.Connection, key: str, due: datetime) -> None:
+    """Set the next due time of a schedule."""
+    state.execute("UPDATE schedules SET due = ? WHERE id = ?", (due.timestamp(), key))
+
+
+MAX_RECENT_TURNS = 50  # newest turns of a user that are searched for addresses
+REQUEST_ADDRESS = "json_extract(request, '$.channel'), json_extract(request, '$.address')"
+NOT_SCHEDULED = "json_extract(request, '$.address') != '' AND json_extract(request, '$.errand') IS NULL"
+
+
+def list_recent_addresses(state: sqlite3.Connection, user: str) -> list[tuple[str, str]]:
+    """List channel and address of a user's latest private messages, the newest first."""
+    query = f"""
+    SELECT {REQUEST_ADDRESS} FROM (SELECT request FROM turns WHERE user_id = ? ORDER BY received DESC LIMIT ?)
+    WHERE {NOT_SCHEDULED} AND json_extract(request, '$.room') = ''"""
+    return state.execute(query, (user, MAX_RECENT_TURNS)).fetchall()
+
+
+def find_room_address(state: sqlite3.Connection, room: str) -> tuple[str, str] | None:
+    """Find channel and address of the latest message in a room."""
+    query = f"""
+    SELECT {REQUEST_ADDRESS} FROM turns JOIN sessions ON sessions.id = turns.session_id
+    WHERE sessions.room = ? AND {NOT_SCHEDULED} ORDER BY turns.number DESC LIMIT 1"""
+    found: tuple[str, str] | None = state.execute(query, (room,)).fetchone()
+    return found
+
+
+def find_session_address(state: sqlite3.Connection, session: str) -> tuple[str, str] | None:
+    """Find channel and address of the latest message in a session."""
+    query = f"""
+    SELECT {REQUEST_ADDRESS} FROM turns
+    WHERE session_id = ? AND json_extract(request, '$.address') != '' ORDER BY number DESC LIMIT 1"""
+    found: tuple[str, str] | None = state.execute(query, (session,)).fetchone()
+    return found
+
+
+def list_used_channels(state: sqlite3.Connection, user: str, channels: Collection[str]) -> list[str]:
+    """List those of the channels on which a user has a private session, the last used first."""
+    query = """
+    SELECT channel FROM sessions WHERE user_id = ? AND room = '' AND channel IN (SELECT value FROM json_each(?))
+    GROUP BY channel ORDER BY max(used) DESC"""
+    return [channel for (channel,) in state.execute(query, (user, json.dumps(list(channels))))]
