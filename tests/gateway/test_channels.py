@@ -13,8 +13,7 @@ from messenger import Messenger
 from foreword.config.schema import HttpServer
 from foreword.gateway.channel import ChatKind, NotStored
 from foreword.gateway.channels.pull_channel import TerminalChannel, submit_message
-from foreword.http.app import create_app
-from foreword.http.server import bind_socket, get_url, run_server
+from foreword.http.app import bind_socket, create_app, get_url, run_server
 from foreword.storage.api_tokens import ApiTokens
 from waiting import PATIENCE
 

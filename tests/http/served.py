@@ -14,8 +14,7 @@ from foreword.config.schema import HttpServer
 from foreword.gateway.live import GatewaySettings
 from foreword.gateway.startup import GatewayOptions, open_gateway
 from foreword.gateway.worker import WorkerRetryPolicy
-from foreword.http.app import create_app
-from foreword.http.server import bind_socket, get_url, run_server
+from foreword.http.app import bind_socket, create_app, get_url, run_server
 from foreword.storage.api_tokens import ApiTokens
 from foreword.testing import make_workspace, run_fake_provider
 from foreword.workspace import STATE_FOLDER

@@ -191,7 +191,7 @@ def test_sign_of_life():
         yield 2
 
     async def hear():
-        return [piece async for piece in keep_alive(speak(), quiet=0.01)]
+        return [piece async for piece in keep_alive(speak(), quiet_s=0.01)]
 
     heard = asyncio.run(hear())
     assert [piece for piece in heard if piece] == [1, 2]

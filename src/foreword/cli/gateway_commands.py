@@ -169,7 +169,7 @@ def run_serve(args: Namespace) -> int:
         environ = load_environ(workspace)
         channels = find_channels(workspace, environ)  # report missing parts before slow imports
         from foreword.gateway.startup import GatewayOptions
-        from foreword.http.server import serve_workspace
+        from foreword.http.app import serve_workspace
 
         console = Console(sys.stderr)
         options = GatewayOptions(tree=None if args.quiet else console, opens=channels, scheduling=True)

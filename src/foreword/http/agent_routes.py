@@ -1,9 +1,8 @@
-"""Stored soul and identity of agents: read and set at full trust.
+"""Stored soul and identity of agents, read and set at full trust.
 
 `/api/instructions`: standing instructions of a user for an agent.
 """
 
-import asyncio
 import sqlite3
 from collections.abc import Callable
 from dataclasses import asdict
@@ -15,27 +14,24 @@ from pydantic import Field, StringConstraints
 from foreword.agent.tools.registry import record_memory_event
 from foreword.agent.tools.state_tools import INSTRUCTIONS_STORE, INSTRUCTIONS_TRUST
 from foreword.config.schema import Identity
+from foreword.engine.context import StoredCharacter
 from foreword.events.query import find_context
 from foreword.events.tracer import Tracer
 from foreword.http.error_responses import HttpError, make_not_found
-from foreword.http.request_context import ContextDep, RequestContext
-from foreword.http.schemas import MAX_NAME_CHARS, RequestModel, ResponseModel, list_error_responses
-from foreword.storage.agents import (
-    MAX_INSTRUCTIONS_CHARS,
-    MAX_SOUL_CHARS,
-    find_character,
-    find_instructions,
-    replace_instructions,
-    set_character,
-)
-from foreword.storage.database import use_state
+from foreword.http.request_context import MAX_NAME_CHARS, ContextDep, RequestContext, RequestModel, ResponseModel
+from foreword.storage import agents
 from foreword.turn import ToolAnswer
 from foreword.types import Trust
 
 AgentPath = Annotated[str, Path(max_length=MAX_NAME_CHARS, description="An agent of foreword.yaml.")]
-CharacterText = Annotated[str, StringConstraints(max_length=MAX_SOUL_CHARS)]
+AgentQuery = Annotated[str, Query(max_length=MAX_NAME_CHARS, description="The agent; default: the first one.")]
+UserQuery = Annotated[
+    str, Query(max_length=MAX_NAME_CHARS, description="The user; default: yourself. Another user needs full trust.")
+]
+CharacterText = Annotated[str, StringConstraints(max_length=agents.MAX_SOUL_CHARS)]
 
 agent_router = APIRouter(prefix="/api/agents", tags=["agents"])
+instruction_router = APIRouter(prefix="/api/instructions", tags=["instructions"])
 
 
 class IdentityShape(ResponseModel):
@@ -80,74 +76,53 @@ class IdentityRequest(RequestModel):
     identity: IdentityFields | CharacterText = Field(description="Fields, or a text. An empty string deletes it.")
 
 
-@agent_router.get("/{agent}", operation_id="readAgent", responses=list_error_responses())
-async def get_agent(agent: AgentPath, desk: ContextDep) -> AgentShape:
+@agent_router.get("/{agent}", operation_id="readAgent")
+async def get_agent(agent: AgentPath, context: ContextDep) -> AgentShape:
     """Return the stored soul and identity of an agent. Needs full trust."""
-    check_agent_access(desk, agent)
-    return await change_character(desk, agent)
+    return await change_agent(context, agent, lambda _: None)
 
 
-@agent_router.put("/{agent}/soul", operation_id="setSoul", responses=list_error_responses())
-async def set_soul(agent: AgentPath, asked: SoulRequest, desk: ContextDep) -> AgentShape:
+@agent_router.put("/{agent}/soul", operation_id="setSoul")
+async def set_soul(agent: AgentPath, body: SoulRequest, context: ContextDep) -> AgentShape:
     """Store a soul for an agent; it applies from the next message. Needs full trust."""
-    check_agent_access(desk, agent)
-    return await change_character(desk, agent, lambda state: set_character(state, agent, soul=asked.soul))
+    return await change_agent(context, agent, lambda state: agents.set_character(state, agent, soul=body.soul))
 
 
-@agent_router.delete("/{agent}/soul", operation_id="clearSoul", responses=list_error_responses())
-async def clear_soul(agent: AgentPath, desk: ContextDep) -> AgentShape:
+@agent_router.delete("/{agent}/soul", operation_id="clearSoul")
+async def clear_soul(agent: AgentPath, context: ContextDep) -> AgentShape:
     """Delete the stored soul; the agent falls back to its file or foreword.yaml. Needs full trust."""
-    check_agent_access(desk, agent)
-    return await change_character(desk, agent, lambda state: set_character(state, agent, soul=""))
+    return await change_agent(context, agent, lambda state: agents.set_character(state, agent, soul=""))
 
 
-@agent_router.put("/{agent}/identity", operation_id="setIdentity", responses=list_error_responses())
-async def set_identity(agent: AgentPath, asked: IdentityRequest, desk: ContextDep) -> AgentShape:
+@agent_router.put("/{agent}/identity", operation_id="setIdentity")
+async def set_identity(agent: AgentPath, body: IdentityRequest, context: ContextDep) -> AgentShape:
     """Store an identity for an agent; it applies from the next message. Needs full trust."""
-    check_agent_access(desk, agent)
-    given = asked.identity
+    given = body.identity
     identity = given if isinstance(given, str) else Identity(**given.model_dump())
-    return await change_character(desk, agent, lambda state: set_character(state, agent, identity=identity))
+    return await change_agent(context, agent, lambda state: agents.set_character(state, agent, identity=identity))
 
 
-@agent_router.delete("/{agent}/identity", operation_id="clearIdentity", responses=list_error_responses())
-async def clear_identity(agent: AgentPath, desk: ContextDep) -> AgentShape:
+@agent_router.delete("/{agent}/identity", operation_id="clearIdentity")
+async def clear_identity(agent: AgentPath, context: ContextDep) -> AgentShape:
     """Delete the stored identity; the agent falls back to its file or foreword.yaml. Needs full trust."""
-    check_agent_access(desk, agent)
-    return await change_character(desk, agent, lambda state: set_character(state, agent, identity=""))
+    return await change_agent(context, agent, lambda state: agents.set_character(state, agent, identity=""))
 
 
-def check_agent_access(desk: RequestContext, agent: str) -> None:
-    """Raise a 404 below full trust, as for an unknown route, and for an unknown agent."""
-    if desk.find_clearance() is not Trust.FULL:
+async def change_agent(context: RequestContext, agent: str, change: Callable[[sqlite3.Connection], None]) -> AgentShape:
+    """Change the stored soul and identity of an agent and return both; raise a 404 below full trust."""
+    if context.find_clearance() is not Trust.FULL:
         raise make_not_found("route")
-    if agent not in desk.config.agents:
+    if agent not in context.config.agents:
         raise make_not_found("agent")
 
+    def apply(state: sqlite3.Connection) -> StoredCharacter:
+        change(state)
+        return agents.find_character(state, agent)
 
-async def change_character(
-    desk: RequestContext, agent: str, work: Callable[[sqlite3.Connection], None] | None = None
-) -> AgentShape:
-    """Apply a change to the stored soul and identity of an agent and return both."""
-
-    def find() -> AgentShape:
-        with use_state(desk.folder) as state:
-            if work:
-                work(state)
-            stored = find_character(state, agent)
-        identity = stored.identity
-        shown = IdentityShape(**asdict(identity)) if isinstance(identity, Identity) else identity
-        return AgentShape(agent=agent, soul=stored.soul, identity=shown)
-
-    return await asyncio.to_thread(find)
-
-
-AgentQuery = Annotated[str, Query(max_length=MAX_NAME_CHARS, description="The agent; default: the first one.")]
-UserQuery = Annotated[
-    str, Query(max_length=MAX_NAME_CHARS, description="The user; default: yourself. Another user needs full trust.")
-]
-
-instruction_router = APIRouter(prefix="/api/instructions", tags=["instructions"])
+    stored = await context.use_state(apply)
+    identity = stored.identity
+    shown = IdentityShape(**asdict(identity)) if isinstance(identity, Identity) else identity
+    return AgentShape(agent=agent, soul=stored.soul, identity=shown)
 
 
 class InstructionsShape(ResponseModel):
@@ -161,63 +136,54 @@ class InstructionsShape(ResponseModel):
 class InstructionsRequest(RequestModel):
     """New instructions that replace the old ones."""
 
-    instructions: Annotated[str, StringConstraints(min_length=1, max_length=MAX_INSTRUCTIONS_CHARS)] = Field(
+    instructions: Annotated[str, StringConstraints(min_length=1, max_length=agents.MAX_INSTRUCTIONS_CHARS)] = Field(
         description="The complete new text; use DELETE to remove the instructions."
     )
 
 
-@instruction_router.get("", operation_id="readInstructions", responses=list_error_responses())
-async def get_instructions(desk: ContextDep, agent: AgentQuery = "", user: UserQuery = "") -> InstructionsShape:
+@instruction_router.get("", operation_id="readInstructions")
+async def get_instructions(context: ContextDep, agent: AgentQuery = "", user: UserQuery = "") -> InstructionsShape:
     """Return the standing instructions."""
-    person, name = choose_instructions(desk, user, agent)
-    level = desk.find_clearance()
-
-    def find() -> str:
-        with use_state(desk.folder) as state:
-            return find_instructions(state, person, name, level) or ""
-
-    return InstructionsShape(user=person, agent=name, instructions=await asyncio.to_thread(find))
+    user, agent = choose_instructions(context, user, agent)
+    clearance = context.find_clearance()
+    text = await context.use_state(lambda state: agents.find_instructions(state, user, agent, clearance))
+    return InstructionsShape(user=user, agent=agent, instructions=text or "")
 
 
-@instruction_router.put("", operation_id="setInstructions", responses=list_error_responses())
+@instruction_router.put("", operation_id="setInstructions")
 async def put_instructions(
-    asked: InstructionsRequest, desk: ContextDep, agent: AgentQuery = "", user: UserQuery = ""
+    body: InstructionsRequest, context: ContextDep, agent: AgentQuery = "", user: UserQuery = ""
 ) -> InstructionsShape:
     """Replace the standing instructions; the change applies from the next message."""
-    if not asked.instructions.strip():
+    if not body.instructions.strip():
         raise HttpError(422, "the instructions are blank; use DELETE to remove them", param="instructions")
-    return await store_instructions(desk, *choose_instructions(desk, user, agent, writes=True), asked.instructions)
+    return await store_instructions(context, user, agent, body.instructions)
 
 
-@instruction_router.delete("", operation_id="clearInstructions", responses=list_error_responses())
-async def delete_instructions(desk: ContextDep, agent: AgentQuery = "", user: UserQuery = "") -> InstructionsShape:
+@instruction_router.delete("", operation_id="clearInstructions")
+async def delete_instructions(context: ContextDep, agent: AgentQuery = "", user: UserQuery = "") -> InstructionsShape:
     """Delete the standing instructions."""
-    return await store_instructions(desk, *choose_instructions(desk, user, agent, writes=True), "")
+    return await store_instructions(context, user, agent, "")
 
 
-def choose_instructions(desk: RequestContext, user: str, agent: str, *, writes: bool = False) -> tuple[str, str]:
+def choose_instructions(context: RequestContext, user: str, agent: str, *, writes: bool = False) -> tuple[str, str]:
     """Return the user and the agent; raise a 404 if the caller may not read or write their instructions."""
-    level, person = desk.find_clearance(), user or desk.user
-    name = agent or next(iter(desk.config.agents))
-    if level < INSTRUCTIONS_TRUST:
+    clearance, user = context.find_clearance(), user or context.user
+    agent = agent or next(iter(context.config.agents))
+    if clearance < INSTRUCTIONS_TRUST:
         raise make_not_found("route")
-    allowed = level is Trust.FULL and (desk.user == desk.config.owner or not writes)
-    if (person != desk.user and not allowed) or person not in desk.config.users:
+    may_choose = clearance is Trust.FULL and (context.user == context.config.owner or not writes)
+    if (user != context.user and not may_choose) or user not in context.config.users:
         raise make_not_found("user")
-    if name not in desk.config.agents:
+    if agent not in context.config.agents:
         raise make_not_found("agent")
-    return person, name
+    return user, agent
 
 
-async def store_instructions(desk: RequestContext, user: str, agent: str, text: str) -> InstructionsShape:
+async def store_instructions(context: RequestContext, user: str, agent: str, text: str) -> InstructionsShape:
     """Store the instructions and record the change in the log, without the text."""
-
-    def write() -> str:
-        with use_state(desk.folder) as state:
-            return replace_instructions(state, user, agent, text)
-
-    kept = await asyncio.to_thread(write)
-    context = find_context(await desk.assemble())
-    trace = Tracer(desk.gateway.listeners.recorder, context)
+    user, agent = choose_instructions(context, user, agent, writes=True)
+    stored = await context.use_state(lambda state: agents.replace_instructions(state, user, agent, text))
+    trace = Tracer(context.gateway.listeners.recorder, find_context(await context.assemble()))
     record_memory_event(trace, "update_instructions", ToolAnswer(text="", tokens=0, store=INSTRUCTIONS_STORE, count=1))
-    return InstructionsShape(user=user, agent=agent, instructions=kept)
+    return InstructionsShape(user=user, agent=agent, instructions=stored)

@@ -6,27 +6,27 @@
 
 import math
 import sqlite3
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, NoReturn
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
+from starlette.types import Scope
 
 from foreword.errors import BudgetError, InputError, UnknownName, suggest_name
+from foreword.gateway import messages
 from foreword.gateway.channel import NotStored
-from foreword.gateway.messages import BadMessage, KeyReused, NotFound, WrongSession
 from foreword.gateway.service import ShuttingDown
-from foreword.types import frozen
 
 MAX_ERROR_MESSAGE_CHARS = 500  # characters of an error message; some messages quote the request
+MAX_QUOTED_PATH_CHARS = 200  # of a request path quoted in an error or in the log
 INVALID_REQUEST, SERVER_ERROR = "invalid_request_error", "server_error"
 
 
-@frozen(eq=True)
-class StatusKind:
+class StatusKind(NamedTuple):
     """The error type and code of an HTTP status, and its description in the OpenAPI document."""
 
     type: str
@@ -35,42 +35,26 @@ class StatusKind:
 
 
 STATUS_KINDS: Mapping[int, StatusKind] = {
-    400: StatusKind(type=INVALID_REQUEST, code="bad_request", about="The request does not match the schema."),
-    401: StatusKind(
-        type="authentication_error", code="unauthorized", about="The token is missing, unknown or expired."
-    ),
-    402: StatusKind(type="budget_error", code="over_budget", about="A budget does not allow the turn."),
-    404: StatusKind(
-        type="not_found_error", code="not_found", about="The object does not exist or belongs to another user."
-    ),
+    400: StatusKind(INVALID_REQUEST, "bad_request", "The request does not match the schema."),
+    401: StatusKind("authentication_error", "unauthorized", "The token is missing, unknown or expired."),
+    402: StatusKind("budget_error", "over_budget", "A budget does not allow the turn."),
+    404: StatusKind("not_found_error", "not_found", "The object does not exist or belongs to another user."),
     405: StatusKind(
-        type=INVALID_REQUEST,
-        code="method_not_allowed",
-        about="The path does not support this method; see the Allow header.",
+        INVALID_REQUEST, "method_not_allowed", "The path does not support this method; see the Allow header."
     ),
-    408: StatusKind(type=INVALID_REQUEST, code="too_slow", about="The body did not arrive in time."),
-    409: StatusKind(type="conflict_error", code="conflict", about="The turn is not in a state that allows this."),
-    413: StatusKind(type=INVALID_REQUEST, code="too_large", about="The body or the message is too long."),
-    415: StatusKind(type=INVALID_REQUEST, code="not_json", about="The body is not declared to be JSON."),
-    421: StatusKind(
-        type=INVALID_REQUEST, code="unknown_host", about="The Host header names a host that is not configured."
-    ),
-    422: StatusKind(
-        type=INVALID_REQUEST, code="impossible", about="The request is well-formed but cannot be carried out."
-    ),
-    429: StatusKind(
-        type="rate_limit_error", code="too_many_requests", about="Too many requests; Retry-After gives the wait."
-    ),
-    500: StatusKind(type=SERVER_ERROR, code="internal", about="Internal error; the log has the details."),
-    502: StatusKind(type=SERVER_ERROR, code="failed", about="The turn failed; the message can be shown to the user."),
+    408: StatusKind(INVALID_REQUEST, "too_slow", "The body did not arrive in time."),
+    409: StatusKind("conflict_error", "conflict", "The turn is not in a state that allows this."),
+    413: StatusKind(INVALID_REQUEST, "too_large", "The body or the message is too long."),
+    415: StatusKind(INVALID_REQUEST, "not_json", "The body is not declared to be JSON."),
+    421: StatusKind(INVALID_REQUEST, "unknown_host", "The Host header names a host that is not configured."),
+    422: StatusKind(INVALID_REQUEST, "impossible", "The request is well-formed but cannot be carried out."),
+    429: StatusKind("rate_limit_error", "too_many_requests", "Too many requests; Retry-After gives the wait."),
+    500: StatusKind(SERVER_ERROR, "internal", "Internal error; the log has the details."),
+    502: StatusKind(SERVER_ERROR, "failed", "The turn failed; the message can be shown to the user."),
     503: StatusKind(
-        type=SERVER_ERROR,
-        code="unavailable",
-        about="Temporarily unavailable, for example because the disk is full; try again.",
+        SERVER_ERROR, "unavailable", "Temporarily unavailable, for example because the disk is full; try again."
     ),
 }
-
-
 ONLY_TEXT = "only text is supported; attachments such as images, audio and files are rejected"
 UNSUPPORTED_PARAMETERS = {
     "n": "only n=1 is supported",
@@ -78,65 +62,61 @@ UNSUPPORTED_PARAMETERS = {
     "modalities": ONLY_TEXT,
     "logprobs": "logprobs is not supported",
 }
-MAX_QUOTED_PATH_CHARS = 200  # of a request path quoted in an error or in the log
 OPENAI_PREFIX = "/v1"
 SESSION_HEADER = "X-Foreword-Session"
 IDEMPOTENCY_HEADER = "Idempotency-Key"
 
 
-def explain_unsupported(where: tuple[int | str, ...]) -> str:
-    """Return the specific message for an unsupported parameter; empty if there is none."""
-    return next(
-        (UNSUPPORTED_PARAMETERS[part] for part in where if isinstance(part, str) and part in UNSUPPORTED_PARAMETERS), ""
-    )
+class ErrorDetail(BaseModel):
+    """The details of an error."""
+
+    model_config = ConfigDict(extra="allow")
+    type: str
+    message: str
+    param: str | None
+    code: str
+    request_id: str = Field(description="The id of the request, also in the X-Request-Id header and in the log.")
+
+
+class ErrorAnswer(BaseModel):
+    """The response body of every error."""
+
+    error: ErrorDetail
+
+
+def list_error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the OpenAPI entries for errors; without statuses, for those that every route may answer."""
+    listed = statuses or (400, 401, 404, 408, 413, 415, 421, 422, 429, 500, 503)
+    return {status: {"model": ErrorAnswer, "description": STATUS_KINDS[status].about} for status in listed}
 
 
 class HttpError(Exception):
-    """An HTTP error: status, message, parameter and code."""
+    """An HTTP error: status, message, parameter, code, and further fields of the error."""
 
     def __init__(
-        self, status: int, message: str, *, param: str | None = None, code: str = "", **more: str | float
+        self, status: int, message: str, *, param: str | None = None, code: str = "", wait: float = 0, **details: str
     ) -> None:
         super().__init__(message)
-        self.status, self.message, self.param = status, message, param
+        self.status, self.message, self.param, self.details = status, message, param, details
         self.code = code or STATUS_KINDS[status].code
-        self.more = more
-        """Further fields of the error; `wait` and `allow` become headers."""
+        self.headers: dict[str, str] = {"Retry-After": str(math.ceil(wait))} if wait else {}
+        if status == 401:
+            self.headers["WWW-Authenticate"] = "Bearer"
+        elif status in (409, 502):
+            self.headers["x-should-retry"] = "false"  # OpenAI's SDKs would repeat the turn and pay twice
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, request_id: str) -> dict[str, Any]:
         """Return the error as JSON data."""
-        message = (
-            self.message
-            if len(self.message) <= MAX_ERROR_MESSAGE_CHARS
-            else f"{self.message[:MAX_ERROR_MESSAGE_CHARS]}…"
-        )
-        more = {name: value for name, value in self.more.items() if name not in ("wait", "allow")}
+        is_long = len(self.message) > MAX_ERROR_MESSAGE_CHARS
         error = {
             "type": STATUS_KINDS[self.status].type,
-            "message": message,
+            "message": f"{self.message[:MAX_ERROR_MESSAGE_CHARS]}…" if is_long else self.message,
             "param": self.param,
             "code": self.code,
-            **more,
+            **self.details,
+            "request_id": request_id,
         }
         return {"error": error}
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """The headers of the error, such as Retry-After."""
-        headers = {}
-        if self.status == 401:
-            headers["WWW-Authenticate"] = "Bearer"
-        if "wait" in self.more:
-            headers["Retry-After"] = str(math.ceil(float(self.more["wait"])))
-        if allowed := self.more.get("allow"):
-            headers["Allow"] = str(allowed)
-        if self.status in (409, 502):
-            headers["x-should-retry"] = "false"  # OpenAI's SDKs would repeat the turn and pay twice
-        return headers
-
-    def respond(self) -> JSONResponse:
-        """Return the error as a response."""
-        return JSONResponse(self.to_dict(), self.status, self.headers)
 
 
 def make_not_found(what: str) -> HttpError:
@@ -145,121 +125,102 @@ def make_not_found(what: str) -> HttpError:
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Register the exception handlers, so that all errors of an application have the same shape."""
+    """Replace the framework's error responses: the middleware answers every exception."""
 
-    async def answer(request: Request, error: Exception) -> JSONResponse:
-        fault = to_http_error(error, request.scope["path"])
-        if isinstance(error, HTTPException) and fault.status == 404:
-            fault.message = describe_missing_path(request)
-        if fault.status == 405:
-            fault.more["allow"] = list_methods(request)
-        fault.more["request_id"] = request.state.request_id
-        request.state.fault, request.state.error = fault, error  # for the middleware, which records it
-        return fault.respond()
+    async def reraise(_: Request, error: Exception) -> NoReturn:
+        raise error
 
-    for kind in (
-        HttpError,
-        InputError,
-        BudgetError,
-        RequestValidationError,
-        HTTPException,
-        sqlite3.Error,
-        OSError,
-        Exception,
-    ):
-        app.add_exception_handler(kind, answer)
+    app.add_exception_handler(RequestValidationError, reraise)
+    app.add_exception_handler(HTTPException, reraise)
 
 
-def list_methods(request: Request) -> str:
-    """List the methods of all routes that match a path; the framework lists only those of the first."""
-    known = [route for route in request.app.state.routes if route.matches(request.scope)[0] is not Match.NONE]
-    return ", ".join(sorted({method for route in known for method in getattr(route, "methods", None) or ()}))
-
-
-def describe_missing_path(request: Request) -> str:
-    """Describe an unknown path and suggest the path that was probably meant."""
-    path = request.scope["path"]
-    paths = {getattr(route, "path", "") for route in request.app.state.routes}
-    known = sorted(path for path in paths if path and "{" not in path)
-    moved = (
-        f"{OPENAI_PREFIX}{path}",
-        path.replace(OPENAI_PREFIX * 2, OPENAI_PREFIX),
-        path.rstrip("/"),
-    )  # common mistakes in a base URL
-    meant = next((repr(other) for other in moved if other in known and other != path), "")
-    hint = f"; did you mean {meant}?" if meant else suggest_name(path, known)
-    return f"there is no path {path[:MAX_QUOTED_PATH_CHARS]!r}{hint}"
-
-
-def describe_framework_error(status: int) -> str:
-    """Return the message for an error raised by the framework."""
-    known = {404: "there is no such path", 405: "method not allowed; see the Allow header"}
-    return known.get(status, "invalid request")
-
-
-def to_http_error(error: Exception, path: str = "") -> HttpError:
+def to_http_error(error: Exception, scope: Scope) -> HttpError:
     """Convert an exception to an HTTP error; the text of unexpected exceptions goes only to the log."""
     match error:
         case HttpError():
-            fault = error
+            converted = error
         case RequestValidationError():
-            fault = convert_validation_error(error)
+            converted = convert_validation_error(error)
         case HTTPException():
-            status = error.status_code if error.status_code in STATUS_KINDS else 400
-            fault = HttpError(status, describe_framework_error(status))
+            converted = convert_framework_error(error.status_code, scope)
         case InputError() | BudgetError():
-            fault = convert_input_error(error, openai=path.startswith(OPENAI_PREFIX))
+            converted = convert_input_error(error, openai=scope["path"].startswith(OPENAI_PREFIX))
         case NotStored() | ShuttingDown():
-            fault = HttpError(503, str(error), wait=5)
+            converted = HttpError(503, str(error), wait=5)
         case sqlite3.Error() | OSError():
-            fault = HttpError(503, "cannot read or write the state now; try again", wait=5)
+            converted = HttpError(503, "cannot read or write the state now; try again", wait=5)
         case _:
-            fault = HttpError(500, "internal error; the log has the details")
-    return fault
+            converted = HttpError(500, "internal error; the log has the details")
+    return converted
+
+
+def convert_framework_error(status: int, scope: Scope) -> HttpError:
+    """Convert an error of the framework: an unknown path, a wrong method or a malformed request."""
+    routes = scope["app"].state.routes
+    if status == 404:
+        return HttpError(404, describe_missing_path(scope["path"], {route.path for route in routes}))
+    if status == 405:
+        error = HttpError(405, "method not allowed; see the Allow header")
+        # The framework lists only the methods of the first route that matches.
+        matches = [route for route in routes if route.matches(scope)[0] is not Match.NONE]
+        error.headers["Allow"] = ", ".join(sorted({method for route in matches for method in route.methods or ()}))
+        return error
+    return HttpError(status if status in STATUS_KINDS else 400, "invalid request")
+
+
+def describe_missing_path(path: str, paths: Iterable[str]) -> str:
+    """Describe an unknown path and suggest the path that was probably meant."""
+    fixed = sorted(path for path in paths if "{" not in path)
+    mistakes = (f"{OPENAI_PREFIX}{path}", path.replace(OPENAI_PREFIX * 2, OPENAI_PREFIX), path.rstrip("/"))
+    meant = next((other for other in mistakes if other in fixed and other != path), "")
+    hint = f"; did you mean {meant!r}?" if meant else suggest_name(path, fixed)
+    return f"there is no path {path[:MAX_QUOTED_PATH_CHARS]!r}{hint}"
 
 
 def convert_input_error(error: InputError | BudgetError, *, openai: bool) -> HttpError:
     """Convert an input or budget error; `param` is the route's name for the wrong value."""
     session = SESSION_HEADER if openai else "session"
+    message = str(error)
     match error:
-        case NotFound():
-            fault = HttpError(404, str(error), param=session if error.what == "session" else None)
+        case messages.NotFound():
+            converted = HttpError(404, message, param=session if error.what == "session" else None)
         case UnknownName(kind="agent"):
-            fault = HttpError(404, str(error), param="model" if openai else "agent", code="model_not_found")
-        case KeyReused():
-            fault = HttpError(422, str(error), param=IDEMPOTENCY_HEADER, code="idempotency_key_reused")
-        case WrongSession():
-            fault = HttpError(422, str(error), param=session)
-        case BadMessage(field="response_format"):
-            fault = HttpError(400, str(error), param=error.field)
-        case BadMessage():
-            fault = HttpError(422, str(error), param="messages" if openai and error.field == "text" else error.field)
+            converted = HttpError(404, message, param="model" if openai else "agent", code="model_not_found")
+        case messages.KeyReused():
+            converted = HttpError(422, message, param=IDEMPOTENCY_HEADER, code="idempotency_key_reused")
+        case messages.WrongSession():
+            converted = HttpError(422, message, param=session)
+        case messages.BadMessage(field="response_format"):
+            converted = HttpError(400, message, param=error.field)
+        case messages.BadMessage():
+            converted = HttpError(422, message, param="messages" if openai and error.field == "text" else error.field)
         case _:
-            fault = HttpError(422, str(error))
-    return fault
+            converted = HttpError(422, message)
+    return converted
 
 
 def convert_validation_error(error: RequestValidationError) -> HttpError:
     """Convert a validation error: name the field and the problem without quoting the value."""
     first = next(iter(error.errors()), {"loc": (), "msg": "invalid value", "type": ""})
-    place = find_invalid_field(first, error.body)
-    where = ".".join(str(part) for part in place) or "the request"
-    status = 413 if first["type"] == "string_too_long" and place[:1] in (("text",), ("messages",)) else 400
-    return HttpError(status, f"{where}: {explain_unsupported(place) or first['msg']}", param=where if place else None)
+    path = find_invalid_field(first, error.body)
+    where = ".".join(str(part) for part in path) or "the request"
+    status = 413 if first["type"] == "string_too_long" and path[:1] in (("text",), ("messages",)) else 400
+    problem = next((UNSUPPORTED_PARAMETERS[part] for part in path if part in UNSUPPORTED_PARAMETERS), first["msg"])
+    return HttpError(status, f"{where}: {problem}", param=where if path else None)
 
 
-def find_invalid_field(fault: Mapping[str, Any], body: Any) -> tuple[int | str, ...]:
+def find_invalid_field(problem: Mapping[str, Any], body: Any) -> tuple[Any, ...]:
     """Return the path of the invalid field, without the type names that pydantic adds to it."""
-    source, *parts = fault["loc"] or ("",)
+    source, *parts = problem["loc"] or ("",)
     if source != "body":
         return tuple(parts)
-    place: list[int | str] = []
+    path: list[int | str] = []
     for at, part in enumerate(parts, 1):
         if (isinstance(body, dict) and part in body) or (isinstance(body, list) and part in range(len(body))):
-            place.append(part)
+            path.append(part)
             body = body[part]
-        elif at == len(parts) and fault["type"] == "missing":
-            place.append(part)
-    if fault["type"] == "union_tag_invalid":
-        place.append(str(fault["ctx"]["discriminator"]).strip("'"))
-    return tuple(place)
+        elif at == len(parts) and problem["type"] == "missing":
+            path.append(part)
+    if problem["type"] == "union_tag_invalid":
+        path.append(str(problem["ctx"]["discriminator"]).strip("'"))
+    return tuple(path)

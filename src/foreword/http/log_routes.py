@@ -1,31 +1,18 @@
-"""`GET /api/cache`: cache reads, the cost and cause of each cache break, and the decisions of the ledger.
-
-`/api/events` and `/api/cost`: recorded events and spending, limited to what the caller may see.
-"""
+"""`/api/events`, `/api/cost` and `/api/cache`: recorded events, spending and cache use that the caller may see."""
 
 import asyncio
-from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query
 from pydantic import Field
 
+from foreword.events import query as event_query
 from foreword.events.cache_breaks import find_breaks, parse_cache_filter, report_to_json
 from foreword.events.event import Reader, sees_all
-from foreword.events.query import (
-    DEFAULT_EVENTS,
-    MAX_EVENTS,
-    NotRecorded,
-    complete_session,
-    find_events,
-    find_turn_events,
-    parse_filter,
-)
-from foreword.events.totals import Total, find_spending
+from foreword.events.totals import find_spending
 from foreword.http.error_responses import make_not_found
-from foreword.http.request_context import ContextDep, RequestContext
-from foreword.http.schemas import MAX_NAME_CHARS, ResponseModel, list_error_responses
+from foreword.http.request_context import MAX_NAME_CHARS, ContextDep, ResponseModel
 from foreword.http.session_routes import find_own_session
 from foreword.promptcache.ledger_json import calibration_to_json
 from foreword.storage.ledgers import find_calibrations
@@ -76,82 +63,6 @@ class CostReport(ResponseModel):
     most_tokens: UsageTotal | None
     totals: list[UsageTotal]
     left: int
-
-
-@log_router.get("/events", operation_id="listEvents", responses=list_error_responses())
-async def list_events(
-    desk: ContextDep,
-    *,
-    session: FilterQuery = "",
-    level: Annotated[Literal["info", "warn", "error"], Query(description="This level and above.")] = "info",
-    type: FilterQuery = "",  # noqa: A002 - the name of the parameter
-    user: FilterQuery = "",
-    channel: FilterQuery = "",
-    since: SinceQuery = "",
-    until: UntilQuery = "",
-    limit: Annotated[int, Query(ge=1, le=MAX_EVENTS)] = DEFAULT_EVENTS,
-) -> EventList:
-    """Find recorded events: your own, or all at full trust, but none above your clearance."""
-    reader = desk.make_reader()
-    asked = {
-        "session_id": session,
-        "level": level,
-        "event_type": type,
-        "user": user,
-        "channel": channel,
-        "since": since,
-        "until": until,
-        "limit": limit,
-    }
-    wanted = parse_filter(asked, reader, desk.now)
-    found = await desk.ask(lambda log: find_events(log, reader, wanted))
-    rest = found.find_next_page(len(found.records), wanted)
-    return EventList(
-        events=[record.to_dict(reader) for record in found.records], until=rest or None, notice=found.notice or None
-    )
-
-
-@log_router.get("/events/{turn}", operation_id="traceTurn", responses=list_error_responses())
-async def trace_turn(turn: TurnPrefixPath, desk: ContextDep) -> EventList:
-    """Return all events of one turn in order; a turn of another user is treated as unknown."""
-    reader = desk.make_reader()
-    found = await desk.ask(lambda log: find_turn_events(log, reader, turn))
-    if not found.records:
-        raise make_not_found("turn")
-    return EventList(
-        events=[record.to_dict(reader) for record in found.records], until=None, notice=found.notice or None
-    )
-
-
-@log_router.get("/cost", operation_id="sumCost", responses=list_error_responses())
-async def sum_cost(
-    desk: ContextDep,
-    by: Literal["day", "session", "user", "agent", "channel", "section", "model"] = "day",
-    since: SinceQuery = "",
-    until: UntilQuery = "",
-) -> CostReport:
-    """Sum usage and cost. The default period is today."""
-    reader = desk.make_reader()
-    asked = {"by": by, "since": since, "until": until}
-    spending = await desk.ask(lambda log: find_spending(log, reader, asked, desk.now))
-    return CostReport(
-        by=spending.by,
-        since=spending.period.since,
-        until=spending.period.until,
-        whole=convert_total(spending.whole),
-        usd_per_turn=spending.usd_per_turn,
-        most_tokens=convert_total(spending.longest) if spending.longest else None,
-        totals=[convert_total(total) for total in spending.totals],
-        left=spending.left,
-    )
-
-
-def convert_total(total: Total) -> UsageTotal:
-    """Convert one total."""
-    return UsageTotal(**asdict(total))
-
-
-cache_router = APIRouter(prefix="/api", tags=["log"])
 
 
 class ReadShare(ResponseModel):
@@ -266,27 +177,89 @@ class CacheUse(ResponseModel):
     )
 
 
-@cache_router.get("/cache", operation_id="showCache", response_model=CacheUse, responses=list_error_responses())
+@log_router.get("/events", operation_id="listEvents")
+async def list_events(
+    context: ContextDep,
+    *,
+    session: FilterQuery = "",
+    level: Annotated[Literal["info", "warn", "error"], Query(description="This level and above.")] = "info",
+    type: FilterQuery = "",  # noqa: A002 - the name of the parameter
+    user: FilterQuery = "",
+    channel: FilterQuery = "",
+    since: SinceQuery = "",
+    until: UntilQuery = "",
+    limit: Annotated[int, Query(ge=1, le=event_query.MAX_EVENTS)] = event_query.DEFAULT_EVENTS,
+) -> EventList:
+    """Find recorded events: your own, or all at full trust, but none above your clearance."""
+    reader = context.make_reader()
+    filters = {"session_id": session, "level": level, "event_type": type, "user": user, "channel": channel}
+    period = {"since": since, "until": until, "limit": limit}
+    event_filter = event_query.parse_filter(filters | period, reader, context.now)
+    found = await context.use_log(lambda log: event_query.find_events(log, reader, event_filter))
+    next_page = found.find_next_page(len(found.records), event_filter)
+    return make_event_list(found, reader, next_page)
+
+
+@log_router.get("/events/{turn}", operation_id="traceTurn")
+async def trace_turn(turn: TurnPrefixPath, context: ContextDep) -> EventList:
+    """Return all events of one turn in order; a turn of another user is treated as unknown."""
+    reader = context.make_reader()
+    found = await context.use_log(lambda log: event_query.find_turn_events(log, reader, turn))
+    if not found.records:
+        raise make_not_found("turn")
+    return make_event_list(found, reader)
+
+
+def make_event_list(found: event_query.EventPage, reader: Reader, next_page: str = "") -> EventList:
+    """Return found events as the reader may see them."""
+    events = [record.to_dict(reader) for record in found.records]
+    return EventList(events=events, until=next_page or None, notice=found.notice or None)
+
+
+@log_router.get("/cost", operation_id="sumCost", response_model=CostReport)
+async def sum_cost(
+    context: ContextDep,
+    by: Literal["day", "session", "user", "agent", "channel", "section", "model"] = "day",
+    since: SinceQuery = "",
+    until: UntilQuery = "",
+) -> Any:
+    """Sum usage and cost. The default period is today."""
+    reader, grouping = context.make_reader(), {"by": by, "since": since, "until": until}
+    spending = await context.use_log(lambda log: find_spending(log, reader, grouping, context.now))
+    return {
+        "by": spending.by,
+        "since": spending.period.since,
+        "until": spending.period.until,
+        "whole": spending.whole,
+        "usd_per_turn": spending.usd_per_turn,
+        "most_tokens": spending.longest,
+        "totals": spending.totals,
+        "left": spending.left,
+    }
+
+
+@log_router.get("/cache", operation_id="showCache", response_model=CacheUse)
 async def get_cache_use(
-    desk: ContextDep, since: SinceQuery = "", until: UntilQuery = "", session: FilterQuery = "", user: FilterQuery = ""
+    context: ContextDep,
+    since: SinceQuery = "",
+    until: UntilQuery = "",
+    session: FilterQuery = "",
+    user: FilterQuery = "",
 ) -> dict[str, Any]:
     """Return cache reads and the cause of each cache break. The default period is today.
 
     Covers your own calls, or all calls at full trust, but none above your clearance. `session` accepts an id or its
     beginning; a session that you may not see is treated as unknown.
     """
-    reader = desk.make_reader()
-    named = await complete_session_id(desk, reader, session) if session else ""
-    asked = {"since": since, "until": until, "session": named, "user": user}
-    wanted = parse_cache_filter(asked, reader, desk.now)
-    found = await desk.ask(lambda log: find_breaks(log, reader, wanted))
-    learned = await asyncio.to_thread(find_calibrations, desk.folder) if sees_all(reader) else {}
-    return {**report_to_json(found), "calibrations": [calibration_to_json(one) for one in learned.values()]}
-
-
-async def complete_session_id(desk: RequestContext, reader: Reader, named: str) -> str:
-    """Complete a session id: a session with events visible to the caller, or one of their own without events."""
+    reader = context.make_reader()
     try:
-        return await desk.ask(lambda log: complete_session(log, reader, named))
-    except NotRecorded:
-        return (await find_own_session(desk, named)).id
+        complete = (
+            await context.use_log(lambda log: event_query.complete_session(log, reader, session)) if session else ""
+        )
+    except event_query.NotRecorded:  # one of the caller's own sessions may have no events yet
+        complete = (await find_own_session(context, session)).id
+    filters = {"since": since, "until": until, "session": complete, "user": user}
+    cache_filter = parse_cache_filter(filters, reader, context.now)
+    report = await context.use_log(lambda log: find_breaks(log, reader, cache_filter))
+    learned = await asyncio.to_thread(find_calibrations, context.folder) if sees_all(reader) else {}
+    return {**report_to_json(report), "calibrations": [calibration_to_json(one) for one in learned.values()]}

@@ -2,7 +2,7 @@
 
 import asyncio
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
@@ -12,9 +12,8 @@ from foreword.errors import InputError
 from foreword.events.query import find_context
 from foreword.events.tracer import Tracer
 from foreword.http.error_responses import make_not_found
-from foreword.http.request_context import ContextDep
-from foreword.http.schemas import MAX_NAME_CHARS, ResponseModel, list_error_responses
-from foreword.memory.stores import LONGEST_QUERY, Hit
+from foreword.http.request_context import MAX_NAME_CHARS, ContextDep, ResponseModel
+from foreword.memory.stores import LONGEST_QUERY
 from foreword.turn import ToolAnswer
 
 SEARCH_TOOL, GET_TOOL = "memory_search", "memory_get"
@@ -60,56 +59,51 @@ class MemoryLines(ResponseModel):
     tokens: int
 
 
-@memory_router.get("", operation_id="listMemory", responses=list_error_responses())
-async def list_memory(desk: ContextDep, store: StoreQuery = "", situation: SituationQuery = None) -> MemoryMenu:
+@memory_router.get("", operation_id="listMemory")
+async def list_memory(context: ContextDep, store: StoreQuery = "", situation: SituationQuery = None) -> MemoryMenu:
     """List the memories that you may see."""
-    assembly = await desk.assemble(situation)
+    assembly = await context.assemble(situation)
     if SEARCH_TOOL not in assembly.terms.tools:
         return MemoryMenu(lines=[])
-    memory, terms = desk.gateway.workspace.memory, assembly.terms
+    memory, terms = context.gateway.workspace.memory, assembly.terms
     return MemoryMenu(lines=await asyncio.to_thread(memory.menu, assembly.audience, terms.meter, store))
 
 
-@memory_router.get("/search", operation_id="searchMemory", responses=list_error_responses())
+@memory_router.get("/search", operation_id="searchMemory", response_model=PassageList)
 async def search_memory(
-    desk: ContextDep,
+    context: ContextDep,
     query: Annotated[str, Query(max_length=LONGEST_QUERY, description="The question, in plain language.")],
     limit: Annotated[int, Query(ge=1, le=20)] = 5,
     store: StoreQuery = "",
     situation: SituationQuery = None,
-) -> PassageList:
+) -> Any:
     """Search the stores that you may see; other stores are not opened."""
-    assembly = await desk.assemble(situation)
+    assembly = await context.assemble(situation)
     if SEARCH_TOOL not in assembly.terms.tools:
-        return PassageList(passages=[])
-    audience, memory = assembly.audience, desk.gateway.workspace.memory
+        return {"passages": []}
+    audience, memory = assembly.audience, context.gateway.workspace.memory
     hits = await asyncio.to_thread(memory.search, query, audience, limit=limit, store=store)
     stores = ", ".join(memory.open_to(audience, store))
-    trace = Tracer(desk.gateway.listeners.recorder, find_context(assembly))
+    trace = Tracer(context.gateway.listeners.recorder, find_context(assembly))
     record_memory_event(trace, SEARCH_TOOL, ToolAnswer(text="", tokens=0, store=stores, count=len(hits)))
-    return PassageList(passages=[convert_hit(hit) for hit in hits])
+    return {"passages": [{**asdict(hit), "origin": str(hit.provenance) if hit.provenance else None} for hit in hits]}
 
 
-def convert_hit(hit: Hit) -> FoundPassage:
-    """Convert one search hit."""
-    return FoundPassage(**asdict(hit), origin=str(hit.provenance) if hit.provenance else None)
-
-
-@memory_router.get("/entry", operation_id="readMemory", responses=list_error_responses())
+@memory_router.get("/entry", operation_id="readMemory")
 async def read_memory(
-    desk: ContextDep,
+    context: ContextDep,
     path: Annotated[str, Query(max_length=1_000, description="The path as shown by a search_memory or the list.")],
     first: Annotated[int, Query(alias="from", ge=1, le=10_000_000)] = 1,
     lines: Annotated[int | None, Query(ge=1, le=10_000_000)] = None,
     situation: SituationQuery = None,
 ) -> MemoryLines:
     """Read a memory, or lines of it; a memory that you may not see is treated as unknown."""
-    assembly = await desk.assemble(situation)
-    asked = {"path": path, "from": first} | ({"lines": lines} if lines else {})
+    assembly = await context.assemble(situation)
+    arguments = {"path": path, "from": first} | ({"lines": lines} if lines else {})
     try:
-        reading = await asyncio.to_thread(desk.gateway.workspace.call, assembly, GET_TOOL, asked)
+        excerpt = await asyncio.to_thread(context.gateway.workspace.call, assembly, GET_TOOL, arguments)
     except InputError:
         raise make_not_found("memory") from None
-    if not isinstance(reading, TextExcerpt):
+    if not isinstance(excerpt, TextExcerpt):
         raise make_not_found("memory")
-    return MemoryLines(**asdict(reading))
+    return MemoryLines(**asdict(excerpt))

@@ -1,7 +1,4 @@
-"""The request context of a route: the gateway and the authenticated user.
-
-Time zone, languages and location as the client reports them. Idempotency: a repeated request is the same turn.
-"""
+"""What routes share: the request context, the base models, and the reading of client values and idempotency keys."""
 
 import asyncio
 import json
@@ -11,11 +8,11 @@ import sqlite3
 from collections.abc import Callable
 from datetime import datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Header, Request, Security
 from fastapi.security import HTTPBearer
-from pydantic import Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from foreword.agent.tools.registry import give_built_in_tools
 from foreword.assembly import Assembly
@@ -26,27 +23,69 @@ from foreword.errors import InputError
 from foreword.events.event import Reader
 from foreword.events.query import find_reader, query_log
 from foreword.gateway.channels.pull_channel import WEB_CHANNEL
-from foreword.gateway.equipment import open_project
-from foreword.gateway.messages import MAX_CLIENT_FACT_CHARS, ClientRequest
-from foreword.http.error_responses import SESSION_HEADER, HttpError
-from foreword.http.schemas import FactField, RequestModel
+from foreword.gateway.equipment import MAX_PATH_CHARS, open_project
+from foreword.gateway.messages import MAX_CLIENT_FACT_CHARS, MAX_MESSAGE_CHARS, ClientRequest
+from foreword.gateway.service import Gateway
+from foreword.http.error_responses import IDEMPOTENCY_HEADER, SESSION_HEADER, HttpError, make_not_found
+from foreword.storage.database import use_state
 from foreword.turn import Client, Turn
 from foreword.types import Trust, frozen
 from foreword.workspace import STATE_FOLDER
 
-if TYPE_CHECKING:
-    from foreword.gateway.service import Gateway
-
-
+MAX_NAME_CHARS = 200
 PRIVATE_SITUATION = "dm"  # a token belongs to one person, so a request is a private chat
+RETRY_COUNT_HEADER = "x-stainless-retry-count"  # sent by the SDKs of OpenAI and Anthropic; 0 for the first attempt
+DELIVERY_FIELDS = ("stream", "stream_options")  # delivery options, which do not change the turn
+# A list of language tags with weights, as browsers send it; anything else in the header is ignored.
+_TAG = r"[A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8}){0,3}(?:;q=[01](?:\.[0-9]{0,3})?)?"
+LANGUAGE_TAGS = re.compile(rf"{_TAG}(?:,{_TAG}){{0,9}}(?=,|$)")
 T = TypeVar("T")
+
+
+class RequestModel(BaseModel):
+    """Base of request models: strict types, no unknown fields."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class ResponseModel(BaseModel):
+    """Base of response models."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+def read_integer(value: object) -> object:
+    """Convert 3.0 to 3: JSON does not distinguish the two."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+TextField = Annotated[str, StringConstraints(min_length=1, max_length=MAX_MESSAGE_CHARS)]
+NameField = Annotated[str, StringConstraints(max_length=MAX_NAME_CHARS)]
+PathField = Annotated[str, StringConstraints(min_length=1, max_length=MAX_PATH_CHARS)]
+FactField = Annotated[str, StringConstraints(max_length=MAX_CLIENT_FACT_CHARS)]
+CountField = Annotated[int, Field(ge=0, le=1_000_000), BeforeValidator(read_integer)]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(alias=IDEMPOTENCY_HEADER, max_length=200, description="Requests with the same key and token are one turn."),
+]
+AcceptLanguage = Annotated[
+    str | None, Header(alias="Accept-Language", description="The user's languages, as sent by the browser.")
+]
+
+
+class ClientDevice(RequestModel):
+    """Values reported by the user's device; they apply to this message only."""
+
+    zone: FactField = Field("", description="The time zone, such as Europe/Paris; an unknown zone is read as UTC.")
+    language: FactField = Field("", description="Languages as in Accept-Language; the header applies if this is empty.")
+    location: FactField = Field("", description="The user's location, in a few words.")
 
 
 @frozen
 class RequestContext:
     """The context of an authenticated request."""
 
-    gateway: "Gateway"
+    gateway: Gateway
     user: str
     token: str
     """The id of the token; idempotency keys belong to it."""
@@ -66,6 +105,11 @@ class RequestContext:
     def folder(self) -> str:
         """The folder of the state files."""
         return os.path.join(self.gateway.workspace.files.root, STATE_FOLDER)
+
+    @property
+    def is_owner(self) -> bool:
+        """Whether the caller is the owner at full trust."""
+        return self.user == self.config.owner and self.find_clearance() is Trust.FULL
 
     def choose_situation(self, named: str | None) -> str:
         """Return the situation of a request: a private chat, or a named situation with a lower clearance."""
@@ -89,6 +133,11 @@ class RequestContext:
         """Make the reader that limits log queries to what this user may see."""
         return find_reader(self.make_turn(), self.find_clearance(), self.config)
 
+    def require_owner(self) -> None:
+        """Raise a 404 unless the caller is the owner at full trust."""
+        if not self.is_owner:
+            raise make_not_found("route")
+
     def open_project(self, path: str | None, agent: str | None, situation: str | None = None) -> str:
         """Return the directory of a project; raise a 422 if this user may not open it with the agent."""
         if not path:
@@ -103,10 +152,34 @@ class RequestContext:
         """Assemble a turn of this user with the user's own tools."""
         return give_built_in_tools(await self.gateway.preparing.assemble(self.make_turn(situation)))
 
-    async def ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
+    async def use_log(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Run a query on the event log in a thread."""
-        answer, _ = await asyncio.to_thread(query_log, self.folder, question)
-        return answer
+        result, _ = await asyncio.to_thread(query_log, self.folder, query)
+        return result
+
+    async def use_state(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Read or change the state in a thread."""
+
+        def run() -> T:
+            with use_state(self.folder) as state:
+                return work(state)
+
+        return await asyncio.to_thread(run)
+
+    async def read_client_request(self, request: Request, **more: Any) -> ClientRequest:
+        """Collect the facts about a request that a retry is recognised by."""
+        count = request.headers.get(RETRY_COUNT_HEADER, "")
+        return ClientRequest(
+            id=self.request_id,
+            token=self.token,
+            digest=hash_request(json.loads(await request.body()), request.headers.get(SESSION_HEADER, "")),
+            retry=count.isdecimal() and int(count[:9]) > 0,
+            **more,
+        )
+
+    def make_idempotency_key(self, key: str | None) -> str:
+        """Return the idempotency key of a message, scoped to the client's token."""
+        return f"{self.token}/{key}" if key else ""
 
 
 bearer = HTTPBearer(auto_error=False, description="A token made with `foreword token create`. It identifies the user.")
@@ -123,68 +196,28 @@ def get_context(request: Request, _: Annotated[object, Security(bearer)] = None)
 ContextDep = Annotated[RequestContext, Depends(get_context)]
 
 
-# A list of language tags with weights, as browsers send it; anything else in the header is ignored.
-_TAG = r"[A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8}){0,3}(?:;q=[01](?:\.[0-9]{0,3})?)?"
-LANGUAGE_TAGS = re.compile(rf"{_TAG}(?:,{_TAG}){{0,9}}(?=,|$)")
-
-AcceptLanguage = Annotated[
-    str | None, Header(alias="Accept-Language", description="The user's languages, as sent by the browser.")
-]
-
-
-class ClientDevice(RequestModel):
-    """Values reported by the user's device; they apply to this message only."""
-
-    zone: FactField = Field("", description="The time zone, such as Europe/Paris; an unknown zone is read as UTC.")
-    language: FactField = Field("", description="Languages as in Accept-Language; the header applies if this is empty.")
-    location: FactField = Field("", description="The user's location, in a few words.")
-
-
-def read_client(told: ClientDevice | None, languages: str | None) -> Client:
+def read_client(device: ClientDevice | None, languages: str | None) -> Client:
     """Read the client's values; Accept-Language applies if the client names no language."""
-    if told is None:
-        return Client(language=read_languages(languages))
+    device = device or ClientDevice(zone="", language="", location="")
     return Client(
-        zone=clean_fact(told.zone),
-        language=clean_fact(told.language) or read_languages(languages),
-        location=clean_fact(told.location),
+        zone=clean_fact(device.zone),
+        language=clean_fact(device.language) or read_languages(languages),
+        location=clean_fact(device.location),
     )
 
 
 def clean_fact(text: str) -> str:
     """Reduce a text to one line of printable characters."""
-    return "".join(sign for sign in join_lines(text) if sign.isprintable())
+    return "".join(character for character in join_lines(text) if character.isprintable())
 
 
 def read_languages(header: str | None) -> str:
     """Read Accept-Language: the valid tags at its beginning, at most ten."""
-    plain = (header or "").replace(" ", "")
-    found = LANGUAGE_TAGS.match(plain)
-    return found[0] if found and len(found[0]) <= MAX_CLIENT_FACT_CHARS else ""
-
-
-RETRY_COUNT_HEADER = "x-stainless-retry-count"  # sent by the SDKs of OpenAI and Anthropic; 0 for the first attempt
-DELIVERY_FIELDS = ("stream", "stream_options")  # delivery options, which do not change the turn
-
-
-def make_idempotency_key(desk: RequestContext, key: str | None) -> str:
-    """Return the idempotency key of a message, scoped to the client's token."""
-    return f"{desk.token}/{key}" if key else ""
-
-
-async def read_client_request(request: Request, desk: RequestContext, **more: Any) -> ClientRequest:
-    """Collect the facts about a request that a retry is recognised by."""
-    count = request.headers.get(RETRY_COUNT_HEADER, "")
-    return ClientRequest(
-        id=desk.request_id,
-        token=desk.token,
-        digest=hash_request(json.loads(await request.body()), request.headers.get(SESSION_HEADER, "")),
-        retry=count.isdecimal() and int(count[:9]) > 0,
-        **more,
-    )
+    tags = LANGUAGE_TAGS.match((header or "").replace(" ", ""))
+    return tags[0] if tags and len(tags[0]) <= MAX_CLIENT_FACT_CHARS else ""
 
 
 def hash_request(body: dict[str, Any], session: str) -> str:
     """Hash a body without delivery options and with the session header; the order of keys does not matter."""
-    asked = [session, {name: value for name, value in body.items() if name not in DELIVERY_FIELDS}]
-    return sha256(json.dumps(asked, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    hashed = [session, {name: value for name, value in body.items() if name not in DELIVERY_FIELDS}]
+    return sha256(json.dumps(hashed, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

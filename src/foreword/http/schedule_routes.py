@@ -1,31 +1,39 @@
-"""`/api/schedules`: list, create and cancel the schedules of the user."""
+"""`/api/schedules`: list, create and cancel the schedules of the user.
 
-from collections.abc import Sequence
+`/api/notifications`: messages that agents sent to the user's web session unprompted, such as scheduled replies.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path
-from pydantic import Field, StringConstraints
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import BeforeValidator, Field, StringConstraints
 
-from foreword.agent.tools.gateway_tools import MAX_SAY_CHARS, SCHEDULE_TOOLS
-from foreword.agent.tools.gateway_tools import MAX_SCHEDULE_NAME_CHARS as LONGEST_TITLE
-from foreword.config.schedule_settings import MissedRuns
-from foreword.config.schedule_settings import ScheduleSettings as Written
+from foreword.agent.tools.gateway_tools import MAX_SAY_CHARS, MAX_SCHEDULE_NAME_CHARS, SCHEDULE_TOOLS
+from foreword.config.schedule_settings import MissedRuns, ScheduleSettings
+from foreword.gateway.channels.pull_channel import WEB_CHANNEL
+from foreword.gateway.notifications import Notification
+from foreword.gateway.schedule.scheduler import Scheduler
+from foreword.http import request_context as shared
+from foreword.http import sse
 from foreword.http.error_responses import HttpError, make_not_found
-from foreword.http.request_context import ContextDep, RequestContext
-from foreword.http.schemas import FactField, NameField, RequestModel, ResponseModel, list_error_responses
+from foreword.http.request_context import ContextDep, RequestContext, RequestModel, ResponseModel
+from foreword.storage.schedules import StoredSchedule
 from foreword.types import Delivery
 
-if TYPE_CHECKING:
-    from foreword.gateway.schedule.scheduler import Scheduler
-    from foreword.storage.schedules import StoredSchedule
-
-
+POLL_S = 0.5
+MIN_TRUST = SCHEDULE_TOOLS.tools[0].trust  # same as for the agent's schedule tool
+NOTIFICATION_RESPONSE = {
+    "description": "The notifications; a stream of events if the client accepts events.",
+    "content": {sse.MEDIA_TYPE: {"schema": {"type": "string"}}},
+}
 SchedulePath = Annotated[str, Path(max_length=64, description="The id of a schedule.")]
 
-MIN_TRUST = SCHEDULE_TOOLS.tools[0].trust  # same as for the agent's schedule tool
-
 schedule_router = APIRouter(prefix="/api/schedules", tags=["schedules"])
+notification_router = APIRouter(prefix="/api/notifications", tags=["notifications"])
 
 
 class ScheduleRequest(RequestModel):
@@ -34,18 +42,18 @@ class ScheduleRequest(RequestModel):
     say: Annotated[str, StringConstraints(min_length=1, max_length=MAX_SAY_CHARS)] = Field(
         description="The message to the agent; the run has no other context."
     )
-    cron: FactField = Field(
+    cron: shared.FactField = Field(
         "", description="Minute, hour, day, month and weekday, such as 0 8 * * 1-5; give either cron or at."
     )
-    at: FactField = Field(
+    at: shared.FactField = Field(
         "", description="Once: 18:00, tomorrow 8:00, in 5 minutes, or 2026-12-24T18:00; give either cron or at."
     )
-    zone: FactField = Field("", description="The time zone; default: that of the room, the user or the server.")
-    name: Annotated[str, StringConstraints(max_length=LONGEST_TITLE)] = Field(
+    zone: shared.FactField = Field("", description="The time zone; default: that of the room, the user or the server.")
+    name: Annotated[str, StringConstraints(max_length=MAX_SCHEDULE_NAME_CHARS)] = Field(
         "", description="A name for the schedule."
     )
-    agent: NameField = Field("", description="The agent; default: the first one.")
-    to: NameField = Field(
+    agent: shared.NameField = Field("", description="The agent; default: the first one.")
+    to: shared.NameField = Field(
         "", description="One of your addresses, such as telegram:1001, or a room; default: your last address."
     )
     delivery: Literal["always", "as_needed", "never"] = Field("always", description="When the reply is delivered.")
@@ -81,71 +89,153 @@ class ScheduleList(ResponseModel):
     schedules: list[ScheduleShape]
 
 
-def convert_schedule(one: "StoredSchedule", notes: Sequence[str] = ()) -> ScheduleShape:
+def describe_schedule(schedule: StoredSchedule, notes: Sequence[str] = ()) -> ScheduleShape:
     """Describe a schedule."""
     return ScheduleShape(
-        schedule=one.id,
-        name=one.title,
-        origin=str(one.origin),
-        agent=one.agent,
-        kind=str(one.timing.kind),
-        moment=one.timing.moment,
-        zone=one.timing.zone,
-        say=one.say,
-        to=str(one.to),
-        delivery=str(one.delivery),
-        missed=str(one.missed),
-        due=one.due,
-        note=one.note,
+        schedule=schedule.id,
+        name=schedule.title,
+        origin=str(schedule.origin),
+        agent=schedule.agent,
+        kind=str(schedule.timing.kind),
+        moment=schedule.timing.moment,
+        zone=schedule.timing.zone,
+        say=schedule.say,
+        to=str(schedule.to),
+        delivery=str(schedule.delivery),
+        missed=str(schedule.missed),
+        due=schedule.due,
+        note=schedule.note,
         notes=list(notes),
     )
 
 
-def get_scheduler(desk: RequestContext) -> "Scheduler":
+def get_scheduler(context: RequestContext) -> Scheduler:
     """Return the scheduler of the gateway."""
-    assert desk.gateway.scheduler is not None
-    return desk.gateway.scheduler
+    assert context.gateway.scheduler is not None
+    return context.gateway.scheduler
 
 
-def check_room_member(desk: RequestContext, to: str) -> None:
+def check_room_member(context: RequestContext, to: str) -> None:
     """Raise a 422 for a room that does not list the caller as a member."""
-    config = desk.config
+    config, user = context.config, context.user
     for name, room in config.rooms.items():
-        if to in (name, *room.places) and desk.user != config.owner and desk.user not in (room.members or ()):
-            raise HttpError(422, f"{desk.user} is not listed as a member of room {to}", param="to")
+        if to in (name, *room.places) and user != config.owner and user not in (room.members or ()):
+            raise HttpError(422, f"{user} is not listed as a member of room {to}", param="to")
 
 
-@schedule_router.get("", operation_id="listSchedules", responses=list_error_responses())
-async def list_schedules(desk: ContextDep) -> ScheduleList:
+@schedule_router.get("", operation_id="listSchedules")
+async def list_schedules(context: ContextDep) -> ScheduleList:
     """List your schedules that were not created above your current clearance."""
-    found = await get_scheduler(desk).list(desk.user, desk.find_clearance())
-    return ScheduleList(schedules=[convert_schedule(one) for one in found])
+    schedules = await get_scheduler(context).list(context.user, context.find_clearance())
+    return ScheduleList(schedules=[describe_schedule(schedule) for schedule in schedules])
 
 
-@schedule_router.post("", operation_id="planSchedule", status_code=201, responses=list_error_responses())
-async def create_schedule(asked: ScheduleRequest, desk: ContextDep) -> ScheduleShape:
+@schedule_router.post("", operation_id="planSchedule", status_code=201)
+async def create_schedule(body: ScheduleRequest, context: ContextDep) -> ScheduleShape:
     """Create a schedule. Runs have at most your current clearance and that of the destination."""
-    if desk.find_clearance() < MIN_TRUST:
+    if context.find_clearance() < MIN_TRUST:
         raise HttpError(422, "schedules need at least familiar trust")
-    check_room_member(desk, asked.to)
-    entry = Written(
-        user=desk.user,
-        agent=asked.agent,
-        cron=" ".join(asked.cron.split()),
-        at=asked.at,
-        say=asked.say,
-        name=asked.name,
-        zone=asked.zone,
-        to=asked.to,
-        delivery=Delivery(asked.delivery),
-        missed=MissedRuns(asked.missed),
+    check_room_member(context, body.to)
+    settings = ScheduleSettings(
+        **body.model_dump(exclude={"cron", "delivery", "missed"}),
+        user=context.user,
+        cron=" ".join(body.cron.split()),
+        delivery=Delivery(body.delivery),
+        missed=MissedRuns(body.missed),
     )
-    ordered = await get_scheduler(desk).create(entry, bounded=desk.user != desk.config.owner)
-    return convert_schedule(ordered.schedule, ordered.notes)
+    created = await get_scheduler(context).create(settings, bounded=context.user != context.config.owner)
+    return describe_schedule(created.schedule, created.notes)
 
 
-@schedule_router.delete("/{schedule}", operation_id="cancelSchedule", status_code=204, responses=list_error_responses())
-async def delete_schedule(schedule: SchedulePath, desk: ContextDep) -> None:
+@schedule_router.delete("/{schedule}", operation_id="cancelSchedule", status_code=204)
+async def delete_schedule(schedule: SchedulePath, context: ContextDep) -> None:
     """Cancel one of your schedules. Schedules of foreword.yaml must be removed there."""
-    if not await get_scheduler(desk).cancel(schedule, desk.user, desk.find_clearance()):
+    if not await get_scheduler(context).cancel(schedule, context.user, context.find_clearance()):
         raise make_not_found("schedule")
+
+
+def reject_number(value: Any) -> Any:
+    """Reject a plain number, which pydantic would read as seconds since 1970."""
+    if isinstance(value, str) and "-" not in value[1:]:
+        raise ValueError("expected a date and time with an offset, such as 2026-11-16T08:00:00Z")
+    return value
+
+
+SinceTimeQuery = Annotated[
+    datetime | None,
+    BeforeValidator(reject_number),
+    Query(description="Only notifications sent after this time; the offset is required."),
+]
+
+
+class NotificationShape(ResponseModel):
+    """A message that an agent sent unprompted."""
+
+    session: str
+    agent: str
+    label: str = Field(description="The origin, such as the name of a schedule.")
+    schedule: str | None = Field(description="The id of the schedule, if any.")
+    text: str
+    time: datetime | None
+
+
+class NotificationList(ResponseModel):
+    """Notifications, oldest first."""
+
+    notifications: list[NotificationShape]
+
+
+def describe_notification(notification: Notification) -> NotificationShape:
+    """Describe a notification."""
+    return NotificationShape(
+        session=notification.session,
+        agent=notification.agent,
+        label=notification.label,
+        schedule=notification.schedule or None,
+        text=notification.text,
+        time=notification.moment,
+    )
+
+
+async def find_notifications(context: RequestContext, after: int = 0) -> tuple[Sequence[Notification], int]:
+    """Find the user's notifications at or below their current clearance; also return the next cursor."""
+    return await context.gateway.sessions.list_notifications_of(
+        context.user, WEB_CHANNEL, context.find_clearance(), after
+    )
+
+
+@notification_router.get(
+    "", operation_id="listNotifications", response_model=NotificationList, responses={200: NOTIFICATION_RESPONSE}
+)
+async def list_notifications(context: ContextDep, request: Request, since: SinceTimeQuery = None) -> Any:
+    """List the messages that agents sent to your web session unprompted, or stream them as events.
+
+    A stream starts with the notifications after `since`; without `since`, with the next new one.
+    """
+    if since and since.tzinfo is None:
+        raise HttpError(422, "since needs an offset, such as 2026-11-16T08:00:00Z", param="since")
+    found, cursor = await find_notifications(context)
+    missed = [message for message in found if since and message.moment and message.moment > since]
+    if sse.accepts_events(request):
+        return sse.EventStream(stream_notifications(context, request, missed, cursor), {})
+    return NotificationList(notifications=[describe_notification(message) for message in (missed if since else found)])
+
+
+async def stream_notifications(
+    context: RequestContext, request: Request, found: Sequence[Notification], cursor: int
+) -> AsyncIterator[str]:
+    """Stream each notification once until the client disconnects, its token expires or the server shuts down."""
+    shutdown, tokens = request.app.state.shutdown, request.app.state.tokens
+    yield sse.KEEP_ALIVE_COMMENT
+    quiet_s = 0.0
+    while not shutdown.is_set() and tokens.is_valid(context.token, context.config.users):
+        for message in found:
+            quiet_s = 0.0
+            yield sse.write_event(describe_notification(message).model_dump(mode="json"), "notification")
+        with suppress(TimeoutError):
+            await asyncio.wait_for(shutdown.wait(), POLL_S)
+        quiet_s += POLL_S
+        if quiet_s >= sse.KEEP_ALIVE_S:
+            quiet_s = 0.0
+            yield sse.KEEP_ALIVE_COMMENT
+        found, cursor = await find_notifications(context, cursor)

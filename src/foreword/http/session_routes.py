@@ -1,24 +1,20 @@
 """`/api/sessions`: list, create, change, fork and read the sessions of the user."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path
 from pydantic import Field, StringConstraints
 
 from foreword.gateway.channels.pull_channel import WEB_CHANNEL
-from foreword.gateway.equipment import MAX_PATH_CHARS
 from foreword.gateway.history import list_plain_messages
 from foreword.gateway.messages import RoutedMessage
 from foreword.gateway.session_lookup import resolve_session_key
+from foreword.http import request_context as shared
 from foreword.http.error_responses import make_not_found
-from foreword.http.request_context import ContextDep, RequestContext
-from foreword.http.schemas import CountField, NameField, PathField, RequestModel, ResponseModel, list_error_responses
+from foreword.http.request_context import ContextDep, RequestContext, RequestModel, ResponseModel
+from foreword.storage.sessions import Session
 from foreword.storage.tasks import PlanState, SessionPlan
-
-if TYPE_CHECKING:
-    from foreword.storage.sessions import Session
-
 
 SessionPath = Annotated[str, Path(max_length=64, description="The id of a session.")]
 
@@ -28,17 +24,21 @@ session_router = APIRouter(prefix="/api/sessions", tags=["sessions"])
 class SessionRequest(RequestModel):
     """A new session."""
 
-    agent: NameField | None = Field(None, description="The agent; default: the first one in foreword.yaml.")
-    situation: NameField | None = Field(None, description="A situation with a lower clearance than a private chat.")
+    agent: shared.NameField | None = Field(None, description="The agent; default: the first one in foreword.yaml.")
+    situation: shared.NameField | None = Field(
+        None, description="A situation with a lower clearance than a private chat."
+    )
     plan: bool = Field(default=False, description="Whether plan mode is on.")
-    project: PathField | None = Field(None, description="The project's directory, within the agent's directories.")
+    project: shared.PathField | None = Field(
+        None, description="The project's directory, within the agent's directories."
+    )
 
 
 class SessionChange(RequestModel):
     """Changes of a session; omitted fields stay unchanged."""
 
     plan: bool | None = Field(None, description="Whether plan mode is on; switching it off discards an open plan.")
-    project: Annotated[str, StringConstraints(max_length=MAX_PATH_CHARS)] | None = Field(
+    project: Annotated[str, StringConstraints(max_length=shared.MAX_PATH_CHARS)] | None = Field(
         None, description="The project's directory, within the agent's directories; empty closes the project."
     )
 
@@ -46,7 +46,7 @@ class SessionChange(RequestModel):
 class ForkRequest(RequestModel):
     """Where to fork a session."""
 
-    turns: CountField | None = Field(None, description="The number of turns to copy; default: all.")
+    turns: shared.CountField | None = Field(None, description="The number of turns to copy; default: all.")
 
 
 class SessionShape(ResponseModel):
@@ -93,7 +93,7 @@ class SessionList(ResponseModel):
     sessions: list[SessionShape]
 
 
-def describe_session(session: "Session") -> dict[str, Any]:
+def describe_session(session: Session) -> dict[str, Any]:
     """Return the fields of `SessionShape` for a session."""
     return {
         "session": session.id,
@@ -110,67 +110,67 @@ def describe_session(session: "Session") -> dict[str, Any]:
     }
 
 
-async def find_own_session(desk: RequestContext, identifier: str) -> "Session":
+async def find_own_session(context: RequestContext, identifier: str) -> Session:
     """Find a session of the caller at or below their current clearance; raise a 404 otherwise."""
-    session = await desk.gateway.sessions.find(identifier)
-    if session is None or session.lane.user != desk.user or session.lane.clearance > desk.find_clearance():
+    session = await context.gateway.sessions.find(identifier)
+    if session is None or session.lane.user != context.user or session.lane.clearance > context.find_clearance():
         raise make_not_found("session")
     return session
 
 
-@session_router.get("", operation_id="listSessions", responses=list_error_responses())
-async def list_sessions(desk: ContextDep) -> SessionList:
+@session_router.get("", operation_id="listSessions", response_model=SessionList)
+async def list_sessions(context: ContextDep) -> Any:
     """List your sessions, newest first."""
-    clearance = desk.find_clearance()
-    found = await desk.gateway.sessions.list(desk.user)
-    return SessionList(
-        sessions=[SessionShape(**describe_session(one)) for one in found if one.lane.clearance <= clearance]
-    )
+    clearance = context.find_clearance()
+    sessions = await context.gateway.sessions.list(context.user)
+    return {"sessions": [describe_session(session) for session in sessions if session.lane.clearance <= clearance]}
 
 
-@session_router.post("", operation_id="beginSession", status_code=201, responses=list_error_responses())
-async def create_session(asked: SessionRequest, desk: ContextDep) -> SessionShape:
+@session_router.post("", operation_id="beginSession", status_code=201, response_model=SessionShape)
+async def create_session(body: SessionRequest, context: ContextDep) -> Any:
     """Create a session. Messages that name no session continue in it."""
-    situation = desk.choose_situation(asked.situation)
-    incoming = RoutedMessage(text="", user=desk.user, channel=WEB_CHANNEL, agent=asked.agent or "", situation=situation)
-    lane = resolve_session_key(incoming, desk.config).lane
-    project = desk.open_project(asked.project, asked.agent, asked.situation)
-    session = await desk.gateway.sessions.begin(lane, situation)
-    return await apply_session_change(desk, session, plan=asked.plan or None, project=project or None)
+    situation = context.choose_situation(body.situation)
+    message = RoutedMessage(
+        text="", user=context.user, channel=WEB_CHANNEL, agent=body.agent or "", situation=situation
+    )
+    session_key = resolve_session_key(message, context.config).lane
+    project = context.open_project(body.project, body.agent, body.situation)
+    session = await context.gateway.sessions.begin(session_key, situation)
+    return await change_session(context, session.id, plan=body.plan or None, project=project or None)
 
 
-async def apply_session_change(
-    desk: RequestContext, session: "Session", *, plan: bool | None, project: str | None
-) -> SessionShape:
+async def change_session(
+    context: RequestContext, identifier: str, *, plan: bool | None, project: str | None
+) -> dict[str, Any]:
     """Change plan mode and project of a session; return the changed session."""
-    sessions = desk.gateway.sessions
+    sessions = context.gateway.sessions
     if plan is not None:
-        await sessions.set_plan(session.id, on=plan)
+        await sessions.set_plan(identifier, on=plan)
     if project is not None:
-        await sessions.set_project(session.id, project)
-    return SessionShape(**describe_session(await find_own_session(desk, session.id)))
+        await sessions.set_project(identifier, project)
+    return describe_session(await find_own_session(context, identifier))
 
 
-@session_router.patch("/{session}", operation_id="changeSession", responses=list_error_responses())
-async def patch_session(session: SessionPath, asked: SessionChange, desk: ContextDep) -> SessionShape:
+@session_router.patch("/{session}", operation_id="changeSession", response_model=SessionShape)
+async def patch_session(session: SessionPath, body: SessionChange, context: ContextDep) -> Any:
     """Switch plan mode of one of your sessions, or open or close its project."""
-    found = await find_own_session(desk, session)
-    project = asked.project and desk.open_project(asked.project, found.lane.agent, found.situation)
-    return await apply_session_change(desk, found, plan=asked.plan, project=project)
+    found = await find_own_session(context, session)
+    project = body.project and context.open_project(body.project, found.lane.agent, found.situation)
+    return await change_session(context, found.id, plan=body.plan, project=project)
 
 
-@session_router.get("/{session}/plan", operation_id="showPlan", responses=list_error_responses())
-async def get_plan(session: SessionPath, desk: ContextDep) -> PlanShape:
+@session_router.get("/{session}/plan", operation_id="showPlan")
+async def get_plan(session: SessionPath, context: ContextDep) -> PlanShape:
     """Return whether plan mode is on in one of your sessions, and the newest plan."""
-    found = await find_own_session(desk, session)
-    return describe_plan(next(iter(await desk.gateway.sessions.list_plans(found.id)), None), on=found.plan)
+    found = await find_own_session(context, session)
+    return describe_plan(next(iter(await context.gateway.sessions.list_plans(found.id)), None), on=found.plan)
 
 
-@session_router.post("/{session}/plan/accept", operation_id="acceptPlan", responses=list_error_responses())
-async def accept_plan(session: SessionPath, desk: ContextDep) -> PlanShape:
+@session_router.post("/{session}/plan/accept", operation_id="acceptPlan")
+async def accept_plan(session: SessionPath, context: ContextDep) -> PlanShape:
     """Accept the newest plan and end plan mode; the agent carries the plan out with the next message."""
-    found = await find_own_session(desk, session)
-    return describe_plan(await desk.gateway.sessions.settle_plan(found.id, PlanState.ACCEPTED), on=False)
+    found = await find_own_session(context, session)
+    return describe_plan(await context.gateway.sessions.settle_plan(found.id, PlanState.ACCEPTED), on=False)
 
 
 def describe_plan(plan: SessionPlan | None, *, on: bool) -> PlanShape:
@@ -180,17 +180,19 @@ def describe_plan(plan: SessionPlan | None, *, on: bool) -> PlanShape:
     return PlanShape(on=on, plan=plan.id, state=str(plan.state), text=plan.text)
 
 
-@session_router.get("/{session}", operation_id="showSession", responses=list_error_responses())
-async def get_session_history(session: SessionPath, desk: ContextDep) -> SessionHistory:
+@session_router.get("/{session}", operation_id="showSession", response_model=SessionHistory)
+async def get_session_history(session: SessionPath, context: ContextDep) -> Any:
     """Return one of your sessions with its messages."""
-    found = await find_own_session(desk, session)
-    messages = list_plain_messages(await desk.gateway.sessions.read(found.id))
-    said = [SessionMessage(role=message.role, text=message.text) for message in messages]
-    return SessionHistory(**describe_session(found), messages=said)
+    found = await find_own_session(context, session)
+    messages = list_plain_messages(await context.gateway.sessions.read(found.id))
+    return {
+        **describe_session(found),
+        "messages": [{"role": message.role, "text": message.text} for message in messages],
+    }
 
 
-@session_router.post("/{session}/fork", operation_id="forkSession", status_code=201, responses=list_error_responses())
-async def fork_session(session: SessionPath, asked: ForkRequest, desk: ContextDep) -> SessionShape:
+@session_router.post("/{session}/fork", operation_id="forkSession", status_code=201, response_model=SessionShape)
+async def fork_session(session: SessionPath, body: ForkRequest, context: ContextDep) -> Any:
     """Create a session that continues from some turns of another."""
-    found = await find_own_session(desk, session)
-    return SessionShape(**describe_session(await desk.gateway.sessions.fork(found.id, asked.turns)))
+    found = await find_own_session(context, session)
+    return describe_session(await context.gateway.sessions.fork(found.id, body.turns))

@@ -1,9 +1,10 @@
-"""Clients that wait for turns. With `server.on_disconnect: stop`, the last one to disconnect stops the turn.
+"""Server-sent events, and the clients that wait for turns.
 
-Server-sent events: formatting, keep-alive comments and the streaming response.
+With `server.on_disconnect: stop`, the last client to disconnect stops the turn.
 """
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
@@ -13,52 +14,61 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from foreword.gateway.messages import TurnReply
-from foreword.http.middleware import DISCONNECTED_KEY, write_json
+from foreword.http.middleware import DISCONNECTED_KEY
 
-SSE_MEDIA_TYPE = "text/event-stream"
-NO_BUFFER_HEADERS = {"X-Accel-Buffering": "no"}  # for proxies that buffer responses
-KEEP_ALIVE_S = 15.0  # seconds without events before a keep-alive comment, so that proxies do not close the connection
+MEDIA_TYPE = "text/event-stream"
+KEEP_ALIVE_S = 15.0  # without events before a keep-alive comment, so that proxies do not close the connection
 KEEP_ALIVE_COMMENT = ": keep-alive\n\n"
 T = TypeVar("T")
+
+
+def accepts_events(request: Request) -> bool:
+    """Return whether the client asks for a stream of events."""
+    return MEDIA_TYPE in request.headers.get("accept", "")
 
 
 def write_event(data: Any, name: str = "") -> str:
     """Write one event; compact JSON has no line breaks, so the data is one line."""
     head = f"event: {name}\n" if name else ""
-    return f"{head}data: {data if isinstance(data, str) else write_json(data)}\n\n"
+    text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return f"{head}data: {text}\n\n"
 
 
-async def keep_alive(source: AsyncIterator[T], quiet: float = KEEP_ALIVE_S) -> AsyncIterator[T | None]:
-    """Yield the items of `source`, and None whenever `quiet` seconds pass without one."""
+async def keep_alive(source: AsyncIterator[T], quiet_s: float = KEEP_ALIVE_S) -> AsyncIterator[T | None]:
+    """Yield the items of `source`, and None whenever `quiet_s` seconds pass without one."""
     upcoming = asyncio.ensure_future(anext(source))
     try:
         while True:
-            done, _ = await asyncio.wait({upcoming}, timeout=quiet)
+            done, _ = await asyncio.wait({upcoming}, timeout=quiet_s)
             if not done:
                 yield None
                 continue
             try:
-                piece = upcoming.result()
+                item = upcoming.result()
             except StopAsyncIteration:
                 return
-            yield piece
+            yield item
             upcoming = asyncio.ensure_future(anext(source))
     finally:
         upcoming.cancel()
 
 
-def make_stream(events: AsyncIterator[str], headers: Mapping[str, str]) -> StreamingResponse:
-    """Return a streaming response for events that belong to no turn."""
-    return StreamingResponse(events, media_type=SSE_MEDIA_TYPE, headers={**NO_BUFFER_HEADERS, **headers})
+class EventStream(StreamingResponse):
+    """A streaming response of server-sent events."""
+
+    def __init__(self, events: AsyncIterator[str], headers: Mapping[str, str]) -> None:
+        no_buffer = {"X-Accel-Buffering": "no"}  # for proxies that buffer responses
+        super().__init__(events, media_type=MEDIA_TYPE, headers={**no_buffer, **headers})
 
 
 class WaitingClients:
-    """The registry of clients that wait for each turn."""
+    """The clients that wait for each turn; the last one to disconnect stops the turn if `stops_turns` returns true."""
 
-    def __init__(self, stop: Callable[[str], Awaitable[bool]]) -> None:
+    def __init__(self, stop: Callable[[str], Awaitable[bool]], stops_turns: Callable[[], bool]) -> None:
         self._stop = stop
+        self.stops_turns = stops_turns
         self._clients: dict[str, set[object]] = {}
-        self._stopping: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @contextmanager
     def join(self, turn: str) -> Iterator[object]:
@@ -74,9 +84,9 @@ class WaitingClients:
         """Remove a client, and stop the turn if no other client waits for it."""
         self._remove(turn, client)
         if turn not in self._clients:
-            task = asyncio.create_task(self._end(turn))
-            self._stopping.add(task)
-            task.add_done_callback(self._stopping.discard)
+            task = asyncio.create_task(self._stop_turn(turn))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     def _remove(self, turn: str, client: object) -> None:
         clients = self._clients.get(turn, set())
@@ -84,21 +94,21 @@ class WaitingClients:
         if not clients:
             self._clients.pop(turn, None)
 
-    async def _end(self, turn: str) -> None:
+    async def _stop_turn(self, turn: str) -> None:
         await self._stop(turn)
 
-    async def wait(self, request: Request, turn: str, reply: Awaitable[TurnReply], *, stops: bool) -> TurnReply:
-        """Wait for the reply to a turn; if `stops` is true, a disconnect of the last client stops the turn."""
+    async def wait(self, request: Request, turn: str, reply: Awaitable[TurnReply]) -> TurnReply:
+        """Wait for the reply to a turn."""
         with self.join(turn) as client:
-            if not stops:
+            if not self.stops_turns():
                 return await reply
-            watching = asyncio.create_task(self._watch(request, turn, client))
+            watch = asyncio.create_task(self._watch(request, turn, client))
             try:
                 return await reply
             finally:
-                watching.cancel()
+                watch.cancel()
                 with suppress(asyncio.CancelledError):
-                    await watching
+                    await watch
 
     async def _watch(self, request: Request, turn: str, client: object) -> None:
         while (await request.receive())["type"] != "http.disconnect":
@@ -106,28 +116,26 @@ class WaitingClients:
         self.disconnect(turn, client)
 
 
-class TurnStream(StreamingResponse):
-    """Streams the events of a turn. If `waiters` is given, a disconnect of the last client stops the turn."""
+class TurnStream(EventStream):
+    """Streams the events of a turn to a waiting client."""
 
     def __init__(
-        self, events: AsyncIterator[str], headers: Mapping[str, str], turn: str, waiters: WaitingClients | None = None
+        self, events: AsyncIterator[str], headers: Mapping[str, str], turn: str, waiters: WaitingClients
     ) -> None:
-        super().__init__(self._pass_on(events), media_type=SSE_MEDIA_TYPE, headers={**NO_BUFFER_HEADERS, **headers})
+        super().__init__(self._relay(events), headers)
         self._turn = turn
         self._waiters = waiters
-        self._finished = False
+        self._is_finished = False
 
-    async def _pass_on(self, events: AsyncIterator[str]) -> AsyncIterator[str]:
+    async def _relay(self, events: AsyncIterator[str]) -> AsyncIterator[str]:
         async for event in events:
             yield event
-        self._finished = True
+        self._is_finished = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the stream and handle a disconnect."""
-        if self._waiters is None:
-            await super().__call__(scope, receive, send)
-            return
+        stops_turn = self._waiters.stops_turns()
         with self._waiters.join(self._turn) as client:
             await super().__call__(scope, receive, send)
-            if scope["state"].get(DISCONNECTED_KEY) and not self._finished:
+            if stops_turn and scope["state"].get(DISCONNECTED_KEY) and not self._is_finished:
                 self._waiters.disconnect(self._turn, client)

@@ -1,7 +1,7 @@
-"""`/api/price` and `/api/edits`: the cost of editing a file in running sessions, and when an edit takes effect.
+"""`POST /api/explain`: the prompt that a message would produce, without sending it.
 
-`POST /api/explain`: the prompt that a message would produce, without sending it. `POST /api/reload`: re-read the
-workspace and report changes and errors. Only for the owner.
+`/api/price` and `/api/edits`: the cost of editing a file in running sessions, and when an edit takes effect.
+`POST /api/reload`: re-read the workspace and report changes and errors; only for the owner.
 """
 
 import asyncio
@@ -12,47 +12,39 @@ from fastapi import APIRouter
 from pydantic import ConfigDict, Field
 
 from foreword.errors import ConfigError, InputError
+from foreword.gateway import edit_price
 from foreword.gateway.channels.pull_channel import WEB_CHANNEL
-from foreword.gateway.edit_price import (
-    FileEdit,
-    describe_prices,
-    estimate_new_session,
-    find_edit,
-    find_typical_turn,
-    make_unopened_edit,
-    needs_decision,
-    price_edit,
-    read_pricing_inputs,
-)
-from foreword.gateway.messages import RoutedMessage
+from foreword.gateway.messages import MAX_MESSAGE_CHARS, RoutedMessage
+from foreword.http import request_context as shared
 from foreword.http.error_responses import make_not_found
-from foreword.http.request_context import AcceptLanguage, ClientDevice, ContextDep, RequestContext, read_client
-from foreword.http.schemas import (
-    MAX_TEXT_CHARS,
-    NameField,
-    PathField,
-    RequestModel,
-    ResponseModel,
-    list_error_responses,
-)
+from foreword.http.request_context import ContextDep, RequestContext, RequestModel, ResponseModel
+from foreword.storage import ledgers
 from foreword.storage.database import use_state
-from foreword.storage.ledgers import decide_edit, delete_edit_decision, list_edits
 from foreword.storage.sessions import Session
-from foreword.types import EditPolicy, Trust
+from foreword.types import EditPolicy
+
+PolicyName = Literal["now", "append", "cold", "next-session", "auto"]
+TEXT_DESCRIPTION = "The new text of the file; default: its current text."
 
 explain_router = APIRouter(prefix="/api", tags=["explain"])
+price_router = APIRouter(prefix="/api", tags=["price"])
+reload_router = APIRouter(prefix="/api", tags=["reload"])
 
 
 class ExplainRequest(RequestModel):
     """A message that is not sent."""
 
-    text: str = Field("", max_length=MAX_TEXT_CHARS, description="The message.")
-    agent: NameField | None = Field(None, description="The agent; default: the first one in foreword.yaml.")
-    session: NameField | None = Field(None, description="The session of the message; default: a new one.")
-    situation: NameField | None = Field(None, description="A situation with a lower clearance than a private chat.")
-    client: ClientDevice | None = Field(None, description="Values reported by the user's device.")
+    text: str = Field("", max_length=MAX_MESSAGE_CHARS, description="The message.")
+    agent: shared.NameField | None = Field(None, description="The agent; default: the first one in foreword.yaml.")
+    session: shared.NameField | None = Field(None, description="The session of the message; default: a new one.")
+    situation: shared.NameField | None = Field(
+        None, description="A situation with a lower clearance than a private chat."
+    )
+    client: shared.ClientDevice | None = Field(None, description="Values reported by the user's device.")
     plan: bool | None = Field(None, description="Whether plan mode is on; default: the session's setting.")
-    project: PathField | None = Field(None, description="The project's directory, within the agent's directories.")
+    project: shared.PathField | None = Field(
+        None, description="The project's directory, within the agent's directories."
+    )
 
 
 class Explanation(ResponseModel):
@@ -68,43 +60,42 @@ class Explanation(ResponseModel):
     table: str
 
 
-@explain_router.post("/explain", operation_id="explain", response_model=Explanation, responses=list_error_responses())
-async def explain_message(asked: ExplainRequest, desk: ContextDep, languages: AcceptLanguage = None) -> dict[str, Any]:
+@explain_router.post("/explain", operation_id="explain", response_model=Explanation)
+async def explain_message(
+    body: ExplainRequest, context: ContextDep, languages: shared.AcceptLanguage = None
+) -> dict[str, Any]:
     """Assemble and explain the prompt of a message without sending it. Sections above your clearance are left out."""
-    incoming = RoutedMessage(
-        text=asked.text,
-        user=desk.user,
+    message = RoutedMessage(
+        text=body.text,
+        user=context.user,
         channel=WEB_CHANNEL,
-        agent=asked.agent or "",
-        situation=desk.choose_situation(asked.situation),
-        session=asked.session or "",
-        client=read_client(asked.client, languages),
-        plan=asked.plan,
-        project=desk.open_project(asked.project, asked.agent, asked.situation),
+        agent=body.agent or "",
+        situation=context.choose_situation(body.situation),
+        session=body.session or "",
+        client=shared.read_client(body.client, languages),
+        plan=body.plan,
+        project=context.open_project(body.project, body.agent, body.situation),
     )
-    assembly = await desk.gateway.foresee(incoming)
+    assembly = await context.gateway.foresee(message)
     return {**assembly.to_dict(), "table": assembly.explain()}
-
-
-price_router = APIRouter(prefix="/api", tags=["price"])
-PolicyName = Literal["now", "append", "cold", "next-session", "auto"]
-TEXT_DESCRIPTION = "The new text of the file; default: its current text."
 
 
 class PriceRequest(RequestModel):
     """An edit, saved or planned."""
 
-    path: NameField = Field(description="A file, relative to the workspace.")
-    text: str | None = Field(None, max_length=MAX_TEXT_CHARS, description=TEXT_DESCRIPTION)
-    session: NameField | None = Field(None, description="One session; default: all sessions used in the last day.")
+    path: shared.NameField = Field(description="A file, relative to the workspace.")
+    text: str | None = Field(None, max_length=MAX_MESSAGE_CHARS, description=TEXT_DESCRIPTION)
+    session: shared.NameField | None = Field(
+        None, description="One session; default: all sessions used in the last day."
+    )
 
 
 class EditRequest(RequestModel):
     """A decision about one edit."""
 
-    path: NameField = Field(description="A file, relative to the workspace.")
+    path: shared.NameField = Field(description="A file, relative to the workspace.")
     policy: PolicyName = Field(description="When the edit reaches existing sessions; auto withdraws the decision.")
-    text: str | None = Field(None, max_length=MAX_TEXT_CHARS, description=TEXT_DESCRIPTION)
+    text: str | None = Field(None, max_length=MAX_MESSAGE_CHARS, description=TEXT_DESCRIPTION)
 
 
 class OfferShape(ResponseModel):
@@ -188,85 +179,72 @@ class EditList(ResponseModel):
     edits: list[EditShape]
 
 
-@price_router.post("/price", operation_id="price", response_model=PriceAnswer, responses=list_error_responses())
-async def get_price(asked: PriceRequest, desk: ContextDep) -> dict[str, Any]:
+@price_router.post("/price", operation_id="price", response_model=PriceAnswer)
+async def get_price(body: PriceRequest, context: ContextDep) -> dict[str, Any]:
     """Compute the cost of an edit in your sessions, or in all sessions for the owner. Nothing is changed."""
-    return await asyncio.to_thread(compute_price, desk, asked)
+    return await asyncio.to_thread(compute_price, context, body)
 
 
-@price_router.get("/edits", operation_id="listEdits", responses=list_error_responses())
-async def list_decided_edits(desk: ContextDep) -> EditList:
+@price_router.get("/edits", operation_id="listEdits")
+async def list_decided_edits(context: ContextDep) -> EditList:
     """List the decisions about single edits. Only for the owner."""
-    require_owner(desk)
-    return await asyncio.to_thread(read_edits, desk)
+    context.require_owner()
+    return await asyncio.to_thread(read_edits, context)
 
 
-@price_router.put("/edits", operation_id="decideEdit", responses=list_error_responses())
-async def decide_edit_policy(asked: EditRequest, desk: ContextDep) -> EditList:
+@price_router.put("/edits", operation_id="decideEdit")
+async def decide_edit_policy(body: EditRequest, context: ContextDep) -> EditList:
     """Decide when an edit reaches existing sessions. Only for the owner."""
-    require_owner(desk)
-    return await asyncio.to_thread(write_edit, desk, asked)
+    context.require_owner()
+    return await asyncio.to_thread(write_edit, context, body)
 
 
-def compute_price(desk: RequestContext, asked: PriceRequest) -> dict[str, Any]:
+def compute_price(context: RequestContext, body: PriceRequest) -> dict[str, Any]:
     """Compute the cost in the sessions that the caller may see; a file above their clearance is not opened."""
-    workspace, now = desk.gateway.workspace, desk.now
+    workspace, now, is_owner = context.gateway.workspace, context.now, context.is_owner
     workspace.refresh()
-    clearance, everything = desk.find_clearance(), is_owner(desk)
-    if everything:
-        edit = find_edit(workspace, asked.path, desk.user, asked.text)
+    clearance = context.find_clearance()
+    if is_owner:
+        edit = edit_price.find_edit(workspace, body.path, context.user, body.text)
     else:
-        edit = make_unopened_edit(workspace, asked.path, asked.text)
+        edit = edit_price.make_unopened_edit(workspace, body.path, body.text)
 
-    def sees(session: Session) -> bool:
-        return everything or (session.lane.user == desk.user and session.lane.clearance <= clearance)
+    def is_visible(session: Session) -> bool:
+        return is_owner or (session.lane.user == context.user and session.lane.clearance <= clearance)
 
-    with use_state(desk.folder) as state:
-        known = read_pricing_inputs(state, now, asked.session or "", sees, desk.make_reader())
-    if asked.session and not known.going:
+    with use_state(context.folder) as state:
+        inputs = edit_price.read_pricing_inputs(state, now, body.session or "", is_visible, context.make_reader())
+    if body.session and not inputs.going:
         raise make_not_found("session")
-    place = find_typical_turn(edit.path, desk.config) if everything else desk.make_turn()
-    pricing = price_edit(workspace, known, edit, now)
-    return describe_prices(pricing, edit, estimate_new_session(workspace, edit, place, known.calibrations, now))
+    turn = edit_price.find_typical_turn(edit.path, context.config) if is_owner else context.make_turn()
+    costs = edit_price.price_edit(workspace, inputs, edit, now)
+    new_session = edit_price.estimate_new_session(workspace, edit, turn, inputs.calibrations, now)
+    return edit_price.describe_prices(costs, edit, new_session)
 
 
-def is_owner(desk: RequestContext) -> bool:
-    """Return whether the caller is the owner at full trust."""
-    return desk.user == desk.config.owner and desk.find_clearance() is Trust.FULL
-
-
-def require_owner(desk: RequestContext) -> None:
-    """Raise a 404 unless the caller is the owner at full trust."""
-    if not is_owner(desk):
-        raise make_not_found("route")
-
-
-def read_edits(desk: RequestContext) -> EditList:
+def read_edits(context: RequestContext) -> EditList:
     """Read the decisions."""
-    with use_state(desk.folder) as state:
-        found = list_edits(state)
-    return EditList(edits=[EditShape.model_validate({**asdict(one), "policy": str(one.policy)}) for one in found])
+    with use_state(context.folder) as state:
+        edits = ledgers.list_edits(state)
+    return EditList(edits=[EditShape.model_validate({**asdict(edit), "policy": str(edit.policy)}) for edit in edits])
 
 
-def write_edit(desk: RequestContext, asked: EditRequest) -> EditList:
+def write_edit(context: RequestContext, body: EditRequest) -> EditList:
     """Store or withdraw the decision about an edit."""
-    workspace = desk.gateway.workspace
+    workspace, now, policy = context.gateway.workspace, context.now, EditPolicy(body.policy)
     workspace.refresh()
-    edit: FileEdit = find_edit(workspace, asked.path, desk.user, asked.text)
-    policy = EditPolicy(asked.policy)
+    edit = edit_price.find_edit(workspace, body.path, context.user, body.text)
     if edit.text is None and policy is not EditPolicy.AUTO:
         raise make_not_found("file")
-    with use_state(desk.folder) as state:
+    with use_state(context.folder) as state:
         if policy is EditPolicy.AUTO:
-            delete_edit_decision(state, edit.path)
-        elif needs_decision(price_edit(workspace, read_pricing_inputs(state, desk.now), edit, desk.now), edit, policy):
-            decide_edit(state, edit.path, edit.sha256, policy)
+            ledgers.delete_edit_decision(state, edit.path)
         else:
-            raise InputError(f"no existing session is affected by {edit.path}; nothing to decide")
-    return read_edits(desk)
-
-
-reload_router = APIRouter(prefix="/api", tags=["reload"])
+            costs = edit_price.price_edit(workspace, edit_price.read_pricing_inputs(state, now), edit, now)
+            if not edit_price.needs_decision(costs, edit, policy):
+                raise InputError(f"no existing session is affected by {edit.path}; nothing to decide")
+            ledgers.decide_edit(state, edit.path, edit.sha256, policy)
+    return read_edits(context)
 
 
 class ReloadAnswer(ResponseModel):
@@ -277,14 +255,15 @@ class ReloadAnswer(ResponseModel):
     faults: list[str] = Field(description="Errors in files; the previous version or a built-in text stays in effect.")
 
 
-@reload_router.post("/reload", operation_id="reload", responses=list_error_responses())
-async def reload_workspace(desk: ContextDep) -> ReloadAnswer:
+@reload_router.post("/reload", operation_id="reload")
+async def reload_workspace(context: ContextDep) -> ReloadAnswer:
     """Re-read the workspace now. Only for the owner."""
-    require_owner(desk)
-    found = desk.gateway.reloading.look(now=True)
-    workspace = desk.gateway.workspace
-    faults = [*workspace.faults.values()]
-    words = [str(one) for fault in faults for one in (fault.faults if isinstance(fault, ConfigError) else [fault])]
-    spoiled = {**workspace.files.losses, **workspace.files.faults}
-    words += [f"{path} {trouble.reason}" for path, trouble in sorted(spoiled.items())]
-    return ReloadAnswer(changed=list(found.changed), restart=list(found.restart), faults=words)
+    context.require_owner()
+    reloaded = context.gateway.reloading.look(now=True)
+    workspace = context.gateway.workspace
+    problems: list[str] = []
+    for fault in workspace.faults.values():
+        problems += [str(part) for part in (fault.faults if isinstance(fault, ConfigError) else [fault])]
+    unreadable = {**workspace.files.losses, **workspace.files.faults}
+    problems += [f"{path} {problem.reason}" for path, problem in sorted(unreadable.items())]
+    return ReloadAnswer(changed=list(reloaded.changed), restart=list(reloaded.restart), faults=problems)
