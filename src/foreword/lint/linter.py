@@ -1,12 +1,7 @@
-"""The rules `oversize`, `unreadable` and `frontmatter`: files that a prompt cannot use, or only in part.
-
-The rule `variable`: invalid templates, and unknown variables in them. The linter's entry point: applies every rule to
-one survey of a workspace.
-"""
+"""The entry point of the linter, and the rules about files that a prompt cannot use, or only in part."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from difflib import get_close_matches
 
 from foreword.config.schema import AcceptedFinding
@@ -30,17 +25,12 @@ def check_sizes(survey: WorkspaceSurvey) -> Iterator[Finding]:
         document = survey.workspace.files.read(path) if path in survey.pages else None
         if isinstance(document, Document) and (worst := find_most_exceeded_slot(survey, document.body, feeds)):
             tokens, limit, feed = worst
-            yield Finding(
-                file=path,
-                line=1,
-                rule="oversize",
-                level=Severity.WARNING,
-                message=(
-                    f"has {tokens:,} tokens, and slot {feed.slot.id} of agent {feed.agent} gets {limit:,} at most, "
-                    "so it is always shortened or left out"
-                ),
-                remedy="shorten it, or move rarely needed parts to memory/",
+            message = (
+                f"has {tokens:,} tokens, and slot {feed.slot.id} of agent {feed.agent} gets {limit:,} at most, "
+                "so it is always shortened or left out"
             )
+            remedy = "shorten it, or move rarely needed parts to memory/"
+            yield Finding(path, 1, "oversize", Severity.WARNING, message, remedy)
 
 
 def find_most_exceeded_slot(
@@ -73,39 +63,26 @@ def find_slot_limit(feed: Feed, window: int) -> int:
 
 def check_readable(survey: WorkspaceSurvey) -> Iterator[Finding]:
     """Find files that exist but cannot be read."""
-    for trouble in survey.unreadable_files:
-        yield Finding(
-            file=trouble.path,
-            line=parse_line_number(trouble.reason),
-            rule="unreadable",
-            level=Severity.ERROR,
-            message=trouble.reason,
-            remedy="repair or remove it; until then no prompt includes it",
-        )
+    remedy = "repair or remove it; until then no prompt includes it"
+    for problem in survey.unreadable_files:
+        line = parse_line_number(problem.reason)
+        yield Finding(problem.path, line, "unreadable", Severity.ERROR, problem.reason, remedy)
 
 
 def check_headers(survey: WorkspaceSurvey) -> Iterator[Finding]:
     """Find invalid front matter, which is ignored."""
+    remedy = "write it as YAML, `name: value` in each line, between two lines of ---"
     for path in survey.names:
         document = survey.workspace.files.read(path) if path in survey.pages else None
         if isinstance(document, Document) and document.note:
-            yield Finding(
-                file=path,
-                line=parse_line_number(document.note),
-                rule="frontmatter",
-                level=Severity.WARNING,
-                message=document.note,
-                remedy="write it as YAML, `name: value` in each line, between two lines of ---",
-            )
+            line = parse_line_number(document.note)
+            yield Finding(path, line, "frontmatter", Severity.WARNING, document.note, remedy)
 
 
 def parse_line_number(reason: str) -> int:
     """Return the line that a reason mentions."""
     match = _LINE.search(reason)
     return int(match[1].replace(",", "")) if match else 1
-
-
-VARIABLE_RULE = "variable"
 
 
 def check_variables(survey: WorkspaceSurvey) -> Iterator[Finding]:
@@ -124,21 +101,21 @@ def check_template(page: LintedFile, feeds: list[Feed]) -> Iterator[Finding]:
         names = compile_template(page.text[start:].strip("\n").rstrip()).names
     except InvalidTemplate as fault:
         line = page.line_of(start) + max(fault.line - 1, 0)
-        message = f"the file {fault.message}"
-        yield make_variable_finding(
-            page, line, message, "correct it; until then it is omitted or replaced by the built-in text"
-        )
+        remedy = "correct it; until then it is omitted or replaced by the built-in text"
+        yield Finding(page.path, line, "variable", Severity.ERROR, f"the file {fault.message}", remedy)
         return
     for name in sorted(names):
         line = find_variable_line(page, name)
         if name == CLOCK_VARIABLE:
             message = f"{name} changes every turn and would invalidate the cached prefix, so it renders no time"
-            yield make_variable_finding(page, line, message, "remove it; each message carries the time")
+            remedy = "remove it; each message carries the time"
+            yield Finding(page.path, line, "variable", Severity.ERROR, message, remedy)
         elif unknown := {feed.agent: known for feed in feeds if name not in (known := list_variables(feed))}:
             # Name agents only if the file is valid for others.
             agents = f" for {', '.join(sorted(unknown))}" if len(unknown) < len({feed.agent for feed in feeds}) else ""
             message = f"unknown variable {name!r}{agents}; it renders as nothing"
-            yield make_variable_finding(page, line, message, suggest_variable(name, next(iter(unknown.values()))))
+            remedy = suggest_variable(name, next(iter(unknown.values())))
+            yield Finding(page.path, line, "variable", Severity.ERROR, message, remedy)
 
 
 def list_variables(feed: Feed) -> set[str]:
@@ -152,19 +129,12 @@ def find_variable_line(page: LintedFile, name: str) -> int:
     return page.line_of(found.end()) if found else page.line_of(page.body[0])
 
 
-def make_variable_finding(page: LintedFile, line: int, message: str, remedy: str) -> Finding:
-    """Make a finding of this rule."""
-    return Finding(file=page.path, line=line, rule=VARIABLE_RULE, level=Severity.ERROR, message=message, remedy=remedy)
-
-
 def suggest_variable(name: str, known: set[str]) -> str:
     """Suggest the nearest variable, ignoring case."""
     plain = {each.lower(): each for each in sorted(known)}
     near = get_close_matches(name.lower(), plain, n=1)
     return f"did you mean {plain[near[0]]}?" if near else f"known variables: {', '.join(sorted(known))}"
 
-
-ACCEPTED_RULE = "accepted"
 
 RULES: Mapping[str, Callable[[WorkspaceSurvey], Iterator[Finding]]] = {
     "clock": check_clocks,
@@ -182,41 +152,35 @@ RULES: Mapping[str, Callable[[WorkspaceSurvey], Iterator[Finding]]] = {
 
 def lint_workspace(workspace: Workspace) -> tuple[Finding, ...]:
     """Find all problems of a workspace, sorted by file, line and rule, without accepted ones."""
-    seen = survey_workspace(workspace)
-    findings = apply_acceptances(seen, [*seen.faults, *(finding for rule in RULES.values() for finding in rule(seen))])
+    survey = survey_workspace(workspace)
+    findings = [*survey.faults, *(finding for rule in RULES.values() for finding in rule(survey))]
     printable = (
-        replace(each, file=make_printable(each.file), message=make_printable(each.message)) for each in findings
+        finding._replace(file=make_printable(finding.file), message=make_printable(finding.message))
+        for finding in apply_acceptances(survey, findings)
     )
     return tuple(sorted(printable, key=lambda each: (each.file, each.line, each.rule, each.level.value, each.message)))
 
 
-def apply_acceptances(seen: WorkspaceSurvey, findings: Sequence[Finding]) -> list[Finding]:
+def apply_acceptances(survey: WorkspaceSurvey, findings: Sequence[Finding]) -> Iterator[Finding]:
     """Remove findings that `lint.accept` accepts, and report entries that match nothing."""
-    entries = seen.config.lint.accept
-    used = {index for finding in findings for index, entry in enumerate(entries) if is_accepted(entry, finding, seen)}
-    left = [finding for finding in findings if not any(is_accepted(entry, finding, seen) for entry in entries)]
-    idle = (index for index in range(len(entries)) if index not in used)
-    return [*left, *(make_unused_finding(seen, index) for index in idle)]
+    unused = dict(enumerate(survey.config.lint.accept))
+    for finding in findings:
+        page = survey.pages.get(finding.file)
+        matches = [index for index, entry in enumerate(survey.config.lint.accept) if is_accepted(entry, finding, page)]
+        for index in matches:
+            unused.pop(index, None)
+        if not matches:
+            yield finding
+    for index, entry in unused.items():
+        nearest = suggest_name(entry.rule, list(RULES)) if entry.rule not in RULES else ""
+        message = f"accepts {entry.rule!r} in {entry.file}, which is not found{nearest}"
+        line, remedy = survey.line_of("lint", "accept", index), "delete the entry, or correct it"
+        yield Finding(CONFIG_FILE, line, "accepted", Severity.WARNING, message, remedy)
 
 
-def is_accepted(entry: AcceptedFinding, finding: Finding, seen: WorkspaceSurvey) -> bool:
+def is_accepted(entry: AcceptedFinding, finding: Finding, page: LintedFile | None) -> bool:
     """Whether an entry accepts a finding; its words must still be in the line."""
     if (entry.file, entry.rule) != (finding.file, finding.rule):
         return False
-    page = seen.pages.get(finding.file)
     lines = page.text.split("\n") if page else []
     return not entry.text or entry.text in (lines[finding.line - 1] if 0 < finding.line <= len(lines) else "")
-
-
-def make_unused_finding(seen: WorkspaceSurvey, index: int) -> Finding:
-    """Report an unused entry of `lint.accept`."""
-    entry = seen.config.lint.accept[index]
-    nearest = suggest_name(entry.rule, list(RULES)) if entry.rule not in RULES else ""
-    return Finding(
-        file=CONFIG_FILE,
-        line=seen.line_of("lint", "accept", index),
-        rule=ACCEPTED_RULE,
-        level=Severity.WARNING,
-        message=f"accepts {entry.rule!r} in {entry.file}, which is not found{nearest}",
-        remedy="delete the entry, or correct it",
-    )

@@ -1,12 +1,8 @@
-"""The rule `unreachable`: slots, files and folders that no turn of this configuration can use.
-
-Reachability: everything that some turn of this workspace can select, found with the engine's selection. The rule
-`shadow`: unused files with nearly the name of a file that is read.
-"""
+"""The rules `unreachable` and `shadow`: slots, files and folders that no turn of this configuration can use."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from foreword.config.schema import Config, PromptFile
@@ -38,7 +34,7 @@ def find_reachable(config: Config, blueprints: Mapping[str, Blueprint]) -> Reach
         alike = all(Mode.FULL in slot.modes for slot in blueprint.slots)
         for mode in (Mode.FULL,) if alike else Mode:
             for turn, clearance in turns:
-                plan = select_slots(copy_turn(turn, agent, mode), clearance, config, blueprint)
+                plan = select_slots(replace(turn, agent=agent, mode=mode), clearance, config, blueprint)
                 for entry in (entry for run in plan.runs for entry in run.entries if entry.verdict is None):
                     slots.add((agent, entry.id))
                     paths.update(entry.paths)
@@ -57,12 +53,6 @@ def generate_turns(config: Config) -> Iterator[Turn]:
             yield from (Turn(user=user, situation=situation, room=room) for user in levels.values())
 
 
-def copy_turn(turn: Turn, agent: str, mode: Mode) -> Turn:
-    """Copy a turn for another agent and mode."""
-    return Turn(agent=agent, user=turn.user, situation=turn.situation, room=turn.room, mode=mode)
-
-
-SHADOW_RULE = "shadow"
 KNOWN_FILES = ("AGENTS", "BOOT", "HEARTBEAT", "IDENTITY", "MEMORY", "SOUL", "SYSTEM", "TOOLS", "USER")
 MIN_TYPO_CHARS = 5  # minimum letters of a name for typo detection
 
@@ -83,14 +73,9 @@ def check_shadows(survey: WorkspaceSurvey) -> Iterator[Finding]:
         else:
             continue
         if right and right != name:
-            yield Finding(
-                file=path,
-                line=1,
-                rule=SHADOW_RULE,
-                level=Severity.WARNING,
-                message=f"is never read; the expected name is {right}",
-                remedy=f"rename it to {right}, or give it a clearly different name",
-            )
+            message = f"is never read; the expected name is {right}"
+            remedy = f"rename it to {right}, or give it a clearly different name"
+            yield Finding(path, 1, "shadow", Severity.WARNING, message, remedy)
 
 
 def find_similar_name(name: str, known: Iterable[str]) -> str:
@@ -106,9 +91,6 @@ def find_similar_name(name: str, known: Iterable[str]) -> str:
 def strip_plural(stem: str) -> str:
     """Remove the plural ending of a name."""
     return f"{stem[:-3]}Y" if stem.endswith("IES") else stem.removesuffix("S")
-
-
-UNREACHABLE_RULE = "unreachable"
 
 
 def check_reach(survey: WorkspaceSurvey) -> Iterator[Finding]:
@@ -132,13 +114,10 @@ def find_unreachable_slots(survey: WorkspaceSurvey, reach: Reachable) -> Iterato
             if not open_ and slot.file not in listed and has_text(survey, agent, slot):
                 closed.setdefault(explain_slot(survey, reach, slot), []).append(slot.id)
         for reason, slots in closed.items():
-            names = ", ".join(slots)
-            yield make_unreachable_finding(
-                CONFIG_FILE,
-                survey.line_of("agents", agent, "blueprint"),
-                f"no turn of agent {agent} can use {names}: {reason}",
-                "raise a user's trust or a ceiling, or use a blueprint with lower requirements",
-            )
+            line = survey.line_of("agents", agent, "blueprint")
+            message = f"no turn of agent {agent} can use {', '.join(slots)}: {reason}"
+            remedy = "raise a user's trust or a ceiling, or use a blueprint with lower requirements"
+            yield make_unreachable_finding(CONFIG_FILE, line, message, remedy)
 
 
 def has_text(survey: WorkspaceSurvey, agent: str, slot: Slot) -> bool:
@@ -172,16 +151,12 @@ def find_unreachable_files(survey: WorkspaceSurvey, reach: Reachable) -> Iterato
         elif not any(find_section_id(entry, plan) for plan in survey.blueprints.values()):
             names = ", ".join(sorted({plan.name for plan in survey.blueprints.values()}))
             message = f"no turn can use {entry.path}: {names} has no slot for further files"
-            yield make_unreachable_finding(
-                CONFIG_FILE, line, message, "add a slot with the source `files` to the blueprint, or use another one"
-            )
+            remedy = "add a slot with the source `files` to the blueprint, or use another one"
+            yield make_unreachable_finding(CONFIG_FILE, line, message, remedy)
         elif not any((agent, find_section_id(entry, plan)) in reach.slots for agent, plan in survey.blueprints.items()):
-            yield make_unreachable_finding(
-                CONFIG_FILE,
-                line,
-                f"no turn can use {entry.path}: {describe_missing_clearance(reach, str(entry.trust))}",
-                "lower its trust, or raise the trust of the users who should see it",
-            )
+            message = f"no turn can use {entry.path}: {describe_missing_clearance(reach, str(entry.trust))}"
+            remedy = "lower its trust, or raise the trust of the users who should see it"
+            yield make_unreachable_finding(CONFIG_FILE, line, message, remedy)
 
 
 def is_listed_file_present(survey: WorkspaceSurvey, entry: PromptFile) -> bool:
@@ -207,12 +182,9 @@ def find_unreachable_user_files(survey: WorkspaceSurvey, reach: Reachable) -> It
         parts = path.split("/")
         person = survey.config.users.get(parts[1]) if parts[0] == "users" and len(parts) > 2 else None
         if person and path not in reach.paths:
-            yield make_unreachable_finding(
-                path,
-                1,
-                f"no turn can use it: {parts[1]} is {person.trust}, and its slot needs more",
-                f"lower the trust of {parts[-1]} under prompt.files, or raise the trust of {parts[1]}",
-            )
+            message = f"no turn can use it: {parts[1]} is {person.trust}, and its slot needs more"
+            remedy = f"lower the trust of {parts[-1]} under prompt.files, or raise the trust of {parts[1]}"
+            yield make_unreachable_finding(path, 1, message, remedy)
 
 
 def find_missing_overlays(survey: WorkspaceSurvey) -> Iterator[Finding]:
@@ -244,9 +216,8 @@ def find_unknown_folders(survey: WorkspaceSurvey) -> Iterator[Finding]:
             seen.add((top, name))
             near = suggest_name(name, names)
             what = f"{top}/{name} belongs to no {kind}" if file else f"{path} is not in a {kind}"
-            yield make_unreachable_finding(
-                path, 1, f"{what}, so its files are never read{near}", f"rename the folder, or {remedy}"
-            )
+            message = f"{what}, so its files are never read{near}"
+            yield make_unreachable_finding(path, 1, message, f"rename the folder, or {remedy}")
 
 
 def find_unreachable_stores(survey: WorkspaceSurvey, reach: Reachable) -> Iterator[Finding]:
@@ -254,11 +225,10 @@ def find_unreachable_stores(survey: WorkspaceSurvey, reach: Reachable) -> Iterat
     for name, store in survey.config.stores.items():
         if store.trust > reach.best.level and any(path.startswith(f"memory/{name}/") for path in survey.names):
             message = f"no turn can use memory/{name}: {describe_missing_clearance(reach, str(store.trust))}"
-            yield make_unreachable_finding(
-                CONFIG_FILE, survey.line_of("stores", name), message, "lower its trust, or raise a user's"
-            )
+            line, remedy = survey.line_of("stores", name), "lower its trust, or raise a user's"
+            yield make_unreachable_finding(CONFIG_FILE, line, message, remedy)
 
 
 def make_unreachable_finding(file: str, line: int, message: str, remedy: str) -> Finding:
     """Make a finding of this rule."""
-    return Finding(file=file, line=line, rule=UNREACHABLE_RULE, level=Severity.WARNING, message=message, remedy=remedy)
+    return Finding(file, line, "unreachable", Severity.WARNING, message, remedy)

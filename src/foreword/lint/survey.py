@@ -1,9 +1,4 @@
-"""The survey: all files that prompts may use, the slots they feed, and the lines of the configuration.
-
-Feeds: which slots may read which files. Findings: a problem, its location and its remedy. Pages: files as the linter
-reads them, with line positions and the parts that prompts use. Passages: the parts of files that reach the static
-prompt.
-"""
+"""The survey that all rules read: files that prompts may use, slots that they feed, and lines of foreword.yaml."""
 
 import os
 import re
@@ -11,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
+from typing import NamedTuple
 
 from foreword.config.schema import Config
 from foreword.config.structure import Keys, convert_node
@@ -45,8 +41,7 @@ def find_feeds(
     feeds: dict[str, list[Feed]] = {}
     for agent, blueprint in blueprints.items():
         for slot, pattern in list_slot_patterns(agent, blueprint, config):
-            fits = re.compile(pattern).fullmatch
-            for name in filter(fits, names):
+            for name in filter(re.compile(pattern).fullmatch, names):
                 feeds.setdefault(name, []).append(Feed(agent=agent, blueprint=blueprint, slot=slot))
     return {name: tuple(found) for name, found in feeds.items()}
 
@@ -86,8 +81,7 @@ class Severity(TextEnum):
     WARNING = "warning"
 
 
-@frozen(eq=True)
-class Finding:
+class Finding(NamedTuple):
     """A problem in a file of the workspace."""
 
     file: str
@@ -97,9 +91,6 @@ class Finding:
     message: str
     remedy: str
 
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.level} {self.rule}: {self.message} ({self.remedy})"
-
 
 def make_printable(name: str) -> str:
     """Return a file name in printable form."""
@@ -107,6 +98,7 @@ def make_printable(name: str) -> str:
 
 
 TextRange = tuple[int, int]
+COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)  # an unclosed comment extends to the end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -137,7 +129,7 @@ class LintedFile:
 
 
 def make_linted_file(path: str, raw: str) -> LintedFile:
-    """Make a page from a file's text; find front matter and leading comments as the sources do."""
+    """Make the linted file of a text; find front matter and leading comments as the sources do."""
     # Editors do not treat Unicode line separators as line breaks, so count lines before normalising.
     plain = raw.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     text = normalise_lines(raw)
@@ -147,29 +139,11 @@ def make_linted_file(path: str, raw: str) -> LintedFile:
     return LintedFile(
         path=path,
         text=text,
-        breaks=tuple(find_breaks(plain)),
+        breaks=tuple(match.start() for match in re.finditer("\n", plain)),
         header=header,
         body=(len(text) - len(strip_comments(rest)), len(text)),
-        comments=tuple(find_comments(text)),
+        comments=tuple(match.span() for match in COMMENT.finditer(text)),
     )
-
-
-def find_breaks(text: str) -> Iterator[int]:
-    """Find the end of each line."""
-    at = text.find("\n")
-    while at != -1:
-        yield at
-        at = text.find("\n", at + 1)
-
-
-def find_comments(text: str) -> Iterator[TextRange]:
-    """Find the HTML comments; an unclosed one extends to the end."""
-    at = text.find("<!--")
-    while at != -1:
-        end = text.find("-->", at + 4)
-        stop = end + 3 if end != -1 else len(text)
-        yield at, stop
-        at = text.find("<!--", stop)
 
 
 PROMPT_FOLDERS = ("agents", "channels", "groups", "memory", "prompts", "rules", "skills", "users")
@@ -237,12 +211,8 @@ def list_files(workspace: Workspace, blueprints: Iterable[Blueprint]) -> tuple[s
     given += [slot.file for slot in slots if slot.file and "{" not in slot.file]
     given += [situation.prompt_overlay for situation in config.situations.values() if situation.prompt_overlay]
     for path in given:
-        places = (
-            path,
-            *(f"agents/{name}/{path}" for name in config.agents),
-            *(f"users/{n}/{path}" for n in config.users),
-        )
-        names.update(place for place in places if os.path.lexists(os.path.join(files.root, place)))
+        own = [f"agents/{name}/{path}" for name in config.agents] + [f"users/{name}/{path}" for name in config.users]
+        names.update(place for place in (path, *own) if os.path.lexists(os.path.join(files.root, place)))
     return tuple(sorted(names - {CONFIG_FILE}))
 
 
@@ -290,21 +260,12 @@ def find_blueprints(workspace: Workspace, lines: Mapping[Keys, int], faults: lis
 
 def list_error_findings(error: ForewordError, file: str, line: int) -> Iterator[Finding]:
     """Convert an error to findings, one per problem."""
-    if isinstance(error, ConfigError):
-        for fault in error.faults:
-            remedy = fault.remedy or "correct it; until then the last valid version is used, if any"
-            yield Finding(
-                file=make_printable(fault.file),
-                line=fault.line or 1,
-                rule="config",
-                level=Severity.ERROR,
-                message=fault.message,
-                remedy=remedy,
-            )
-    else:
-        yield Finding(
-            file=file, line=line, rule="config", level=Severity.ERROR, message=str(error), remedy="use an existing one"
-        )
+    if not isinstance(error, ConfigError):
+        yield Finding(file, line, "config", Severity.ERROR, str(error), "use an existing one")
+        return
+    for fault in error.faults:
+        remedy = fault.remedy or "correct it; until then the last valid version is used, if any"
+        yield Finding(make_printable(fault.file), fault.line or 1, "config", Severity.ERROR, fault.message, remedy)
 
 
 PROMPT_FIELDS = {SKILLS_SOURCE: ("name", "description"), "identity": (*IDENTITY_FIELDS, "emoji")}

@@ -1,21 +1,12 @@
-"""The rule `clock`: times and dates in text that must not change.
-
-The rule `id`: ids of a session, request or run in text that applies to all of them. The rule `injection`: text that
-instructs the agent against its owner, or that is invisible to people. The rule `secret`: keys, tokens and passwords in
-files that prompts may send to a provider.
-"""
+"""The rules about what a text says: clocks, ids, injections and secrets."""
 
 import re
 from collections.abc import Iterator
-from functools import partial
 
 from foreword.engine.sources.injection import InjectionHit, InjectionKind, scan_injections
 from foreword.engine.sources.templates import CLOCK_VARIABLE
 from foreword.lint.survey import Finding, LintedFile, Severity, WorkspaceSurvey, find_static_passages
 from foreword.secret import find_secrets, lower_in_place
-from foreword.types import frozen
-
-CLOCK_RULE = "clock"
 
 _DAY = r"\b(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?\b"
 _MONTH = (
@@ -31,72 +22,73 @@ _CONDITION = r"(?:\w|\b(?:if|when|whether|unless) )"
 _JOINED = r"[\w./-]"
 
 
-@frozen(eq=True)
 class TimePattern:
-    """A pattern for a time expression in lower case, with conditions on the text before it."""
+    """A pattern for a time expression in lower case, with conditions on the text before it.
 
-    level: Severity
-    what: str
-    pattern: re.Pattern[str]
-    after: re.Pattern[str]
-    unless: re.Pattern[str] | None
+    A space in a pattern matches any white space.
+    """
 
+    def __init__(self, level: Severity, what: str, pattern: str, after: str = "", unless: str = "(?!)") -> None:
+        self.level, self.what = level, what
+        self.pattern, self.after, self.unless = (
+            re.compile(each.replace(" ", r"\s")) for each in (pattern, f"(?:{after})$", f"(?:{unless})$")
+        )
 
-def make_time_pattern(level: Severity, what: str, pattern: str, after: str = "", unless: str = "") -> TimePattern:
-    """Make a shape; a space in a pattern matches any white space."""
-    main, begin, never = (re.compile(each.replace(" ", r"\s")) for each in (pattern, f"(?:{after})$", f"(?:{unless})$"))
-    return TimePattern(level=level, what=what, pattern=main, after=begin, unless=never if unless else None)
-
-
-make_error_pattern, make_warning_pattern = (
-    partial(make_time_pattern, Severity.ERROR),
-    partial(make_time_pattern, Severity.WARNING),
-)
 
 # A running clock is an error, because only the tail may contain one; a fixed date is a warning.
 # Each pattern begins with a plain character, which makes the search fast.
-_COMMAND = make_error_pattern("a command for the time", r"\$\(\s{0,9}date\b")
+_COMMAND = TimePattern(Severity.ERROR, "a command for the time", r"\$\(\s{0,9}date\b")
 _TIME_PATTERNS = (
     _COMMAND,
-    make_error_pattern(
+    TimePattern(
+        Severity.ERROR,
         "a variable for the time",
         r"\{\{-?\s{0,9}(?:(?:current|local|utc|system|todays?|user)_?)?"
         r"(?:date_?time|date|time|now|today|timestamp|weekday|clock|unix_?time|epoch)\s{0,9}(?:\(|\||\.|-?\}\})",
     ),
-    make_error_pattern("a template tag for the time", r"\{%-?\s{0,9}now\b"),
-    make_error_pattern(
+    TimePattern(Severity.ERROR, "a template tag for the time", r"\{%-?\s{0,9}now\b"),
+    TimePattern(
+        Severity.ERROR,
         "a sentence with today's date",
         rf"today(?:['’]s date)?(?: is|['’]s|:)\s{{1,4}}{_MOMENT}",
         unless=_CONDITION,
     ),
-    make_error_pattern(
+    TimePattern(
+        Severity.ERROR,
         "a sentence with the current time",
         r"current (?:local )?(?:date|time|datetime|year|day|month)(?: (?:and|&) time)?"
         rf"\s{{0,4}}(?:is|:|=)\s{{0,4}}{_MOMENT}",
     ),
-    make_error_pattern(
+    TimePattern(
+        Severity.ERROR,
         "a sentence with the current time",
         rf"it(?: is|['’]s) (?:now|currently) (?:{_DAY}|{_MONTH}|\d{{1,2}}:\d\d|{_YEAR}\b)",
         unless=_CONDITION,
     ),
-    make_warning_pattern(
+    TimePattern(
+        Severity.WARNING,
         "a date",
         rf"{_YEAR}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])(?:[t ]\d\d:\d\d\S{{0,15}}|(?![\w-]))",
         unless=f"{_JOINED}|{_VERSION}",
     ),
-    make_warning_pattern("a date", rf"[0-9][0-9]?/[0-9][0-9]?/{_YEAR}(?![\w/-])", unless=_JOINED),
-    make_warning_pattern("a date", rf"{_YEAR}/\d{{1,2}}/\d{{1,2}}(?![\w/-])", unless=_JOINED),
-    make_warning_pattern("a date", rf"[0-9][0-9]?\.[01]?[0-9]\.{_YEAR}(?![\w-]|\.\d)", unless=f"{_JOINED}|{_VERSION}"),
-    make_warning_pattern("a date", rf"{_NUMBER}(?: of)? {_MONTH},? {_YEAR}\b", unless=r"\w"),
-    make_warning_pattern("a date", rf"{_NUMBER},? {_YEAR}\b", after=f"{_MONTH} "),
-    make_warning_pattern("a dated statement", rf"as of (?:{_MONTH} )?(?:{_YEAR}\b|today\b)", unless=r"\w"),
-    make_warning_pattern("a time of day", r"[0-9][0-9]?:[0-5]\d:[0-5]\d(?![\w:])", unless=r"[\w:.]"),
-    # Timetables use multiples of five minutes; clocks do not.
-    make_warning_pattern(
-        "a weekday with a time", r"[0-9][0-9]?:[0-5][1-46-9]\b(?! ?[-–])", after=rf"{_DAY},? (?:at )?"
+    TimePattern(Severity.WARNING, "a date", rf"[0-9][0-9]?/[0-9][0-9]?/{_YEAR}(?![\w/-])", unless=_JOINED),
+    TimePattern(Severity.WARNING, "a date", rf"{_YEAR}/\d{{1,2}}/\d{{1,2}}(?![\w/-])", unless=_JOINED),
+    TimePattern(
+        Severity.WARNING, "a date", rf"[0-9][0-9]?\.[01]?[0-9]\.{_YEAR}(?![\w-]|\.\d)", unless=f"{_JOINED}|{_VERSION}"
     ),
-    make_warning_pattern(
-        "a timestamp", r"1[5-9]\d{8}(?:\d{3})?(?!\d)", after=rf"{_STAMPED}\s{{0,3}}(?:is|:|=)?\s{{0,3}}"
+    TimePattern(Severity.WARNING, "a date", rf"{_NUMBER}(?: of)? {_MONTH},? {_YEAR}\b", unless=r"\w"),
+    TimePattern(Severity.WARNING, "a date", rf"{_NUMBER},? {_YEAR}\b", after=f"{_MONTH} "),
+    TimePattern(Severity.WARNING, "a dated statement", rf"as of (?:{_MONTH} )?(?:{_YEAR}\b|today\b)", unless=r"\w"),
+    TimePattern(Severity.WARNING, "a time of day", r"[0-9][0-9]?:[0-5]\d:[0-5]\d(?![\w:])", unless=r"[\w:.]"),
+    # Timetables use multiples of five minutes; clocks do not.
+    TimePattern(
+        Severity.WARNING, "a weekday with a time", r"[0-9][0-9]?:[0-5][1-46-9]\b(?! ?[-–])", after=rf"{_DAY},? (?:at )?"
+    ),
+    TimePattern(
+        Severity.WARNING,
+        "a timestamp",
+        r"1[5-9]\d{8}(?:\d{3})?(?!\d)",
+        after=rf"{_STAMPED}\s{{0,3}}(?:is|:|=)?\s{{0,3}}",
     ),
 )
 _CODE = re.compile(r"(?ms)^ {0,3}(```|~~~).*?^ {0,3}\1|`[^`\n]*`")
@@ -116,40 +108,31 @@ def check_clocks(survey: WorkspaceSurvey) -> Iterator[Finding]:
     """Find clocks and dates in the static text of agents; report the worst one per line."""
     for page, (start, end) in find_static_passages(survey):
         lines: dict[int, Finding] = {}
-        for way, match in find_times(lower_in_place(page.text[start:end])):
+        for time, match in find_times(lower_in_place(page.text[start:end])):
             if CLOCK_VARIABLE in match.group():
                 continue  # templates never render it; the rule `variable` reports it
-            line = page.line_of(start + match.start())
-            shown = f" ({' '.join(match.group().split())})" if way.level is Severity.WARNING else ""
-            finding = Finding(
-                file=page.path,
-                line=line,
-                rule=CLOCK_RULE,
-                level=way.level,
-                message=f"{way.what}{shown} {_MESSAGES[way.level]}",
-                remedy=_REMEDIES[way.level],
-            )
-            lines.setdefault(line, finding)
+            line, level = page.line_of(start + match.start()), time.level
+            shown = f" ({' '.join(match.group().split())})" if level is Severity.WARNING else ""
+            message = f"{time.what}{shown} {_MESSAGES[level]}"
+            lines.setdefault(line, Finding(page.path, line, "clock", level, message, _REMEDIES[level]))
         yield from lines.values()
 
 
 def find_times(text: str) -> Iterator[tuple[TimePattern, re.Match[str]]]:
     """Find times and dates in a lower-case text; clocks first."""
-    for way in _TIME_PATTERNS:
+    for time in _TIME_PATTERNS:
         # A command in code that the agent should run is the right way to get the time.
-        masked = _CODE.sub(blank_match, text) if way is _COMMAND and "$(" in text else text
-        for match in way.pattern.finditer(masked):
+        masked = _CODE.sub(blank_match, text) if time is _COMMAND and "$(" in text else text
+        for match in time.pattern.finditer(masked):
             before = text[max(0, match.start() - _CONTEXT_CHARS) : match.start()]
-            if way.after.search(before) and not (way.unless and way.unless.search(before)):
-                yield way, match
+            if time.after.search(before) and not time.unless.search(before):
+                yield time, match
 
 
 def blank_match(match: re.Match[str]) -> str:
     """Replace a match by spaces of the same length."""
     return " " * len(match.group())
 
-
-ID_RULE = "id"
 
 _ID_KINDS = r"session|sess|request|req|trace|span|thread|conversation|conv|message|msg|run|job|call|response|resp"
 _ID_PATTERNS = (
@@ -172,15 +155,9 @@ def check_ids(survey: WorkspaceSurvey) -> Iterator[Finding]:
         lines: dict[int, Finding] = {}
         for what, place in find_ids(lower_in_place(page.text[start:end])):
             line, shown = page.line_of(start + place), page.text[start + place : start + place + 4]
-            finding = Finding(
-                file=page.path,
-                line=line,
-                rule=ID_RULE,
-                level=Severity.WARNING,
-                message=f"{what} ({shown}…) is in text that is the same for every run",
-                remedy="delete it, or describe what it identifies",
-            )
-            lines.setdefault(line, finding)
+            message = f"{what} ({shown}…) is in text that is the same for every run"
+            remedy = "delete it, or describe what it identifies"
+            lines.setdefault(line, Finding(page.path, line, "id", Severity.WARNING, message, remedy))
         yield from lines.values()
 
 
@@ -188,17 +165,12 @@ def find_ids(text: str) -> Iterator[tuple[str, int]]:
     """Find ids in a lower-case text; yield their kind and position."""
     for what, shape in _ID_PATTERNS if _HINT.search(text) else ():
         for match in shape.finditer(text):
-            before = text[match.start() - 1 : match.start()]
-            if is_machine_made(match.group()) and not before.isalnum() and before not in ("_", "-"):
+            before, found = text[match.start() - 1 : match.start()], match.group()
+            is_machine_made = sum(map(str.isdigit, found)) >= 2 and any(map(str.isalpha, found))
+            if is_machine_made and not before.isalnum() and before not in ("_", "-"):
                 yield what, match.start()
 
 
-def is_machine_made(text: str) -> bool:
-    """Whether a text is machine-made: it has digits and letters."""
-    return sum(sign.isdigit() for sign in text) >= 2 and any(sign.isalpha() for sign in text)
-
-
-INJECTION_RULE = "injection"
 QUOTES = "\"'`“‘«„"
 
 _DESCRIPTIONS = {
@@ -225,18 +197,13 @@ def check_injections(survey: WorkspaceSurvey) -> Iterator[Finding]:
 
 def describe_hit(page: LintedFile, hit: InjectionHit, line: int) -> Finding:
     """Describe a hit without repeating the passage."""
-    hidden = page.is_comment(hit.start)
-    remedy = "delete it" + (
-        ", and find out who wrote it" if hidden or hit.kind in _SEVERE_KINDS else ", or put it in quotes"
-    )
-    return Finding(
-        file=page.path,
-        line=line,
-        rule=INJECTION_RULE,
-        level=Severity.ERROR if hidden or hit.kind in _SEVERE_KINDS else Severity.WARNING,
-        message=f"{hit.kind}: this line {_DESCRIPTIONS[hit.kind]}{', in a comment' if hidden else ''}",
-        remedy=remedy if hit.kind is not InjectionKind.INVISIBLE else "delete these characters",
-    )
+    is_hidden = page.is_comment(hit.start)
+    is_severe = is_hidden or hit.kind in _SEVERE_KINDS
+    remedy = "delete it, and find out who wrote it" if is_severe else "delete it, or put it in quotes"
+    if hit.kind is InjectionKind.INVISIBLE:
+        remedy = "delete these characters"
+    message = f"{hit.kind}: this line {_DESCRIPTIONS[hit.kind]}{', in a comment' if is_hidden else ''}"
+    return Finding(page.path, line, "injection", Severity.ERROR if is_severe else Severity.WARNING, message, remedy)
 
 
 def is_quoted(page: LintedFile, hit: InjectionHit) -> bool:
@@ -245,27 +212,13 @@ def is_quoted(page: LintedFile, hit: InjectionHit) -> bool:
     return quoted and not page.is_comment(hit.start) and _DESCRIPTIONS[hit.kind].startswith("asks")
 
 
-SECRET_RULE = "secret"
-
-
 def check_secrets(survey: WorkspaceSurvey) -> Iterator[Finding]:
-    """Find secrets in every file of the workspace, without repeating them."""
+    """Find secrets in every file of the workspace, one per line, without repeating them."""
+    remedy = "revoke it, delete it here, and put the new one into the environment or .env"
     for page in survey.pages.values():
-        yield from find_file_secrets(page)
-
-
-def find_file_secrets(page: LintedFile) -> Iterator[Finding]:
-    """Find the secrets of one page, one per line."""
-    lines: dict[int, Finding] = {}
-    for secret in find_secrets(page.text):
-        line = page.line_of(secret.start)
-        finding = Finding(
-            file=page.path,
-            line=line,
-            rule=SECRET_RULE,
-            level=Severity.ERROR,
-            message=f"{secret.what} is in this line; prompts are sent to the provider",
-            remedy="revoke it, delete it here, and put the new one into the environment or .env",
-        )
-        lines.setdefault(line, finding)
-    yield from lines.values()
+        lines: dict[int, Finding] = {}
+        for secret in find_secrets(page.text):
+            line = page.line_of(secret.start)
+            message = f"{secret.what} is in this line; prompts are sent to the provider"
+            lines.setdefault(line, Finding(page.path, line, "secret", Severity.ERROR, message, remedy))
+        yield from lines.values()
