@@ -2,12 +2,13 @@
 
 import inspect
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from foreword.assemble import assemble
 from foreword.config.schema import Agent, Config, Identity, PromptFile, PromptFiles, User
-from foreword.dialects.standalone import make_text_meter
+from foreword.dialects import make_meter
 from foreword.engine.blueprint import load_blueprint
 from foreword.engine.context import AssemblyContext
 from foreword.engine.sources.files import Files, TextFiles
@@ -24,7 +25,7 @@ TURN = Turn(agent="a", user="u", situation="dm", mode=Mode.FULL, now=NOON, messa
 def lay_ground(agent: Agent, **more: object) -> AssemblyContext:
     """Lay a ground without files."""
     config = Config(owner="u", agents={"a": agent}, users={"u": User(trust=Trust.FULL)}, **more)
-    return AssemblyContext(config=config, files=TextFiles(), measure=make_text_meter)
+    return AssemblyContext(config=config, files=TextFiles(), measure=partial(make_meter, native_tools=False))
 
 
 def test_shape() -> None:

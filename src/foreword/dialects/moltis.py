@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from foreword.config.schema import Agent
-from foreword.dialects.standalone import build_prompt, make_identity, make_tools
+from foreword.dialects import build_prompt, make_identity, make_tools
 from foreword.turn import NO_TOOLS, Client, Host, Sandbox, Tool, Turn
 from foreword.types import Mode
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from foreword.config.schema import Agent, Identity, Responsibility
-from foreword.dialects.standalone import build_prompt, make_identity, make_tools
+from foreword.config.schema import Agent, Responsibility
+from foreword.dialects import build_prompt, make_identity, make_tools
 from foreword.engine.sources.memory_sections import FACTS_FILE
 from foreword.errors import InputError, UnknownName
 from foreword.host import find_host_zone
@@ -67,20 +67,14 @@ def make_agent(agent: Mapping[str, Any]) -> Agent:
     for key in agent:
         if key not in NOVA_FIELDS:
             raise UnknownName("key of an agent", str(key), NOVA_FIELDS)
+    identity = agent.get("identity")
+    if not isinstance(identity, str):
+        identity = make_identity(identity, NOVA_IDENTITY)
     return Agent(
-        identity=find_identity(agent.get("identity")),
+        identity=None if isinstance(identity, str) and not identity.strip() else identity,
         instructions=str(agent.get("instructions") or ""),
         responsibilities=tuple(map(make_responsibility, agent.get("responsibilities") or ())),
         role=str(agent.get("role") or ""),
-    )
-
-
-def find_identity(identity: Mapping[str, str] | str | None) -> Identity | str | None:
-    """Accept an identity as a text or as fields; a blank text is None."""
-    return (
-        (identity if identity.strip() else None)
-        if isinstance(identity, str)
-        else make_identity(identity, NOVA_IDENTITY)
     )
 
 

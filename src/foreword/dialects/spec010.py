@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from foreword.config.schema import Agent
-from foreword.dialects.standalone import build_prompt, make_identity, make_tools
+from foreword.dialects import build_prompt, make_identity, make_tools
 from foreword.errors import InputError
 from foreword.host import find_host_zone
 from foreword.turn import Client, Turn
