@@ -1,8 +1,4 @@
-"""Soul and identity of agents, set by the owner in the shell or over HTTP. They override an agent's files.
-
-Responsibilities that an agent accepted at runtime, identified by title. Instructions: what a user wants of an agent in
-every conversation, one text per user and agent.
-"""
+"""What is stored about agents: soul, identity, accepted responsibilities, and each user's standing instructions."""
 
 import json
 import sqlite3

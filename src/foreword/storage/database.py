@@ -1,7 +1,6 @@
-"""Opening of the event log and budget files: creation, checks, upgrades, and replacement of damaged files.
+"""The SQLite files of a workspace: the state, the event log and the budgets.
 
-Timestamps in the state: UTC, as text that sorts by time. Database schemas: created in a new file, upgraded in an older
-one, refused in a newer one. Opening of the state: sessions, turns, history, plans, tasks, tokens, agents and users.
+Opening a file creates its tables, upgrades an older schema, refuses a newer one and checks for damage.
 """
 
 import os
@@ -9,12 +8,13 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
+from itertools import chain, count
 
 from foreword.errors import InputError
 from foreword.resources import read_resource
 from foreword.types import frozen
 
-TIMESTAMP_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
+TIMESTAMP_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"  # UTC, as text that sorts by time
 
 
 def format_moment(moment: datetime) -> str:
@@ -61,7 +61,9 @@ def create_or_upgrade(connection: sqlite3.Connection, path: str, schema: Databas
     """Create the tables in a new file, or upgrade an older one."""
     found, wanted = find_revision(connection), schema.read().split("\n", 1)[0].split()[2].rstrip(",")
     if found == "" and not (schema.older and has_table(connection, schema.older)):
-        _create_tables(connection, schema)
+        with writing(connection):
+            if find_revision(connection) == "":  # else another process was faster
+                run_statements(connection, schema.read())
     elif found > wanted:
         raise StorageError(
             f"{path} was written by a newer Foreword: its schema is {found}, ours {wanted}; upgrade this one"
@@ -71,12 +73,6 @@ def create_or_upgrade(connection: sqlite3.Connection, path: str, schema: Databas
 
         with lock_file(path):
             upgrade_database(connection, schema)
-
-
-def _create_tables(connection: sqlite3.Connection, schema: DatabaseSchema) -> None:
-    with writing(connection):
-        if find_revision(connection) == "":  # else another process was faster
-            run_statements(connection, schema.read())
 
 
 def run_statements(connection: sqlite3.Connection, sql: str) -> None:
@@ -216,28 +212,20 @@ def move_damaged_aside(path: str, seen: FileIdentity, reason: str) -> str:
     with lock_file(path):
         if seen != identify_file(path):
             return ""
-        place = _find_place(path)
+        place = find_free_name(path)
         os.replace(path, place)
         for ending in COMPANION_SUFFIXES:
             if os.path.exists(path + ending):
                 os.replace(path + ending, place + ending)
-    note = f"{_name(path)} damaged ({reason}); it was renamed to {os.path.basename(place)}, and a new one was created"
-    _tell(os.path.dirname(path), note)
-    return note
-
-
-def _name(path: str) -> str:
-    budgets = os.path.basename(path) == BUDGETS_FILE
-    return "the budget file with all recorded spending was" if budgets else "the event log was"
-
-
-def _tell(folder: str, note: str) -> None:
-    """Record in the log that a file was moved aside. If that fails, the caller still has the message."""
+    folder, name = os.path.split(path)
+    what = "the budget file with all recorded spending was" if name == BUDGETS_FILE else "the event log was"
+    note = f"{what} damaged ({reason}); it was renamed to {os.path.basename(place)}, and a new one was created"
     with (
-        suppress(sqlite3.Error, OSError, StorageError),
+        suppress(sqlite3.Error, OSError, StorageError),  # if the log cannot be written, the caller has the message
         closing(open_database(os.path.join(folder, EVENTS_FILE), EVENTS_SCHEMA)) as log,
     ):
         log.execute(INSERT_REPLACED, (stamp(), LOG_REPLACED_TYPE, note))
+    return note
 
 
 def open_database(path: str, schema: DatabaseSchema, patience: float = LOCK_TIMEOUT_S) -> sqlite3.Connection:
@@ -251,29 +239,28 @@ def open_database(path: str, schema: DatabaseSchema, patience: float = LOCK_TIME
         create_or_upgrade(connection, path, schema)
         if schema.linked:  # only now: a migration that recreates a table would break its foreign keys meanwhile
             connection.execute("PRAGMA foreign_keys=ON")
-        _look(connection, schema.probe)
+        probe_file(connection, schema.probe)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _look(connection: sqlite3.Connection, probe: str) -> None:
+def probe_file(connection: sqlite3.Connection, probe: str) -> None:
+    """Run a query that succeeds on an intact file; a missing table or column counts as damage."""
     try:
         connection.execute(probe).fetchone()
     except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:  # no such table, no such column
+        if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:
             error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
         raise
 
 
-def _find_place(path: str) -> str:
+def find_free_name(path: str) -> str:
     """Return an unused name for a damaged file."""
     place = f"{path}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-    number = 1
-    while os.path.exists(place if number == 1 else f"{place}-{number}"):
-        number += 1
-    return place if number == 1 else f"{place}-{number}"
+    names = chain([place], (f"{place}-{number}" for number in count(2)))
+    return next(name for name in names if not os.path.exists(name))
 
 
 def is_whole(text: str) -> bool:

@@ -1,18 +1,18 @@
-"""Import of SPEC-010's table `agent_long_term_memory` into each user's own memory, with dates.
+"""Import of SPEC-010 databases: agents and instructions into the state, long-term memory into each user's own memory.
 
-A row contains what one agent noted about one user. The report lists every row that is left out.
-
-Import of the tables that preceded SPEC-010.
+The report lists every row of long-term memory that is left out or changed.
 """
 
 import json
 import os
+import re
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import fields
 from datetime import UTC, datetime
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 from foreword.config.schema import Config
@@ -23,7 +23,7 @@ from foreword.engine.sources.memory_sections import FACTS_FILE, find_fact_text
 from foreword.errors import InputError, quote_name
 from foreword.memory.entry import LONGEST, Note, find_places, mark_text, write_file, write_note
 from foreword.memory.notes import list_added
-from foreword.storage.database import STATE_FILE, has_table, stamp, use_state
+from foreword.storage.database import STATE_FILE, has_table, stamp, use_state, writing
 from foreword.types import Trust, frozen
 
 AGENTS_TABLE = "agent_configurations"
@@ -71,15 +71,9 @@ def import_rows(state: sqlite3.Connection, rows: Mapping[str, Sequence[LegacyRow
     """Import agents and instructions from rows, in one transaction."""
     agents, instructions = convert_agents(rows[AGENTS_TABLE]), merge_customizations(rows[CUSTOMIZATIONS_TABLE])
     now = stamp()
-    state.execute("BEGIN IMMEDIATE")
-    try:
+    with writing(state):
         added = [state.execute(ADD_AGENT, (*agent, now)).rowcount for agent in agents]
-        merged = [state.execute(ADD_INSTRUCTIONS, (*one, now)).rowcount for one in instructions]
-        state.execute("COMMIT")
-    except BaseException:
-        if state.in_transaction:
-            state.execute("ROLLBACK")
-        raise
+        merged = [state.execute(ADD_INSTRUCTIONS, (*row, now)).rowcount for row in instructions]
     return ImportResult(
         agents=sum(added),
         instructions=sum(merged),
@@ -101,7 +95,7 @@ def read_rows(path: str) -> dict[str, list[LegacyRow]]:
         raise InputError(f"{path} is not a file; name a SQLite database with the table {wanted}")
     found: dict[str, list[LegacyRow]] = {name: [] for name in TABLE_QUERIES}
     try:
-        with closing(sqlite3.connect(f"file:{quote_path(path)}?mode=ro", uri=True)) as old:
+        with closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)) as old:
             old.row_factory = sqlite3.Row
             old.text_factory = decode_text
             names = {row["name"] for row in old.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -120,13 +114,6 @@ def decode_text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
-def quote_path(path: str) -> str:
-    """Quote a path for a URI."""
-    from urllib.parse import quote
-
-    return quote(os.path.abspath(path))
-
-
 def convert_agents(rows: Iterable[LegacyRow]) -> list[tuple[str, str, str | None]]:
     """Return name, soul and identity of each agent. A later row of the same name overrides non-empty fields."""
     found: dict[str, tuple[str, str | None]] = {}
@@ -134,15 +121,9 @@ def convert_agents(rows: Iterable[LegacyRow]) -> list[tuple[str, str, str | None
         name = str(next((row[key] for key in AGENT_NAME_COLUMNS if row.get(key)), ""))
         soul, identity = found.get(name, ("", None))
         text = str(row.get("soul") or row.get("system_prompt") or "").strip()
-        found[name] = (text or soul, to_json_text(row.get("identity")) or identity)
+        given = row.get("identity")
+        found[name] = (text or soul, identity if given in (None, "") else to_text(given) or identity)
     return [(name, soul, identity) for name, (soul, identity) in found.items() if name]
-
-
-def to_json_text(value: object) -> str | None:
-    """Return a JSON value as text. SQLite returns text, PostgreSQL parsed values."""
-    if value is None or isinstance(value, str):
-        return value or None
-    return to_text(value) if isinstance(value, bytes) else json.dumps(value, ensure_ascii=False)
 
 
 def merge_customizations(rows: Iterable[LegacyRow]) -> list[tuple[str, str, str]]:
@@ -189,7 +170,7 @@ def unwrap_json_string(content: object) -> str:
 
 
 def to_text(value: object) -> str:
-    """Convert a column value to text."""
+    """Convert a column value to text. SQLite returns text or bytes, PostgreSQL parsed JSON."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -369,7 +350,8 @@ def find_time(row: LegacyRow) -> tuple[str, datetime | None]:
 
 def make_parts(text: str) -> list[str]:
     """Return the texts of the entries: one, or several with labels if the text is too long."""
-    parts = [escape_comment(part) for part in split_text(text, LONGEST - MAX_LABEL_CHARS)]
+    # A comment at the start of a file is hidden, so it is escaped.
+    parts = [re.sub("^<!--", r"\\<!--", part) for part in split_text(text, LONGEST - MAX_LABEL_CHARS)]
     return [f"(part {at} of {len(parts)})\n\n{part}" for at, part in enumerate(parts, 1)] if len(parts) > 1 else parts
 
 
@@ -383,11 +365,6 @@ def split_text(text: str, most: int) -> list[str]:
         parts.append(text[at:end].strip())
         at = end
     return [part for part in (*parts, text[at:].strip()) if part]
-
-
-def escape_comment(text: str) -> str:
-    """Escape a leading comment, because a comment at the start of a file is hidden."""
-    return f"\\{text}" if text.startswith("<!--") else text
 
 
 def save_note(root: str, row: NoteRow, text: str, clearance: Trust, now: datetime) -> None:
@@ -455,32 +432,21 @@ def remove_imported_rows(state: sqlite3.Connection, rows: Iterable[LegacyRow], c
 
     A row that another program has written meanwhile remains until the next start.
     """
-    found = {freeze_row(row): refuse_row(read_note_row(row, 0), config, ()) for row in rows}
+    found = {tuple(row.items()): refuse_row(read_note_row(row, 0), config, ()) for row in rows}
     refused = {row for row, reason in found.items() if reason}
     imported = found.keys() - refused
     state.text_factory = decode_text
     state.execute("PRAGMA secure_delete=ON")  # a forgotten entry must not remain in free pages
-    state.execute("BEGIN IMMEDIATE")
-    try:
+    with writing(state):
         for table in (OLD_NOTES_TABLE, NOTES_TABLE):
             for number, row in list_numbered(state, table):
-                left = table == NOTES_TABLE and freeze_row(row) in refused
-                if left:
+                is_refused = table == NOTES_TABLE and tuple(row.items()) in refused
+                if is_refused:
                     copy_to_old_table(state, number, list(row))
-                if left or freeze_row(row) in imported:
+                if is_refused or tuple(row.items()) in imported:
                     state.execute(f"DELETE FROM {table} WHERE rowid = ?", (number,))
         if has_table(state, NOTES_TABLE) and not list_numbered(state, NOTES_TABLE):
             state.execute(f"DROP TABLE {NOTES_TABLE}")
-        state.execute("COMMIT")
-    except BaseException:
-        if state.in_transaction:
-            state.execute("ROLLBACK")
-        raise
-
-
-def freeze_row(row: LegacyRow) -> tuple[tuple[str, object], ...]:
-    """Convert a row to a hashable value."""
-    return tuple(row.items())
 
 
 def list_numbered(state: sqlite3.Connection, table: str) -> list[tuple[int, LegacyRow]]:
@@ -517,7 +483,7 @@ def has_notes_table(path: str) -> bool:
     if not os.path.isfile(path):
         return False
     try:
-        with closing(sqlite3.connect(f"file:{quote_path(path)}?mode=ro&immutable=1", uri=True)) as state:
+        with closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as state:
             return has_table(state, NOTES_TABLE)
     except sqlite3.Error:
         return False

@@ -1,9 +1,4 @@
-"""Profiles: how users write, learned from their messages, per user and clearance.
-
-A profile is read at its clearance or above. It contains sums and counts, and no messages.
-
-Bulletins: short summaries of memory, one per agent and clearance.
-"""
+"""Profiles (how users write, as sums and counts without messages) and bulletins (short summaries of memory)."""
 
 import json
 import sqlite3

@@ -1,7 +1,4 @@
-"""Sessions in the state: one conversation for one session key, with its history.
-
-Archives: the transcript files of sessions in the workspace. Outbound messages, and how they are added to the outbox.
-"""
+"""Sessions, the transcripts that archive them, and the messages that they add to the outbox."""
 
 import json
 import sqlite3

@@ -1,8 +1,4 @@
-"""The task list of a session.
-
-Plans that an agent proposed in plan mode, stored for its session until a person decides. Workflows: the progress of a
-session in a process, one text per session.
-"""
+"""The task list, the plans and the workflow of a session."""
 
 import json
 import sqlite3
