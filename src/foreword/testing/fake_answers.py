@@ -1,35 +1,45 @@
-"""Responses of POST /v1/responses.
+"""The responses of the fake provider in the four wire shapes, whole and streamed."""
 
-Responses of POST /v1/messages. Responses of POST /v1/chat/completions. Responses of generateContent and
-streamGenerateContent. The four wire shapes, each with its validation rules and responses.
-"""
-
+import json
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
-from foreword.promptcache.rules import Body
-from foreword.testing.request_rules import (
-    check_anthropic,
-    check_chat,
-    check_gemini,
-    check_gemini_format,
-    check_responses,
-)
-from foreword.testing.script import (
-    FakeAnswer,
-    ScriptedError,
-    parse_call_arguments,
-    report_openai_cache,
-    split_chunks,
-    write_sse,
-)
-from foreword.types import frozen
+from foreword.promptcache.rules import Body, CacheUsage
+from foreword.testing import request_rules
+from foreword.testing.script import FakeAnswer, ScriptedError
+
+CHUNK_CHARS = 7  # characters of one chunk of streamed text
 
 
-def report_anthropic_usage(speech: FakeAnswer) -> dict[str, Any]:
+def split_chunks(text: str) -> Iterator[str]:
+    """Split a text into stream chunks."""
+    for start in range(0, len(text), CHUNK_CHARS):
+        yield text[start : start + CHUNK_CHARS]
+
+
+def write_sse(data: Any, name: str = "") -> str:
+    """Serialize a server-sent event."""
+    head = f"event: {name}\n" if name else ""
+    return f"{head}data: {data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)}\n\n"
+
+
+def parse_call_arguments(written: str) -> Any:
+    """Parse arguments for shapes that carry them as JSON; wrap invalid JSON in an object."""
+    try:
+        return json.loads(written or "{}")
+    except ValueError:
+        return {"malformed": written}
+
+
+def report_openai_cache(counted: CacheUsage) -> dict[str, int]:
+    """Return the cache fields of OpenAI's usage report."""
+    return {"cached_tokens": counted.read} | ({"cache_write_tokens": counted.write} if counted.write else {})
+
+
+def report_anthropic_usage(answer: FakeAnswer) -> dict[str, Any]:
     """Return the usage report."""
-    counted = speech.counted
+    counted = answer.counted
     return {
         "input_tokens": counted.fresh,
         "cache_read_input_tokens": counted.read,
@@ -38,63 +48,63 @@ def report_anthropic_usage(speech: FakeAnswer) -> dict[str, Any]:
             "ephemeral_5m_input_tokens": counted.write - counted.hour,
             "ephemeral_1h_input_tokens": counted.hour,
         },
-        "output_tokens": speech.out,
+        "output_tokens": answer.out,
     }
 
 
-def find_anthropic_stop(speech: FakeAnswer) -> str:
+def find_anthropic_stop(answer: FakeAnswer) -> str:
     """Return the stop reason."""
-    return "max_tokens" if speech.cut else "tool_use" if speech.calls else "end_turn"
+    return "max_tokens" if answer.cut else "tool_use" if answer.calls else "end_turn"
 
 
-def open_anthropic_message(speech: FakeAnswer) -> dict[str, Any]:
+def open_anthropic_message(answer: FakeAnswer) -> dict[str, Any]:
     """Make a message without its content."""
     return {
-        "id": f"msg_{speech.number}",
+        "id": f"msg_{answer.number}",
         "type": "message",
         "role": "assistant",
-        "model": speech.model,
+        "model": answer.model,
         "content": [],
         "stop_reason": None,
         "stop_sequence": None,
-        "usage": {**report_anthropic_usage(speech), "output_tokens": 1},
-        "diagnostics": {"cache_miss_reason": {"type": speech.diagnosis}} if speech.diagnosis else None,
+        "usage": {**report_anthropic_usage(answer), "output_tokens": 1},
+        "diagnostics": {"cache_miss_reason": {"type": answer.diagnosis}} if answer.diagnosis else None,
     }
 
 
-def answer_anthropic(speech: FakeAnswer) -> dict[str, Any]:
+def answer_anthropic(answer: FakeAnswer) -> dict[str, Any]:
     """Return the whole response."""
-    texts = [{"type": "text", "text": speech.text}] if speech.text else []
+    texts = [{"type": "text", "text": answer.text}] if answer.text else []
     calls = [
         {"type": "tool_use", "id": key, "name": call.name, "input": parse_call_arguments(call.written)}
-        for key, call in speech.calls
+        for key, call in answer.calls
     ]
     done = {
         "content": [*texts, *calls],
-        "stop_reason": find_anthropic_stop(speech),
-        "usage": report_anthropic_usage(speech),
+        "stop_reason": find_anthropic_stop(answer),
+        "usage": report_anthropic_usage(answer),
     }
-    return open_anthropic_message(speech) | done
+    return open_anthropic_message(answer) | done
 
 
-def stream_anthropic(speech: FakeAnswer) -> Iterator[str]:
+def stream_anthropic(answer: FakeAnswer) -> Iterator[str]:
     """Yield the response as a stream of events."""
-    yield write_anthropic_event("message_start", message=open_anthropic_message(speech))
-    if speech.text:
+    yield write_anthropic_event("message_start", message=open_anthropic_message(answer))
+    if answer.text:
         yield write_anthropic_event("content_block_start", index=0, content_block={"type": "text", "text": ""})
-        for piece in split_chunks(speech.text):
-            yield write_anthropic_event("content_block_delta", index=0, delta={"type": "text_delta", "text": piece})
+        for chunk in split_chunks(answer.text):
+            yield write_anthropic_event("content_block_delta", index=0, delta={"type": "text_delta", "text": chunk})
         yield write_anthropic_event("content_block_stop", index=0)
-    for at, (key, call) in enumerate(speech.calls, bool(speech.text)):
+    for at, (key, call) in enumerate(answer.calls, bool(answer.text)):
         block = {"type": "tool_use", "id": key, "name": call.name, "input": {}}
         yield write_anthropic_event("content_block_start", index=at, content_block=block)
-        for piece in split_chunks(call.written):
+        for chunk in split_chunks(call.written):
             yield write_anthropic_event(
-                "content_block_delta", index=at, delta={"type": "input_json_delta", "partial_json": piece}
+                "content_block_delta", index=at, delta={"type": "input_json_delta", "partial_json": chunk}
             )
         yield write_anthropic_event("content_block_stop", index=at)
-    delta = {"stop_reason": find_anthropic_stop(speech), "stop_sequence": None}
-    yield write_anthropic_event("message_delta", delta=delta, usage=report_anthropic_usage(speech))
+    delta = {"stop_reason": find_anthropic_stop(answer), "stop_sequence": None}
+    yield write_anthropic_event("message_delta", delta=delta, usage=report_anthropic_usage(answer))
     yield write_anthropic_event("message_stop")
 
 
@@ -103,127 +113,127 @@ def write_anthropic_event(kind: str, **fields: Any) -> str:
     return write_sse({"type": kind, **fields}, kind)
 
 
-def report_chat_usage(speech: FakeAnswer) -> dict[str, Any]:
+def report_chat_usage(answer: FakeAnswer) -> dict[str, Any]:
     """Return the usage report."""
     return {
-        "prompt_tokens": speech.counted.total,
-        "completion_tokens": speech.out,
-        "total_tokens": speech.counted.total + speech.out,
-        "prompt_tokens_details": report_openai_cache(speech.counted),
+        "prompt_tokens": answer.counted.total,
+        "completion_tokens": answer.out,
+        "total_tokens": answer.counted.total + answer.out,
+        "prompt_tokens_details": report_openai_cache(answer.counted),
     }
 
 
-def find_chat_stop(speech: FakeAnswer) -> str:
+def find_chat_stop(answer: FakeAnswer) -> str:
     """Return the stop reason."""
-    return "length" if speech.cut else "tool_calls" if speech.calls else "stop"
+    return "length" if answer.cut else "tool_calls" if answer.calls else "stop"
 
 
-def open_chat_answer(speech: FakeAnswer, kind: str) -> dict[str, Any]:
+def open_chat_answer(answer: FakeAnswer, kind: str) -> dict[str, Any]:
     """Return a response or a chunk without its choices."""
-    return {"id": f"chatcmpl-{speech.number}", "object": kind, "created": 1, "model": speech.model}
+    return {"id": f"chatcmpl-{answer.number}", "object": kind, "created": 1, "model": answer.model}
 
 
-def write_chat_calls(speech: FakeAnswer) -> list[dict[str, Any]]:
+def write_chat_calls(answer: FakeAnswer) -> list[dict[str, Any]]:
     """Return the tool calls."""
     return [
         {"id": key, "type": "function", "function": {"name": call.name, "arguments": call.written}}
-        for key, call in speech.calls
+        for key, call in answer.calls
     ]
 
 
-def answer_chat(speech: FakeAnswer) -> dict[str, Any]:
+def answer_chat(answer: FakeAnswer) -> dict[str, Any]:
     """Return the whole response."""
-    message: dict[str, Any] = {"role": "assistant", "content": speech.text or None}
-    if speech.calls:
-        message["tool_calls"] = write_chat_calls(speech)
-    choice = {"index": 0, "message": message, "finish_reason": find_chat_stop(speech)}
-    return {**open_chat_answer(speech, "chat.completion"), "choices": [choice], "usage": report_chat_usage(speech)}
+    message: dict[str, Any] = {"role": "assistant", "content": answer.text or None}
+    if answer.calls:
+        message["tool_calls"] = write_chat_calls(answer)
+    choice = {"index": 0, "message": message, "finish_reason": find_chat_stop(answer)}
+    return {**open_chat_answer(answer, "chat.completion"), "choices": [choice], "usage": report_chat_usage(answer)}
 
 
-def stream_chat(speech: FakeAnswer) -> Iterator[str]:
+def stream_chat(answer: FakeAnswer) -> Iterator[str]:
     """Yield the response as a stream of events, the usage last."""
-    head = open_chat_answer(speech, "chat.completion.chunk")
+    head = open_chat_answer(answer, "chat.completion.chunk")
 
-    def tell(delta: dict[str, Any], stop: str | None = None) -> str:
+    def write(delta: dict[str, Any], stop: str | None = None) -> str:
         return write_sse({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": stop}]})
 
-    yield tell({"role": "assistant", "content": ""})
-    for piece in split_chunks(speech.text):
-        yield tell({"content": piece})
-    for at, shown in enumerate(write_chat_calls(speech)):
+    yield write({"role": "assistant", "content": ""})
+    for chunk in split_chunks(answer.text):
+        yield write({"content": chunk})
+    for at, shown in enumerate(write_chat_calls(answer)):
         name, written = shown["function"]["name"], shown["function"]["arguments"]
-        yield tell({"tool_calls": [{**shown, "index": at, "function": {"name": name, "arguments": ""}}]})
-        for piece in split_chunks(written):
-            yield tell({"tool_calls": [{"index": at, "function": {"arguments": piece}}]})
-    yield tell({}, find_chat_stop(speech))
-    yield write_sse({**head, "choices": [], "usage": report_chat_usage(speech)})
+        yield write({"tool_calls": [{**shown, "index": at, "function": {"name": name, "arguments": ""}}]})
+        for chunk in split_chunks(written):
+            yield write({"tool_calls": [{"index": at, "function": {"arguments": chunk}}]})
+    yield write({}, find_chat_stop(answer))
+    yield write_sse({**head, "choices": [], "usage": report_chat_usage(answer)})
     yield write_sse("[DONE]")
 
 
-def report_gemini_usage(speech: FakeAnswer) -> dict[str, Any]:
+def report_gemini_usage(answer: FakeAnswer) -> dict[str, Any]:
     """Return the usage report."""
-    total = speech.counted.total
-    used = {"promptTokenCount": total, "candidatesTokenCount": speech.out, "totalTokenCount": total + speech.out}
-    return used | ({"cachedContentTokenCount": speech.counted.read} if speech.counted.read else {})
+    total = answer.counted.total
+    used = {"promptTokenCount": total, "candidatesTokenCount": answer.out, "totalTokenCount": total + answer.out}
+    return used | ({"cachedContentTokenCount": answer.counted.read} if answer.counted.read else {})
 
 
-def find_gemini_stop(speech: FakeAnswer) -> str:
+def find_gemini_stop(answer: FakeAnswer) -> str:
     """Return the stop reason."""
-    return "MAX_TOKENS" if speech.cut else "STOP"
+    return "MAX_TOKENS" if answer.cut else "STOP"
 
 
-def write_gemini_calls(speech: FakeAnswer) -> list[dict[str, Any]]:
+def write_gemini_calls(answer: FakeAnswer) -> list[dict[str, Any]]:
     """Return the tool calls."""
     return [
         {"functionCall": {"id": key, "name": call.name, "args": parse_call_arguments(call.written)}}
-        for key, call in speech.calls
+        for key, call in answer.calls
     ]
 
 
-def write_gemini_answer(speech: FakeAnswer, parts: list[dict[str, Any]], stop: str = "") -> dict[str, Any]:
+def write_gemini_answer(answer: FakeAnswer, parts: list[dict[str, Any]], stop: str = "") -> dict[str, Any]:
     """Return a response or a chunk."""
     candidate: dict[str, Any] = {"content": {"role": "model", "parts": parts}, "index": 0}
-    head = {"modelVersion": speech.model, "responseId": f"r{speech.number}"}
+    head = {"modelVersion": answer.model, "responseId": f"r{answer.number}"}
     if stop:
         return {
             "candidates": [{**candidate, "finishReason": stop}],
-            "usageMetadata": report_gemini_usage(speech),
+            "usageMetadata": report_gemini_usage(answer),
             **head,
         }
     return {"candidates": [candidate], **head}
 
 
-def answer_gemini(speech: FakeAnswer) -> dict[str, Any]:
+def answer_gemini(answer: FakeAnswer) -> dict[str, Any]:
     """Return the whole response."""
-    texts = [{"text": speech.text}] if speech.text else []
-    return write_gemini_answer(speech, [*texts, *write_gemini_calls(speech)], find_gemini_stop(speech))
+    texts = [{"text": answer.text}] if answer.text else []
+    return write_gemini_answer(answer, [*texts, *write_gemini_calls(answer)], find_gemini_stop(answer))
 
 
-def stream_gemini(speech: FakeAnswer) -> Iterator[str]:
+def stream_gemini(answer: FakeAnswer) -> Iterator[str]:
     """Yield the response as a stream of events."""
-    for piece in split_chunks(speech.text):
-        yield write_sse(write_gemini_answer(speech, [{"text": piece}]))
-    yield write_sse(write_gemini_answer(speech, write_gemini_calls(speech) or [{"text": ""}], find_gemini_stop(speech)))
+    for chunk in split_chunks(answer.text):
+        yield write_sse(write_gemini_answer(answer, [{"text": chunk}]))
+    yield write_sse(write_gemini_answer(answer, write_gemini_calls(answer) or [{"text": ""}], find_gemini_stop(answer)))
 
 
-def report_responses_usage(speech: FakeAnswer) -> dict[str, Any]:
+def report_responses_usage(answer: FakeAnswer) -> dict[str, Any]:
     """Return the usage report."""
     return {
-        "input_tokens": speech.counted.total,
-        "input_tokens_details": report_openai_cache(speech.counted),
-        "output_tokens": speech.out,
+        "input_tokens": answer.counted.total,
+        "input_tokens_details": report_openai_cache(answer.counted),
+        "output_tokens": answer.out,
         "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": speech.counted.total + speech.out,
+        "total_tokens": answer.counted.total + answer.out,
     }
 
 
-def open_response(speech: FakeAnswer) -> dict[str, Any]:
+def open_response(answer: FakeAnswer) -> dict[str, Any]:
     """Return a response in progress."""
     return {
-        "id": f"resp_{speech.number}",
+        "id": f"resp_{answer.number}",
         "object": "response",
         "created_at": 1,
-        "model": speech.model,
+        "model": answer.model,
         "status": "in_progress",
         "output": [],
         "parallel_tool_calls": True,
@@ -232,19 +242,19 @@ def open_response(speech: FakeAnswer) -> dict[str, Any]:
     }
 
 
-def make_text_item(speech: FakeAnswer) -> dict[str, Any]:
+def make_text_item(answer: FakeAnswer) -> dict[str, Any]:
     """Return the output item with the text."""
-    content = [{"type": "output_text", "text": speech.text, "annotations": []}]
+    content = [{"type": "output_text", "text": answer.text, "annotations": []}]
     return {
         "type": "message",
-        "id": f"msg_{speech.number}",
+        "id": f"msg_{answer.number}",
         "role": "assistant",
         "status": "completed",
         "content": content,
     }
 
 
-def list_output_items(speech: FakeAnswer) -> list[dict[str, Any]]:
+def list_output_items(answer: FakeAnswer) -> list[dict[str, Any]]:
     """List the output items."""
     calls = [
         {
@@ -255,84 +265,73 @@ def list_output_items(speech: FakeAnswer) -> list[dict[str, Any]]:
             "arguments": call.written,
             "status": "completed",
         }
-        for key, call in speech.calls
+        for key, call in answer.calls
     ]
-    return [*([make_text_item(speech)] if speech.text else []), *calls]
+    return [*([make_text_item(answer)] if answer.text else []), *calls]
 
 
-def answer_responses(speech: FakeAnswer) -> dict[str, Any]:
+def answer_responses(answer: FakeAnswer) -> dict[str, Any]:
     """Return the whole response."""
     done: dict[str, Any] = {
         "status": "completed",
-        "output": list_output_items(speech),
-        "usage": report_responses_usage(speech),
+        "output": list_output_items(answer),
+        "usage": report_responses_usage(answer),
     }
-    if speech.diagnosis:
-        missed = {"type": "cache_miss", "reason": speech.diagnosis, "cache_missed_tokens": speech.counted.fresh}
+    if answer.diagnosis:
+        missed = {"type": "cache_miss", "reason": answer.diagnosis, "cache_missed_tokens": answer.counted.fresh}
         done |= {"prompt_cache_diagnostics": missed}
-    if speech.cut:
+    if answer.cut:
         done |= {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
-    return open_response(speech) | done
+    return open_response(answer) | done
 
 
-def stream_responses(speech: FakeAnswer) -> Iterator[str]:
+def stream_responses(answer: FakeAnswer) -> Iterator[str]:
     """Yield the response as a stream of events."""
     numbers = count()
 
-    def tell(kind: str, **fields: Any) -> str:
+    def write(kind: str, **fields: Any) -> str:
         return write_sse({"type": kind, "sequence_number": next(numbers), **fields}, kind)
 
-    yield tell("response.created", response=open_response(speech))
-    yield tell("response.in_progress", response=open_response(speech))
-    for at, item in enumerate(list_output_items(speech)):
+    yield write("response.created", response=open_response(answer))
+    yield write("response.in_progress", response=open_response(answer))
+    for at, item in enumerate(list_output_items(answer)):
         place = {"item_id": item["id"], "output_index": at}
         if item["type"] == "message":
-            yield tell(
+            yield write(
                 "response.output_item.added", output_index=at, item={**item, "status": "in_progress", "content": []}
             )
             words = {**place, "content_index": 0}
             empty = {"type": "output_text", "text": "", "annotations": []}
-            yield tell("response.content_part.added", **words, part=empty)
-            for piece in split_chunks(speech.text):
-                yield tell("response.output_text.delta", **words, delta=piece, logprobs=[])
-            yield tell("response.output_text.done", **words, text=speech.text, logprobs=[])
-            yield tell("response.content_part.done", **words, part=item["content"][0])
+            yield write("response.content_part.added", **words, part=empty)
+            for chunk in split_chunks(answer.text):
+                yield write("response.output_text.delta", **words, delta=chunk, logprobs=[])
+            yield write("response.output_text.done", **words, text=answer.text, logprobs=[])
+            yield write("response.content_part.done", **words, part=item["content"][0])
         else:
             begun = {**item, "status": "in_progress", "arguments": ""}
-            yield tell("response.output_item.added", output_index=at, item=begun)
-            for piece in split_chunks(item["arguments"]):
-                yield tell("response.function_call_arguments.delta", **place, delta=piece)
+            yield write("response.output_item.added", output_index=at, item=begun)
+            for chunk in split_chunks(item["arguments"]):
+                yield write("response.function_call_arguments.delta", **place, delta=chunk)
             done = {"arguments": item["arguments"], "name": item["name"]}
-            yield tell("response.function_call_arguments.done", **place, **done)
-        yield tell("response.output_item.done", output_index=at, item=item)
-    ending = "response.incomplete" if speech.cut else "response.completed"
-    yield tell(ending, response=answer_responses(speech))
+            yield write("response.function_call_arguments.done", **place, **done)
+        yield write("response.output_item.done", output_index=at, item=item)
+    ending = "response.incomplete" if answer.cut else "response.completed"
+    yield write(ending, response=answer_responses(answer))
 
 
-@frozen
-class FakeShape:
-    """One wire shape."""
+class FakeShape(NamedTuple):
+    """One wire shape: its name, its validation rules, and its responses."""
 
     name: str
-    judge: Callable[[Body], Iterator[str]]
+    check: Callable[[Body], Iterator[str]]
     answer: Callable[[FakeAnswer], dict[str, Any]]
     stream: Callable[[FakeAnswer], Iterator[str]]
 
 
-ANTHROPIC = FakeShape(
-    name="anthropic",
-    judge=check_anthropic,
-    answer=answer_anthropic,
-    stream=stream_anthropic,
-)
-CHAT = FakeShape(name="openai", judge=check_chat, answer=answer_chat, stream=stream_chat)
-RESPONSES = FakeShape(
-    name="responses",
-    judge=check_responses,
-    answer=answer_responses,
-    stream=stream_responses,
-)
-GEMINI = FakeShape(name="gemini", judge=check_gemini, answer=answer_gemini, stream=stream_gemini)
+ANTHROPIC = FakeShape("anthropic", request_rules.check_anthropic, answer_anthropic, stream_anthropic)
+CHAT = FakeShape("openai", request_rules.check_chat, answer_chat, stream_chat)
+RESPONSES = FakeShape("responses", request_rules.check_responses, answer_responses, stream_responses)
+GEMINI = FakeShape("gemini", request_rules.check_gemini, answer_gemini, stream_gemini)
 SHAPES = {
     "/messages": ANTHROPIC,
     "/chat/completions": CHAT,
@@ -345,7 +344,7 @@ SHAPES = {
 def find_request_errors(shape: FakeShape, body: Body, model: str) -> Iterable[str]:
     """Return the errors of a request; a malformed request is an error itself."""
     try:
-        return [*shape.judge(body), *(check_gemini_format(body, model) if shape is GEMINI else ())]
+        return [*shape.check(body), *(request_rules.check_gemini_format(body, model) if shape is GEMINI else ())]
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         return [f"the request is malformed: {type(error).__name__}: {error}"]
 

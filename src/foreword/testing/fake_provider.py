@@ -1,7 +1,4 @@
-"""The fake provider without its server: records and validates requests, and selects the answers.
-
-The fake provider as an HTTP server on the loopback.
-"""
+"""A fake provider on the loopback: it records and validates requests, and answers them by a script."""
 
 import json
 import threading
@@ -27,12 +24,7 @@ from foreword.tokens.count import Counter
 from foreword.tokens.models import find_model
 from foreword.types import Vocabulary, frozen
 
-PROVIDERS_BY_SHAPE = {
-    "anthropic": "anthropic",
-    "openai": "openai",
-    "responses": "openai",
-    "gemini": "google",
-}  # by shape
+PROVIDERS_BY_SHAPE = {"anthropic": "anthropic", "openai": "openai", "responses": "openai", "gemini": "google"}
 ID_PREFIXES = {"anthropic": "msg", "responses": "resp"}  # id prefixes of the shapes with cache diagnostics
 DEFAULT_REPLY = ScriptedReply(text="Yes.")
 
@@ -130,7 +122,7 @@ class FakeProvider:
         model, blocks = find_requested_model(path, body), list_blocks(shape.name, body)
         return self.cache.use(model, blocks, find_model(f"{PROVIDERS_BY_SHAPE[shape.name]}:{model}", {}).cache)
 
-    def speak(
+    def make_answer(
         self, received: ReceivedRequest, line: ScriptedReply | ScriptedDisconnect | ScriptedHang, number: int
     ) -> FakeAnswer:
         """Make the answer for a script line."""
@@ -155,46 +147,32 @@ class FakeProvider:
 class FakeProviderHandler(LoopbackHandler):
     """Handles the requests of one connection."""
 
-    server: "FakeProviderServer"
-
     def do_POST(self) -> None:  # noqa: N802 - the name that http.server calls
         """Answer a request by the script."""
-        length = int(self.headers["Content-Length"])
-        raw = self.rfile.read(length)
-        if len(raw) < length:  # the client disconnected before the end of the body
-            self.close_connection = True
+        raw, provider = self.read_body(), self.server.fake
+        if raw is None:
             return
-        shape, received, line, number = self.server.stand_in.receive(
-            self.path.partition("?")[0], raw, dict(self.headers)
-        )
+        shape, received, line, number = provider.receive(self.path.partition("?")[0], raw, dict(self.headers))
         match line:
             case ScriptedError():
-                self._send(line.status, serialize_json(write_error_body(shape, line)), line.retry_after)
+                wait = {} if line.retry_after is None else {"Retry-After": f"{line.retry_after:g}"}
+                self.send_text(line.status, serialize_json(write_error_body(shape, line)), **wait)
             case ScriptedHang():
                 if line.text:
-                    self._break(shape, received, self.server.stand_in.speak(received, line, number))
-                self.server.stand_in.closing.wait(line.seconds)
+                    self._break(shape, received, provider.make_answer(received, line, number))
+                provider.closing.wait(line.seconds)
                 self.close_connection = True
             case ScriptedGarbage():
-                self._send(200, line.text, streamed=received.streamed)
+                kind = {"Content-Type": "text/event-stream"} if received.streamed else {}
+                self.send_text(200, line.text, **kind)
             case ScriptedDisconnect():
-                self._break(shape, received, self.server.stand_in.speak(received, line, number))
+                self._break(shape, received, provider.make_answer(received, line, number))
             case ScriptedReply():
-                speech = self.server.stand_in.speak(received, line, number)
+                answer = provider.make_answer(received, line, number)
                 if received.streamed:
-                    self._stream(shape.stream(speech))
+                    self._stream(shape.stream(answer))
                 else:
-                    self._send(200, serialize_json(shape.answer(speech)))
-
-    def _send(self, status: int, text: str, wait: float | None = None, *, streamed: bool = False) -> None:
-        data = text.encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "text/event-stream" if streamed else "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        if wait is not None:
-            self.send_header("Retry-After", f"{wait:g}")
-        self.end_headers()
-        self.wfile.write(data)
+                    self.send_text(200, serialize_json(shape.answer(answer)))
 
     def _open_stream(self) -> None:
         self.send_response(200)
@@ -212,11 +190,11 @@ class FakeProviderHandler(LoopbackHandler):
             self._write(event)
         self.wfile.write(b"0\r\n\r\n")
 
-    def _break(self, shape: FakeShape, received: ReceivedRequest, speech: FakeAnswer) -> None:
+    def _break(self, shape: FakeShape, received: ReceivedRequest, answer: FakeAnswer) -> None:
         """Start an answer, then close the connection."""
         self.close_connection = True
         if received.streamed:
-            events = list(shape.stream(speech))
+            events = list(shape.stream(answer))
             self._open_stream()
             for event in events[: max(1, len(events) // 2)]:
                 self._write(event)
@@ -224,23 +202,15 @@ class FakeProviderHandler(LoopbackHandler):
             self.send_response(200)
             self.send_header("Content-Length", "100000")
             self.end_headers()
-            self.wfile.write(serialize_json(shape.answer(speech)).encode())
-
-
-class FakeProviderServer(LoopbackServer):
-    """An HTTP server with its fake provider."""
-
-    def __init__(self, stand_in: FakeProvider) -> None:
-        super().__init__(FakeProviderHandler)
-        self.stand_in = stand_in
+            self.wfile.write(serialize_json(shape.answer(answer)).encode())
 
 
 @contextmanager
 def run_fake_provider(*lines: ScriptLine, clock: Callable[[], datetime] = get_time) -> Iterator[FakeProvider]:
     """Run a fake provider on the loopback until the block ends."""
-    stand_in = FakeProvider(clock)
-    stand_in.follow(*lines)
-    server = FakeProviderServer(stand_in)
-    stand_in.url = server.url
-    with serve_in_thread(server, stand_in.closing):
-        yield stand_in
+    provider = FakeProvider(clock)
+    provider.follow(*lines)
+    server = LoopbackServer(FakeProviderHandler, provider)
+    provider.url = server.url
+    with serve_in_thread(server, provider.closing):
+        yield provider

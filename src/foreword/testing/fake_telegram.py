@@ -1,8 +1,4 @@
-"""The fake Bot API without its server: pending updates, sent messages and injected faults.
-
-Faults that the fake Bot API injects into requests. Parses message entities like the Bot API; invalid markup is
-refused. The fake Bot API as an HTTP server on the loopback.
-"""
+"""A fake Bot API of Telegram on the loopback: pending updates, sent messages, flood limits and injected faults."""
 
 import html
 import itertools
@@ -221,7 +217,7 @@ class FakeBot:
         self._ids = itertools.count(700_000_001)
         self._polls = 0
         self._changed = threading.Condition()
-        self._does: dict[str, Callable[[Params], Any]] = {
+        self._methods: dict[str, Callable[[Params], Any]] = {
             "getme": lambda _: self.me,
             "getchat": self._get_chat,
             "getupdates": self._get_updates,
@@ -264,14 +260,14 @@ class FakeBot:
         return self.choose(method, params) if self.choose else None
 
     def do(self, token: str, method: str, params: Params) -> Any:
-        """Execute a request, or raise Refused."""
+        """Execute a request, or raise BotApiError."""
         if ":" not in token:
             raise BotApiError(404, "Not Found")
         if token != self.token:
             raise BotApiError(401, "Unauthorized")
-        if method.lower() not in self._does:
+        if method.lower() not in self._methods:
             raise BotApiError(404, "Not Found: method not found")
-        return self._does[method.lower()](params)
+        return self._methods[method.lower()](params)
 
     def _get_updates(self, params: Params) -> list[Update]:
         """Confirm the updates before the offset; return the next ones, or wait for them."""
@@ -317,18 +313,13 @@ class FakeBot:
             raise BotApiError(400, "Bad Request: message thread not found")
         preview = not json.loads(params.get("link_preview_options") or "{}").get("is_disabled")
         with self._changed:
-            self._hold_back(chat)
+            self._check_flood(chat)
+            number, now = next(self._numbers), time.monotonic()
             sent = SentMessage(
-                id=next(self._numbers),
-                chat=chat,
-                text=text,
-                entities=tuple(entities),
-                thread=thread,
-                preview=preview,
-                time=time.monotonic(),
+                id=number, chat=chat, text=text, entities=tuple(entities), thread=thread, preview=preview, time=now
             )
             self.sent.append(sent)
-        return self._show(sent)
+        return self._describe(sent)
 
     def _edit(self, params: Params) -> dict[str, Any]:
         chat, number = self._find_chat(params), int(params.get("message_id") or 0)
@@ -339,7 +330,7 @@ class FakeBot:
                     if (sent.text, sent.entities) == (text, tuple(entities)):
                         raise BotApiError(400, "Bad Request: message is not modified")
                     self.sent[place] = replace(sent, text=text, entities=tuple(entities))
-                    return self._show(self.sent[place])
+                    return self._describe(self.sent[place])
         raise BotApiError(400, "Bad Request: message to edit not found")
 
     def _act(self, params: Params) -> bool:
@@ -348,33 +339,31 @@ class FakeBot:
             raise BotApiError(400, "Bad Request: wrong parameter action in request")
         return True
 
-    def _show(self, sent: SentMessage) -> dict[str, Any]:
-        kind = "private" if sent.chat > 0 else "supergroup"
-        where = {"id": sent.chat, "type": kind}
+    def _describe(self, sent: SentMessage) -> dict[str, Any]:
         return {
             "message_id": sent.id,
             "date": FIRST_MESSAGE_TIME + sent.id,
-            "chat": where,
+            "chat": {"id": sent.chat, "type": "private" if sent.chat > 0 else "supergroup"},
             "from": self.me,
             "text": sent.text,
             "entities": list(sent.entities),
         }
 
-    def _hold_back(self, chat: int) -> None:
-        """Raise Refused with `retry_after` if a flood limit is exceeded."""
+    def _check_flood(self, chat: int) -> None:
+        """Raise BotApiError with `retry_after` if a flood limit is exceeded."""
         if self._flood is None:
             return
         now = time.monotonic()
         limits = {"all": self._flood.overall, chat: self._flood.private if chat > 0 else self._flood.group}
-        for whose, (most, seconds) in limits.items():
-            times = self._times[whose]
+        for key, (most, seconds) in limits.items():
+            times = self._times[key]
             while times and times[0] <= now - seconds:
                 times.popleft()
             if len(times) >= most:
                 wait = math.ceil(times[0] + seconds - now)
                 raise BotApiError(429, f"Too Many Requests: retry after {wait}", retry_after=wait)
-        for whose in limits:
-            self._times[whose].append(now)
+        for key in limits:
+            self._times[key].append(now)
 
 
 def check_text(params: Params) -> tuple[str, list[Entity]]:
@@ -390,22 +379,18 @@ def check_text(params: Params) -> tuple[str, list[Entity]]:
 class FakeBotHandler(LoopbackHandler):
     """Handles the requests of one connection."""
 
-    server: "FakeBotServer"
-
     def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
         """Answer a request with its parameters in the URL."""
         self._answer({})
 
     def do_POST(self) -> None:  # noqa: N802 - the name that http.server calls
         """Answer a request with its parameters in the body."""
-        length = int(self.headers.get("Content-Length") or 0)
-        raw = self.rfile.read(length)
-        if len(raw) < length:  # the client disconnected before the end of the body
-            self.close_connection = True
+        raw = self.read_body()
+        if raw is None:
             return
         if self.headers.get_content_type() == "application/json":
             given = json.loads(raw or b"{}")
-            self._answer({name: one if isinstance(one, str) else json.dumps(one) for name, one in given.items()})
+            self._answer({name: part if isinstance(part, str) else json.dumps(part) for name, part in given.items()})
         else:
             self._answer(dict(urllib.parse.parse_qsl(raw.decode(), keep_blank_values=True)))
 
@@ -413,7 +398,7 @@ class FakeBotHandler(LoopbackHandler):
         parts = urllib.parse.urlsplit(self.path)
         params |= dict(urllib.parse.parse_qsl(parts.query))
         token, _, method = urllib.parse.unquote(parts.path).removeprefix("/bot").partition("/")
-        bot = self.server.bot
+        bot: FakeBot = self.server.fake
         fault = bot.find_fault(method, params)
         if isinstance(fault, InjectedDelay):
             bot.closing.wait(fault.seconds)
@@ -426,42 +411,26 @@ class FakeBotHandler(LoopbackHandler):
             return
         try:
             result = bot.do(token, method, params)
-        except BotApiError as refused:
-            self._refuse(refused)
+        except BotApiError as error:
+            self._refuse(error)
             return
         if isinstance(fault, DroppedConnection):
             self.close_connection = True
         else:
-            self._send(200, json.dumps({"ok": True, "result": result}))
+            self.send_text(200, json.dumps({"ok": True, "result": result}))
 
-    def _refuse(self, refused: BotApiError, text: str = "") -> None:
-        said: dict[str, Any] = {"ok": False, "error_code": refused.status, "description": refused.description}
-        if refused.parameters:
-            said["parameters"] = refused.parameters
-        self._send(refused.status, text or json.dumps(said))
-
-    def _send(self, status: int, text: str) -> None:
-        data = text.encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-
-class FakeBotServer(LoopbackServer):
-    """An HTTP server with its fake bot."""
-
-    def __init__(self, bot: FakeBot) -> None:
-        super().__init__(FakeBotHandler)
-        self.bot = bot
+    def _refuse(self, error: BotApiError, text: str = "") -> None:
+        body: dict[str, Any] = {"ok": False, "error_code": error.status, "description": error.description}
+        if error.parameters:
+            body["parameters"] = error.parameters
+        self.send_text(error.status, text or json.dumps(body))
 
 
 @contextmanager
 def run_fake_telegram(flood: FloodLimits | None = None) -> Iterator[FakeBot]:
     """Run a fake Bot API on the loopback until the block ends; without `flood` there are no flood limits."""
     bot = FakeBot(flood)
-    server = FakeBotServer(bot)
+    server = LoopbackServer(FakeBotHandler, bot)
     bot.url = server.url
     with serve_in_thread(server, bot.closing):
         yield bot

@@ -1,7 +1,4 @@
-"""Fakes for Foreword's interfaces, for tests of code that builds on it.
-
-The HTTP server of the fakes: on the loopback, threaded, and without logging.
-"""
+"""Clocks, a recorder and workspaces for tests, and the HTTP server of the fakes."""
 
 import os
 import threading
@@ -9,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 from foreword.events.event import Event
 from foreword.events.tracer import Clocks
@@ -18,6 +16,7 @@ from foreword.workspace import Workspace, open_workspace
 class LoopbackHandler(BaseHTTPRequestHandler):
     """Handles the requests of one connection."""
 
+    server: "LoopbackServer"
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # small chunks would be delayed by 40 ms each
 
@@ -31,15 +30,34 @@ class LoopbackHandler(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         """Log nothing."""
 
+    def read_body(self) -> bytes | None:
+        """Read the body of a request; None if the client disconnected before its end."""
+        length = int(self.headers.get("Content-Length") or 0)
+        raw = self.rfile.read(length)
+        if len(raw) == length:
+            return raw
+        self.close_connection = True
+        return None
+
+    def send_text(self, status: int, text: str, **headers: str) -> None:
+        """Send a complete response, by default as JSON."""
+        data = text.encode()
+        self.send_response(status)
+        for name, value in {"Content-Type": "application/json", "Content-Length": str(len(data)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+
 
 class LoopbackServer(ThreadingHTTPServer):
-    """A server whose threads end with the process."""
+    """A server on the loopback for one fake; its threads end with the process."""
 
     daemon_threads = True
     request_queue_size = 512
 
-    def __init__(self, door: type[LoopbackHandler]) -> None:
-        super().__init__(("127.0.0.1", 0), door)
+    def __init__(self, handler: type[LoopbackHandler], fake: Any) -> None:
+        super().__init__(("127.0.0.1", 0), handler)
+        self.fake = fake
 
     @property
     def url(self) -> str:
@@ -50,7 +68,7 @@ class LoopbackServer(ThreadingHTTPServer):
 @contextmanager
 def serve_in_thread(server: LoopbackServer, closing: threading.Event) -> Iterator[None]:
     """Serve until the block ends; set `closing` first, so that hanging requests end."""
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), name="foreword-standin", daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), name="foreword-fake", daemon=True)
     thread.start()
     try:
         yield
@@ -76,15 +94,8 @@ class FrozenClock:
         return self.now
 
 
-class ManualClock:
+class ManualClock(FrozenClock):
     """A clock that stops until it is moved."""
-
-    def __init__(self, now: datetime) -> None:
-        self.now = now
-
-    def __call__(self) -> datetime:
-        """Return its time."""
-        return self.now
 
     def move(self, seconds: float) -> None:
         """Advance it."""

@@ -1,7 +1,4 @@
-"""Request validation of the providers: each rule yields the errors that a provider answers with status 400.
-
-Cache diagnostics of Anthropic and OpenAI: the first difference between two requests.
-"""
+"""The request validation of providers (errors with status 400) and their cache diagnostics."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -59,9 +56,9 @@ def serialize_unmarked(value: object) -> str:
 def remove_breakpoints(value: object) -> object:
     """Remove cache breakpoints from a value."""
     if isinstance(value, list):
-        return [remove_breakpoints(one) for one in value]
+        return [remove_breakpoints(item) for item in value]
     if isinstance(value, dict):
-        return {name: remove_breakpoints(one) for name, one in value.items() if name not in BREAKPOINT_KEYS}
+        return {name: remove_breakpoints(item) for name, item in value.items() if name not in BREAKPOINT_KEYS}
     return value
 
 
@@ -109,7 +106,7 @@ def check_breakpoints(items: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield f"a maximum of 4 blocks with cache_control may be provided, found {len(marks)}"
     if any(mark.get("type") != "ephemeral" or mark.get("ttl", "5m") not in ("5m", "1h") for mark in marks):
         yield "cache_control: type is ephemeral, and ttl is 5m or 1h"
-    if any(one.get("ttl", "5m") == "5m" and other.get("ttl") == "1h" for one, other in pairwise(marks)):
+    if any(first.get("ttl", "5m") == "5m" and second.get("ttl") == "1h" for first, second in pairwise(marks)):
         yield "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block"
 
 
@@ -232,7 +229,7 @@ def check_roles(roles: Sequence[str], *, tools: bool = False) -> Iterator[str]:
     """Yield the errors in the order of roles; with tools, assistant messages may follow each other."""
     if not roles or roles[0] != "user":
         yield "the first message must be a user message"
-    if any(one == other and not (tools and one == "assistant") for one, other in pairwise(roles)):
+    if any(first == second and not (tools and first == "assistant") for first, second in pairwise(roles)):
         yield "roles must alternate"
 
 

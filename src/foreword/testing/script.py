@@ -1,10 +1,7 @@
-"""The lines of a script: how the fake provider answers one request.
-
-An answer of the fake provider, independent of the wire shape: text, tool calls and usage.
-"""
+"""The lines of a script: how the fake provider answers one request, independent of the wire shape."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from foreword.promptcache.rules import CacheUsage
@@ -73,9 +70,6 @@ class ScriptedDisconnect:
 ScriptLine = ScriptedReply | ScriptedError | ScriptedHang | ScriptedGarbage | ScriptedDisconnect
 
 
-CHUNK_CHARS = 7  # characters of one chunk of streamed text
-
-
 @frozen
 class FakeAnswer:
     """One answer to send."""
@@ -92,28 +86,3 @@ class FakeAnswer:
     """The sequence number of the answer."""
     diagnosis: str = ""
     """The reason of a cache miss, if a diagnosis was requested."""
-
-
-def split_chunks(text: str) -> Iterator[str]:
-    """Split a text into stream chunks."""
-    for start in range(0, len(text), CHUNK_CHARS):
-        yield text[start : start + CHUNK_CHARS]
-
-
-def write_sse(data: Any, name: str = "") -> str:
-    """Serialize a server-sent event."""
-    head = f"event: {name}\n" if name else ""
-    return f"{head}data: {data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)}\n\n"
-
-
-def parse_call_arguments(written: str) -> Any:
-    """Parse arguments for shapes that carry them as JSON; wrap invalid JSON in an object."""
-    try:
-        return json.loads(written or "{}")
-    except ValueError:
-        return {"malformed": written}
-
-
-def report_openai_cache(counted: CacheUsage) -> dict[str, int]:
-    """Return the cache fields of OpenAI's usage report."""
-    return {"cached_tokens": counted.read} | ({"cache_write_tokens": counted.write} if counted.write else {})
