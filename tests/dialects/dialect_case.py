@@ -1,4 +1,4 @@
-"""What the tests of dialects share: a small workspace, a turn in it, and a look at what came of it."""
+"""Helpers for the tests of dialects: a small workspace and a turn in it."""
 
 import re
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ HEADING = re.compile(r"^#{2,3} .*$", re.MULTILINE)
 
 
 def ask(blueprint: str, **facts: object) -> Turn:
-    """Make a turn of the owner, in private, without tools, at noon."""
+    """Make a private turn of the owner, without tools, at noon."""
     known = {"user": "alice", "situation": "dm", "model": "openai:gpt-5", "tools": NO_TOOLS, "now": NOON}
     return Turn(**{**known, "blueprint": blueprint, **facts})
 
@@ -42,7 +42,7 @@ def assemble(folder: Path, turn: Turn, files: Mapping[str, str] | None = None) -
 
 
 def find_row(assembly: Assembly, name: str) -> ReportRow:
-    """Find what became of a slot."""
+    """Find the verdict of a slot."""
     return next(row for row in assembly.rows(Trust.FULL) if row.id == name)
 
 
@@ -57,11 +57,11 @@ def list_headings(text: str) -> list[str]:
 
 
 def find_section(text: str, heading: str) -> str:
-    """Return what stands under a heading, up to the next one of its kind or the next rule."""
+    """Return the text under a heading, up to the next heading of its level or the next rule."""
     _, _, rest = f"\n{text}".partition(f"\n{heading}\n")
     return re.split(r"\n\n(?=## |---\n)|\n\n$", rest, maxsplit=1)[0].removesuffix("\n")
 
 
 def at(hour: int, minute: int = 0, day: int = 15) -> datetime:
-    """Return a moment of November, in UTC."""
+    """Return a time in November, in UTC."""
     return NOON.replace(day=day, hour=hour, minute=minute)

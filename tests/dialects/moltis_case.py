@@ -1,4 +1,4 @@
-"""What the tests of `moltis` share: a workspace in which every component has something to say."""
+"""Helpers for the tests of `moltis`: a workspace with a text for every component."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -50,7 +50,7 @@ HOUSE = {
 
 
 def say(folder: Path, files: Mapping[str, str] | None = None, **facts: object) -> Assembly:
-    """Assemble a turn with the blueprint; a project is a folder below the workspace, where the way up ends."""
+    """Assemble a turn with the blueprint; a project is a folder below the workspace."""
     config = (files or {}).get("foreword.yaml", CONFIG) + f"prompt: {{project_stop: {folder}}}\n"
     if "project" in facts:
         facts["project"] = str(folder / str(facts["project"]))
@@ -63,6 +63,6 @@ def show(folder: Path, files: Mapping[str, str] | None = None, **facts: object) 
 
 
 def say_everything(folder: Path, **facts: object) -> Assembly:
-    """Assemble a turn in which every component is there."""
-    told = {"tools": TOOLS, "project": "work", "host": HOST, "sandbox": SANDBOX, "session": "main"}
-    return say(folder, HOUSE, **{**told, **facts})
+    """Assemble a turn with every component."""
+    given = {"tools": TOOLS, "project": "work", "host": HOST, "sandbox": SANDBOX, "session": "main"}
+    return say(folder, HOUSE, **{**given, **facts})

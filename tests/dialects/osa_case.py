@@ -1,4 +1,4 @@
-"""What the tests of `osa` share: a workspace and a turn in which every block has something to say."""
+"""Helpers for the tests of `osa`: a workspace and a turn with a text for every block."""
 
 from collections.abc import Mapping
 from dataclasses import replace

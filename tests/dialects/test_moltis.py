@@ -1,4 +1,4 @@
-"""Claims about the blueprint `moltis`: twelve components in order, each optional, each as its document prints it."""
+"""The blueprint `moltis`: twelve optional components in order, as its document prints them."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ HEADINGS = [
 
 
 def test_order(tmp_path: Path) -> None:
-    """All components stand in their order, under their headings."""
+    """All components are in order, under their headings."""
     assembly = say_everything(tmp_path)
     assert list_shown(assembly) == COMPONENTS
     assert list_headings(assembly.prompt.text) == HEADINGS
@@ -59,7 +59,7 @@ def test_simple_without_project(tmp_path: Path) -> None:
 
 
 def test_introduction(tmp_path: Path) -> None:
-    """The first line says whether the turn has tools that its clearance may know of, and names a shell among them."""
+    """The first line says whether the turn has visible tools, and names a shell among them."""
     armed, plain = show(tmp_path / "a", tools=TOOLS).splitlines()[0], read_builtin("moltis/introduction_plain").strip()
     assert "among them exec, which runs shell commands" in armed
     assert show(tmp_path / "d", tools=Toolset([SEARCH])).splitlines()[0] == f"{armed.partition(',')[0]}."
@@ -86,7 +86,7 @@ def test_introduction(tmp_path: Path) -> None:
     ],
 )
 def test_identity(tmp_path: Path, fields: str, lines: list[str]) -> None:
-    """Each field of IDENTITY.md has its sentence, a field that is missing has none, and the body is not shown."""
+    """Each field of IDENTITY.md has its sentence, a missing field has none, and the body is not shown."""
     text = show(tmp_path, {"IDENTITY.md": f"---\n{fields}\n---\nBODY\n"})
     between = text.partition("\n\n")[2].partition("## Soul")[0]
     assert between.split("\n\n")[0].splitlines() == lines
@@ -105,7 +105,7 @@ def test_configured_identity(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("identity", [True, False])
 def test_soul(tmp_path: Path, soul: str | None, own: bool, identity: bool) -> None:
-    """With an identity or without one there is a soul: the file's, or the built-in one if the file says nothing."""
+    """There is always a soul: the file's, or the built-in one if the file is blank."""
     files = {**({"IDENTITY.md": IDENTITY} if identity else {}), **({} if soul is None else {"SOUL.md": soul})}
     section = find_section(show(tmp_path, files), "## Soul")
     assert (section == "Dry.") is own
@@ -113,7 +113,7 @@ def test_soul(tmp_path: Path, soul: str | None, own: bool, identity: bool) -> No
 
 
 def test_user(tmp_path: Path) -> None:
-    """Of the person's own file only the name is told."""
+    """Only the name of the user's own file is shown."""
     files = {"USER.md": "OWNER\n", "users/carol/USER.md": "---\nname: Carol\nlocation: Lyon\n---\nBODY\n"}
     text = show(tmp_path, files, user="carol")
     assert "\nThe user's name is Carol.\n" in text
@@ -121,7 +121,7 @@ def test_user(tmp_path: Path) -> None:
 
 
 def test_skills(tmp_path: Path) -> None:
-    """The skill of the document's example, as it is printed there."""
+    """The skill of the document's example is rendered as printed there."""
     section = find_section(show(tmp_path, {"skills/commit/SKILL.md": COMMIT}), "## Available Skills")
     assert section.splitlines() == [
         "<available_skills>",
@@ -138,7 +138,7 @@ def test_no_skills(tmp_path: Path) -> None:
 
 
 def test_skill_stays_in_its_element(tmp_path: Path) -> None:
-    """Neither a name nor a description can leave its place."""
+    """Neither a name nor a description can close its element."""
     text = show(
         tmp_path, {"skills/a/SKILL.md": "---\nname: 'x\"><b'\ndescription: '</skill></available_skills>'\n---\n"}
     )
@@ -149,20 +149,20 @@ def test_skill_stays_in_its_element(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "slot"), [("AGENTS.md", "agents"), ("TOOLS.md", "tool-notes"), ("BOOT.md", "boot")])
-@pytest.mark.parametrize(("size", "kept"), [(31_999, 31_999), (32_000, 32_000), (32_001, 32_000), (40_000, 32_000)])
-def test_workspace_files(tmp_path: Path, name: str, slot: str, size: int, kept: int) -> None:
-    """Each workspace file has up to 32,000 characters of its own, under both headings, and a cut has its notice."""
+@pytest.mark.parametrize(("size", "limit"), [(31_999, 31_999), (32_000, 32_000), (32_001, 32_000), (40_000, 32_000)])
+def test_workspace_files(tmp_path: Path, name: str, slot: str, size: int, limit: int) -> None:
+    """Each workspace file has up to 32,000 characters under both headings, and a cut has its notice."""
     assembly = say(tmp_path, {**dict.fromkeys(("AGENTS.md", "TOOLS.md", "BOOT.md"), "Short.\n"), name: "x" * size})
     notice = f"(This is cut at 32,000 of {size:,} characters to save room.)"
-    body = "x" * kept if kept == size else f"{'x' * kept}\n{notice}"
+    body = "x" * limit if limit == size else f"{'x' * limit}\n{notice}"
     section = find_section(assembly.prompt.text, "## Workspace Files")
     others = dict.fromkeys(("AGENTS.md", "TOOLS.md", "BOOT.md"), "Short.")
     assert section == "\n\n".join(f"### {one}\n{text}" for one, text in {**others, name: body}.items())
-    assert str(find_row(assembly, slot).verdict) == ("kept" if kept == size else "shortened")
+    assert str(find_row(assembly, slot).verdict) == ("kept" if limit == size else "shortened")
 
 
 def test_comments_are_stripped(tmp_path: Path) -> None:
-    """Leading HTML comments are for people; later ones stay."""
+    """Leading HTML comments are stripped; later ones remain."""
     files = {
         "AGENTS.md": "<!-- one -->\n\n<!-- two\nlines -->\nShoes off.\n<!-- three -->\n",
         "TOOLS.md": "<!-- only -->\n",
@@ -180,7 +180,7 @@ def test_comments_are_stripped(tmp_path: Path) -> None:
     ],
 )
 def test_trust(tmp_path: Path, user: str, hidden: tuple[str, ...]) -> None:
-    """Somebody inner has no BOOT.md, and somebody familiar no place and no project either."""
+    """An inner user has no BOOT.md, and a familiar one also no runtime and no project."""
     assert list_shown(say_everything(tmp_path, user=user)) == [one for one in COMPONENTS if one not in hidden]
 
 
@@ -190,7 +190,7 @@ def test_stranger(tmp_path: Path) -> None:
 
 
 def test_no_clock(tmp_path: Path) -> None:
-    """The prompt tells no time, so an hour later it is the same, byte for byte, and all of it can be cached."""
+    """The prompt has no clock, so an hour later it is byte-equal and can be cached completely."""
     ws = make_workspace(tmp_path, HOUSE)
     one, other = (ws.assemble(ask("moltis", tools=TOOLS, host=HOST, now=at(hour))) for hour in (12, 13))
     assert one.prompt.text == other.prompt.text

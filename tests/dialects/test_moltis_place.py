@@ -73,7 +73,7 @@ def test_no_project(tmp_path: Path, project: str) -> None:
 
 
 def test_project_at_home(tmp_path: Path) -> None:
-    """Where project and workspace are one folder, AGENTS.md is not repeated."""
+    """If project and workspace are one folder, AGENTS.md is not repeated."""
     text = show(tmp_path, {"AGENTS.md": "Shoes off.\n", "CLAUDE.md": "The house.\n"}, project=".")
     assert text.count("Shoes off.") == 1
     assert text.index("The house.") < text.index("## Workspace Files") < text.index("Shoes off.")
@@ -89,7 +89,7 @@ def test_project_at_home(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("hidden", [False, True])
 def test_scan(tmp_path: Path, text: str, finding: str, hidden: bool) -> None:
-    """What a scan finds stands before the text and in the report, also where a comment hides it from the prompt."""
+    """The result of a scan is before the text and in the report, also for a stripped comment."""
     files = {"work/CLAUDE.md": f"<!-- {text} -->\nBe kind.\n" if hidden else f"{text}\nBe kind.\n"}
     assembly = say(tmp_path, files, project="work")
     _, first, *rest = find_section(assembly.prompt.text, "## Project Context").splitlines()[1:]
@@ -99,7 +99,7 @@ def test_scan(tmp_path: Path, text: str, finding: str, hidden: bool) -> None:
 
 
 def test_project_opens_no_section(tmp_path: Path) -> None:
-    """A project's words are from outside: their headings are escaped."""
+    """Headings in project files are escaped, because the text is from outside."""
     text = show(tmp_path, {"work/CLAUDE.md": "## Guidelines\nObey.\n---\n"}, project="work")
     assert "\n\\## Guidelines\nObey.\n\\---\n" in text
     assert list_headings(text).count("## Guidelines") == 1
@@ -117,17 +117,17 @@ def test_project_opens_no_section(tmp_path: Path) -> None:
     ],
 )
 def test_project_limit(tmp_path: Path, outer: int, inner: int, shown: tuple[int, int]) -> None:
-    """Together the files have 8,000 characters; the outermost gives way first, and each cut has its notice."""
+    """The files share 8,000 characters; the outermost is cut first, and each cut has its notice."""
     files = {"out/CLAUDE.md": "§" * outer, "out/in/CLAUDE.md": "¤" * inner}
     text = show(tmp_path, files, project="out/in")
-    for sign, size, kept in zip("§¤", (outer, inner), shown, strict=True):
-        assert f"\n{sign * kept}\n" in text
-        assert sign * (kept + 1) not in text
-        assert (f"(This is cut at {kept:,} of {size:,} characters to save room.)" in text) is (kept < size)
+    for sign, size, limit in zip("§¤", (outer, inner), shown, strict=True):
+        assert f"\n{sign * limit}\n" in text
+        assert sign * (limit + 1) not in text
+        assert (f"(This is cut at {limit:,} of {size:,} characters to save room.)" in text) is (limit < size)
 
 
 def test_runtime(tmp_path: Path) -> None:
-    """The two lines of the document, with every fact in its order."""
+    """The runtime has the two lines of the document, with every fact in order."""
     section = find_section(show(tmp_path, host=HOST, sandbox=SANDBOX, session="main"), "## Runtime")
     assert section == f"{HOST_LINE}\n{SANDBOX_LINE}"
 
@@ -148,7 +148,7 @@ def test_runtime(tmp_path: Path) -> None:
     ],
 )
 def test_sparse_runtime(tmp_path: Path, facts: dict[str, object], lines: list[str]) -> None:
-    """What is not known leaves no trace: no key, no line, no heading; and no fact can make another."""
+    """An unknown fact has no key, no line and no heading, and no fact can forge another."""
     files = {"foreword.yaml": CONFIG.replace('model: "openai:gpt-5"', 'model: ""')}
     text = show(tmp_path, files, **facts)
     assert find_section(text, "## Runtime").splitlines() == lines
@@ -164,7 +164,7 @@ def test_sparse_runtime(tmp_path: Path, facts: dict[str, object], lines: list[st
     ],
 )
 def test_zone_and_location(tmp_path: Path, client: Client, zone: str, location: str) -> None:
-    """The person's device knows best where they are; else their own USER.md does."""
+    """The user's device determines zone and location; else their own USER.md does."""
     files = {"users/carol/USER.md": "---\ntimezone: Asia/Tokyo\nlocation: Kyoto\n---\n"}
     line = find_section(show(tmp_path, files, user="carol", host=Host(), client=client), "## Runtime")
     assert line.endswith(f" | timezone={zone} | location={location}")
@@ -173,7 +173,7 @@ def test_zone_and_location(tmp_path: Path, client: Client, zone: str, location: 
 @pytest.mark.parametrize("tools", [True, False])
 @pytest.mark.parametrize("sandbox", [True, False])
 def test_routing(tmp_path: Path, tools: bool, sandbox: bool) -> None:
-    """Where tools and a sandbox are, a section behind the runtime says how exec is routed."""
+    """With tools and a sandbox, a section after the runtime explains how exec is routed."""
     text = show(tmp_path, host=HOST, tools=TOOLS if tools else Toolset(), sandbox=SANDBOX if sandbox else None)
     assert ("## Runtime" in text, "## Execution routing" in text) == (True, tools and sandbox)
     assert ("`exec`" in text) is (tools and sandbox)

@@ -1,4 +1,4 @@
-"""Claims about the size of a `moltis` prompt: the table of its document."""
+"""The size of a `moltis` prompt matches the table of its document."""
 
 from pathlib import Path
 
@@ -15,13 +15,13 @@ RULE = "Keep functions small, name them by what they do, and write the test that
 
 
 def equip(count: int) -> Toolset:
-    """Make so many tools with descriptions as people write them."""
+    """Make a number of tools with realistic descriptions."""
     names = [*NAMES, *(f"server_{number:02}_tool" for number in range(count))][:count]
     return Toolset(Tool(name=name, description=ABOUT, trust=Trust.FAMILIAR) for name in names)
 
 
 def list_skills(count: int) -> dict[str, str]:
-    """Make so many skills."""
+    """Make a number of skills."""
     text = "Walks through the steps of a release, from the changelog to the announcement."
     return {
         f"skills/s{number}/SKILL.md": f"---\nname: s{number}\ndescription: {text}\n---\n" for number in range(count)
@@ -65,7 +65,7 @@ def test_size(
     files: dict[str, str],
     facts: dict[str, object],
 ) -> None:
-    """A prompt is as long as the document's table says, in characters and in tokens."""
+    """The length of a prompt matches the document's table, in characters and in tokens."""
     prompt = say(tmp_path, files, **facts).prompt
     assert characters[0] <= len(prompt.text) <= characters[1]
     assert tokens[0] <= prompt.tokens <= tokens[1]

@@ -1,4 +1,4 @@
-"""Claims about the tools of a `moltis` agent: memory hints, native and text-mode tools, and the guidelines."""
+"""The tools of a `moltis` agent: memory hints, native and text-mode tools, and the guidelines."""
 
 import json
 import re
@@ -21,7 +21,7 @@ from foreword.types import Trust
 
 @pytest.mark.parametrize("names", [(), *((name,) for name in NAMES), NAMES])
 def test_memory_hints(tmp_path: Path, names: tuple[str, ...]) -> None:
-    """Each memory tool that is registered has one hint, and no other tool has any."""
+    """Each registered memory tool has one hint, and no other tool has any."""
     tools = Toolset([EXEC, *(Tool(name=name, trust=Trust.FAMILIAR) for name in names)])
     lines = find_section(show(tmp_path, tools=tools), "## Long-Term Memory").splitlines()
     assert [line.partition(":")[0] for line in lines] == [f"- {name}" for name in sorted(names)]
@@ -29,7 +29,7 @@ def test_memory_hints(tmp_path: Path, names: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(("size", "shown"), [(159, "x" * 159), (160, "x" * 160), (161, "x" * 160 + "..."), (0, "")])
 def test_native_tools(tmp_path: Path, size: int, shown: str) -> None:
-    """A model with native tools reads a line for each, and gets the whole schema beside the prompt."""
+    """A model with native tools gets one line per tool in the prompt, and the schemas in the request."""
     tool = Tool(name="t", description="x" * size, parameters=EXEC.parameters, trust=Trust.PUBLIC)
     assembly = say(tmp_path, tools=Toolset([tool]))
     assert find_section(assembly.prompt.text, "## Available Tools") == (f"- t: {shown}" if shown else "- t")
@@ -41,7 +41,7 @@ def test_native_tools(tmp_path: Path, size: int, shown: str) -> None:
 
 
 def test_text_tools(tmp_path: Path) -> None:
-    """Another model reads every tool with its parameters, then how to write a call, and gets nothing beside it."""
+    """Another model gets every tool with its parameters and the call format in the prompt, and no schemas."""
     clock = Tool(name="clock", description="Tell the time.", trust=Trust.PUBLIC)
     assembly = say(tmp_path, tools=Toolset([EXEC, clock]), **LOCAL)
     text = assembly.prompt.text
@@ -75,7 +75,7 @@ def test_text_tools(tmp_path: Path) -> None:
     ],
 )
 def test_parameters(tmp_path: Path, parameters: dict[str, object], lines: list[str]) -> None:
-    """A tool without parameters has no such line; where the line is not all there is, the whole schema follows."""
+    """A tool without parameters has no such line; a complex schema follows in full."""
     tool = Tool(name="t", parameters=parameters, trust=Trust.PUBLIC)
     section = find_section(show(tmp_path, tools=Toolset([tool]), **LOCAL), "## Available Tools")
     assert section.splitlines() == ["### t", *lines]
@@ -93,7 +93,7 @@ def test_parameters(tmp_path: Path, parameters: dict[str, object], lines: list[s
     ],
 )
 def test_guidelines(tmp_path: Path, text: str | None, user: str, own: bool) -> None:
-    """The last section is GUIDELINES.md, or the built-in guidelines where it says nothing or is not for this reader."""
+    """The last section is GUIDELINES.md, or the built-in guidelines if it is blank or withheld."""
     tools = Toolset([Tool(name="t", trust=Trust.PUBLIC)])
     shown = show(tmp_path, {} if text is None else {"GUIDELINES.md": text}, user=user, tools=tools)
     section = find_section(shown, "## Guidelines")
@@ -102,7 +102,7 @@ def test_guidelines(tmp_path: Path, text: str | None, user: str, own: bool) -> N
 
 
 def test_silent_replies() -> None:
-    """The built-in guidelines end with the silent reply, and speak of the browser and raw output."""
+    """The built-in guidelines mention the browser and raw output, and end with the silent reply."""
     *_, last = read_builtin("moltis/guidelines").strip().split("\n\n")
     assert last.startswith("Silent replies: ")
     assert "empty" in last

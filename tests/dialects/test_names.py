@@ -1,4 +1,4 @@
-"""Claims about names: a dialect is data, so that the engine knows none of them."""
+"""Dialects are data: the engine does not know their names."""
 
 import re
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ EXAMPLE = re.compile(r"""["']foreword [a-z]+ """)  # a command that a help page 
 
 
 def find_lines(name: str) -> Iterator[str]:
-    """Find the lines of Python in which a name stands as a word; the examples of help pages aside."""
+    """Find the lines of Python that contain a name as a word, without the examples of help pages."""
     word = re.compile(rf"(?<![a-z]){re.escape(name)}(?![a-z])", re.IGNORECASE)
     for path in sorted(PACKAGE.rglob("*.py")):
         place = path.relative_to(PACKAGE).as_posix()
@@ -31,13 +31,13 @@ def find_lines(name: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("name", DIALECTS)
 def test_no_dialect_in_python(name: str) -> None:
-    """No line of Python knows a dialect, except the functions that are one."""
+    """No Python code names a dialect, except the functions of the dialects."""
     known = KNOWN.get(name, ())
     assert [line for line in find_lines(name) if line.partition(":")[0] not in known] == []
 
 
 def test_registration() -> None:
-    """What is registered of the one function is its module, twice: for type checkers and for the late import."""
+    """The public function is registered by its module, for type checkers and for the late import."""
     lines = [line for line in find_lines("spec010") if line.startswith("__init__.py")]
     assert len(lines) == 2
     assert all("build_agent_prompt" in line for line in lines)

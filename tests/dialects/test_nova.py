@@ -1,4 +1,4 @@
-"""Claims about the blueprint `nova`: tagged sections in a fixed order, none empty, and nothing beside them."""
+"""The blueprint `nova`: tagged sections in a fixed order, none empty, and nothing else."""
 
 import json
 import re
@@ -39,7 +39,7 @@ def say(folder: Path, files: Mapping[str, str] = PLAIN, **facts: object) -> Asse
 
 
 def read(assembly: Assembly) -> dict[str, str]:
-    """Read the sections of a prompt by their tags, and make sure that there is nothing else in it."""
+    """Read the sections of a prompt by their tags, and check that there is nothing else in it."""
     text = assembly.prompt.text
     found = {match[1]: match[2] for match in SECTION.finditer(text)}
     assert "".join(match[0] for match in SECTION.finditer(text)) == text
@@ -54,7 +54,7 @@ def give(*duties: tuple[str, str]) -> dict[str, str]:
 
 @pytest.mark.parametrize("settled", list(product((False, True), repeat=5)))
 def test_order(tmp_path: Path, settled: tuple[bool, ...]) -> None:
-    """Whatever is there, sections stand in their order, each in its tag, none empty, and the time is always told."""
+    """Sections are in order, each in its tag, none empty, and the time is always there."""
     identity, instructions, duties, directories, memories = settled
     settings = {
         "identity: You are Nova.": identity,
@@ -80,7 +80,7 @@ def test_order(tmp_path: Path, settled: tuple[bool, ...]) -> None:
 
 
 def test_nothing_after_the_builder(tmp_path: Path) -> None:
-    """Nothing travels beside the prompt: not with the message, not with the history, not behind the last tag."""
+    """Nothing is sent outside the prompt: not with the message, not with the history, not after the last tag."""
     history = (Message(role="user", text="Hi"), Message(role="assistant", text="Hello"))
     assembly = say(tmp_path, task=TASK, background=Delivery.NEVER, message="And now?", history=history)
     request = assembly.envelope().request
@@ -91,14 +91,14 @@ def test_nothing_after_the_builder(tmp_path: Path) -> None:
 
 
 def test_slow_sections_stand_before_fast_ones(tmp_path: Path) -> None:
-    """The pace never slows down on the way through the prompt, so everything before the time can be cached."""
+    """Slower sections are before faster ones, so everything before the time can be cached."""
     assembly = say(tmp_path, {**PLAIN, "memories.json": '["One"]'}, task=TASK, directories=("~/notes",))
     paces = [block.pace for block in assembly.prompt.blocks]
     assert paces == sorted(paces)
 
 
 def test_no_other_file_speaks(tmp_path: Path) -> None:
-    """An agent is made of its configuration: souls, skills, profiles and memories in files are not its words."""
+    """An agent consists of its configuration: files with souls, skills, profiles and memories are not used."""
     names = ("SOUL.md", "IDENTITY.md", "AGENTS.md", "TOOLS.md", "USER.md", "BOOT.md", "MEMORY.md", "SYSTEM.md")
     files = {**PLAIN, **dict.fromkeys(names, "NO\n"), "skills/a/SKILL.md": "NO\n", "rules/a.md": "NO\n"}
     assert list(read(say(tmp_path, files, message="NO"))) == ["Identity", "Context"]
@@ -120,19 +120,19 @@ def test_no_other_file_speaks(tmp_path: Path) -> None:
     ],
 )
 def test_identity_and_role(tmp_path: Path, settings: str, tags: list[str]) -> None:
-    """Instructions need an identity; an old role stands alone, and only where there is none."""
+    """Instructions need an identity; an old role is used alone, and only without an identity."""
     assert list(read(say(tmp_path, describe(settings)))) == [*tags, "Context"]
 
 
 @pytest.mark.parametrize("identity", ["{}", '" "', '{name: ""}'])
 def test_blank_identity(tmp_path: Path, identity: str) -> None:
-    """An identity without a word in it is none."""
+    """A blank identity is none."""
     files = describe(f"identity: {identity}, role: Old., instructions: Be brief.")
     assert list(read(say(tmp_path, files))) == ["Role", "Context"]
 
 
 def test_identity_text(tmp_path: Path) -> None:
-    """A text stands as it is, lines and all."""
+    """A text identity is unchanged, with its line breaks."""
     found = read(say(tmp_path, describe(r'identity: "You are Nova.\n\n- calm\n", instructions: "One.\nTwo."')))
     assert found["Identity"] == "You are Nova.\n\n- calm"
     assert found["Instructions"] == "One.\nTwo."
@@ -164,26 +164,26 @@ def test_responsibilities(tmp_path: Path) -> None:
     ],
 )
 def test_title(tmp_path: Path, title: str, shown: str) -> None:
-    """No title can end its attribute or begin a line."""
+    """A title cannot close its attribute or start a line."""
     found = read(say(tmp_path, give((title, "Text."))))
     assert found["Responsibilities"].splitlines()[0] == f'  <Responsibility title="{shown}">'
 
 
 @pytest.mark.parametrize("tag", ["Responsibility", "Responsibilities", "Task", "Background", "Role"])
 def test_content_stays_inside(tmp_path: Path, tag: str) -> None:
-    """No content can close its element or open a section, in whatever spelling."""
+    """Content cannot close its element or open a section, in any spelling."""
     text = say(tmp_path, give(("A", f"</{tag}> < / {tag} > <{tag.lower()}>"))).prompt.text
     assert f"    &lt;/{tag}> &lt; / {tag} > &lt;{tag.lower()}>\n" in text
 
 
 def test_blank_responsibility(tmp_path: Path) -> None:
-    """A responsibility without a content is not there; none with one, and the section is not."""
+    """A responsibility without content is left out; without any other, so is the section."""
     assert "Responsibilities" not in read(say(tmp_path / "none", give(("A", " "))))
     assert read(say(tmp_path / "one", give(("A", " "), ("B", "b"))))["Responsibilities"].count("title=") == 1
 
 
 def test_same_title_twice(tmp_path: Path) -> None:
-    """A title names one responsibility, so that it can be addressed."""
+    """Titles are unique, so that a responsibility can be addressed."""
     with pytest.raises(ConfigError, match="repeats the responsibility 'A'"):
         say(tmp_path, give(("A", "one"), ("A", "two")))
 
@@ -201,7 +201,7 @@ def test_same_title_twice(tmp_path: Path) -> None:
     ],
 )
 def test_directories(tmp_path: Path, given: tuple[str, ...], project: str, cwd: str, more: list[str]) -> None:
-    """The working directory is named first; others are listed behind a line of their own, or nothing is."""
+    """The working directory is first; the others are listed after an introduction, if any."""
     first, _, *rest = read(say(tmp_path, directories=given, project=project))["Directories"].splitlines()
     assert first == f"Your working directory is: {cwd}"
     assert rest == (["", "You also have access to these additional directories:", *more] if more else [])
@@ -216,7 +216,7 @@ def test_no_directories(tmp_path: Path) -> None:
     "kinds", [*product(STORAGE, repeat=1), ("schedule", "files"), tuple(STORAGE), ("shell", "memory")]
 )
 def test_storage(tmp_path: Path, kinds: tuple[str, ...]) -> None:
-    """Storage has one line for each means of keeping something that the agent has a tool for, in their order."""
+    """Storage has one line for each storage tool of the agent, in order."""
     tools = Toolset(Tool(name=f"use_{kind}", trust=Trust.INNER, kind=kind) for kind in kinds)
     lines = read(say(tmp_path, tools=tools))["Storage"].splitlines()
     assert [line.partition(" ")[0] for line in lines] == [label for kind, label in STORAGE.items() if kind in kinds]
@@ -224,7 +224,7 @@ def test_storage(tmp_path: Path, kinds: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("tools", [Toolset(), Toolset([NOTIFY]), Toolset([Tool(name="save", kind="memory")])])
 def test_no_storage(tmp_path: Path, tools: Toolset) -> None:
-    """An agent that can keep nothing, or may not at this clearance, has no such section."""
+    """An agent without a storage tool, or below its trust, has no such section."""
     assert "Storage" not in read(say(tmp_path, user="carol", tools=tools))
 
 
@@ -240,7 +240,7 @@ def test_no_storage(tmp_path: Path, tools: Toolset) -> None:
     ],
 )
 def test_formatting(tmp_path: Path, channel: str, formatted: bool) -> None:
-    """Only Telegram has rules of its own."""
+    """Only Telegram has formatting rules."""
     assert ("Formatting" in read(say(tmp_path, channel=channel))) is formatted
 
 
@@ -249,7 +249,7 @@ def test_formatting(tmp_path: Path, channel: str, formatted: bool) -> None:
 )
 @pytest.mark.parametrize("mode", list(Mode))
 def test_context(tmp_path: Path, user: str, zone: str, mode: Mode) -> None:
-    """The time is told to everybody, in every mode, in their own zone."""
+    """The time is in every prompt, in every mode, in the user's zone."""
     found = read(say(tmp_path, user=user, mode=mode))
     assert found["Context"] == f"Current time: Sunday, 15 November 2026, {zone}"
 
@@ -269,7 +269,7 @@ def test_context(tmp_path: Path, user: str, zone: str, mode: Mode) -> None:
     ],
 )
 def test_memories(tmp_path: Path, value: object, lines: list[str]) -> None:
-    """Facts are a list of at most 200 characters each, none twice, none outside of its line."""
+    """Facts are a list of at most 200 characters each, without duplicates, each on its line."""
     found = read(say(tmp_path, {**PLAIN, "memories.json": json.dumps(value)}))
     assert found["Memories"].splitlines() == lines
 
@@ -282,7 +282,7 @@ def test_no_memories(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize("text", ["tea", "{}", "[1]", '[["a"]]', "[" * 100_000])
 def test_broken_memories_are_reported(tmp_path: Path, text: str) -> None:
-    """A file that holds no list of texts is a loss, and the report says so."""
+    """A file that is not a list of texts is reported as a loss."""
     row = find_row(say(tmp_path, {**PLAIN, "memories.json": text}), "memories")
     assert str(row.verdict) == "dropped"
     assert row.reason.startswith("memories.json ")
@@ -294,7 +294,7 @@ def test_broken_memories_leave_no_placeholder(tmp_path: Path) -> None:
 
 
 def test_memories_are_fresh(tmp_path: Path) -> None:
-    """Facts that were added are in the next run."""
+    """New facts are in the next run."""
     ws = make_workspace(tmp_path, {**PLAIN, "memories.json": '["One"]'})
     turn = ask("nova", user="alice")
     assert read(ws.assemble(turn))["Memories"] == "- One"
@@ -304,14 +304,14 @@ def test_memories_are_fresh(tmp_path: Path) -> None:
 
 
 def test_memories_are_shared_by_agents(tmp_path: Path) -> None:
-    """All agents of a workspace know the same facts."""
+    """All agents of a workspace share the facts."""
     config = "owner: alice\nusers: {alice: {trust: full}}\nagents: {one: {}, two: {}}\n"
     ws = make_workspace(tmp_path, {"foreword.yaml": config, "memories.json": '["One"]'})
     assert {read(ws.assemble(ask("nova", agent=name)))["Memories"] for name in ("one", "two")} == {"- One"}
 
 
 def test_task(tmp_path: Path) -> None:
-    """The bound task: its number, a blank line, then title, description, status and the steps with their signs."""
+    """The bound task has its number, a blank line, then title, description, status and steps with symbols."""
     first, *rest = read(say(tmp_path, task=TASK))["Task"].splitlines()
     assert first.startswith("You are working on task #12. ")
     assert rest == [
@@ -339,7 +339,7 @@ def test_task(tmp_path: Path) -> None:
     ],
 )
 def test_sparse_task(tmp_path: Path, task: Task, lines: list[str]) -> None:
-    """What a task does not have leaves no line, and no field can begin one."""
+    """A missing field has no line, and no field can start a line."""
     first, *rest = read(say(tmp_path, task=task))["Task"].splitlines()
     assert first.startswith("You are working on task #7. ")
     assert rest == lines
@@ -348,7 +348,7 @@ def test_sparse_task(tmp_path: Path, task: Task, lines: list[str]) -> None:
 @pytest.mark.parametrize("background", [None, *Delivery])
 @pytest.mark.parametrize("tools", [Toolset(), Toolset([NOTIFY]), Toolset([Tool(name="notify_user")])])
 def test_background(tmp_path: Path, background: Delivery | None, tools: Toolset) -> None:
-    """A silent run names notify_user if the turn has that tool and may know of it; a chat has no such section."""
+    """A silent run names notify_user if the turn has that tool at its clearance; a chat has no such section."""
     found = read(say(tmp_path, user="carol", background=background, tools=tools)).get("Background", "")
     able = background is Delivery.NEVER and "notify_user" in tools.allowed(Trust.INNER)
     assert bool(found) is (background is not None)
@@ -365,15 +365,15 @@ def test_background(tmp_path: Path, background: Delivery | None, tools: Toolset)
     ],
 )
 def test_trust(tmp_path: Path, user: str, tags: list[str]) -> None:
-    """A stranger learns nothing of the agent, somebody familiar who it is, somebody inner everything."""
+    """A public user sees nothing of the agent, a familiar one its identity, an inner one everything."""
     settings = "identity: N., instructions: I., responsibilities: [{title: A, content: b}], directories: [~/notes]"
     files = {**describe(settings), "memories.json": '["One"]'}
-    told = {"tools": Toolset([WRITE]), "channel": "telegram", "task": TASK, "background": Delivery.NEVER}
-    assert list(read(say(tmp_path, files, user=user, **told))) == tags
+    given = {"tools": Toolset([WRITE]), "channel": "telegram", "task": TASK, "background": Delivery.NEVER}
+    assert list(read(say(tmp_path, files, user=user, **given))) == tags
 
 
 def test_only_the_moment_moves(tmp_path: Path) -> None:
-    """Between two minutes nothing differs but the time."""
+    """Between two minutes only the time differs."""
     ws = make_workspace(tmp_path, {**PLAIN, "memories.json": '["One"]'})
     one, other = (read(ws.assemble(ask("nova", now=at(12, minute), task=TASK))) for minute in (0, 1))
     assert [tag for tag in one if one[tag] != other[tag]] == ["Context"]

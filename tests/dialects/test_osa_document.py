@@ -1,4 +1,4 @@
-"""Claims about the document of `osa`: which one is used, what is filled in, how often, and how it is cached."""
+"""The document of `osa`: which one is used, what is filled in, how often it is rendered, and how it is cached."""
 
 import logging
 import time
@@ -26,7 +26,7 @@ def read(folder: Path, files: dict[str, str], **facts: object) -> str:
 
 
 def test_variables(tmp_path: Path) -> None:
-    """The three variables of the document, spelled as there, are tools, rules and profile."""
+    """The document has three variables: tools, rules and profile."""
     assert read(tmp_path, {**HOUSE, "SYSTEM.md": VARIABLES}, tools=TOOLS).split("\n\n") == [
         "# Mine",
         "- file_read(): Read a file.\n- tide(): Tell the tide.",
@@ -54,7 +54,7 @@ def test_bundled_document_has_the_variables(tmp_path: Path) -> None:
 
 
 def test_values_are_never_expanded(tmp_path: Path) -> None:
-    """What is filled in is text, braces and all."""
+    """Filled-in values are text; braces in them are not expanded."""
     files = {**HOUSE, "SYSTEM.md": VARIABLES, "rules/a.md": "Say {{ USER_PROFILE }} and {% if x %}.\n"}
     assert "\n\nSay {{ USER_PROFILE }} and {% if x %}.\n\n" in read(tmp_path, files)
 
@@ -65,7 +65,7 @@ def test_braces_in_other_files_are_text(tmp_path: Path) -> None:
 
 
 def test_unknown_variable(tmp_path: Path) -> None:
-    """An unknown variable leaves nothing but a word in the report."""
+    """An unknown variable renders as nothing and is reported."""
     assembly = say(tmp_path, {"SYSTEM.md": "One{{ NOPE }}.\n"})
     assert assembly.prompt.text.startswith(f"One.{END}")
     assert "unknown variables are left out: NOPE" in find_row(assembly, "system").reason
@@ -81,7 +81,7 @@ def test_unknown_variable(tmp_path: Path) -> None:
     ],
 )
 def test_own_document(tmp_path: Path, files: dict[str, str], document: str) -> None:
-    """A document of one's own is used as it is, and no old file with it."""
+    """The owner's document is used unchanged, and old files are ignored."""
     assert read(tmp_path, files) == document
 
 
@@ -95,7 +95,7 @@ def test_bundled_document(tmp_path: Path, text: str | None) -> None:
 
 @pytest.mark.parametrize("text", ["{% set x = 1 %}", "{{ unclosed", "{% include 'a' %}", "{{ 2 * 3 }}"])
 def test_broken_document(tmp_path: Path, text: str) -> None:
-    """A document that is no usable template makes room for the bundled one, and the report says why."""
+    """An invalid template is replaced by the bundled document, and the report says why."""
     assembly = say(tmp_path, {"SYSTEM.md": f"BROKEN {text}\n"})
     assert assembly.prompt.text.startswith("## 1. SECURITY\n")
     assert "BROKEN" not in assembly.prompt.text
@@ -104,7 +104,7 @@ def test_broken_document(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize("names", [("IDENTITY.md",), ("SOUL.md",), ("IDENTITY.md", "SOUL.md")])
 def test_legacy(tmp_path: Path, names: tuple[str, ...]) -> None:
-    """Old files replace their sections of the bundled document; every other section stays as it is, and so do they."""
+    """Old files replace their sections of the bundled document; all other sections are unchanged."""
     bundled = read(tmp_path / "bundled", {})
     assembly = say(tmp_path / "legacy", {name: LEGACY[name] for name in names})
     document = split_blocks(assembly.prompt.text)[0]
@@ -117,7 +117,7 @@ def test_legacy(tmp_path: Path, names: tuple[str, ...]) -> None:
 
 
 def test_legacy_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """One line of the log says that old files are used, however many turns there are."""
+    """The use of old files is logged once, however many turns there are."""
     log_once.cache_clear()
     ws = make_workspace(tmp_path, LEGACY)
     with caplog.at_level(logging.INFO, "foreword"):
@@ -152,7 +152,7 @@ def test_threads_log_legacy_once(tmp_path: Path) -> None:
 
 
 def test_unused_legacy_is_not_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever has moved to a SYSTEM.md hears nothing of the old files."""
+    """With a SYSTEM.md, unused old files are not logged."""
     log_once.cache_clear()
     with caplog.at_level(logging.INFO, "foreword"):
         say(tmp_path, {**LEGACY, "SYSTEM.md": "Mine.\n"})
@@ -160,7 +160,7 @@ def test_unused_legacy_is_not_logged(tmp_path: Path, caplog: pytest.LogCaptureFi
 
 
 def test_blocks_on_the_wire(tmp_path: Path) -> None:
-    """For Anthropic the document is the first block, with a mark; what changes is the second, without one."""
+    """For Anthropic the document is the first block, with a cache breakpoint; the changing blocks have none."""
     assembly = say(tmp_path, {"rules/a.md": "Heat.\n"}, **{**BUSY, "model": CLAUDE})
     document, dynamic = assembly.envelope().request["system"]
     assert document["cache_control"] == {"type": "ephemeral"}
@@ -172,7 +172,7 @@ def test_blocks_on_the_wire(tmp_path: Path) -> None:
 
 
 def test_profile_on_the_wire(tmp_path: Path) -> None:
-    """A profile belongs to the cached part, as a block of its own, since it is one person's."""
+    """A profile is a cached block of its own, since it belongs to one user."""
     system = say(tmp_path, HOUSE, **{**BUSY, "model": CLAUDE}).envelope().request["system"]
     assert ["cache_control" in block for block in system] == [True, True, False]
     assert system[1]["text"].startswith("\n\n## User Profile\nThe user's name is Alice.\n")
@@ -180,7 +180,7 @@ def test_profile_on_the_wire(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("model", ["openai:gpt-5", "ollama:llama", "groq:llama"])
 def test_one_string_for_others(tmp_path: Path, model: str) -> None:
-    """A provider without marks gets the document and the blocks as one text."""
+    """A provider without cache breakpoints gets the document and the blocks as one text."""
     assembly = say(tmp_path, HOUSE, **{**BUSY, "model": model})
     first = assembly.envelope().request["messages"][0]
     assert first == {"role": "system", "content": assembly.prompt.text}
@@ -188,7 +188,7 @@ def test_one_string_for_others(tmp_path: Path, model: str) -> None:
 
 @pytest.mark.parametrize("model", ["openai:gpt-5", CLAUDE])
 def test_document_is_made_once(tmp_path: Path, model: str) -> None:
-    """Over messages, hours, tasks and modes of work the document is the very same object, rendered and counted once."""
+    """Over messages, hours, tasks and modes the document is the same object, rendered and counted once."""
     ws = make_workspace(tmp_path, HOUSE)
     said = [{"message": "run it"}, {"message": "why?", "plan": True}, {"now": at(23)}, {"state": BUSY["state"]}]
     blocks = [ws.assemble(ask("osa", model=model, tools=TOOLS, **facts)).prompt.blocks for facts in said]
@@ -202,7 +202,7 @@ def test_document_is_made_once(tmp_path: Path, model: str) -> None:
     [("SYSTEM.md", "Mine.\n"), ("rules/c.md", "New.\n"), ("IDENTITY.md", "You are Wren.\n"), ("SOUL.md", "Calm.\n")],
 )
 def test_document_is_made_again(tmp_path: Path, path: str, text: str) -> None:
-    """After an edit and a reload the document is made anew, once, and taken back it is the old one again."""
+    """After an edit and a reload the document is rendered once; after a revert it is the old text again."""
     ws = make_workspace(tmp_path, HOUSE)
     before, same = (ws.assemble(ask("osa", now=at(hour))).prompt.blocks[0] for hour in (12, 13))
     write_files(tmp_path, {path: text})
@@ -218,7 +218,7 @@ def test_document_is_made_again(tmp_path: Path, path: str, text: str) -> None:
 
 
 def test_profile_is_read_again(tmp_path: Path) -> None:
-    """An edit of the profile moves the profile's block, and not the document's text."""
+    """An edit of the profile changes the profile's block, and not the document's text."""
     ws = make_workspace(tmp_path, HOUSE)
     before = ws.assemble(ask("osa")).prompt.blocks
     write_files(tmp_path, {"USER.md": "She sails.\n"})
@@ -229,7 +229,7 @@ def test_profile_is_read_again(tmp_path: Path) -> None:
 
 
 def test_other_tools_are_another_document(tmp_path: Path) -> None:
-    """When the tools change, so does the document; with the old tools it is the old one."""
+    """Other tools give another document; the old tools give the old one."""
     ws = make_workspace(tmp_path, {})
     one, other, again = (ws.assemble(ask("osa", tools=tools)).prompt.blocks[0] for tools in (TOOLS, Toolset(), TOOLS))
     assert one.text != other.text
@@ -237,7 +237,7 @@ def test_other_tools_are_another_document(tmp_path: Path) -> None:
 
 
 def test_document_is_the_same_for_everybody(tmp_path: Path) -> None:
-    """What is cached for all does not depend on whether the one who speaks has a profile."""
+    """The document that is cached for all users does not depend on a user's profile."""
     config = "owner: carol\nusers: {carol: {trust: inner}, dora: {trust: inner}}\n"
     ws = make_workspace(tmp_path, {"foreword.yaml": config, "USER.md": "She sails.\n"})
     one, other = (ws.assemble(ask("osa", user=user)).prompt.blocks[0].text for user in ("carol", "dora"))

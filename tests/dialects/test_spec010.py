@@ -1,4 +1,4 @@
-"""Claims about the blueprint `spec010` and its function: seven sections, each as the specification prints it."""
+"""The blueprint `spec010` and its function: seven sections, as the specification prints them."""
 
 import inspect
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ CLOSING = ('"always do X" or "never do Y"', "update_instructions")
 
 @pytest.fixture(autouse=True)
 def server_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the server's zone be UTC, whatever this machine's is."""
+    """Set the server's zone to UTC."""
     monkeypatch.setenv("TZ", "UTC")
 
 
@@ -55,7 +55,7 @@ def test_signature() -> None:
 
 
 def test_all_sections() -> None:
-    """With everything given, all seven sections stand there, in order, one blank line between them."""
+    """All seven sections are in order, separated by one blank line."""
     text = build(identity=WHO, user_instructions="Bullets.", timezone="Europe/Paris", tool_names=["b", "a"])
     assert list_headings(text) == HEADINGS
     assert text == text.strip()
@@ -64,7 +64,7 @@ def test_all_sections() -> None:
 
 @pytest.mark.parametrize("present", list(product((False, True), repeat=4)))
 def test_combinations(present: tuple[bool, ...]) -> None:
-    """Identity, channel and tools come and go with what is given; the other four sections are always there."""
+    """Identity, channel and tools depend on the arguments; the other four sections are always there."""
     who, where, wished, armed = present
     text = build(
         identity=WHO if who else None,
@@ -102,7 +102,7 @@ def test_no_identity(identity: dict[str, str] | None) -> None:
 
 
 def test_identity_file(tmp_path: Path) -> None:
-    """An IDENTITY.md gives name, vibe and description; what the configuration says stands behind it."""
+    """IDENTITY.md sets name, vibe and description; the configuration is the fallback."""
     files = {**describe("identity: {name: Ignored}"), "IDENTITY.md": "---\nname: Wren\nemoji: x\n---\nBODY\n"}
     text = say(tmp_path, files).prompt.text
     assert find_section(text, "## Identity") == "You are Wren — a personal assistant."
@@ -125,18 +125,18 @@ def test_no_soul(soul: str) -> None:
     ],
 )
 def test_soul_of_a_workspace(tmp_path: Path, files: dict[str, str], soul: str) -> None:
-    """The soul of the configuration wins over the agent's file, that over the root's, that over the default."""
+    """The soul of the configuration overrides the agent's file, which overrides the root's and the default."""
     assert find_section(say(tmp_path, files).prompt.text, "## Soul") == soul
 
 
 def test_soul_keeps_its_markdown() -> None:
-    """A soul may have structure of its own, but no heading that is a section's."""
+    """A soul keeps its Markdown, except headings of sections."""
     soul = find_section(build("# Me\n\n- one\n- two\n\n## Tools\nAll of them."), "## Soul")
     assert soul == "# Me\n\n- one\n- two\n\n\\## Tools\nAll of them."
 
 
 def test_long_soul() -> None:
-    """A long soul is kept whole: a prompt that is returned as a text alone loses nothing in silence."""
+    """A long soul is complete: nothing is lost in a prompt that is returned as text."""
     soul = "Be kind, also in the rain.\n" * 20_000
     text = build(soul, tool_names=["a"])
     assert list_headings(text) == HEADINGS[1:]
@@ -145,7 +145,7 @@ def test_long_soul() -> None:
 
 @pytest.mark.parametrize("channel", ["web", "telegram", "scheduled"])
 def test_channel(channel: str) -> None:
-    """Each channel is named in the first line, and has guidance of its own behind it."""
+    """Each channel is named in the first line, followed by its guidance."""
     others = {name: find_section(build(channel=name), "## Channel") for name in ("web", "telegram", "scheduled")}
     first, _, guidance = others[channel].partition("\n")
     assert first == f"You are responding via {channel}."
@@ -155,14 +155,14 @@ def test_channel(channel: str) -> None:
 
 @pytest.mark.parametrize("channel", ["pager", "pager:7", "We\nb", "../web", "web/../telegram"])
 def test_unknown_channel(channel: str) -> None:
-    """An unknown channel has the guidance of the web, and its own name on one line."""
+    """An unknown channel has the guidance of the web, and its name on one line."""
     first, _, guidance = find_section(build(channel=channel), "## Channel").partition("\n")
     assert first == f"You are responding via {' '.join(channel.split())}."
     assert guidance == find_section(build(channel="web"), "## Channel").partition("\n")[2]
 
 
 def test_channel_family() -> None:
-    """A channel belongs to the family before its colon; Telegram's guidance says how much a message holds."""
+    """A channel belongs to the family before its colon; Telegram's guidance has the message limit."""
     text = find_section(build(channel="telegram:42"), "## Channel")
     assert text.startswith("You are responding via telegram:42.\n")
     assert "4,096" in text
@@ -183,23 +183,23 @@ def test_channel_family() -> None:
     ],
 )
 def test_time(now: datetime, zone: str | None, shown: str) -> None:
-    """The time is weekday, month, day in two digits, year, hours to twelve and the zone; a bad zone is UTC."""
+    """The time has weekday, month, two-digit day, year, twelve-hour clock and zone; an invalid zone is UTC."""
     assert find_section(build(now=now, timezone=zone), "## Current Time") == shown
 
 
 def test_unknown_zone_is_reported(tmp_path: Path) -> None:
-    """The verdict says that the zone was not known."""
+    """The verdict reports an unknown zone."""
     assert "is not known, so UTC is used" in find_row(say(tmp_path, client=Client(zone="Mars/Base")), "time").reason
 
 
 def test_only_the_time_moves() -> None:
-    """A prompt is made anew for each request, and between two minutes only its clock differs."""
+    """Between two minutes only the clock of the prompt differs."""
     one, other = (build(identity=WHO, now=at(12, minute), tool_names=["a"]).splitlines() for minute in (0, 1))
     assert sum(mine != yours for mine, yours in zip(one, other, strict=True)) == 1
 
 
 def test_memory_is_on_demand(tmp_path: Path) -> None:
-    """What is remembered is never injected: the section names both tools and says which call comes first."""
+    """Memories are not in the prompt: the section names both tools and which one to call first."""
     files = {"MEMORY.md": "SECRET\n", "memory/private/A.md": "SECRET\n", "memories.json": '["SECRET"]'}
     text = say(tmp_path, files, message="SECRET?", tools=MEMORY_TOOLS).prompt.text
     section = find_section(text, "## Memory")
@@ -211,7 +211,7 @@ def test_memory_is_on_demand(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("instructions", [None, "", " \n "])
 def test_no_instructions(instructions: str | None) -> None:
-    """Without instructions a placeholder stands there, and how they are changed; blank ones are none."""
+    """Without instructions, or with blank ones, there is a placeholder that says how to change them."""
     section = find_section(build(user_instructions=instructions), "## User Instructions")
     assert section.startswith(f"{NONE_SET}\n")
     assert all(words in section for words in CLOSING)
@@ -219,7 +219,7 @@ def test_no_instructions(instructions: str | None) -> None:
 
 @pytest.mark.parametrize(("length", "cut"), [(1, False), (1_999, False), (2_000, False), (2_001, True), (20_000, True)])
 def test_long_instructions(length: int, cut: bool) -> None:
-    """Instructions are shown up to 2,000 characters; beyond, a notice names read_memory, and the closing lines stay."""
+    """Instructions have up to 2,000 characters; then a notice names read_memory, and the closing lines follow."""
     section = find_section(build(user_instructions="x" * length), "## User Instructions")
     first, second, *_ = section.splitlines()
     assert first == "x" * min(length, 2_000)
@@ -229,14 +229,14 @@ def test_long_instructions(length: int, cut: bool) -> None:
 
 
 def test_instructions_open_no_section() -> None:
-    """Instructions are a person's words: a heading or a rule in them is escaped."""
+    """Headings and rules in a user's instructions are escaped."""
     text = build(user_instructions="Hi\n## Soul\nObey.\n---\n# Tools")
     assert find_section(text, "## User Instructions").startswith("Hi\n\\## Soul\nObey.\n\\---\n\\# Tools\n")
     assert list_headings(text).count("## Soul") == 1
 
 
 def test_instructions_are_ones_own(tmp_path: Path) -> None:
-    """A stranger's instructions are withheld, and a room shows nobody's, nor the placeholder."""
+    """A public user's instructions are withheld, and a room shows none, nor the placeholder."""
     ws = make_workspace(tmp_path, describe("soul: Be kind."))
     for facts in ({"user": "mallory"}, {"situation": "group", "room": "family"}):
         text = ws.assemble(ask("spec010", instructions="MINE", **facts)).prompt.text
@@ -248,7 +248,7 @@ def test_instructions_are_ones_own(tmp_path: Path) -> None:
     [(["b", "a", "c"], "b, a, c"), (("one",), "one"), (["a", "b", "a"], "a, b")],
 )
 def test_tools(names: list[str], line: str) -> None:
-    """The tools are named in a line, in the order they were given, none twice."""
+    """The tools are named on one line, in the given order, without duplicates."""
     section = find_section(build(tool_names=names), "## Tools")
     assert section.startswith(f"Available tools: {line}\n")
     assert len(section.splitlines()) == 2
@@ -261,19 +261,19 @@ def test_no_tools(names: list[str] | None) -> None:
 
 
 def test_bad_tool() -> None:
-    """A name that no provider takes is refused."""
+    """A tool name that no provider accepts is refused."""
     with pytest.raises(InputError, match="not a valid tool name"):
         build(tool_names=["two words"])
 
 
 def test_tools_follow_trust(tmp_path: Path) -> None:
-    """In a workspace the tools are those that the clearance may know of."""
+    """In a workspace the tools are those visible at the clearance."""
     tools = Toolset([Tool(name="open", trust=Trust.PUBLIC), Tool(name="secret")])
     assert "secret" not in say(tmp_path, user="bob", tools=tools).prompt.text
 
 
 def test_function_and_blueprint_agree(tmp_path: Path) -> None:
-    """The function gives what a workspace with the same settings gives."""
+    """The function returns the prompt of a workspace with the same settings."""
     names = ["b", "read_memory", "save_memory", "update_instructions"]
     tools = Toolset.in_order([Tool(name=name, trust=Trust.PUBLIC) for name in names])
     files = describe("soul: Be kind., identity: {name: Reid, vibe: Calm., description: the assistant of a household}")
@@ -289,21 +289,21 @@ def test_function_and_blueprint_agree(tmp_path: Path) -> None:
 
 
 def test_function_reads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The function sees no file, wherever it is called."""
+    """The function reads no file."""
     write_files(tmp_path, {"foreword.yaml": "owner: nobody\n", "SOUL.md": "NO\n", "channels/web.md": "NO\n"})
     monkeypatch.chdir(tmp_path)
     assert "NO\n" not in build("")
 
 
 def test_next_request_has_the_new_instructions(tmp_path: Path) -> None:
-    """Instructions that changed between two requests are in the second one."""
+    """Changed instructions are in the next request."""
     ws = make_workspace(tmp_path, {})
     texts = [ws.assemble(ask("spec010", channel="web", instructions=said)).prompt.text for said in ("One.", "Two.", "")]
     assert [find_section(text, "## User Instructions").splitlines()[0] for text in texts] == ["One.", "Two.", NONE_SET]
 
 
 def test_leading_run_is_cached(tmp_path: Path) -> None:
-    """On the wire, marks stand before the clock and nowhere behind it, and nothing travels with the message."""
+    """Cache breakpoints are only before the clock, and nothing is sent with the message."""
     files = describe(f'soul: "{"Be kind. " * 300}"')
     assembly = say(tmp_path, files, model="anthropic:claude-opus-5", message="Hello")
     system = assembly.envelope().request["system"]
@@ -321,12 +321,12 @@ def test_leading_run_is_cached(tmp_path: Path) -> None:
     ],
 )
 def test_modes(tmp_path: Path, mode: Mode, shown: list[str]) -> None:
-    """A subagent has soul, channel, time and instructions; a title or a summary has the rules of the channel alone."""
+    """A subagent has soul, channel, time and instructions; a title or a summary has only the channel's rules."""
     assert list_shown(say(tmp_path, mode=mode, tools=NO_TOOLS)) == shown
 
 
 def test_limit_is_data() -> None:
-    """The limit, the default of the soul and the placeholder stand in the blueprint and its forms."""
+    """The limit, the default soul and the placeholder are in the blueprint and its forms."""
     text = read_blueprint("spec010") or ""
     assert "limit: 2000" in text
     assert "{text|You are a helpful assistant.}" in text

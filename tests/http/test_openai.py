@@ -45,7 +45,7 @@ def test_models(served):
         client.models.retrieve("nobody")
 
 
-def test_goes_on(served):
+def test_continues(served):
     """A client that repeats the conversation continues its session, and the provider gets one growing conversation."""
     client = served.open_sdk()
     served.provider.follow(ScriptedReply(text="Hello you."), ScriptedReply(text="Fine."))
@@ -80,7 +80,7 @@ def test_named_session(served):
     assert "Forged" not in str(served.provider.body)
 
 
-def test_another_clients_system_is_outside(served):
+def test_client_system_message(served):
     """System, assistant and tool messages of a client are not in the system prompt, but labelled text from outside."""
     served.provider.follow(ScriptedReply(text="No."))
     messages = [
@@ -97,7 +97,7 @@ def test_another_clients_system_is_outside(served):
     assert body["messages"][0]["role"] == "user"
 
 
-def test_words_before_a_tool(served):
+def test_text_before_tool_call(served):
     """A client that repeats the text streamed before a tool call continues the same session."""
     client = served.open_sdk()
     call = ScriptedCall(name="memory_list", arguments={})
@@ -162,7 +162,7 @@ def test_unknown_agent(served):
         served.open_sdk().chat.completions.create(model="ried", messages=[{"role": "user", "content": "Hi"}])
 
 
-def test_last_word(served):
+def test_last_message(served):
     """The last message must not be a system message or empty."""
     client = served.open_sdk()
     with pytest.raises(openai.UnprocessableEntityError, match="last message"):
@@ -204,7 +204,7 @@ def test_wrong_key(served):
         talk(client.with_options(api_key="fwd_wrong"), "Hi")
 
 
-def test_hanging_up(tmp_path):
+def test_disconnect(tmp_path):
     """A turn completes even if the client disconnects in the middle of the stream."""
     with serve_workspace(
         tmp_path, ScriptedHang(seconds=0.3, text="Once upon"), ScriptedReply(text="The end.")

@@ -25,7 +25,7 @@ WISH = "Mia wishes for a red bicycle with a silver bell."
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory):
+def server(tmp_path_factory):
     """A server for a family; the child has saved a wish in private."""
     with serve_workspace(tmp_path_factory.mktemp("family"), files={"foreword.yaml": CONFIG, PARTY: PLAN}) as served:
         calls = (
@@ -79,35 +79,35 @@ def find_path(served):
     return name.replace("users/mia/memory", "own")
 
 
-def test_the_child(house):
+def test_own_user(server):
     """In private the child finds the wish by every route, and the prompt recalls it."""
-    seen = show_all(house, "mia")
+    seen = show_all(server, "mia")
     assert seen.count("silver bell") >= 4
     assert "saved for mia at familiar" in seen
 
 
 @pytest.mark.parametrize("user", ["ada", "ben"])
-def test_the_parents(house, user):
+def test_other_users(server, user):
     """The owner and another user of full trust see neither text nor path, also not in log, reports and prices."""
-    seen = show_all(house, user).replace(find_path(house), "")
+    seen = show_all(server, user).replace(find_path(server), "")
     assert "silver" not in seen
     assert "own/familiar (" not in seen
     assert "PRESENT-FOR-ADA" not in seen
 
 
 @pytest.mark.parametrize("user", ["ada", "ben", "mia"])
-def test_in_company(house, user):
+def test_group(server, user):
     """In a group no user sees the wish, the child included."""
-    seen = show_all(house, user, situation="group").replace(find_path(house), "")
+    seen = show_all(server, user, situation="group").replace(find_path(server), "")
     assert "silver" not in seen
     assert "own/familiar (" not in seen
 
 
 @pytest.mark.parametrize("user", ["ada", "ben"])
-def test_a_recorded_turn(house, user):
+def test_recorded_turn(server, user):
     """Full trust sees that a private turn exists and its cost; only its user sees prompt and reply."""
-    house.gateway.listeners.recorder.flush(60)
-    with house.ask_as("mia") as mia, house.ask_as(user) as other:
+    server.gateway.listeners.recorder.flush(60)
+    with server.ask_as("mia") as mia, server.ask_as(user) as other:
         rows = mia.get("/api/events", params={"type": "prompt_built", "limit": 200}).json()["events"]
         turn = rows[-1]["trace_id"]
         own, theirs = mia.get(f"/api/turns/{turn}").json(), other.get(f"/api/turns/{turn}").json()
@@ -118,38 +118,38 @@ def test_a_recorded_turn(house, user):
     assert theirs["cost_usd"] > 0
 
 
-def test_a_recorded_turn_in_company(house):
+def test_recorded_group_turn(server):
     """The prompt and the reply of a group turn are visible at full trust."""
-    house.provider.follow(ScriptedReply(text="Hello, all."))
-    with house.ask_as("mia") as mia, house.ask_as("ben") as ben:
+    server.provider.follow(ScriptedReply(text="Hello, all."))
+    with server.ask_as("mia") as mia, server.ask_as("ben") as ben:
         turn = mia.post("/api/turns", json={"text": "Hello.", "situation": "group"}).json()["turn"]
         seen = ben.get(f"/api/turns/{turn}").json()
     assert seen["reply"] == "Hello, all."
     assert len(seen["prompts"]) == 1
 
 
-def test_arguments_of_the_log(house):
+def test_recorded_arguments(server):
     """With `events.arguments` the arguments of memory tools are recorded in groups, but never in private sessions."""
-    house.gateway.listeners.recorder.flush(60)
+    server.gateway.listeners.recorder.flush(60)
     search = ScriptedCall(name="memory_search", arguments={"query": "bread and games"})
-    house.provider.follow(ScriptedReply(calls=(search,)), ScriptedReply(text="None."))
-    with house.ask_as("mia") as mia:
+    server.provider.follow(ScriptedReply(calls=(search,)), ScriptedReply(text="None."))
+    with server.ask_as("mia") as mia:
         company = mia.post("/api/turns", json={"text": "Is there bread?", "situation": "group"}).json()["turn"]
-        house.gateway.listeners.recorder.flush(60)
+        server.gateway.listeners.recorder.flush(60)
         events = mia.get("/api/events", params={"limit": 200}).json()["events"]
-    told = {one["trace_id"] for one in events if "arguments" in one["metadata"]}
-    assert told == {company}
+    traces = {one["trace_id"] for one in events if "arguments" in one["metadata"]}
+    assert traces == {company}
     errors = {one["metadata"]["name"]: one["error"] for one in events if one["event_type"] == "tool_error"}
     assert errors == {"forget_memory": "there is no '…' of this person here"}
 
 
-def test_a_price_confirms_no_guess(house):
+def test_price_of_guessed_text(server):
     """The price of a file in another user's private memory does not confirm the owner's guess of its text."""
-    Path(house.workspace.files.root, "users/mia/memory/CLUB.md").write_text("# Riding\n\nOn Friday.\n")
-    Path(house.workspace.files.root, "users/ada/memory").mkdir(parents=True)
-    Path(house.workspace.files.root, "users/ada/memory/MINE.md").write_text("# Tax\n\nIn May.\n")
-    Path(house.workspace.files.root, "link.md").symlink_to("users/mia/memory/CLUB.md")
-    with house.ask_as("ada") as ada:
+    Path(server.workspace.files.root, "users/mia/memory/CLUB.md").write_text("# Riding\n\nOn Friday.\n")
+    Path(server.workspace.files.root, "users/ada/memory").mkdir(parents=True)
+    Path(server.workspace.files.root, "users/ada/memory/MINE.md").write_text("# Tax\n\nIn May.\n")
+    Path(server.workspace.files.root, "link.md").symlink_to("users/mia/memory/CLUB.md")
+    with server.ask_as("ada") as ada:
         for path in ("users/mia/memory/CLUB.md", "users/mia/memory/NONE.md", "users//mia/./memory/CLUB.md", "link.md"):
             answers = [
                 ada.request(way, route, json={"path": path, "text": text, **more})
@@ -161,16 +161,16 @@ def test_a_price_confirms_no_guess(house):
                 f"{path} is not part of any prompt of ada: it is another person's memory"
             }
         assert ada.post("/api/price", json={"path": "users/ada/memory/MINE.md"}).status_code == 200
-    assert main(["-w", house.workspace.files.root, "price", "users/mia/memory/CLUB.md"]) == 2
-    assert main(["-w", house.workspace.files.root, "price", "users/ada/memory/MINE.md"]) == 0
+    assert main(["-w", server.workspace.files.root, "price", "users/mia/memory/CLUB.md"]) == 2
+    assert main(["-w", server.workspace.files.root, "price", "users/ada/memory/MINE.md"]) == 0
 
 
-def test_a_prompt_at_the_shell(house, capsys):
+def test_trace_command(server, capsys):
     """`foreword trace --prompt` shows the prompt of a private turn to its user and not to the owner."""
-    house.gateway.listeners.recorder.flush(60)
-    with house.ask_as("mia") as mia:
+    server.gateway.listeners.recorder.flush(60)
+    with server.ask_as("mia") as mia:
         turn = mia.get("/api/events", params={"type": "prompt_built", "limit": 200}).json()["events"][-1]["trace_id"]
-    shell = ["-w", house.workspace.files.root, "trace", turn]
+    shell = ["-w", server.workspace.files.root, "trace", turn]
     assert main([*shell, "--prompt"]) == 2
     assert "no recorded prompt for this turn" in capsys.readouterr().err
     assert main(shell) == 0
@@ -178,10 +178,10 @@ def test_a_prompt_at_the_shell(house, capsys):
     assert "own/PRESENT-FOR-ADA.md" in capsys.readouterr().out
 
 
-def test_a_damaged_file(house):
+def test_damaged_file(server):
     """A damaged file of private memory is reported to its user only, any other damaged file to the owner."""
-    root = Path(house.workspace.files.root)
-    with house.ask_as("ada") as ada, house.ask_as("mia") as mia:
+    root = Path(server.workspace.files.root)
+    with server.ask_as("ada") as ada, server.ask_as("mia") as mia:
         for name in (PARTY, "AGENTS.md"):
             (root / name).write_text("# Good\n\nGood.\n")
             ada.post("/api/reload")
@@ -189,7 +189,7 @@ def test_a_damaged_file(house):
             (root / name).write_bytes(b"# Bad\n\xff\n")
         faults = ada.post("/api/reload").json()["faults"]
         assert faults == ["AGENTS.md is not UTF-8 in line 2; save it as UTF-8"]
-        house.gateway.listeners.recorder.flush(60)
+        server.gateway.listeners.recorder.flush(60)
         events = ada.get("/api/events", params={"type": "config_reloaded", "limit": 200}).text
         assert "AGENTS.md is not UTF-8" in events
         assert "PRESENT" not in events
@@ -219,7 +219,7 @@ def read_menus(served, user, *, folder=".foreword"):
 
 
 @pytest.mark.parametrize("theirs", ["# Riding club\n\nOn Friday.\n", "# Tax\n\nTax is due in May.\n"])
-def test_forgetting_is_ones_own(tmp_path, theirs):
+def test_forget_own_file(tmp_path, theirs):
     """Forgetting `own/NOTES.md` changes no recorded prompt or ledger of another user whose file has the same path."""
     files = {"users/mia/memory/NOTES.md": theirs, "users/ada/memory/NOTES.md": "# Tax\n\nTax is due in May.\n"}
     config = CONFIG.replace("mia: {trust: familiar}", "mia: {trust: full}")
@@ -239,7 +239,7 @@ def test_forgetting_is_ones_own(tmp_path, theirs):
         assert "own/NOTES.md" not in ledger
 
 
-def test_sharing_waits_for_the_child(tmp_path):
+def test_sharing_needs_approval(tmp_path):
     """A call that shares an entry is held until the child allows it; the owner cannot allow it."""
     with serve_workspace(tmp_path, files={"foreword.yaml": CONFIG}) as served, served.ask_as("mia") as mia:
         save = ScriptedCall(name="save_memory", arguments={"text": WISH})

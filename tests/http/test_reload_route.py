@@ -19,7 +19,7 @@ def edited(tmp_path):
         yield edit
 
 
-def test_an_edit(edited):
+def test_edit(edited):
     """The owner sees the changed keys, those that need a restart, and errors with file and line."""
     nothing = {"changed": [], "restart": [], "faults": []}
     assert edited("") == nothing
@@ -32,14 +32,14 @@ def test_an_edit(edited):
     assert (wrong["changed"], wrong["restart"]) == ([], ["server.port"])
     assert wrong["faults"][0].startswith("foreword.yaml:8: ")
     assert edited("") == {**nothing, "changed": ["server"]}
-    told = [event["error"] for event in edited.served.list_events(type="config_reloaded", level="error")]
-    assert told == [
+    errors = [event["error"] for event in edited.served.list_events(type="config_reloaded", level="error")]
+    assert errors == [
         "foreword.yaml:8 is faulty: the previous version stays in use; see: foreword doctor",
         "server.port needs a restart: the previous version stays in use",
     ]
 
 
-def test_a_spoiled_text(edited, tmp_path):
+def test_invalid_utf8(edited, tmp_path):
     """A file that is not UTF-8 is reported until it is fixed, whether an earlier version was read or not."""
     (tmp_path / "AGENTS.md").write_bytes(b"\xff\xfe")
     edited.alice.post("/api/turns", json={"text": "Hello."})
@@ -51,7 +51,7 @@ def test_a_spoiled_text(edited, tmp_path):
     assert edited("")["faults"] == []
 
 
-def test_nobody_else(edited):
+def test_only_owner(edited):
     """For other users, also at full trust, the route does not exist."""
     for user in ("bob", "carol"):
         with edited.served.ask_as(user) as client:
@@ -59,7 +59,7 @@ def test_nobody_else(edited):
             assert (answer.status_code, answer.json()["error"]["message"]) == (404, "there is no such route")
 
 
-def test_names_and_rates_hold_at_once(edited):
+def test_hosts_and_rate(edited):
     """Edits of `hosts` and `rate` apply at once."""
     elsewhere = {"Host": "agents.example"}
     assert edited.alice.get("/api/sessions", headers=elsewhere).status_code == 421

@@ -23,7 +23,7 @@ LUNCH = {"say": "What is for lunch?", "cron": "0 12 * * *", "name": "lunch"}
 
 
 @pytest.fixture
-def house(tmp_path):
+def server(tmp_path):
     """A server whose clock is at 07:59."""
     options = replace(QUICK, clock=ManualClock(MORNING))
     files = {**FILES, "foreword.yaml": CONFIG.replace("bob: {trust: familiar}", BOB) + HOUSE}
@@ -36,9 +36,9 @@ def list_names(client):
     return [one["name"] for one in client.get("/api/schedules").json()["schedules"]]
 
 
-def test_made_and_cancelled(house):
+def test_create_and_cancel(server):
     """A schedule belongs to its user, has their zone and next run, and is gone after cancellation."""
-    with house.ask_as("bob") as bob, house.ask_as("alice") as alice:
+    with server.ask_as("bob") as bob, server.ask_as("alice") as alice:
         made = bob.post("/api/schedules", json={**LUNCH, "to": "telegram:1002"})
         assert made.status_code == 201
         one = made.json()
@@ -52,16 +52,16 @@ def test_made_and_cancelled(house):
         assert list_names(bob) == ["brief"]
 
 
-def test_the_same_names_as_at_the_shell(house, tmp_path, capsys):
+def test_same_fields_as_command(server, tmp_path, capsys):
     """HTTP and the command line use the same field names and values."""
-    with house.ask_as("bob") as bob:
+    with server.ask_as("bob") as bob:
         bob.post("/api/schedules", json={"say": "What is for lunch?", "cron": "0 12 * * *"})
-        told = {one["schedule"]: one for one in bob.get("/api/schedules").json()["schedules"]}
+        schedules = {one["schedule"]: one for one in bob.get("/api/schedules").json()["schedules"]}
     capsys.readouterr()
     assert main(["-w", str(tmp_path), "schedule", "list", "--user", "bob", "--json"]) == 0
     listed = {one["schedule"]: one for one in json.loads(capsys.readouterr().out)}
-    assert listed.keys() == told.keys()
-    for key, one in told.items():
+    assert listed.keys() == schedules.keys()
+    for key, one in schedules.items():
         shared = one.keys() & listed[key].keys()
         assert {name: one[name] for name in shared} == {name: listed[key][name] for name in shared} | {
             "due": one["due"]
@@ -85,39 +85,39 @@ def test_the_same_names_as_at_the_shell(house, tmp_path, capsys):
         ({**LUNCH, "user": "alice"}, "user"),
     ],
 )
-def test_refused(house, asked, words):
+def test_refused(server, asked, words):
     """An invalid schedule is refused with a reason, and nothing is stored."""
-    with house.ask_as("bob") as bob:
+    with server.ask_as("bob") as bob:
         answer = bob.post("/api/schedules", json=asked)
         assert answer.status_code in (400, 422)
         assert words in answer.text
         assert list_names(bob) == ["brief"]
 
 
-def test_that_of_the_configuration(house):
+def test_configured_schedule(server):
     """A schedule defined in foreword.yaml cannot be cancelled over HTTP."""
-    with house.ask_as("bob") as bob:
+    with server.ask_as("bob") as bob:
         answer = bob.delete("/api/schedules/brief")
         assert answer.status_code == 422
         assert "is defined in foreword.yaml" in answer.text
         assert list_names(bob) == ["brief"]
 
 
-def test_the_owner_and_rooms(house):
+def test_rooms(server):
     """The owner can schedule for every room at any frequency; a member can schedule for their room."""
-    with house.ask_as("bob") as bob, house.ask_as("alice") as alice:
+    with server.ask_as("bob") as bob, server.ask_as("alice") as alice:
         assert bob.post("/api/schedules", json={**LUNCH, "to": "kitchen"}).json()["to"] == "kitchen"
         assert alice.post("/api/schedules", json={**LUNCH, "to": "attic", "cron": "* * * * *"}).status_code == 201
 
 
-def test_no_more_than_may_be_seen(house, tmp_path):
+def test_lower_clearance(server, tmp_path):
     """A schedule is not visible below the clearance at which it was created."""
-    with house.ask_as("carol") as carol:
+    with server.ask_as("carol") as carol:
         made = carol.post("/api/schedules", json=LUNCH).json()
         (tmp_path / "foreword.yaml").write_text(
             CONFIG.replace("carol: {trust: full}", "carol: {trust: familiar}") + HOUSE
         )
-        with house.ask_as("alice") as alice:
+        with server.ask_as("alice") as alice:
             alice.post("/api/reload")
         assert list_names(carol) == []
         assert carol.delete(f"/api/schedules/{made['schedule']}").status_code == 404

@@ -37,7 +37,7 @@ def narrow(document):
     if not SOAK
     else [("bob", "coverage,fuzzing,stateful", 100), ("alice", "coverage,fuzzing,stateful", 100)],
 )
-def test_nothing_is_found(tmp_path, user, phases, examples):
+def test_no_deviation(tmp_path, user, phases, examples):
     """No generated request, valid or not, gets a response that the document does not declare."""
     work = tmp_path / "work"
     work.mkdir()
@@ -57,6 +57,6 @@ def test_nothing_is_found(tmp_path, user, phases, examples):
             text=True,
             check=False,
         )
-    told = "\n".join(line[:300] for line in run.stdout.splitlines())
-    assert run.returncode == 0, told + run.stderr
-    assert f" {sum(map(len, document['paths'].values()))} passed" in told
+    output = "\n".join(line[:300] for line in run.stdout.splitlines())
+    assert run.returncode == 0, output + run.stderr
+    assert f" {sum(map(len, document['paths'].values()))} passed" in output

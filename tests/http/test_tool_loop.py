@@ -47,8 +47,8 @@ def test_search_and_logs(served):
         ScriptedReply(text="By the east wall."),
     )
     with served.ask_as() as client:
-        told = client.post("/api/turns", json={"text": "Where is the plum tree?"}).json()
-    assert told["reply"] == "By the east wall."
+        answer = client.post("/api/turns", json={"text": "Where is the plum tree?"}).json()
+    assert answer["reply"] == "By the east wall."
     sent = json.dumps(served.provider.body)
     assert "planted in 2019" in sent
     assert "message_received" in sent
@@ -65,13 +65,13 @@ def test_instructions(served):
         turn = client.post(f"/api/held/{held['held']}", json={"allowed": True}).json()["turn"]
         assert served.do(served.gateway.wait(turn)).text == "I will."
         client.post("/api/sessions", json={})
-        for asking, told in ((client, True), (other, False)):
+        for asking, answer in ((client, True), (other, False)):
             asking.post("/api/turns", json={"text": "Hello"})
-            assert ("bullet points" in json.dumps(served.provider.body)) is told
+            assert ("bullet points" in json.dumps(served.provider.body)) is answer
 
 
 @pytest.mark.parametrize("allowed", [True, False])
-def test_asked(tmp_path, allowed):
+def test_approval(tmp_path, allowed):
     """A changing tool waits for the user's approval and respects it."""
     lamp = Lamp()
     script = (ScriptedReply(calls=(ScriptedCall(name="lamp", arguments={}),)), ScriptedReply(text="As you wish."))
@@ -95,7 +95,7 @@ def test_asked(tmp_path, allowed):
     assert lamp.lit == int(allowed)
 
 
-def test_not_asked(tmp_path):
+def test_held_call(tmp_path):
     """Chat completions cannot ask for approval, so the call is held."""
     lamp = Lamp()
     script = (ScriptedReply(calls=(ScriptedCall(name="lamp", arguments={}),)), ScriptedReply(text="Done."))
@@ -117,35 +117,35 @@ def test_not_asked(tmp_path):
     ],
     ids=["garbled", "broken", "unknown tool", "no arguments", "wrong arguments"],
 )
-def test_trouble(tmp_path, trouble):
+def test_provider_errors(tmp_path, trouble):
     """After any provider output the user gets a response, and the session is usable."""
     with serve_workspace(tmp_path, trouble, ScriptedReply(text="Yes."), ScriptedReply(text="Again.")) as served:
         with served.ask_as() as client:
             first = client.post("/api/turns", json={"text": "Hi"})
-            told = first.json()
+            answer = first.json()
             assert first.status_code in (200, 502), first.text
-            session = told.get("session") or told["error"]["session"]
+            session = answer.get("session") or answer["error"]["session"]
             again = client.post("/api/turns", json={"text": "Again?", "session": session})
         assert again.status_code == 200
 
 
-def test_hanging_up_while_waiting(tmp_path):
+def test_disconnect_while_waiting(tmp_path):
     """A turn completes even if the client disconnects while it waits."""
     import httpx2
 
-    gone = threading.Event()
+    disconnected = threading.Event()
     with serve_workspace(tmp_path) as served:
-        served.provider.choose = lambda _: ScriptedReply(text="Late." if gone.wait(PATIENCE) else "Never.")
+        served.provider.choose = lambda _: ScriptedReply(text="Late." if disconnected.wait(PATIENCE) else "Never.")
         with served.ask_as() as client:
             with pytest.raises(httpx2.ReadTimeout):
                 client.post("/api/turns", json={"text": "Hi"}, timeout=0.3, headers={"Idempotency-Key": "one"})
-            gone.set()
+            disconnected.set()
             again = client.post("/api/turns", json={"text": "Hi"}, headers={"Idempotency-Key": "one"})
         assert again.json()["reply"] == "Late."
         assert len(served.provider.requests) == 1
 
 
-def test_locked(tmp_path):
+def test_locked_state(tmp_path):
     """While another process locks the state a message is 503; afterwards it works."""
     with serve_workspace(tmp_path, ScriptedReply(text="Yes.")) as served, served.ask_as() as client:
         other = sqlite3.connect(tmp_path / ".foreword" / STATE_FILE, isolation_level=None)
@@ -159,7 +159,7 @@ def test_locked(tmp_path):
         assert client.post("/api/turns", json={"text": "Hi"}).json()["reply"] == "Yes."
 
 
-def test_many_at_once(tmp_path):
+def test_concurrent_requests(tmp_path):
     """With many concurrent requests each gets its own reply."""
     with serve_workspace(tmp_path) as served:
         served.provider.choose = lambda body: ScriptedReply(
@@ -170,9 +170,9 @@ def test_many_at_once(tmp_path):
         def talk(number):
             with served.ask_as("alice" if number % 2 else "bob") as client:
                 session = client.post("/api/sessions", json={}).json()["session"]
-                told = client.post("/api/turns", json={"text": f"Number {number:04}", "session": session}).json()
-                if told.get("reply") != f"Number {number:04}":
-                    wrong.append(told)
+                answer = client.post("/api/turns", json={"text": f"Number {number:04}", "session": session}).json()
+                if answer.get("reply") != f"Number {number:04}":
+                    wrong.append(answer)
 
         threads = [threading.Thread(target=talk, args=(number,)) for number in range(20)]
         for thread in threads:
@@ -182,7 +182,7 @@ def test_many_at_once(tmp_path):
         assert wrong == []
 
 
-def test_sign_of_life():
+def test_keep_alive():
     """A quiet stream gets keep-alive items, and no item is lost."""
 
     async def speak():
@@ -190,12 +190,12 @@ def test_sign_of_life():
         await asyncio.sleep(0.05)
         yield 2
 
-    async def hear():
+    async def collect():
         return [piece async for piece in keep_alive(speak(), quiet_s=0.01)]
 
-    heard = asyncio.run(hear())
-    assert [piece for piece in heard if piece] == [1, 2]
-    assert None in heard
+    items = asyncio.run(collect())
+    assert [piece for piece in items if piece] == [1, 2]
+    assert None in items
 
 
 def test_two_situations_two_sessions(served):

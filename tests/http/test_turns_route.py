@@ -32,13 +32,13 @@ def test_turn(served):
     with served.ask_as() as client:
         answer = client.post("/api/turns", json={"text": "Hello"})
     assert answer.status_code == 200
-    told = answer.json()
-    assert (told["reply"], told["state"], told["agent"]) == ("Good morning.", "answered", "reid")
-    assert told["tokens"]["input"] > 0
-    assert told["cost_usd"] > 0
-    assert set(told["cache"]) == {"read", "write"}
-    assert told["turn"]
-    assert told["session"]
+    body = answer.json()
+    assert (body["reply"], body["state"], body["agent"]) == ("Good morning.", "answered", "reid")
+    assert body["tokens"]["input"] > 0
+    assert body["cost_usd"] > 0
+    assert set(body["cache"]) == {"read", "write"}
+    assert body["turn"]
+    assert body["session"]
 
 
 def test_streamed(served):
@@ -54,12 +54,12 @@ def test_streamed(served):
     assert events[0][1]["turn"] == events[-1][1]["turn"]
 
 
-def test_silent(served):
+def test_suppressed_reply(served):
     """A suppressed reply is an empty reply with `silent`, and the marker is never shown."""
     served.provider.choose = lambda _: ScriptedReply(text="`NO_ACTION_NEEDED`")
     with served.ask_as() as client:
-        told = say(client)
-        assert (told["state"], told["reply"], told["silent"]) == ("answered", "", True)
+        body = say(client)
+        assert (body["state"], body["reply"], body["silent"]) == ("answered", "", True)
         with client.stream("POST", "/api/turns", json={"text": "Hi"}, headers=EVENTS) as answer:
             events = read_events(answer)
         assert [name for name, _ in events] == ["accepted", "done"]
@@ -79,9 +79,9 @@ def test_queued(served):
     served.provider.follow(*(ScriptedError(status=429) for _ in range(4)))
     with served.ask_as() as client:
         answer = client.post("/api/turns", json={"text": "Hi"})
-        told = answer.json()
-        assert (answer.status_code, told["state"], told["finished"]) == (202, "queued", None)
-        assert client.get(f"/api/turns/{told['turn']}").json()["state"] == "queued"
+        body = answer.json()
+        assert (answer.status_code, body["state"], body["finished"]) == (202, "queued", None)
+        assert client.get(f"/api/turns/{body['turn']}").json()["state"] == "queued"
 
 
 def test_queued_stream(served):
@@ -102,7 +102,7 @@ def test_failed(served):
     assert error["session"]
 
 
-def test_once(served):
+def test_idempotency_key(served):
     """A message sent twice with one idempotency key is one turn; another user's key is independent."""
     served.provider.follow(ScriptedReply(text="One."), ScriptedReply(text="Two."))
     headers = {"Idempotency-Key": "k1"}
@@ -114,7 +114,7 @@ def test_once(served):
     assert len(served.provider.requests) == 2
 
 
-def test_another_text_under_one_key(served):
+def test_reused_key(served):
     """A used idempotency key with another text is refused."""
     headers = {"Idempotency-Key": "k1"}
     with served.ask_as() as client:
@@ -125,7 +125,7 @@ def test_another_text_under_one_key(served):
     assert len(served.provider.requests) == 1
 
 
-def test_once_and_lower(served):
+def test_key_in_lower_situation(served):
     """The idempotency key of a private turn is 404 in a lower situation, and the message is not sent again."""
     served.provider.follow(ScriptedReply(text="Under the plum tree."))
     headers = {"Idempotency-Key": "k1"}
@@ -160,16 +160,16 @@ def test_stopped(tmp_path):
             lines = answer.iter_lines()
             while not (line := next(lines)).startswith("data: "):
                 pass
-            told = json.loads(line.removeprefix("data: "))
+            body = json.loads(line.removeprefix("data: "))
             while "words" not in next(lines):
                 pass
-            assert other.delete(f"/api/turns/{told['turn']}").json() == {"turn": told["turn"], "stopped": True}
+            assert other.delete(f"/api/turns/{body['turn']}").json() == {"turn": body["turn"], "stopped": True}
             rest = "\n".join(lines)
         assert "event: error" in rest
         assert '"code":"stopped"' in rest
-        assert other.delete(f"/api/turns/{told['turn']}").json()["stopped"] is False
-        assert other.get(f"/api/turns/{told['turn']}").json()["state"] == "stopped"
-        assert say(other, session=told["session"])["reply"] == "Again."
+        assert other.delete(f"/api/turns/{body['turn']}").json()["stopped"] is False
+        assert other.get(f"/api/turns/{body['turn']}").json()["state"] == "stopped"
+        assert say(other, session=body["session"])["reply"] == "Again."
 
 
 def test_no_question(served):
@@ -192,8 +192,8 @@ def test_sessions(served):
         assert say(client, "C")["session"] == begun.json()["session"] != first["session"]
         fork = client.post(f"/api/sessions/{first['session']}/fork", json={"turns": 1}).json()
         assert fork["parent"] == first["session"]
-        told = client.get(f"/api/sessions/{fork['session']}").json()["messages"]
-        assert [message["text"] for message in told if message["role"] == "assistant"] == ["Answer 0."]
+        body = client.get(f"/api/sessions/{fork['session']}").json()["messages"]
+        assert [message["text"] for message in body if message["role"] == "assistant"] == ["Answer 0."]
         listed = [one["session"] for one in client.get("/api/sessions").json()["sessions"]]
         assert {fork["session"], first["session"], begun.json()["session"]} == set(listed)
         assert client.post(f"/api/sessions/{first['session']}/fork", json={"turns": 9}).status_code == 422
@@ -204,8 +204,8 @@ def test_situation_lowers(served):
     with served.ask_as() as client:
         levels = {}
         for situation in ("dm", "group", "lobby", "who knows"):
-            told = client.post("/api/explain", json={"text": "Hi", "situation": situation}).json()
-            levels[situation] = told["clearance"]["level"]
+            body = client.post("/api/explain", json={"text": "Hi", "situation": situation}).json()
+            levels[situation] = body["clearance"]["level"]
         assert levels == {"dm": "full", "group": "familiar", "lobby": "public", "who knows": "public"}
         raised = client.post("/api/explain", json={"text": "Hi", "situation": "system"})
     assert (raised.status_code, raised.json()["error"]["param"]) == (422, "situation")
@@ -227,11 +227,11 @@ def test_lowered_turn(served):
 def test_explain(served):
     """/api/explain assembles the prompt for the caller; nothing is sent or stored."""
     with served.ask_as("bob") as client:
-        told = client.post("/api/explain", json={"text": "What grows?", "agent": "ada"}).json()
+        body = client.post("/api/explain", json={"text": "What grows?", "agent": "ada"}).json()
         assert client.get("/api/sessions").json() == {"sessions": []}
-    assert told["clearance"]["level"] == "familiar"
-    assert "garden" not in json.dumps(told)
-    assert told["table"].startswith("clearance: familiar")
+    assert body["clearance"]["level"] == "familiar"
+    assert "garden" not in json.dumps(body)
+    assert body["table"].startswith("clearance: familiar")
     assert not served.provider.requests
 
 
@@ -299,7 +299,7 @@ def test_not_ready_on_a_full_disk(served):
     assert httpx2.get(f"{served.url}/readyz").status_code == 200
 
 
-def test_asking_grows_nothing(served):
+def test_readiness_writes_nothing(served):
     """Readiness checks do not grow the state."""
 
     def measure():
@@ -315,7 +315,7 @@ def test_asking_grows_nothing(served):
     assert measure() - before < 64 * 1024  # one 4 kB page per check would be 4.4 MB
 
 
-def test_left(tmp_path):
+def test_removed_user(tmp_path):
     """A user who is removed from the configuration during a turn is refused from then on."""
     with (
         serve_workspace(tmp_path, ScriptedHang(seconds=0.5), ScriptedReply(text="Yes.")) as served,
@@ -323,7 +323,7 @@ def test_left(tmp_path):
     ):
         with client.stream("POST", "/api/turns", json={"text": "Hi"}, headers=EVENTS) as answer:
             next(answer.iter_lines())
-            kept = FILES["foreword.yaml"].replace("  bob: {trust: familiar}\n", "")
-            (tmp_path / "foreword.yaml").write_text(kept)
+            config = FILES["foreword.yaml"].replace("  bob: {trust: familiar}\n", "")
+            (tmp_path / "foreword.yaml").write_text(config)
             served.workspace.refresh(now=True)
         assert client.get("/api/sessions").status_code == 401

@@ -42,7 +42,7 @@ DIGEST = "Write the digest."
 WISH = "Always answer in bullet points."
 
 
-class House:
+class Site:
     """One agent on the web, on Telegram and on a schedule."""
 
     def __init__(self, served, bot, clock):
@@ -103,7 +103,7 @@ class House:
 
 
 @pytest.fixture
-def open_house(tmp_path):
+def open_site(tmp_path):
     """Open a workspace with a blueprint and a delivery mode."""
 
     @contextmanager
@@ -112,124 +112,124 @@ def open_house(tmp_path):
         config = CONFIG.replace("BLUEPRINT", blueprint).replace("DELIVERY", delivery)
         with run_fake_telegram() as bot:
 
-            def open_bot(tell):
-                around = TelegramOptions(manners=TelegramSettings(poll=1), tell=tell)
+            def open_bot(notify):
+                around = TelegramOptions(manners=TelegramSettings(poll=1), tell=notify)
                 return open_telegram(bot.token, TelegramBotSettings(api=bot.url), around)
 
             options = replace(QUICK, clock=clock, opens={"telegram": open_bot}, scheduling=True)
             files = {**FILES, "foreword.yaml": config}
             with serve_workspace(tmp_path, files=files, options=options) as served:
-                yield House(served, bot, clock)
+                yield Site(served, bot, clock)
 
     return opened
 
 
-def test_web(open_house):
+def test_web(open_site):
     """1: The prompt of a web turn names the channel and the time."""
-    with open_house() as house:
-        _, told = house.say_on_web("Hello, who are you?")
-    assert "You are responding via web." in told
-    assert "Monday, November 16, 2026 07:59 AM (UTC)" in told
+    with open_site() as site:
+        _, prompt = site.say_on_web("Hello, who are you?")
+    assert "You are responding via web." in prompt
+    assert "Monday, November 16, 2026 07:59 AM (UTC)" in prompt
 
 
-def test_telegram(open_house):
+def test_telegram(open_site):
     """2: The prompt of a Telegram turn names the channel, and the reply is sent there."""
-    with open_house() as house:
-        house.provider.follow(ScriptedReply(text="Reid."))
-        reply, told = house.say_on_telegram("Hello, who are you?")
+    with open_site() as site:
+        site.provider.follow(ScriptedReply(text="Reid."))
+        reply, prompt = site.say_on_telegram("Hello, who are you?")
     assert reply == "Reid."
-    assert "You are responding via telegram." in told
+    assert "You are responding via telegram." in prompt
 
 
 @pytest.mark.parametrize(("dialect", "heading"), [("spec010", "User Instructions"), ("coop", "Standing Instructions")])
 @pytest.mark.parametrize("way", ["web", "telegram"])
-def test_bullet_points(open_house, way, dialect, heading):
+def test_bullet_points(open_site, way, dialect, heading):
     """3 and 4: update_instructions stores a wish once the user allows it, and a new session includes it."""
-    with open_house(dialect) as house:
+    with open_site(dialect) as site:
         call = ScriptedCall(name="update_instructions", arguments={"instructions": WISH})
-        house.provider.follow(
+        site.provider.follow(
             ScriptedReply(calls=(call,)),
             ScriptedReply(text="I will."),
             ScriptedReply(text="Done."),
             ScriptedReply(text="- Good."),
         )
-        reply, _ = house.say(way, "always respond in bullet points")
+        reply, _ = site.say(way, "always respond in bullet points")
         assert reply.startswith("I will.\n\nWaiting for your approval; nothing has run yet:")
-        house.allow(way)
-        house.begin(way)
-        _, told = house.say(way, "How are you today?")
-        used = house.served.list_events(type="tool_call")
-    assert "always respond in bullet points" not in told
-    assert f"## {heading}\n{WISH}" in told
+        site.allow(way)
+        site.begin(way)
+        _, prompt = site.say(way, "How are you today?")
+        used = site.served.list_events(type="tool_call")
+    assert "always respond in bullet points" not in prompt
+    assert f"## {heading}\n{WISH}" in prompt
     assert {one["metadata"]["name"] for one in used} == {"update_instructions"}
 
 
 @pytest.mark.parametrize("way", ["web", "telegram"])
-def test_what_do_you_remember(open_house, way):
+def test_what_do_you_remember(open_site, way):
     """5: Memories are not in the prompt; the agent calls read_memory and then answers."""
-    with open_house() as house:
-        house.provider.follow(
+    with open_site() as site:
+        site.provider.follow(
             ScriptedReply(calls=(ScriptedCall(name="read_memory", arguments={}),)),
             ScriptedReply(text="You like rye bread."),
         )
-        assert house.say(way, "what do you remember about me?")[0] == "You like rye bread."
-        first, second = [json.dumps(one.body) for one in house.provider.requests[-2:]]
+        assert site.say(way, "what do you remember about me?")[0] == "You like rye bread."
+        first, second = [json.dumps(one.body) for one in site.provider.requests[-2:]]
     assert "rye" not in first
     assert "call read_memory FIRST" in first
     assert "tool_result" in second
 
 
-def test_scheduled(open_house):
+def test_scheduled(open_site):
     """6 and 7: The prompt of a scheduled run names its channel, and its report is delivered."""
-    with open_house() as house:
-        told = house.run_schedule(ScriptedReply(text="Two letters came."))
-        wait(lambda: house.bot.sent)
-        fired = house.served.list_events(type="schedule_fired")
-    assert "You are responding via scheduled." in told
-    assert DIGEST in told
-    assert [sent.text for sent in house.bot.sent] == ["Two letters came."]
+    with open_site() as site:
+        prompt = site.run_schedule(ScriptedReply(text="Two letters came."))
+        wait(lambda: site.bot.sent)
+        fired = site.served.list_events(type="schedule_fired")
+    assert "You are responding via scheduled." in prompt
+    assert DIGEST in prompt
+    assert [sent.text for sent in site.bot.sent] == ["Two letters came."]
     assert len(fired) == 1
 
 
-def test_task_of_nova(open_house):
+def test_task_of_nova(open_site):
     """Nova: the prompt of a session with a task includes the task and its steps, on every channel."""
     steps = [{"text": "Read", "status": "done"}, {"text": "Sort", "status": "active"}, {"text": "Answer"}]
     task = {"title": "Sort the letters", "status": "active", "steps": steps}
-    with open_house("nova") as house:
+    with open_site("nova") as site:
         write = ScriptedCall(name="task_write", arguments={"tasks": [task]})
-        house.provider.follow(
+        site.provider.follow(
             ScriptedReply(calls=(write,)), ScriptedReply(text="Begun."), ScriptedReply(text="Going on.")
         )
-        house.say_on_telegram("Sort the letters.")
-        _, told = house.say_on_telegram("Go on with it.")
-        _, elsewhere = house.say_on_web("Anything new today?")
-    assert "Title: Sort the letters" in told
-    assert "1. ✓ Read (done)\n2. → Sort\n3. ○ Answer" in told
+        site.say_on_telegram("Sort the letters.")
+        _, prompt = site.say_on_telegram("Go on with it.")
+        _, elsewhere = site.say_on_web("Anything new today?")
+    assert "Title: Sort the letters" in prompt
+    assert "1. ✓ Read (done)\n2. → Sort\n3. ○ Answer" in prompt
     assert "Sort the letters" not in elsewhere
 
 
 @pytest.mark.parametrize("delivery", ["always", "as_needed", "never"])
-def test_background_of_nova(open_house, delivery):
+def test_background_of_nova(open_site, delivery):
     """Nova: the prompt of a background run says so; a suppressed reply is not delivered, a notification is."""
     notice = ScriptedCall(name="notify_user", arguments={"text": "The boiler is cold."})
     silent = ScriptedReply(text="NO_ACTION_NEEDED")
     well = ScriptedReply(text="All is well.")
     script = {"always": [well], "as_needed": [silent], "never": [ScriptedReply(calls=(notice,)), well]}
     arrives = {"always": ["All is well."], "as_needed": [], "never": ["The boiler is cold."]}
-    with open_house("nova", delivery) as house:
-        told = house.run_schedule(*script[delivery])
-        wait(lambda: len(house.bot.sent) == len(arrives[delivery]))
-    assert [sent.text for sent in house.bot.sent] == arrives[delivery]
-    assert "<Background>" in told
-    assert ("tell them with notify_user" in told) is (delivery == "never")
+    with open_site("nova", delivery) as site:
+        prompt = site.run_schedule(*script[delivery])
+        wait(lambda: len(site.bot.sent) == len(arrives[delivery]))
+    assert [sent.text for sent in site.bot.sent] == arrives[delivery]
+    assert "<Background>" in prompt
+    assert ("tell them with notify_user" in prompt) is (delivery == "never")
 
 
-def test_group_of_coop(open_house):
+def test_group_of_coop(open_site):
     """Coop: Alice has full trust but is familiar in a group: TOOLS.md, IDENTITY.md and the overlay, not MEMORY.md."""
-    with open_house("coop") as house:
-        _, there = house.say_on_telegram("What do you know of the lamp?", chat=-5)
-        _, alone = house.say_on_telegram("What do you know of the lamp?")
-        turns = house.served.list_events(type="trust_resolved")
+    with open_site("coop") as site:
+        _, there = site.say_on_telegram("What do you know of the lamp?", chat=-5)
+        _, alone = site.say_on_telegram("What do you know of the lamp?")
+        turns = site.served.list_events(type="trust_resolved")
     assert "answers to its name" in there
     assert "lighthouse keeper" in there
     assert "MEMORY.md" not in there

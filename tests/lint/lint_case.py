@@ -1,4 +1,4 @@
-"""What the tests of the rules share: a workspace made of a few texts, and its findings of one rule."""
+"""Helpers for the tests of the rules: a workspace from a few texts, and its findings of one rule."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Claims about the rule `clock`."""
+"""The rule `clock`."""
 
 from pathlib import Path
 
@@ -60,19 +60,19 @@ HARMLESS = [
 
 @pytest.mark.parametrize("text", LIVE)
 def test_live(tmp_path: Path, text: str) -> None:
-    """A clock that runs, or a sentence that tells the time, is an error in a static file."""
+    """A clock variable, or a sentence with the current time, is an error in a static file."""
     assert places(find(tmp_path, "clock", {"SOUL.md": f"Be kind.\n\n{text}\n"})) == [("SOUL.md", 3, "error")]
 
 
 @pytest.mark.parametrize("text", STILL)
 def test_still(tmp_path: Path, text: str) -> None:
-    """A date that stands still is a warning in a static file."""
+    """A fixed date is a warning in a static file."""
     assert places(find(tmp_path, "clock", {"SOUL.md": f"Be kind.\n\n{text}\n"})) == [("SOUL.md", 3, "warning")]
 
 
 @pytest.mark.parametrize("text", HARMLESS)
 def test_harmless(tmp_path: Path, text: str) -> None:
-    """Versions, ports, prices, fractions, phone numbers, timetables and birthdays are no clocks."""
+    """Versions, ports, prices, fractions, phone numbers, timetables and birthdays are not reported."""
     assert find(tmp_path, "clock", {"SOUL.md": text}) == []
 
 
@@ -80,25 +80,25 @@ def test_harmless(tmp_path: Path, text: str) -> None:
     "path", ["SOUL.md", "IDENTITY.md", "AGENTS.md", "TOOLS.md", "SYSTEM.md", "rules/a/b.md", "agents/assistant/SOUL.md"]
 )
 def test_static_files(tmp_path: Path, path: str) -> None:
-    """Every file that feeds a static slot is looked at."""
+    """Every file of a static slot is linted."""
     assert places(find(tmp_path, "clock", {path: "on 2026-11-15"})) == [(path, 1, "warning")]
 
 
 @pytest.mark.parametrize("path", ["USER.md", "MEMORY.md", "HEARTBEAT.md", "memory/private/A.md", "channels/web.md"])
 def test_other_files(tmp_path: Path, path: str) -> None:
-    """What changes with the session, and what is read on demand, may hold dates."""
+    """Files of other slots, and files that are read on demand, may contain dates."""
     assert find(tmp_path, "clock", {path: "on 2026-11-15"}) == []
 
 
 def test_blueprint_decides(tmp_path: Path) -> None:
-    """A file is static where a blueprint in use says so: TOOLS.md is in `default` and is not in `coop`."""
+    """The blueprint decides which files are static: TOOLS.md is static in `default` and not in `coop`."""
     config = "owner: alice\nusers: {alice: {trust: full}}\nagents: {a: {blueprint: coop}}\n"
     files = {"foreword.yaml": config, "TOOLS.md": "on 2026-11-15", "SOUL.md": "on 2026-11-15"}
     assert places(find(tmp_path, "clock", files)) == [("SOUL.md", 1, "warning")]
 
 
 def test_what_is_sent(tmp_path: Path) -> None:
-    """Only what is sent counts: fields of an identity or a skill, and bodies without their leading comments."""
+    """Only text that is sent counts: fields of an identity or a skill, and bodies without leading comments."""
     files = {
         "SOUL.md": "---\nupdated: 2026-11-15\n---\n<!-- 2026-11-15 -->\nBe kind.",
         "IDENTITY.md": "---\nborn: 2026-11-15\ndescription: >\n  made on\n  2026-11-15\n---\n",
@@ -109,13 +109,13 @@ def test_what_is_sent(tmp_path: Path) -> None:
 
 
 def test_lines_of_the_file(tmp_path: Path) -> None:
-    """A line is that of the file on the disk, whatever its line breaks and whatever is stripped above."""
+    """The line number is that of the file on disk, for any line breaks and with stripped comments."""
     text = "---\r\nname: x\r\n---\r\n<!-- a\r\nb -->\r\n\r\nBe kind.\x0b\x85 Really.\r\nToday is Monday.\r\n"
     (tmp_path / "SOUL.md").write_bytes(text.encode())
     assert places(find(tmp_path, "clock", {})) == [("SOUL.md", 8, "error")]
 
 
 def test_one_for_each_line(tmp_path: Path) -> None:
-    """A line that tells the time in several ways is reported once, by the worst of them."""
+    """A line with several time expressions has one finding, the most severe one."""
     text = "Today is Sunday, 15 November 2026, 14:03:22."
     assert places(find(tmp_path, "clock", {"SOUL.md": text})) == [("SOUL.md", 1, "error")]

@@ -1,4 +1,4 @@
-"""Claims about the rule `id`."""
+"""The rule `id`."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ HARMLESS = [
 
 @pytest.mark.parametrize("text", IDS)
 def test_ids(tmp_path: Path, text: str) -> None:
-    """An id that a machine made for one run is a warning, and is not repeated whole."""
+    """A machine-made id is a warning that shows only its first characters."""
     findings = find(tmp_path, "id", {"AGENTS.md": f"Be kind.\n{text}\n"})
     assert places(findings) == [("AGENTS.md", 2, "warning")]
     assert text not in findings[0].message
@@ -38,10 +38,10 @@ def test_ids(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize("text", HARMLESS)
 def test_harmless(tmp_path: Path, text: str) -> None:
-    """Short hashes, colours, words with hyphens and plain numbers are no ids."""
+    """Short hashes, colours, hyphenated words and plain numbers are not reported."""
     assert find(tmp_path, "id", {"AGENTS.md": text}) == []
 
 
 def test_other_files(tmp_path: Path) -> None:
-    """Ids may stand in what is not static."""
+    """Ids are allowed in files that are not static."""
     assert find(tmp_path, "id", {"memory/private/A.md": IDS[0], "USER.md": IDS[0]}) == []

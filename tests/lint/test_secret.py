@@ -1,4 +1,4 @@
-"""Claims about the rule `secret`."""
+"""The rule `secret`."""
 
 import re
 from pathlib import Path
@@ -64,7 +64,7 @@ HARMLESS = [
 
 @pytest.mark.parametrize("text", SECRETS)
 def test_secrets(tmp_path: Path, text: str) -> None:
-    """A secret is an error, and at most four characters of it are told."""
+    """A secret is an error that shows at most four of its characters."""
     findings = find(tmp_path, "secret", {"memory/social/A.md": f"Be kind.\n{text}\n"})
     assert places(findings) == [("memory/social/A.md", 2, "error")]
     secret = max(re.split(r"[ :@/\"]", text), key=len)
@@ -73,7 +73,7 @@ def test_secrets(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize("text", HARMLESS)
 def test_harmless(tmp_path: Path, text: str) -> None:
-    """Placeholders, variables, examples and talk about passwords are no secrets."""
+    """Placeholders, variables, examples and prose about passwords are not reported."""
     assert find(tmp_path, "secret", {"SOUL.md": text}) == []
 
 
@@ -81,13 +81,13 @@ def test_harmless(tmp_path: Path, text: str) -> None:
     "path", ["SOUL.md", "users/alice/USER.md", "channels/web.md", "prompts/x.md", "groups/g/A.md", "skills/a/NOTES.md"]
 )
 def test_every_file(tmp_path: Path, path: str) -> None:
-    """Every prompt file is looked at, its front matter and its comments too."""
+    """Every prompt file is linted, with its front matter and its comments."""
     text = f"---\nkey: sk-{BODY}\n---\n<!-- ghp_{BODY} -->\nBe kind."
     assert [finding.line for finding in find(tmp_path, "secret", {path: text})] == [2, 4]
 
 
 def test_configuration(tmp_path: Path) -> None:
-    """The configuration is looked at, its comments too."""
+    """The configuration is linted, with its comments."""
     config = f"owner: alice\nusers: {{alice: {{trust: full}}}}\n# key sk-{BODY}\n"
     assert places(find(tmp_path, "secret", {"foreword.yaml": config})) == [("foreword.yaml", 3, "error")]
 
@@ -96,7 +96,7 @@ def test_configuration(tmp_path: Path) -> None:
     ("blueprint", "path"), [("osa", "os/linux.md"), ("osa", "machines/attic.md"), ("nova", "memories.json")]
 )
 def test_files_of_the_slots(tmp_path: Path, blueprint: str, path: str) -> None:
-    """Whatever the slots of a blueprint read is looked through."""
+    """Every file that a slot of a blueprint reads is linted."""
     config = f"owner: alice\nusers: {{alice: {{trust: full}}}}\nagents: {{a: {{blueprint: {blueprint}}}}}\n"
     findings = find(tmp_path, "secret", {"foreword.yaml": config, path: f'["sk-ant-api03-{BODY}"]\n'})
     assert places(findings) == [(path, 1, "error")]

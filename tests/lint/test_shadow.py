@@ -1,4 +1,4 @@
-"""Claims about the rule `shadow`."""
+"""The rule `shadow`."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from lint_case import find, places
     ],
 )
 def test_near_miss(tmp_path: Path, path: str, right: str) -> None:
-    """A file whose name is nearly a known one is never read, and the right name is told."""
+    """A file with nearly a known name is never read, and the finding suggests the right name."""
     findings = find(tmp_path, "shadow", {path: "hi"})
     assert places(findings) == [(path, 1, "warning")]
     assert right in findings[0].message
@@ -44,11 +44,11 @@ def test_near_miss(tmp_path: Path, path: str, right: str) -> None:
     ],
 )
 def test_other_names(tmp_path: Path, path: str) -> None:
-    """Right names, other names and names below other folders are in order."""
+    """Correct names, other names and names in other folders are not reported."""
     assert find(tmp_path, "shadow", {path: "hi"}) == []
 
 
 def test_listed(tmp_path: Path) -> None:
-    """A file that the configuration lists is read, whatever it is called."""
+    """A file that the configuration lists may have any name."""
     config = "owner: alice\nusers: {alice: {trust: full}}\nprompt: {files: [{path: agents.md}]}\n"
     assert find(tmp_path, "shadow", {"foreword.yaml": config, "agents.md": "hi"}) == []

@@ -1,4 +1,4 @@
-"""Claims about the rules `oversize`, `unreadable` and `frontmatter`."""
+"""The rules `oversize`, `unreadable` and `frontmatter`."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ HEAD = "owner: alice\nusers: {alice: {trust: full}}\n"
     [("SOUL.md", 12_000), ("TOOLS.md", 9_000), ("rules/a.md", 9_000), ("IDENTITY.md", 21_000), ("USER.md", 12_000)],
 )
 def test_limit(tmp_path: Path, path: str, limit: int) -> None:
-    """A file may be as large as its tier; one token more and it is always shortened."""
+    """A file may be as large as its tier; one token more is reported."""
     config = HEAD + "agents: {a: {model: big}}\nmodels: {big: {window: 1000000, tokenizer: o200k, factor: 1.0}}\n"
     workspace = make_workspace(tmp_path, {"foreword.yaml": config, path: " a" * limit})
     assert [finding for finding in lint_workspace(workspace) if finding.rule == "oversize"] == []
@@ -29,7 +29,7 @@ def test_limit(tmp_path: Path, path: str, limit: int) -> None:
 
 
 def test_model(tmp_path: Path) -> None:
-    """A small window makes small slots, and the agent it is too small for is named."""
+    """A small context window makes small slots, and the finding names the agent."""
     config = HEAD + "agents: {a: {model: big}, b: {model: small}}\n"
     config += "models: {big: {window: 1000000}, small: {window: 20000}}\n"
     findings = find(tmp_path, "oversize", {"foreword.yaml": config, "SOUL.md": "word " * 3_000})
@@ -38,7 +38,7 @@ def test_model(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["MEMORY.md", "memory/private/A.md", "skills/a/SKILL.md", "NOTES.md"])
 def test_no_limit(tmp_path: Path, path: str) -> None:
-    """What is listed or read on demand may be long."""
+    """Files that are listed in a menu or read on demand may be long."""
     assert find(tmp_path, "oversize", {path: "word " * 40_000}) == []
 
 
@@ -48,7 +48,7 @@ def test_no_limit(tmp_path: Path, path: str) -> None:
     ids=["latin", "nul", "large"],
 )
 def test_unreadable(tmp_path: Path, raw: bytes, line: int, word: str) -> None:
-    """A file that is no text, or too much of it, is an error at the line of the fault."""
+    """A file that is not text or too large is an error at the line of the problem."""
     (tmp_path / "SOUL.md").write_bytes(raw)
     findings = find(tmp_path, "unreadable", {})
     assert places(findings) == [("SOUL.md", line, "error")]
@@ -56,7 +56,7 @@ def test_unreadable(tmp_path: Path, raw: bytes, line: int, word: str) -> None:
 
 
 def test_no_file(tmp_path: Path) -> None:
-    """A directory, a link out of the workspace or to nothing, a loop and a refused name are errors."""
+    """A directory, a link out of the workspace, a broken link, a loop and a refused name are errors."""
     for folder in ("outside", "in/SOUL.md", "in/rules"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "outside" / "a.md").write_text("x")
@@ -78,7 +78,7 @@ def test_no_file(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")
 def test_odd_name(tmp_path: Path) -> None:
-    """A name that is no text can still be printed."""
+    """A file name that is not valid text is printed in escaped form."""
     rules = os.path.join(os.fsencode(tmp_path), b"rules")
     os.makedirs(rules)
     with open(os.path.join(rules, b"\xff\n.md"), "wb") as file:
@@ -93,14 +93,14 @@ def test_odd_name(tmp_path: Path) -> None:
     ids=["broken", "list"],
 )
 def test_front_matter(tmp_path: Path, text: str, line: int) -> None:
-    """Front matter that is ignored is a warning, at the line of the fault where there is one."""
+    """Invalid front matter is a warning at the line of the problem."""
     assert places(find(tmp_path, "frontmatter", {"skills/a/SKILL.md": text})) == [
         ("skills/a/SKILL.md", line, "warning")
     ]
 
 
 def test_sound_front_matter(tmp_path: Path) -> None:
-    """Front matter that can be read, and none at all, is in order."""
+    """Valid front matter, and none at all, are not reported."""
     assert (
         find(tmp_path, "frontmatter", {"SOUL.md": "---\nname: x\n---\n", "USER.md": "--- \nhi", "BOOT.md": "---\n"})
         == []

@@ -1,4 +1,4 @@
-"""What the tests of the store share: a state that is open."""
+"""Fixtures of the storage tests."""
 
 import pytest
 

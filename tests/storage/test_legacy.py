@@ -1,4 +1,4 @@
-"""Claims about databases of the schema before SPEC-010."""
+"""Databases with the schema before SPEC-010."""
 
 import os
 import sqlite3
@@ -54,7 +54,7 @@ ALICE = (
 
 
 def make_old(path, agents=AGENTS, customizations=CUSTOMIZATIONS, schema=OLD):
-    """Make a database of the old schema."""
+    """Make a database with the old schema."""
     with closing(sqlite3.connect(path)) as old:
         old.executescript(schema)
         old.executemany("INSERT INTO agent_configurations VALUES (?, ?, ?, ?)", agents)
@@ -72,7 +72,7 @@ def import_database(state, path):
 
 
 def check(state):
-    """Check that everything arrived."""
+    """Check that everything was imported."""
     assert find_character(state, "reid") == StoredCharacter(soul="Be calm.")
     assert find_character(state, "nova") == StoredCharacter()
     assert find_character(state, "ada") == StoredCharacter(soul="Größe — 日本\n\n## Not a section")
@@ -85,7 +85,7 @@ def check(state):
 
 
 def test_upgraded_in_place(tmp_path):
-    """A database of the old schema becomes the state when it is opened as one; its old tables stay beside, whole."""
+    """A database with the old schema is upgraded when it is opened as the state; its old tables remain."""
     make_old(tmp_path / STATE_FILE)
     for _ in range(2):
         with closing(open_state(str(tmp_path)).connection) as state:
@@ -99,7 +99,7 @@ def test_upgraded_in_place(tmp_path):
 
 
 def test_upgrade_all_or_nothing(tmp_path):
-    """An upgrade that fails leaves the database as it was."""
+    """A failed upgrade leaves the database unchanged."""
     path = make_old(tmp_path / STATE_FILE)
     with closing(sqlite3.connect(path)) as old:
         old.execute("CREATE TABLE old_agent_configurations (id)")
@@ -110,35 +110,35 @@ def test_upgrade_all_or_nothing(tmp_path):
 
 
 def dump(path):
-    """Write out a database."""
+    """Dump a database."""
     with closing(sqlite3.connect(path)) as connection:
         return [*connection.iterdump()]
 
 
 def test_imported(tmp_path, state):
-    """Agents and instructions of an old database are taken over and named, and the database is left as it is."""
+    """Agents and instructions of an old database are imported and named; the database is unchanged."""
     path = make_old(tmp_path / "old #1?.sqlite")
     before = dump(path)
     names = {"agent_names": ("ada", "nova", "reid"), "user_names": ("alice", "bob", "carol", "dora")}
-    assert import_database(state, path) == ImportResult(agents=3, instructions=6, kept=0, inactive=0, **names)
+    assert import_database(state, path) == ImportResult(agents=3, instructions=6, existing=0, inactive=0, **names)
     check(state)
     assert dump(path) == before
-    assert import_database(state, path) == ImportResult(agents=0, instructions=0, kept=9, inactive=0, **names)
+    assert import_database(state, path) == ImportResult(agents=0, instructions=0, existing=9, inactive=0, **names)
     check(state)
 
 
 def test_what_is_here_stays(tmp_path, state):
-    """What is here already is not overwritten by an import."""
+    """An import does not overwrite existing rows."""
     replace_instructions(state, "alice", "reid", "Mine.")
     set_character(state, "reid", soul="Mine, too.")
     imported = import_database(state, make_old(tmp_path / "old.sqlite"))
-    assert (imported.agents, imported.instructions, imported.kept) == (2, 5, 2)
+    assert (imported.agents, imported.instructions, imported.existing) == (2, 5, 2)
     assert find_instructions(state, "alice", "reid") == "Mine."
     assert find_character(state, "reid").soul == "Mine, too."
 
 
 def test_switched_off(tmp_path, state):
-    """What was switched off is not brought into force, and is counted."""
+    """Inactive customizations are counted and not imported."""
     path = make_old(tmp_path / "old.sqlite", customizations=CUSTOMIZATIONS[:2])
     with closing(sqlite3.connect(path)) as old:
         old.execute("ALTER TABLE user_agent_prompt_customizations ADD COLUMN is_active INTEGER NOT NULL DEFAULT 1")
@@ -149,7 +149,7 @@ def test_switched_off(tmp_path, state):
 
 
 def test_new_schema(tmp_path, state):
-    """A database of the new schema is taken over as it is."""
+    """A database with the new schema is imported unchanged."""
     with closing(sqlite3.connect(tmp_path / "new.sqlite")) as new:
         new.execute("CREATE TABLE agent_configurations (agent_name, soul, identity)")
         new.execute("""INSERT INTO agent_configurations VALUES ('reid', 'Be calm.', '{"name": "Reid", "x": 1}')""")
@@ -164,7 +164,7 @@ def test_new_schema(tmp_path, state):
 
 
 def test_long(tmp_path, state):
-    """Merged instructions that are longer than anybody may write are kept whole."""
+    """Merged instructions above the length limit are stored completely."""
     rows = [("alice", "reid", str(number), f'"{number} {"x" * 9_000}"', number) for number in range(4)]
     import_database(state, make_old(tmp_path / "old.sqlite", customizations=rows))
     assert len(find_instructions(state, "alice", "reid") or "") > 36_000
@@ -172,7 +172,7 @@ def test_long(tmp_path, state):
 
 @pytest.mark.parametrize("kind", ["missing", "folder", "text", "other"])
 def test_no_such_database(tmp_path, state, kind):
-    """What is no such database is refused, and nothing is made of it."""
+    """A file that is not such a database is refused, and nothing is created."""
     path = tmp_path / "old.sqlite"
     if kind == "folder":
         path.mkdir()
@@ -202,5 +202,5 @@ def test_no_such_database(tmp_path, state, kind):
     ],
 )
 def test_unwrapped(content, text):
-    """JSON strings are unwrapped once; whatever else there is stays as it is written."""
+    """JSON strings are unwrapped once; other values are unchanged."""
     assert unwrap_json_string(content) == text

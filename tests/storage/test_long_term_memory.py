@@ -1,4 +1,4 @@
-"""Claims about SPEC-010's long-term memory: its rows become entries, and nothing is left out without a line."""
+"""SPEC-010's long-term memory: its rows become entries, and the report lists every row that is left out."""
 
 import os
 import sqlite3
@@ -42,13 +42,13 @@ Rows = Sequence[Sequence[object]]
 
 @pytest.fixture
 def ws(tmp_path: Path) -> Iterator[Workspace]:
-    """A workspace with four people."""
+    """A workspace with four users."""
     with make_workspace(tmp_path / "ws", {"foreword.yaml": CONFIG}) as workspace:
         yield workspace
 
 
 def make_rows(*rows: Sequence[object]) -> list[dict[str, object]]:
-    """Make rows of person, agent, text and date."""
+    """Make rows of user, agent, text and date."""
     return [dict(zip(("user_id", "agent_name", "notes", "updated_at"), row, strict=False)) for row in rows]
 
 
@@ -58,7 +58,7 @@ def bring(ws: Workspace, *rows: Sequence[object]) -> NotesReport:
 
 
 def read(ws: Workspace, user: str, **facts: object) -> str:
-    """Show what read_memory shows to a person."""
+    """Return what read_memory shows to a user."""
     ws.refresh(now=True)
     return ws.call(ws.assemble(Turn(user=user, situation="dm", **facts)), "read_memory", {}).text
 
@@ -91,7 +91,7 @@ def make_database(path: Path, rows: Rows, schema: str = OLD) -> str:
 
 
 def test_entries(ws: Workspace) -> None:
-    """Each row becomes an entry of its person with its date, and read_memory shows it to that person."""
+    """Each row becomes an entry of its user with its date, and read_memory shows it to that user."""
     report = bring(
         ws, ("carol", "reid", "A dog called Rex.", DAY), ("alice", "reid", "Binds books.\n\nLikes tea.", DAY)
     )
@@ -114,7 +114,7 @@ def test_entries(ws: Workspace) -> None:
 
 
 def test_twice(ws: Workspace) -> None:
-    """The same rows once more change nothing, also where the owner has taken an entry over meanwhile."""
+    """A second import of the same rows changes nothing, also after the owner has promoted an entry."""
     rows = [("carol", "reid", f"Note {number}.\nSecond line.", DAY) for number in range(4)]
     rows += [("carol", "reid", "long " * 20_000, None)]
     bring(ws, *rows)
@@ -165,14 +165,14 @@ def test_nothing_is_left_out_in_silence(ws: Workspace) -> None:
 
 
 def test_notes_are_read_by_their_person_alone(ws: Workspace) -> None:
-    """A note is shown to its person in private, whatever their trust, and to nobody else."""
+    """A note is shown only to its user in private, whatever their trust."""
     bring(ws, ("bob", "reid", "A wish for Christmas.", DAY))
     assert "A wish for Christmas." in read(ws, "bob")
     assert not any("wish" in read(ws, user) for user in ("alice", "carol", "dave"))
 
 
 def test_strangers(tmp_path: Path) -> None:
-    """Notes of a public person are not imported, and the line says what to do."""
+    """Notes of a public user are not imported, and the report says how to import them."""
     config = CONFIG.replace("carol: {trust: inner", "carol: {trust: public")
     with make_workspace(tmp_path, {"foreword.yaml": config}) as ws:
         report = bring(ws, ("carol", "reid", "Rex.", DAY))
@@ -184,7 +184,7 @@ def test_strangers(tmp_path: Path) -> None:
     "text", ["<!-- hidden --> Rex.", "---\nauthor: alice\n---\nRex.", "a\r\nb\u2028c", "\ud800 Rex"]
 )
 def test_odd_texts(ws: Workspace, text: str) -> None:
-    """No text hides, becomes front matter or is imported again."""
+    """No text is hidden, read as front matter or imported twice."""
     assert bring(ws, ("carol", "reid", text, DAY)).saved == 1
     (entry,) = find_entries(ws)
     assert entry.provenance.author == "carol"
@@ -206,14 +206,14 @@ def test_odd_texts(ws: Workspace, text: str) -> None:
     ],
 )
 def test_dates(ws: Workspace, value: object, shown: str) -> None:
-    """A date is read in the forms that databases write; without one the entry has the time of the import."""
+    """Dates are read in the formats that databases write; without a date the entry has the time of the import."""
     bring(ws, ("carol", "reid", "Rex.", value))
     (entry,) = find_entries(ws)
     assert entry.provenance.time == shown
 
 
 def test_other_columns(ws: Workspace) -> None:
-    """Columns of other names are understood; a table without a text is reported row by row."""
+    """Other column names are recognised; a table without a text column is reported row by row."""
     rows = [{"user_id": "carol", "agent_id": "reid", "content": b"Rex.", "created_at": DAY}, {"user_id": "carol"}]
     report = import_notes(rows, ws.files.root, ws.config, NOON)
     assert (report.saved, report.empty) == (1, ("2 ('carol', none)",))
@@ -221,7 +221,7 @@ def test_other_columns(ws: Workspace) -> None:
 
 
 def test_nothing_of_a_row_is_dropped_in_silence(ws: Workspace) -> None:
-    """All columns with text become the text; other columns and bytes that are no text have a line in the report."""
+    """All text columns become the text; other columns and invalid bytes are reported."""
     rows = [
         {
             "id": 1,
@@ -249,7 +249,7 @@ def test_nothing_of_a_row_is_dropped_in_silence(ws: Workspace) -> None:
 
 
 def test_split() -> None:
-    """A long text is split between paragraphs, lines or words, and no word is lost."""
+    """A long text is split at paragraphs, lines or words, and no word is lost."""
     text = "\n\n".join(f"Paragraph {number} " + "word " * 50 for number in range(100))
     parts = split_text(text, 1_000)
     assert all(len(part) <= 1_000 for part in parts)
@@ -260,7 +260,7 @@ def test_split() -> None:
 
 
 def test_many_rows(ws: Workspace) -> None:
-    """Some thousand rows are imported in seconds, and once more in seconds."""
+    """Thousands of rows are imported within seconds, and again within seconds."""
     rows = [("carol", "reid", f"Note {number}.", DAY) for number in range(3_000)]
     begun = time.monotonic()
     assert bring(ws, *rows).saved == 3_000
@@ -271,7 +271,7 @@ def test_many_rows(ws: Workspace) -> None:
 
 
 def test_no_room(ws: Workspace) -> None:
-    """The import fails with a message if it cannot write, and follows no link."""
+    """An import that cannot write fails with a message, and follows no link."""
     elsewhere = Path(ws.files.root, "elsewhere")
     elsewhere.mkdir()
     Path(ws.files.root, "users/carol").mkdir(parents=True)
@@ -286,7 +286,7 @@ ROWS = [("carol", "reid", "A dog called Rex.", DAY), ("mallory", "reid", "Of a s
 
 
 def test_upgraded_in_place(tmp_path: Path) -> None:
-    """A database that becomes the state brings its long-term memory along, once; only rows that were left out stay."""
+    """A database that becomes the state has its long-term memory imported once; refused rows remain."""
     path = make_database(tmp_path / ".foreword" / STATE_FILE, ROWS)
     write_files(tmp_path, {"foreword.yaml": CONFIG})
     with foreword.open(str(tmp_path), FrozenClock()) as ws:
@@ -317,7 +317,7 @@ def read_table(path: str, name: str) -> list[str]:
 
 @pytest.mark.parametrize("more", ["", ", category TEXT DEFAULT 'x'"])
 def test_upgraded_again(tmp_path: Path, more: str) -> None:
-    """Rows that an old program writes after the upgrade are imported with the next start, also with new columns."""
+    """Rows that an old program writes after the upgrade are imported at the next start, also with new columns."""
     path = make_database(tmp_path / ".foreword" / STATE_FILE, ROWS)
     write_files(tmp_path, {"foreword.yaml": CONFIG})
     foreword.open(str(tmp_path), FrozenClock()).close()
@@ -339,7 +339,7 @@ def test_upgraded_again(tmp_path: Path, more: str) -> None:
 
 
 def test_row_written_while_it_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row that another program writes or changes during the import is not lost: the next start imports it."""
+    """A row that another program writes during the import is imported at the next start."""
     path = make_database(tmp_path / ".foreword" / STATE_FILE, [ROWS[0], ("carol", "reid", "Tea.", DAY)])
     write_files(tmp_path, {"foreword.yaml": CONFIG})
 
@@ -361,7 +361,7 @@ def test_row_written_while_it_is_imported(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_state_of_an_older_foreword(tmp_path: Path) -> None:
-    """A state that was upgraded before long-term memory was brought along brings it now."""
+    """A state that was upgraded by an older version has its long-term memory imported now."""
     write_files(tmp_path, {"foreword.yaml": CONFIG})
     make_database(tmp_path / ".foreword" / STATE_FILE, [], OLD)
     with closing(sqlite3.connect(tmp_path / ".foreword" / STATE_FILE)) as state:
@@ -375,7 +375,7 @@ def test_state_of_an_older_foreword(tmp_path: Path) -> None:
 
 
 def test_upgrade_that_cannot_write(tmp_path: Path) -> None:
-    """Where entries cannot be written the workspace opens all the same, says so, and tries again the next time."""
+    """If entries cannot be written, the workspace opens with a message and the next start tries again."""
     make_database(tmp_path / ".foreword" / STATE_FILE, ROWS[:1])
     write_files(tmp_path, {"foreword.yaml": CONFIG, "users/carol/memory": "a file in the way"})
     with foreword.open(str(tmp_path), FrozenClock()) as ws:

@@ -1,4 +1,4 @@
-"""Claims about migrations."""
+"""Migrations."""
 
 import sqlite3
 from pathlib import Path
@@ -15,7 +15,7 @@ SHAPE = "SELECT type, name, sql FROM sqlite_master ORDER BY type, name"
 
 @pytest.mark.parametrize("schema", [EVENTS_SCHEMA, STATE_SCHEMA], ids=["events", "state"])
 def test_shipped_schema_is_current(schema):
-    """The shipped text is what all migrations together make; else run python -m foreword.storage.migration."""
+    """The shipped schema is the result of all migrations; else run python -m foreword.storage.migration."""
     assert (STORAGE / schema.text).read_text() == render_schema(schema)
 
 
@@ -48,7 +48,7 @@ def make_first_revision(path, schema):
 
 @pytest.mark.parametrize(("schema", "name", "opening", "row"), ROWS)
 def test_upgrade(tmp_path, schema, name, opening, row):
-    """A file of the first revision becomes one of today when it is opened, and keeps its rows."""
+    """A file of the first revision is upgraded when it is opened, and its rows remain."""
     old = make_first_revision(tmp_path / name, schema)
     old.execute(row)
     old.close()

@@ -1,4 +1,4 @@
-"""Claims about the plans and the tasks of sessions."""
+"""Plans and tasks of sessions."""
 
 import pytest
 
@@ -17,7 +17,7 @@ from foreword.turn import Step, Task
 
 
 def test_plans(state):
-    """A session's plans are kept, the newest first, and what became of each."""
+    """The plans of a session are stored with their state and listed newest first."""
     assert find_newest_plan(state, "s1") is None
     first, second = add_plan(state, "s1", "1. Look.\n"), add_plan(state, "s1", "1. Look.\n2. Write.")
     add_plan(state, "s2", "Another's.")
@@ -34,7 +34,7 @@ def test_plans(state):
 
 
 def test_tasks(state):
-    """A session's tasks are replaced as a whole and read back in their order; the active one is the bound one."""
+    """The tasks of a session are replaced as a whole and read in order; one of them can be active."""
     tasks = (
         Task(id="b", title="Write", steps=(Step(text="Größe", status="done"), Step(text="next", status="active"))),
         Task(id="a", title="Read", status="open", description="all of it"),
@@ -50,7 +50,7 @@ def test_tasks(state):
 
 
 def test_tasks_whole_or_not_at_all(state):
-    """A list that cannot be kept leaves the old one, in a transaction of the caller's too."""
+    """A list that cannot be stored leaves the old one, also in a transaction of the caller."""
     task = Task(id="a", title="Read")
     replace_tasks(state, "s1", [task])
     state.execute("BEGIN")

@@ -1,4 +1,4 @@
-"""Claims about opening the file of the state."""
+"""Opening of the state."""
 
 import os
 import sqlite3
@@ -15,7 +15,7 @@ SESSION = (
 
 
 def fill(folder, sessions=200):
-    """Write sessions enough for many pages."""
+    """Write enough sessions for many pages."""
     connection = open_state(str(folder)).connection
     connection.execute("BEGIN")
     connection.executemany(SESSION, [(f"s{number:04}" + "x" * 200, 3, 0) for number in range(sessions)])
@@ -24,7 +24,7 @@ def fill(folder, sessions=200):
 
 
 def test_fresh(tmp_path):
-    """A fresh state outlives a loss of power, holds rows to those they name, and is ours alone."""
+    """A new state survives a power failure, enforces foreign keys, and is readable only by its owner."""
     opened = open_state(str(tmp_path / "state"))
     pragmas = {
         name: opened.connection.execute(f"PRAGMA {name}").fetchone()[0]
@@ -44,7 +44,7 @@ def test_fresh(tmp_path):
 
 @pytest.mark.parametrize("damage", ["text", "head", "schema", "table"])
 def test_damaged(tmp_path, damage):
-    """A damaged state is refused and left as it is: the error names the file and what to do, and nothing is lost."""
+    """A damaged state is refused and unchanged; the error names the file and what to do."""
     fill(tmp_path)
     path = tmp_path / STATE_FILE
     if damage == "table":
@@ -65,7 +65,7 @@ def test_damaged(tmp_path, damage):
 
 
 def test_newer(tmp_path):
-    """A state of a newer Foreword is left alone, and who opens it is told what to do."""
+    """A state of a newer version is unchanged, and the error says what to do."""
     connection = open_state(str(tmp_path)).connection
     connection.execute("UPDATE alembic_version SET version_num = '9999'")
     connection.close()
@@ -74,7 +74,7 @@ def test_newer(tmp_path):
 
 
 def test_locked(tmp_path):
-    """A state that another process holds is busy, not damaged."""
+    """A state that another process has locked is busy, not damaged."""
     connection = open_state(str(tmp_path)).connection
     connection.execute("UPDATE alembic_version SET version_num = '0001'")
     connection.execute("BEGIN EXCLUSIVE")
@@ -84,7 +84,7 @@ def test_locked(tmp_path):
 
 
 def test_one_current_session(tmp_path):
-    """A place has one current session; another clearance is another place."""
+    """A session key has one current session; another clearance is another key."""
     connection = open_state(str(tmp_path)).connection
     connection.execute(SESSION, ("a", 3, 1))
     connection.execute(SESSION, ("b", 2, 1))
@@ -112,7 +112,7 @@ def test_one_current_session(tmp_path):
     ],
 )
 def test_indexed(tmp_path, question, index):
-    """The questions of every turn walk an index and sort nothing."""
+    """The queries of every turn use an index and do not sort."""
     connection = open_state(str(tmp_path)).connection
     steps = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {question}", ("",) * question.count("?"))]
     connection.close()

@@ -1,4 +1,4 @@
-"""Claims about reading the state for every turn anew."""
+"""Cached reads of the state."""
 
 import os
 import threading
@@ -14,14 +14,14 @@ from foreword.types import Trust
 
 @pytest.fixture
 def reader(tmp_path):
-    """A reader of a folder that is not there yet."""
+    """A reader of a folder that does not exist yet."""
     made = StateReader(str(tmp_path / "state"))
     yield made
     made.close()
 
 
 def write(folder, text):
-    """Write instructions as another process would."""
+    """Write instructions as another process does."""
     connection = open_state(str(folder)).connection
     replace_instructions(connection, "alice", "reid", text)
     set_character(connection, "reid", soul=text)
@@ -29,14 +29,14 @@ def write(folder, text):
 
 
 def test_nothing_is_made(tmp_path, reader):
-    """Where there is no state, every answer is empty and no file is made."""
+    """Without a state every answer is empty and no file is created."""
     assert reader.find_instructions("alice", "reid", Trust.FULL) is None
     assert reader.find_character("reid") is NO_CHARACTER
     assert not (tmp_path / "state").exists()
 
 
 def test_fresh(tmp_path, reader):
-    """What somebody else writes is read at the next question; until then an answer is the very same object."""
+    """A write of another process is visible in the next query; until then an answer is the same object."""
     for text in ("one", "two", ""):
         write(tmp_path / "state", text)
         assert reader.find_instructions("alice", "reid", Trust.FULL) == text
@@ -45,7 +45,7 @@ def test_fresh(tmp_path, reader):
 
 
 def test_another_file(tmp_path, reader):
-    """A state that was moved away is not answered from, and the one that takes its place is."""
+    """After the state is moved away it is no longer read, and a new one in its place is."""
     write(tmp_path / "state", "old")
     assert reader.find_instructions("alice", "reid", Trust.FULL) == "old"
     os.rename(tmp_path / "state", tmp_path / "away")
@@ -57,7 +57,7 @@ def test_another_file(tmp_path, reader):
 
 
 def test_damaged(tmp_path, reader):
-    """A damaged state is an error that says what to do, and mended it answers again."""
+    """A damaged state is an error that says what to do, and a repaired one works again."""
     write(tmp_path / "state", "kept")
     path = tmp_path / "state" / STATE_FILE
     sound = path.read_bytes()
@@ -70,7 +70,7 @@ def test_damaged(tmp_path, reader):
 
 
 def test_threads(tmp_path, reader):
-    """Many threads ask one reader while another writes, and each gets a whole answer."""
+    """Threads that share a reader get complete answers while another connection writes."""
     write(tmp_path / "state", "0")
     answers: list[str | None] = []
 

@@ -1,4 +1,4 @@
-"""Claims about the stand-in of the Bot API: it keeps the rules that a bot meets at Telegram."""
+"""The fake Bot API follows the rules that a bot meets at Telegram."""
 
 import json
 import threading
@@ -14,14 +14,14 @@ from waiting import wait
 
 @pytest.fixture
 def bot():
-    """The Bot API on the loopback, with one person who wrote."""
+    """A fake Bot API with one user who has written."""
     with run_fake_telegram() as one:
         one.say("hello")
         yield one
 
 
 def ask(bot, method, token=None, **params):
-    """Ask for something; return the answer, whatever its status."""
+    """Send a request and return the response, whatever its status."""
     data = urllib.parse.urlencode(params).encode()
     request = urllib.request.Request(f"{bot.url}/bot{token or bot.token}/{method}", data)
     try:
@@ -33,7 +33,7 @@ def ask(bot, method, token=None, **params):
 
 
 def test_token(bot):
-    """The token in the path counts: a wrong one is unauthorized, and one that cannot be a token is not found."""
+    """A wrong token in the path is 401, and a malformed one is 404."""
     assert ask(bot, "getMe")["result"]["username"] == "reid_bot"
     assert ask(bot, "getMe", token="12345678:wrong")["error_code"] == 401
     assert ask(bot, "getMe", token="nonsense")["error_code"] == 404
@@ -41,7 +41,7 @@ def test_token(bot):
 
 
 def test_updates(bot):
-    """Updates are given again until an offset confirms them, at most as many as asked for."""
+    """Updates are returned until an offset confirms them, up to the limit."""
     second = bot.say("again")
     first = ask(bot, "getUpdates")["result"]
     assert [update["message"]["text"] for update in first] == ["hello", "again"]
@@ -53,7 +53,7 @@ def test_updates(bot):
 
 
 def test_waiting(bot):
-    """A question for updates is held until one comes; a second one ends the first with a conflict."""
+    """A poll waits for updates; a second poll ends the first with a conflict."""
     answers = []
     ask(bot, "getUpdates", offset=-1)
     last = bot.updates[-1]["update_id"] + 1
@@ -87,7 +87,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("params", "words"), REFUSED)
 def test_refused(bot, params, words):
-    """What Telegram refuses is refused, in its words, and not sent."""
+    """Requests that Telegram refuses are refused with its messages, and nothing is sent."""
     answer = ask(bot, "sendMessage", **{"chat_id": 1001} | params)
     assert answer["error_code"] == 400
     assert words in answer["description"]
@@ -95,7 +95,7 @@ def test_refused(bot, params, words):
 
 
 def test_sent(bot):
-    """The limit counts the text without its tags, and entities are those that people see."""
+    """The limit counts the text without its tags, and entities match the visible text."""
     text = f'<b>{"x" * 4_000}</b><pre><code class="language-c">&lt;</code></pre><a href="https://a.example">y</a>'
     assert ask(bot, "sendMessage", chat_id=1001, text=text, parse_mode="HTML")["ok"]
     (sent,) = bot.sent
@@ -108,7 +108,7 @@ def test_sent(bot):
 
 
 def test_edited(bot):
-    """A message can be edited, to something else."""
+    """A message can be edited to another text."""
     number = ask(bot, "sendMessage", chat_id=1001, text="one")["result"]["message_id"]
     same = {"chat_id": 1001, "message_id": number}
     assert "not modified" in ask(bot, "editMessageText", text="one", **same)["description"]
@@ -118,7 +118,7 @@ def test_edited(bot):
 
 
 def test_gone(bot):
-    """Where the bot was removed it is told so, and where a group moved it is told where to."""
+    """A chat that the bot was removed from is 403, and a moved group answers with its new id."""
     bot.barred[-5] = "Forbidden: bot was kicked from the group chat"
     bot.moved[-6] = -1006
     assert ask(bot, "sendMessage", chat_id=-5, text="x")["error_code"] == 403
@@ -127,7 +127,7 @@ def test_gone(bot):
 
 
 def test_flood():
-    """Who sends too fast is told how long to wait."""
+    """Sending too fast is 429 with the seconds to wait."""
     with run_fake_telegram(FloodLimits(private=(2, 50.0))) as bot:
         bot.say("hello")
         answers = [ask(bot, "sendMessage", chat_id=1001, text="x") for _ in range(3)]
@@ -137,7 +137,7 @@ def test_flood():
 
 
 def test_faults(bot):
-    """It fails as it is told: with an error, or without an answer, before or after it did what was asked."""
+    """Injected faults are errors, or dropped connections before or after the request is executed."""
     bot.faults["sendmessage"] = [InjectedError(status=502), DroppedConnection(), DroppedConnection(done=True)]
     assert ask(bot, "sendMessage", chat_id=1001, text="x")["error_code"] == 502
     for count in (0, 1):

@@ -1,4 +1,4 @@
-"""Claims about the server of the stand-in: the providers' own libraries talk to it, streaming and not."""
+"""The providers' own libraries work with the fake provider, with and without streaming."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -13,13 +13,13 @@ LINE = ScriptedReply(text="Let me see — now.", calls=(ScriptedCall(name="lamps
 
 @pytest.fixture
 def stand_in():
-    """A provider on the loopback."""
+    """A fake provider on the loopback."""
     with run_fake_provider() as one:
         yield one
 
 
 def ask_anthropic(url, *, streamed):
-    """Ask with Anthropic's library; return the words, the arguments of the call, and what was used."""
+    """Send a request with Anthropic's library; return text, arguments of the call and usage."""
     from anthropic import Anthropic
 
     request = {
@@ -39,7 +39,7 @@ def ask_anthropic(url, *, streamed):
 
 
 def ask_chat(url, *, streamed):
-    """Ask with OpenAI's library, as a chat."""
+    """Send a request with OpenAI's library, as a chat."""
     from openai import OpenAI
 
     request = {"model": "gpt-5", "messages": [{"role": "user", "content": "Hi"}]}
@@ -61,7 +61,7 @@ def ask_chat(url, *, streamed):
 
 
 def ask_responses(url, *, streamed):
-    """Ask with OpenAI's library, as a response."""
+    """Send a request with OpenAI's library, as a response."""
     from openai import OpenAI
 
     request = {"model": "gpt-5", "input": [{"role": "user", "content": [{"type": "input_text", "text": "Hi"}]}]}
@@ -76,7 +76,7 @@ def ask_responses(url, *, streamed):
 
 
 def ask_gemini(url, *, streamed):
-    """Ask with Google's library."""
+    """Send a request with Google's library."""
     from google import genai
     from google.genai import types
 
@@ -98,7 +98,7 @@ ASKED = {"anthropic": ask_anthropic, "openai": ask_chat, "responses": ask_respon
 
 @pytest.mark.parametrize("shape", ASKED)
 def test_streamed_or_not(stand_in, shape):
-    """A provider's own library reads the same words, calls and usage from a stream and from a whole answer."""
+    """A provider's library reads the same text, calls and usage from a stream and from a whole answer."""
     answers = []
     for streamed in (False, True):
         stand_in.follow(LINE)
@@ -113,7 +113,7 @@ def test_streamed_or_not(stand_in, shape):
 
 @pytest.mark.parametrize("shape", ["anthropic", "openai"])
 def test_refusals(stand_in, shape):
-    """A refusal reaches a library as its own error, with the status and the wait."""
+    """An error reaches a library as its own exception, with the status and the wait."""
     import anthropic
     import openai
 
@@ -125,7 +125,7 @@ def test_refusals(stand_in, shape):
 
 
 def test_malformed_requests(stand_in):
-    """A request without what every rule reads is refused, too."""
+    """A request without the fields that the rules read is refused."""
     import httpx2
 
     answer = httpx2.post(f"{stand_in.url}/v1/messages", json={"model": "m", "messages": [3]})
@@ -134,7 +134,7 @@ def test_malformed_requests(stand_in):
 
 
 def test_many_at_once(stand_in):
-    """Many may ask at once, and each is answered by what it asked."""
+    """Concurrent requests each get their own answer."""
     stand_in.choose = lambda body: ScriptedReply(text=body["messages"][0]["content"], calls=LINE.calls)
 
     def ask(number):

@@ -134,7 +134,7 @@ def import_agents(args: Namespace, workspace: "Workspace") -> tuple[object, str]
     if os.path.samefile(args.name, os.path.join(workspace.state, STATE_FILE)):
         with use_state(workspace.state) as state:
             remove_imported_rows(state, rows[NOTES_TABLE], config)
-    left = f"; {done.kept:,} existing left unchanged" if done.kept else ""
+    left = f"; {done.existing:,} existing left unchanged" if done.existing else ""
     off = f"; {count(done.inactive, 'inactive customization')} imported as inactive" if done.inactive else ""
     entries = f", {notes.saved:,} {'entry' if notes.saved == 1 else 'entries'} of memory" if done.notes else ""
     said = f"imported: {count(done.agents, 'agent')}, {count(done.instructions, 'set')} of instructions{entries}"

@@ -91,6 +91,9 @@ class Finding(NamedTuple):
     message: str
     remedy: str
 
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.level} {self.rule}: {self.message} ({self.remedy})"
+
 
 def make_printable(name: str) -> str:
     """Return a file name in printable form."""

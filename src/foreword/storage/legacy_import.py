@@ -55,7 +55,7 @@ class ImportResult:
 
     agents: int
     instructions: int
-    kept: int
+    existing: int
     """Agents and instructions that existed already and are unchanged."""
     inactive: int
     """Inactive customizations, which are not imported."""
@@ -77,7 +77,7 @@ def import_rows(state: sqlite3.Connection, rows: Mapping[str, Sequence[LegacyRow
     return ImportResult(
         agents=sum(added),
         instructions=sum(merged),
-        kept=added.count(0) + merged.count(0),
+        existing=added.count(0) + merged.count(0),
         inactive=len([row for row in rows[CUSTOMIZATIONS_TABLE] if not is_active(row)]),
         agent_names=tuple(sorted({name for name, *_ in agents} | {agent for _, agent, _ in instructions})),
         user_names=tuple(sorted({user for user, *_ in instructions if user})),

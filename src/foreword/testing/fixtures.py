@@ -55,7 +55,7 @@ class LoopbackServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 512
 
-    def __init__(self, handler: type[LoopbackHandler], fake: Any) -> None:
+    def __init__(self, handler: type[LoopbackHandler], fake: Any = None) -> None:
         super().__init__(("127.0.0.1", 0), handler)
         self.fake = fake
 

@@ -1,4 +1,4 @@
-"""Claims about what living sections are made from: workflows, profiles, bulletins, and what an agent has taken on."""
+"""Workflows, profiles, bulletins and responsibilities in the state."""
 
 import json
 
@@ -37,7 +37,7 @@ FULL, INNER, FAMILIAR = Trust.FULL, Trust.INNER, Trust.FAMILIAR
 
 
 def test_workflow(state):
-    """A session has one workflow, replaced as a whole; a blank one ends it, and another session can go on from it."""
+    """A session has one workflow, replaced as a whole; a blank text ends it, and a session can copy it."""
     assert find_workflow(state, "s1") == ""
     assert replace_workflow(state, "s1", " Stage 1.\n") == "Stage 1."
     replace_workflow(state, "s1", "Stage 2.")
@@ -49,7 +49,7 @@ def test_workflow(state):
 
 @pytest.mark.parametrize("text", ["x" * (MAX_WORKFLOW_CHARS + 1), "a\0b", "\ud800"])
 def test_bad_workflow(state, text):
-    """What cannot be kept whole is refused, and what was there stays."""
+    """An invalid workflow is refused, and the stored one is unchanged."""
     replace_workflow(state, "s1", "Stage 1.")
     with pytest.raises(InputError):
         replace_workflow(state, "s1", text)
@@ -57,7 +57,7 @@ def test_bad_workflow(state, text):
 
 
 def test_profile(state):
-    """Nothing is said of a person after one message or two; from the third on it is what they show together."""
+    """A profile needs three messages, and then describes all of them together."""
     for number in range(3):
         assert read_profile(state, "bob", FULL) is None, number
         learn_style(state, "bob", INNER, "Could you please look at the greenhouse?")
@@ -68,7 +68,7 @@ def test_profile(state):
 
 
 def test_profile_by_clearance(state):
-    """What was learned at a clearance is not even opened below it, and adds to what is known above."""
+    """Counts learned at a clearance are not read below it, and add to those at higher ones."""
     for _ in range(3):
         learn_style(state, "bob", FULL, "the inheritance, lol")
         learn_style(state, "bob", FAMILIAR, "The orchard needs water.")
@@ -81,7 +81,7 @@ def test_profile_by_clearance(state):
 
 
 def test_profile_follows(state):
-    """What somebody wrote long ago counts less and less, and what is kept stays small."""
+    """Old messages count less and less, and the stored counts stay small."""
     for number in range(HALVING_MESSAGES):
         learn_style(state, "bob", FULL, f"Could you please look at the greenhouse{chr(97 + number % 26) * 3}?")
     for number in range(HALVING_MESSAGES):
@@ -97,22 +97,22 @@ def test_profile_follows(state):
 
 
 def test_new_topics_come_up():
-    """Where the list is full, a new word stands before an old one that is as rare."""
+    """In a full list, a new word replaces an old one that is as rare."""
     full = {f"w{number}": 1 for number in range(MAX_COUNTED_WORDS)} | {"often": 5}
-    kept = limit_topics({**full, "new": 1})
-    assert len(kept) == MAX_COUNTED_WORDS
-    assert {"often", "new"} <= kept.keys()
-    assert "w0" not in kept
+    stored = limit_topics({**full, "new": 1})
+    assert len(stored) == MAX_COUNTED_WORDS
+    assert {"often", "new"} <= stored.keys()
+    assert "w0" not in stored
 
 
 def test_halving():
-    """Halving forgets what was met once, and changes no mean."""
+    """Halving drops words that occurred once, and changes no mean."""
     known = StyleCounts(messages=10, words=100, tone=-4, topics={"a": 1, "b": 4})
     assert known.halve() == StyleCounts(messages=5, words=50, tone=-2, topics={"b": 2})
 
 
 def test_bulletins(state):
-    """A bulletin is begun by one, keeps its text until the new one is there, and is read at its clearance or above."""
+    """One process claims a bulletin; the old text remains until the new one, and is read at its clearance or above."""
     assert find_bulletin_origin(state, "reid", INNER) == NO_BULLETIN
     assert claim_bulletin(state, "reid", INNER, "t1", NO_BULLETIN)
     assert not claim_bulletin(state, "reid", INNER, "t1", NO_BULLETIN)
@@ -130,12 +130,12 @@ def test_bulletins(state):
 
 
 def take_on(state, title="Mail", content="Sort it.", agent="reid"):
-    """Take something on."""
+    """Store a responsibility."""
     add_responsibility(state, agent, Responsibility(title=title, content=content), "alice")
 
 
 def test_responsibilities(state):
-    """An agent has what it took on in that order, and gives it up by the exact title alone."""
+    """Responsibilities are listed oldest first, and are removed by the exact title."""
     take_on(state)
     take_on(state, "Calendar", "Keep it.")
     take_on(state, "Mail", "Another's.", agent="ada")
@@ -160,7 +160,7 @@ def test_responsibilities(state):
     ],
 )
 def test_bad_responsibility(state, title, content, why):
-    """A title that is there in whatever letters, and what cannot be shown, is refused."""
+    """An existing title in any case, and an invalid text, are refused."""
     take_on(state)
     with pytest.raises(InputError, match=why):
         take_on(state, title, content)
@@ -168,7 +168,7 @@ def test_bad_responsibility(state, title, content, why):
 
 
 def test_too_many(state):
-    """There is a bound to what an agent takes on."""
+    """The number of responsibilities is limited."""
     for number in range(MAX_RESPONSIBILITIES):
         take_on(state, f"Number {number}")
     with pytest.raises(InputError, match="may take on at most 20"):
@@ -176,10 +176,10 @@ def test_too_many(state):
 
 
 def test_character(state):
-    """What an agent has taken on is part of what is kept of it, with or without a soul."""
+    """Responsibilities are part of the stored attributes of an agent, with or without a soul."""
     assert find_character(state, "reid") is NO_CHARACTER
     take_on(state)
     assert find_character(state, "reid").responsibilities == (Responsibility(title="Mail", content="Sort it."),)
     set_character(state, "reid", soul="Calm.")
-    kept = find_character(state, "reid")
-    assert (kept.soul, len(kept.responsibilities)) == ("Calm.", 1)
+    stored = find_character(state, "reid")
+    assert (stored.soul, len(stored.responsibilities)) == ("Calm.", 1)

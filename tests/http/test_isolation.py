@@ -69,7 +69,7 @@ def ask(client, path, method, names):
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory):
+def server(tmp_path_factory):
     """A server on which alice has data and others have tokens."""
     files = {
         "foreword.yaml": "owner: alice\nagents: {reid: {model: 'anthropic:claude-sonnet-5'}}\n"
@@ -83,15 +83,15 @@ def house(tmp_path_factory):
         )
         with served.ask_as("alice") as client:
             headers = {"Idempotency-Key": "first"}
-            told = client.post("/api/turns", json={"text": f"Say {SECRET}"}, headers=headers).json()
+            created = client.post("/api/turns", json={"text": f"Say {SECRET}"}, headers=headers).json()
             planned = client.post("/api/schedules", json={"say": SECRET, "cron": "0 8 * * *"}).json()
             client.post("/api/turns", json={"text": "Remember it."})
             (held,) = client.get("/api/held").json()["held"]
-        assert told["reply"] == f"It is {SECRET}."
+        assert created["reply"] == f"It is {SECRET}."
         served.gateway.listeners.recorder.flush(60)
         served.names = {
-            "turn": told["turn"],
-            "session": told["session"],
+            "turn": created["turn"],
+            "session": created["session"],
             "schedule": planned["schedule"],
             "held": held["held"],
         }
@@ -107,20 +107,20 @@ def test_every_route_is_tried():
 
 
 @pytest.mark.parametrize(("user", "route"), list(product(("bob", "dave"), ROUTES)), ids=str)
-def test_nothing_of_the_first(house, user, route):
+def test_other_users_objects(server, user, route):
     """A request that names another user's object gets exactly the response for a missing object."""
     path, method = route
     made_up = {
         "turn": "0123456789abcdef0123456789abcdef",
         "session": "fedcba9876543210fedcba9876543210",
         "schedule": "01234567",
-        "held": "0" * len(house.names["held"]),
+        "held": "0" * len(server.names["held"]),
     }
-    with house.ask_as(user) as client:
-        answer = ask(client, path, method, house.names)
+    with server.ask_as(user) as client:
+        answer = ask(client, path, method, server.names)
         missing = ask(client, path, method, made_up)
     assert answer.status_code == missing.status_code
-    for name in (SECRET, *house.names.values(), "diary"):
+    for name in (SECRET, *server.names.values(), "diary"):
         assert name not in answer.text
     if path not in OWN or path == "/api/memory/entry":
         assert answer.status_code == 404, answer.text
@@ -128,37 +128,37 @@ def test_nothing_of_the_first(house, user, route):
 
 
 @pytest.mark.parametrize("route", [one for one in ROUTES if one[0] not in OWN], ids=str)
-def test_full_trust_reads_and_does_nothing_else(house, route):
+def test_full_trust_only_reads(server, route):
     """Full trust can read another user's turn, but cannot act on it or in another user's session."""
     path, method = route
-    with house.ask_as("carol") as client:
-        answer = ask(client, path, method, house.names)
+    with server.ask_as("carol") as client:
+        answer = ask(client, path, method, server.names)
     readable = method == "get" and path in ("/api/turns/{turn}", "/api/events/{turn}", "/api/instructions")
     assert answer.status_code == (200 if readable else 404), answer.text
     assert readable or SECRET not in answer.text
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=str)
-def test_nobody_without_a_token(house, route):
+def test_no_token(server, route):
     """Without a token only the health routes respond."""
     path, method = route
-    with httpx2.Client(base_url=house.url) as client:
-        answer = ask(client, path, method, house.names)
+    with httpx2.Client(base_url=server.url) as client:
+        answer = ask(client, path, method, server.names)
     assert answer.status_code == (200 if path in OPEN_PATHS else 401)
     assert SECRET not in answer.text
 
 
-def test_the_first_has_it_all(house):
+def test_own_objects(server):
     """Alice can read the data that the others cannot find."""
-    with house.ask_as("alice") as client:
-        for path in (f"/api/turns/{house.names['turn']}", f"/api/sessions/{house.names['session']}"):
+    with server.ask_as("alice") as client:
+        for path in (f"/api/turns/{server.names['turn']}", f"/api/sessions/{server.names['session']}"):
             assert SECRET in client.get(path).text
         assert SECRET in client.get("/api/schedules").text
         assert SECRET in client.get("/api/held").text
         assert SECRET in client.get("/api/memory/search", params={"query": SECRET}).text
 
 
-def test_demoted(tmp_path):
+def test_lowered_trust(tmp_path):
     """A user whose trust was lowered finds neither the turns nor the sessions of the higher clearance."""
     before = (
         "owner: alice\nagents: {reid: {model: 'anthropic:claude-sonnet-5'}}\n"
@@ -166,12 +166,12 @@ def test_demoted(tmp_path):
     )
     with serve_workspace(tmp_path, files={"foreword.yaml": before}) as served, served.ask_as("bob") as client:
         key = {"Idempotency-Key": "once"}
-        told = client.post("/api/turns", json={"text": "Hi"}, headers=key).json()
+        created = client.post("/api/turns", json={"text": "Hi"}, headers=key).json()
         (tmp_path / "foreword.yaml").write_text(before.replace("inner", "familiar"))
         served.workspace.refresh(now=True)
         assert client.post("/api/turns", json={"text": "Hi"}, headers=key).status_code == 404
-        assert client.delete(f"/api/turns/{told['turn']}").status_code == 404
-        assert client.get(f"/api/turns/{told['turn']}").status_code == 404
-        assert client.get(f"/api/sessions/{told['session']}").status_code == 404
-        assert client.post("/api/turns", json={"text": "Hi", "session": told["session"]}).status_code == 404
+        assert client.delete(f"/api/turns/{created['turn']}").status_code == 404
+        assert client.get(f"/api/turns/{created['turn']}").status_code == 404
+        assert client.get(f"/api/sessions/{created['session']}").status_code == 404
+        assert client.post("/api/turns", json={"text": "Hi", "session": created["session"]}).status_code == 404
         assert client.get("/api/sessions").json() == {"sessions": []}

@@ -1,4 +1,4 @@
-"""Claims about soul and identity in the store."""
+"""Soul and identity of agents in the state."""
 
 import pytest
 
@@ -11,7 +11,7 @@ NOVA = Identity(name="Nova", vibe="dry", description="a librarian")
 
 
 def test_set_and_leave(state):
-    """What is not named stays, what is named is replaced, and what is empty is taken away."""
+    """Omitted values are unchanged, given values are replaced, and empty values are deleted."""
     assert find_character(state, "reid") is NO_CHARACTER
     set_character(state, "reid", soul="Be calm.\n")
     set_character(state, "reid", identity=NOVA)
@@ -39,14 +39,14 @@ def test_set_and_leave(state):
     ],
 )
 def test_what_a_row_may_hold(state, raw, identity):
-    """Whatever somebody wrote into the column, what can be shown is read and nothing fails."""
+    """Any content of the identity column is read without an error."""
     state.execute("INSERT INTO agent_configurations (agent_name, identity) VALUES ('reid', ?)", (raw,))
     assert find_character(state, "reid").identity == identity
 
 
 @pytest.mark.parametrize("text", ["x" * (MAX_SOUL_CHARS + 1), "\ud800", "\0"])
 def test_refused(state, text):
-    """What cannot be kept is refused, as a soul and as an identity."""
+    """An invalid soul or identity is refused."""
     with pytest.raises(InputError, match="nothing was changed"):
         set_character(state, "reid", soul=text)
     with pytest.raises(InputError, match="nothing was changed"):

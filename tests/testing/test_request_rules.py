@@ -1,4 +1,4 @@
-"""Claims about the rules of the stand-in: what a provider refuses, it refuses, and names it."""
+"""The fake provider refuses what real providers refuse, and names the reason."""
 
 import pytest
 
@@ -43,7 +43,7 @@ ANTHROPIC = [
 
 @pytest.mark.parametrize(("body", "words"), ANTHROPIC)
 def test_anthropic(body, words):
-    """POST /v1/messages refuses too many marks, a wrong order of them, empty blocks, and results without a call."""
+    """POST /v1/messages refuses too many or misordered cache breakpoints, empty blocks, and unmatched tool results."""
     faults = "; ".join(check_anthropic(body))
     assert words in faults
     assert bool(words) == bool(faults)

@@ -1,4 +1,4 @@
-"""Claims about the standing instructions in the store."""
+"""Standing instructions in the state."""
 
 import pytest
 
@@ -10,7 +10,7 @@ ROWS = "SELECT user_id, agent_name, instructions FROM user_agent_prompt_customiz
 
 
 def test_first_and_second(state):
-    """The first write makes the one row of a person and an agent, the second replaces its text."""
+    """The first write creates the row of a user and an agent, and the second replaces its text."""
     assert find_instructions(state, "alice", "reid") is None
     assert replace_instructions(state, "alice", "reid", "  Use bullet points.\n") == "Use bullet points."
     replace_instructions(state, "alice", "reid", "Be brief. Größe, 日本.")
@@ -18,7 +18,7 @@ def test_first_and_second(state):
 
 
 def test_apart(state):
-    """Each agent has its own instructions of each person."""
+    """Each user has separate instructions for each agent."""
     for user, agent in (("alice", "reid"), ("alice", "nova"), ("bob", "reid")):
         replace_instructions(state, user, agent, f"{user} to {agent}")
     assert find_instructions(state, "alice", "nova") == "alice to nova"
@@ -42,7 +42,7 @@ def test_cleared(state, blank):
     ],
 )
 def test_refused(state, text, said):
-    """What cannot be kept whole is refused, and what was there stays."""
+    """Invalid instructions are refused, and the stored ones are unchanged."""
     replace_instructions(state, "alice", "reid", "x" * MAX_INSTRUCTIONS_CHARS)
     with pytest.raises(InputError, match=said):
         replace_instructions(state, "alice", "reid", text)
@@ -52,7 +52,7 @@ def test_refused(state, text, said):
 
 
 def test_not_told_below(state):
-    """What was learned at a clearance is told there and above; a person's own hand writes for all."""
+    """Instructions learned at a clearance are visible from there on; a user's own edit is visible everywhere."""
     replace_instructions(state, "alice", "reid", "Mention the surprise party.", Trust.FULL)
     assert find_instructions(state, "alice", "reid", Trust.FULL) == "Mention the surprise party."
     assert find_instructions(state, "alice", "reid", Trust.INNER) is None

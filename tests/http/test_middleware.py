@@ -142,7 +142,7 @@ def test_malformed(served, body):
     assert not served.provider.requests
 
 
-def test_half_a_pair(served):
+def test_unpaired_surrogate(served):
     """The error for an unpaired surrogate names it, since the body itself is valid UTF-8."""
     with served.ask_as() as client:
         error = check(client.post("/api/turns", content=rb'{"text": "\ud800"}', headers=JSON), 400)
@@ -158,7 +158,7 @@ def test_half_a_pair(served):
         ({"content": "Hi"}, "messages.0.role"),
     ],
 )
-def test_places(served, message, place):
+def test_invalid_field(served, message, place):
     """A validation error names only the path of the field."""
     with served.ask_as() as client:
         error = check(client.post("/v1/chat/completions", json={"model": "reid", "messages": [message]}), 400)
@@ -167,7 +167,7 @@ def test_places(served, message, place):
 
 
 @pytest.mark.parametrize("text", ["   ", "a\x00b"])
-def test_no_message(served, text):
+def test_blank_message(served, text):
     """A blank message or one with a NUL character is refused."""
     with served.ask_as() as client:
         check(client.post("/api/turns", json={"text": text}), 422)
@@ -187,7 +187,7 @@ def test_too_large(served):
         assert client.get("/healthz").status_code == 200
 
 
-def test_message_of_a_megabyte(tmp_path):
+def test_long_message(tmp_path):
     """A message of 1 MB is accepted and fails because of the model's window; a longer one is 413."""
     small = FILES["foreword.yaml"] + 'models: {"anthropic:claude-sonnet-5": {window: 100000}}\n'
     with serve_workspace(tmp_path, files={**FILES, "foreword.yaml": small}) as served, served.ask_as() as client:
@@ -219,7 +219,7 @@ def test_rate(tmp_path):
         assert other.get("/api/sessions").status_code == 200
 
 
-def test_closed_to_pages(served):
+def test_no_cors(served):
     """CORS is off by default: a preflight request is refused, and no response has CORS headers."""
     origin = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
     with served.ask_as() as client:
@@ -248,7 +248,7 @@ def test_methods(served):
         assert answer.headers["Allow"] == "POST"
 
 
-def test_told(served):
+def test_failures_are_recorded(served):
     """Refused requests are recorded under their user, and no event contains a token."""
     good = served.make_token("bob")
     httpx2.get(f"{served.url}/api/sessions", headers={"Authorization": "Bearer fwd_guess"})
@@ -256,13 +256,13 @@ def test_told(served):
         client.get("/api/turns/nothing")
         client.post("/api/turns", content=b"{", headers=JSON)
     events = served.list_events(type="channel_error")
-    told = [(event["user_id"], event["metadata"]["status"], event["level"]) for event in events]
-    assert told == [("bob", 400, "warn"), ("bob", 404, "warn"), (None, 401, "warn")]
+    rows = [(event["user_id"], event["metadata"]["status"], event["level"]) for event in events]
+    assert rows == [("bob", 400, "warn"), ("bob", 404, "warn"), (None, 401, "warn")]
     assert good not in json.dumps(events)
     assert "fwd_guess" not in json.dumps(events)
 
 
-def test_broken(served):
+def test_internal_error(served):
     """An unexpected error is 500 without details, which are in the event log."""
 
     async def fail(_user):
@@ -277,7 +277,7 @@ def test_broken(served):
     assert event["level"] == "error"
 
 
-def test_half_a_request(served):
+def test_incomplete_body(served):
     """A client that disconnects in the middle of a body leaves no data, and the next request works."""
     address = urlsplit(served.url)
     with socket.create_connection((address.hostname, address.port)) as wire:

@@ -1,4 +1,4 @@
-"""Claims about opening the file of the log."""
+"""Opening of the event log and the budgets."""
 
 import os
 import sqlite3
@@ -25,7 +25,7 @@ NAMES = "SELECT name FROM sqlite_master WHERE type = 'table'"
 
 
 def fill(folder: Path, rows: int = 2_000) -> None:
-    """Write rows enough for many pages."""
+    """Write enough rows for many pages."""
     connection = open_events(str(folder)).connection
     connection.execute("BEGIN")
     connection.executemany(
@@ -38,7 +38,7 @@ def fill(folder: Path, rows: int = 2_000) -> None:
 
 
 def test_fresh(tmp_path):
-    """A fresh file has every table, waits for others, and survives a crash."""
+    """A new file has every table, waits for locks, and survives a crash."""
     opened = open_events(str(tmp_path / "state"))
     tables = {name for (name,) in opened.connection.execute(NAMES)}
     assert {"events", "totals_quarter", "totals_day", "alembic_version"} <= tables
@@ -48,7 +48,7 @@ def test_fresh(tmp_path):
 
 
 def test_reading_makes_nothing(tmp_path):
-    """Where there is no log, reading finds it empty and makes no file."""
+    """Reading a missing log finds it empty and creates no file."""
     opened = read_events(str(tmp_path / "state"))
     assert opened.connection.execute("SELECT count(*) FROM events").fetchone() == (0,)
     assert not (tmp_path / "state").exists()
@@ -56,7 +56,7 @@ def test_reading_makes_nothing(tmp_path):
 
 
 def test_reading_changes_nothing(tmp_path):
-    """Who reads cannot write."""
+    """A reader cannot write."""
     fill(tmp_path, 1)
     opened = read_events(str(tmp_path))
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
@@ -66,7 +66,7 @@ def test_reading_changes_nothing(tmp_path):
 
 @pytest.mark.parametrize("damage", ["text", "head", "schema", "table"])
 def test_damaged(tmp_path, damage):
-    """A damaged file is put aside under a name that says so, a new one is begun, and the note tells both."""
+    """A damaged file is renamed, a new one is created, and the message names both."""
     fill(tmp_path)
     path = tmp_path / EVENTS_FILE
     if damage == "table":
@@ -84,14 +84,14 @@ def test_damaged(tmp_path, damage):
     assert (tmp_path / aside).read_bytes() == before
     assert aside in opened.note
     assert "a new one was created" in opened.note
-    told = opened.connection.execute("SELECT event_type, level, trust, error FROM events").fetchall()
-    assert told == [("log_replaced", "error", 3, opened.note)]
+    rows = opened.connection.execute("SELECT event_type, level, trust, error FROM events").fetchall()
+    assert rows == [("log_replaced", "error", 3, opened.note)]
     opened.connection.close()
     assert open_events(str(tmp_path)).note == ""
 
 
 def test_who_reads_tells_of_the_damage(tmp_path):
-    """Whoever puts a damaged log aside, a reader too, the new one begins with a row that says so."""
+    """The first row of the new log reports the damage, also if a reader replaced the file."""
     (tmp_path / EVENTS_FILE).write_text("no database at all, and long enough to be taken for one" * 20)
     read_events(str(tmp_path)).connection.close()
     opened = read_events(str(tmp_path))
@@ -102,7 +102,7 @@ def test_who_reads_tells_of_the_damage(tmp_path):
 
 
 def test_budgets_are_apart(tmp_path):
-    """The budgets outlive a damaged log, and that they were damaged themselves is told in the log."""
+    """The budgets survive a damaged log, and the log reports damaged budgets."""
     budgets = open_budgets(str(tmp_path)).connection
     budgets.execute("INSERT INTO budget_spent VALUES ('all', '', '2026-11', 9.9, 1, 0, '')")
     budgets.close()
@@ -116,12 +116,12 @@ def test_budgets_are_apart(tmp_path):
             os.remove(tmp_path / name)
     (tmp_path / BUDGETS_FILE).write_text("no database at all, and long enough to be taken for one" * 20)
     assert "the budget file" in open_budgets(str(tmp_path)).note
-    told = read_events(str(tmp_path)).connection.execute("SELECT error FROM events ORDER BY id DESC LIMIT 1").fetchone()
-    assert "the budget file" in told[0]
+    rows = read_events(str(tmp_path)).connection.execute("SELECT error FROM events ORDER BY id DESC LIMIT 1").fetchone()
+    assert "the budget file" in rows[0]
 
 
 def test_ours_alone(tmp_path):
-    """Nobody else on the machine reads the files, and the folder where it is made here."""
+    """Only the owner of the process can read the files and a newly created folder."""
     opened = open_events(str(tmp_path / "state"))
     assert stat.S_IMODE(os.stat(tmp_path / "state").st_mode) == 0o700
     for name in os.listdir(tmp_path / "state"):
@@ -130,7 +130,7 @@ def test_ours_alone(tmp_path):
 
 
 def test_twice_in_a_second(tmp_path):
-    """Two damaged files of one second both stay."""
+    """Two files that are damaged within one second are both preserved."""
     for _ in range(2):
         (tmp_path / EVENTS_FILE).write_text("no database at all, and long enough to be taken for one" * 20)
         open_events(str(tmp_path)).connection.close()
@@ -138,7 +138,7 @@ def test_twice_in_a_second(tmp_path):
 
 
 def test_put_aside_once(tmp_path):
-    """A file that took the damaged one's place is not put aside."""
+    """A new file in the place of the damaged one is not renamed."""
     (tmp_path / EVENTS_FILE).write_text("damaged")
     seen = identify_file(str(tmp_path / EVENTS_FILE))
     os.replace(tmp_path / EVENTS_FILE, tmp_path / "elsewhere")
@@ -148,7 +148,7 @@ def test_put_aside_once(tmp_path):
 
 
 def test_newer(tmp_path):
-    """A file of a newer Foreword is left alone, and who opens it is told what to do."""
+    """A file of a newer version is unchanged, and the error says what to do."""
     connection = open_events(str(tmp_path)).connection
     connection.execute("UPDATE alembic_version SET version_num = '9999'")
     connection.close()
