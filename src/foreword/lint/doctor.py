@@ -12,7 +12,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
@@ -32,7 +32,7 @@ from foreword.events.query import find_reader, query_log
 from foreword.lint.survey import PROMPT_FOLDERS
 from foreword.storage.database import BUDGETS_FILE, EVENTS_FILE, STATE_FILE, is_damage
 from foreword.turn import Turn
-from foreword.types import Vocabulary
+from foreword.types import Vocabulary, frozen
 from foreword.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ TOKENIZER_SAMPLE_IDS = {"o200k": [24912, 2375], "cl100k": [15339, 1917]}
 PRICED_MODEL = "anthropic:claude-sonnet-5"
 
 
-class Check(NamedTuple):
+@frozen(eq=True)
+class Check:
     """The result of one check."""
 
     level: Literal["ok", "warning", "error"]
@@ -56,17 +57,17 @@ class Check(NamedTuple):
 
 def make_ok(subject: str, message: str) -> Check:
     """Return a passed check."""
-    return Check("ok", subject, message)
+    return Check(level="ok", subject=subject, message=message)
 
 
 def make_warning(subject: str, message: str, remedy: str = "") -> Check:
     """Return a warning: the finding may be intended."""
-    return Check("warning", subject, message, remedy)
+    return Check(level="warning", subject=subject, message=message, remedy=remedy)
 
 
 def make_error(subject: str, message: str, remedy: str = "") -> Check:
     """Return an error, with its remedy."""
-    return Check("error", subject, message, remedy)
+    return Check(level="error", subject=subject, message=message, remedy=remedy)
 
 
 def check_installation() -> Iterator[Check]:
