@@ -256,7 +256,7 @@ async def create_completion(
         completion = await answer_housekeeping(context, body, name, chat)
         headers = {HOUSEKEEPING_HEADER: name, **headers}
         response.headers.update(headers)
-        return sse.EventStream(stream_completion(completion, body), headers) if body.stream else completion
+        return sse.EventResponse(stream_completion(completion, body), headers) if body.stream else completion
     text, before = read_conversation(body.messages)
     message = WebChannel(context.user, OPENAI_CHANNEL).hear(
         text,

@@ -217,7 +217,7 @@ async def list_notifications(context: ContextDep, request: Request, since: Since
     found, cursor = await find_notifications(context)
     missed = [message for message in found if since and message.moment and message.moment > since]
     if sse.accepts_events(request):
-        return sse.EventStream(stream_notifications(context, request, missed, cursor), {})
+        return sse.EventResponse(stream_notifications(context, request, missed, cursor), {})
     return NotificationList(notifications=[describe_notification(message) for message in (missed if since else found)])
 
 

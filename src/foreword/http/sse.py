@@ -53,7 +53,7 @@ async def keep_alive(source: AsyncIterator[T], quiet_s: float = KEEP_ALIVE_S) ->
         upcoming.cancel()
 
 
-class EventStream(StreamingResponse):
+class EventResponse(StreamingResponse):
     """A streaming response of server-sent events."""
 
     def __init__(self, events: AsyncIterator[str], headers: Mapping[str, str]) -> None:
@@ -116,7 +116,7 @@ class WaitingClients:
         self.disconnect(turn, client)
 
 
-class TurnStream(EventStream):
+class TurnStream(EventResponse):
     """Streams the events of a turn to a waiting client."""
 
     def __init__(
