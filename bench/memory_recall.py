@@ -26,10 +26,10 @@ from bench.memory_weights import Case, find_weights
 from bench.memory_weights import measure as weigh_cases
 from foreword.engine.sources.sections import Passage
 from foreword.engine.trust import Audience
-from foreword.memory import memory as memory_module
 from foreword.memory import rank
+from foreword.memory import stores as memory_module
 from foreword.memory.chunk import split
-from foreword.memory.sqlite_index import SqliteIndex
+from foreword.memory.index import Index
 from foreword.memory.stores import Hit, Memory
 from foreword.testing import write_files
 from foreword.types import Trust
@@ -134,9 +134,9 @@ def open_plain(talk: Talk) -> Iterator[Search]:
 def measure(talk: Talk, search: Search) -> Iterator[Score]:
     """Ask every question that has evidence."""
     for question in talk.questions:
-        begin = time.perf_counter()
+        begin = time.process_time()
         found = search(question["question"])
-        seconds = time.perf_counter() - begin
+        seconds = time.process_time() - begin
         wanted = find_evidence(question)
         shares = tuple(len(wanted.intersection(found[:depth])) / len(wanted) for depth in DEPTHS)
         yield Score(category=question["category"], shares=shares, seconds=seconds)
@@ -194,19 +194,20 @@ def mean(scores: Sequence[Score]) -> list[float]:
 
 def read_cases(talk: Talk) -> Iterator[Case]:
     """Ask every question of a dialogue, and return the finalists of the ranking."""
-    index = SqliteIndex()
+    index = Index()
     with index.writing():
         for path, body in talk.files.items():
             index.put(STORE, path, ("", ""), split(body))
     stop = frozenset(index.stem(rank.STOP))
     for question in talk.questions:
         scorer = rank.gather(rank.read_question(question["question"], index, stop), STORE, index)
-        finalists = list(scorer.describe(lambda rows: index.rows(STORE, rows), rank.FINALISTS))
-        found = index.fetch(STORE, [row for row, _, _ in finalists])
-        places = [(found[row].path.removeprefix("memory/"), found[row].first) for row, _, _ in finalists]
+        finalists, _ = scorer.describe(lambda rows: index.rows(STORE, rows), rank.FINALISTS)
+        found = index.fetch(STORE, [finalist.row.id for finalist in finalists])
+        chunks = [found[finalist.row.id] for finalist in finalists]
+        places = [(chunk.path.removeprefix("memory/"), chunk.first) for chunk in chunks]
         wanted = find_evidence(question)
         answers = frozenset(at for at, place in enumerate(places) if talk.places.get(place) in wanted)
-        yield Case([parts for _, _, parts in finalists], answers, len(wanted))
+        yield Case([finalist.parts for finalist in finalists], answers, len(wanted))
     index.close()
 
 

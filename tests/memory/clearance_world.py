@@ -5,7 +5,7 @@ import logging
 import os
 import random
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -150,63 +150,70 @@ class Twin:
     """A workspace, and the assemblies of its turns."""
 
     workspace: Workspace
+    audiences: Sequence[Audience]
+    """The audiences whose stores are indexed after each change."""
     turns: dict[Turn, Assembly] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    """The files after the last refresh."""
 
     @property
     def root(self) -> Path:
         """The folder."""
         return Path(self.workspace.files.root)
 
-    def stand(self, turn: Turn) -> Assembly:
-        """Assemble a turn, or take it as it was assembled before."""
+    def assemble(self, turn: Turn) -> Assembly:
+        """Assemble a turn, once until the next refresh."""
         if turn not in self.turns:
             self.turns[turn] = self.workspace.assemble(turn)
         return self.turns[turn]
 
-    def see(self) -> None:
-        """See what has changed on the disk."""
+    def refresh(self) -> None:
+        """Read changes from the disk and index them."""
         self.turns.clear()
         self.workspace.refresh(now=True)
+        self.files = read_files(self.root)
         memory = self.workspace.memory
-        for person in PEOPLE:
-            audience = Audience(clearance=Trust.FULL, person=person)
-            memory._upkeep.see(*memory._open(audience))
+        memory._upkeep.see(*(store for audience in self.audiences for store in memory._open(audience)))
+        for audience in self.audiences:
             memory.search("birthday", audience)
 
 
 @dataclass
 class World:
-    """The whole workspace, and one for each audience from which everything was deleted that it may not see."""
+    """The whole workspace, and for each audience one without the texts that it may not see."""
 
     whole: Twin
     less: Mapping[Audience, Twin]
     logged: list[str]
 
-    def mirror(self) -> None:
-        """Delete in the others what their audience may not see, then put back what is gone of the first files.
+    def mirror(self, *changed: Audience) -> None:
+        """Delete in the others what their audience may not see, then restore missing original files.
 
-        Each sees the same changes one after the other: what is equally good is found in the order of its indexing.
+        The workspaces of the given audiences have changed; without any, all may have.
+        All index the same changes in the same order: it decides between equally good results.
         """
+        for audience in changed or self.less:
+            self.less[audience].refresh()
         self._copy()
-        gone = {path: text for path, text in make_files().items() if not (self.whole.root / path).exists()}
-        for path, text in gone.items():
+        missing = {path: text for path, text in make_files().items() if path not in self.whole.files}
+        for path, text in missing.items():
             (self.whole.root / path).write_text(text)
-        if gone:
+        if missing:
             self._copy()
 
     def _copy(self) -> None:
-        self.whole.see()
-        files = read_files(self.whole.root)
+        self.whole.refresh()
         for audience, twin in self.less.items():
-            wanted = {path: text for path, text in files.items() if may_see(path, audience)}
-            held = read_files(twin.root)
-            for path in held.keys() - wanted.keys():
+            visible = {path: text for path, text in self.whole.files.items() if may_see(path, audience)}
+            if visible == twin.files:
+                continue
+            for path in twin.files.keys() - visible.keys():
                 (twin.root / path).unlink()
-            for path, text in wanted.items():
-                if held.get(path) != text:
+            for path, text in visible.items():
+                if twin.files.get(path) != text:
                     (twin.root / path).parent.mkdir(parents=True, exist_ok=True)
                     (twin.root / path).write_text(text)
-            twin.see()
+            twin.refresh()
 
 
 def read_files(root: Path) -> dict[str, str]:
@@ -234,7 +241,7 @@ def make_world(folder: Path) -> Iterator[World]:
     """Make the workspaces, with links from the lowest store to every other, and listen to what is logged."""
     with ExitStack() as stack:
 
-        def make(name: str, files: Mapping[str, str]) -> Twin:
+        def make(name: str, files: Mapping[str, str], audiences: Sequence[Audience]) -> Twin:
             shutil.rmtree(folder / name, ignore_errors=True)
             workspace = stack.enter_context(make_workspace(folder / name, files))
             links = {f"memory/social/{link}": target for link, target in LINKS.items()}
@@ -242,8 +249,8 @@ def make_world(folder: Path) -> Iterator[World]:
                 place = folder / name / link
                 place.parent.mkdir(parents=True, exist_ok=True)
                 os.symlink(target, place)
-            twin = Twin(workspace)
-            twin.see()
+            twin = Twin(workspace, audiences)
+            twin.refresh()
             return twin
 
         logged: list[str] = []
@@ -255,10 +262,15 @@ def make_world(folder: Path) -> Iterator[World]:
         try:
             files = make_files()
             less = {
-                one: make(f"{one.clearance}-{one.person}", {path: files[path] for path in files if may_see(path, one)})
+                one: make(
+                    f"{one.clearance}-{one.person}",
+                    {path: text for path, text in files.items() if may_see(path, one)},
+                    [one],
+                )
                 for one in list_audiences()
             }
-            yield World(make("whole", files), less, logged)
+            everyone = [Audience(clearance=Trust.FULL, person=person) for person in PEOPLE]
+            yield World(make("whole", files, everyone), less, logged)
         finally:
             logger.removeHandler(listener)
             logger.setLevel(before)
@@ -325,7 +337,7 @@ def draw(dice: random.Random) -> Case:
 
 def use(twin: Twin, case: Case, name: str, **arguments: object) -> str:
     """Use a tool."""
-    return repr(twin.workspace.call(twin.stand(case.turn), name, arguments))
+    return repr(twin.workspace.call(twin.assemble(case.turn), name, arguments))
 
 
 def search(twin: Twin, case: Case) -> str:
@@ -452,5 +464,5 @@ def find_leak(world: World, seed: int, cases: int) -> str:
         if shown != show(world, world.less[case.audience], case):
             return f"{case} changes with what its audience may not see"
         if case.surface in CHANGING:
-            world.mirror()
+            world.mirror(case.audience)
     return ""

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from foreword.memory.chunk import split
-from foreword.memory.rank import MAX_LEVEL, STOP, choose, gather, rank, read_question, weigh
-from foreword.memory.sqlite_index import SqliteIndex
+from foreword.memory.index import Index
+from foreword.memory.rank import MAX_LEVEL, STOP, choose, gather, rank, read_question
 
 TALK = """\
 # 8 May 2023
@@ -31,9 +31,9 @@ Rye, with caraway. The oven is hot.
 
 
 @pytest.fixture
-def index(tmp_path: Path) -> SqliteIndex:
+def index(tmp_path: Path) -> Index:
     """An index with a talk and some notes."""
-    index = SqliteIndex(str(tmp_path))
+    index = Index(str(tmp_path))
     with index.writing():
         index.put("s", "talk.md", ("1", "1"), split(TALK))
         index.put("s", "notes.md", ("1", "2"), split(NOTES))
@@ -41,51 +41,52 @@ def index(tmp_path: Path) -> SqliteIndex:
     index.close()
 
 
-def ask(index: SqliteIndex, text: str, limit: int = 5) -> list[str]:
+def ask(index: Index, text: str, limit: int = 5) -> list[str]:
     """Ask a question and return the texts that were found."""
     found = rank(read_question(text, index, frozenset(index.stem(STOP))), "s", index, limit)
     return [index.fetch("s", [row])[row].text for _, row, _ in sorted(found, key=lambda one: (-one.score, one.row))]
 
 
-def test_words(index: SqliteIndex) -> None:
+def test_words(index: Index) -> None:
     """Words find their passage, in another form too."""
     assert ask(index, "swimming in the dark lakes", 1)[0].startswith("Bob:")
     assert ask(index, "caraway", 1) == ["Rye, with caraway. The oven is hot."]
 
 
-def test_heading(index: SqliteIndex) -> None:
+def test_heading(index: Index) -> None:
     """A word that stands in the heading alone finds what is under it."""
     assert ask(index, "boiler", 1) == ["It is serviced in October."]
 
 
-def test_author(index: SqliteIndex) -> None:
+def test_author(index: Index) -> None:
     """Who is named in the question is preferred as its speaker."""
     assert ask(index, "What did Bob do on the weekend?", 1) == ["Bob: I went to the lake with my daughter."]
 
 
-def test_answer(index: SqliteIndex) -> None:
+def test_answer(index: Index) -> None:
     """What follows a question is found by the words of the question, ahead of everything else."""
     assert ask(index, "weekend", 2)[1] == "Bob: I went to the lake with my daughter."
     assert ask(index, "the weekend of Bob", 1) == ["Bob: I went to the lake with my daughter."]
 
 
-def test_parts(index: SqliteIndex) -> None:
-    """What speaks for a chunk is told part by part, and weighed gives its score."""
+def test_parts(index: Index) -> None:
+    """The weighted parts of a finalist add up to its score."""
     question = read_question("What did Bob do until dark, in May?", index, frozenset(index.stem(STOP)))
     ((score, row, _),) = rank(question, "s", index, 1)
-    told = gather(question, "s", index).describe(lambda rows: index.rows("s", rows), 10)
-    (found, parts) = next((found, parts) for at, found, parts in told if at == row)
+    finalists, _ = gather(question, "s", index).describe(lambda rows: index.rows("s", rows), 10)
+    finalist = next(one for one in finalists if one.row.id == row)
+    parts = finalist.parts
     assert (parts.author, parts.month, parts.question, parts.answer) == (1, 1, 0, 0)
-    assert score == weigh(parts, found)
+    assert score == finalist.score
 
 
-def test_nothing_shared(index: SqliteIndex) -> None:
+def test_nothing_shared(index: Index) -> None:
     """What shares no word with the question does not come, however many results are wanted."""
     assert ask(index, "zeppelin") == ask(index, "") == ask(index, "?!") == []
     assert "It is serviced in October." not in ask(index, "lake daughter", 50)
 
 
-def test_stable(index: SqliteIndex) -> None:
+def test_stable(index: Index) -> None:
     """The same question has the same answer, and fewer results are the first of more."""
     assert ask(index, "lake oven dark", 2) == ask(index, "lake oven dark", 5)[:2]
 
@@ -97,6 +98,6 @@ def test_choose() -> None:
     assert choose({}, 3) == []
 
 
-def test_empty_store(index: SqliteIndex) -> None:
+def test_empty_store(index: Index) -> None:
     """A store without anything finds nothing."""
     assert rank(read_question("lake", index, frozenset()), "empty", index, 5) == []

@@ -3,14 +3,13 @@
 import math
 import re
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from heapq import nlargest
 from operator import mul
 from typing import NamedTuple
 
 from foreword.memory.chunk import MONTHS, find_day
-from foreword.memory.index import Figures, Index, Row
+from foreword.memory.index import Figures, Index, Postings, Row
 from foreword.types import frozen
 
 
@@ -39,9 +38,10 @@ TALK = Parts(words=2.4, near=6.2, document=5.7, answer=2.3, author=1.8, question
 NOTES = TALK._replace(words=4.0, answer=0.0)
 K1, B = 1.2, 0.75
 NEIGHBOURS = ((1, 0.8), (2, 0.6), (-1, 0.5), (-2, 0.2))  # rows before and after, and the share of a word found there
-MAX_POSTINGS = 1_000  # places that are all read; the words of a question beyond are too common to say much
+MAX_POSTINGS = 600  # places that are all read; the words of a question beyond are too common to say much
 MAX_LEVEL = 300  # candidates with the same score as the last one
-FINALISTS = 150  # candidates whose rows are read
+FINALISTS = 150  # candidates that are scored in full
+SHORT_FINALISTS = 80  # the same in a store of short messages
 MISSED = 1.0  # weight of a word that the store does not have, relative to the rarest that it has
 HEADED = 0.6  # weight of a word in a heading
 SHORT_WORDS, LONG_WORDS = 50, 300  # up to the first a message needs its neighbours; from the second on it needs none
@@ -104,12 +104,13 @@ def gather(question: Question, store: str, index: Index) -> "Scorer":
     figures = index.figures(store)
     people = [name for name in figures.authors if is_named(name, question.spoken)]
     names = set(index.stem(" ".join(people))) if people else set()
-    found = [(index.frequency(store, word), word) for word in question.words] if figures.chunks else []
-    # A name says little where everything is theirs; but where nothing else is found, the name is the question.
-    about = [one for one in found if one[1] not in names]
-    counts = sorted(about if any(count for count, _ in about) else found)
+    found = index.frequencies(store, question.words) if figures.chunks else {}
+    # A name says little in a store of its owner's messages; but if nothing else is found, the name is the question.
+    about = {word: count for word, count in found.items() if word not in names}
+    counts = sorted((count, word) for word, count in (about if any(about.values()) else found).items())
     scorer = Scorer(figures, question, find_authors(people, figures.authors, question.spoken))
     opened = 0
+    rare: list[str] = []
     common: list[tuple[int, str]] = []
     for count, word in counts:
         opened += count
@@ -117,9 +118,9 @@ def gather(question: Question, store: str, index: Index) -> "Scorer":
             scorer.miss()
         elif opened <= MAX_POSTINGS:
             scorer.add(index.postings(store, word))
+            rare.append(word)
         else:
             common.append((count, word))
-    rare = [word for count, word in counts if count and (count, word) not in common]
     for count, word in common:
         # If every word is common, the rarest one yields the candidates.
         scorer.add_common(count, index.match(store, word, rare))
@@ -145,17 +146,30 @@ def find_authors(named: Sequence[str], authors: Sequence[str], spoken: frozenset
     return assistants if spoken & SECOND_PERSON else frozenset()
 
 
-Read = Callable[[Sequence[int]], Mapping[int, Row]]
+Read = Callable[[Iterable[int]], Mapping[int, Row]]
 
 
 class Word(NamedTuple):
-    """The places of a word of the question."""
+    """A word of the question and the rows that have it."""
 
     rarity: float
-    rows: Mapping[int, int]
-    """How often each row has it, its heading included."""
-    headed: Collection[int] = ()
-    """The rows that have it in their heading alone."""
+    counts: Mapping[int, int]
+    """How often each row has it; once for a row that has it in its heading alone."""
+    text: Collection[int]
+    """The rows that have it in their text."""
+
+
+class Finalist(NamedTuple):
+    """A chunk that is scored in full."""
+
+    row: Row
+    parts: Parts
+
+    @property
+    def score(self) -> float:
+        """Its weighted parts."""
+        score: float = sum(map(mul, TALK if self.row.author else NOTES, self.parts))
+        return score
 
 
 class Scorer:
@@ -165,38 +179,26 @@ class Scorer:
         self._figures = figures
         self._question = question
         self._authors = authors
-        self._average = max(figures.words / max(figures.chunks, 1), 1.0)
-        self._page = max(figures.words / max(len(figures.starts), 1), 1.0)
+        self._average_chunk = max(figures.words / max(figures.chunks, 1), 1.0)
+        self._average_document = max(figures.words / max(len(figures.starts), 1), 1.0)
         self._candidates: dict[int, float] = {}
         self._words: list[Word] = []
         self._documents: dict[int, float] = {}
         self._total = 0.0
 
-    def add(self, places: Iterable[tuple[int, str, int]]) -> None:
+    def add(self, postings: Postings) -> None:
         """Add a word by all its places; rows near them are candidates as well."""
-        said = list(places)
-        rows: dict[int, int] = Counter([row for row, column, _ in said if column == "text"])
-        headed = {row for row, column, _ in said if column != "text"} - rows.keys()
-        rarity = weigh_rarity(len(rows) + len(headed), self._figures.chunks)
+        text, headings = postings
+        rarity = weigh_rarity(len(text) + len(headings), self._figures.chunks)
         near: dict[int, float] = {}
         for step, share in reversed(NEIGHBOURS):  # a row near two places has the greater share
-            near.update(dict.fromkeys([row + step for row in rows], rarity * share))
-        near.update(dict.fromkeys(rows, rarity))
-        for row in headed:
+            near.update(dict.fromkeys([row + step for row in text], rarity * share))
+        near.update(dict.fromkeys(text, rarity))
+        for row in headings:
             near[row] = max(near.get(row, 0.0), rarity * HEADED)
-            rows[row] = 1
-        self._add_candidates(near)
-        self._note(Word(rarity, rows, headed))
-        self._add_documents(rows)
-
-    def _add_candidates(self, near: dict[int, float]) -> None:
-        """Add what one word is worth to each candidate: there are thousands, so this is one plain loop."""
-        if not self._candidates:
-            self._candidates = near
-            return
-        known = self._candidates
-        for row, worth in near.items():
-            known[row] = known.get(row, 0.0) + worth
+        counts = {**text, **dict.fromkeys(headings, 1)} if headings else text
+        self._add_word(Word(rarity, counts, text), near)
+        self._add_documents(counts)
 
     def miss(self) -> None:
         """Count a word that the store does not have; a store with fewer of the words answers less."""
@@ -205,80 +207,116 @@ class Scorer:
     def add_common(self, count: int, rows: Sequence[int]) -> None:
         """Add a word that has too many places to read: only the rows where a rarer word is."""
         rarity = weigh_rarity(count, self._figures.chunks)
-        self._add_candidates(dict.fromkeys(rows, rarity))
-        self._note(Word(rarity, dict.fromkeys(rows, 1)))
+        counts = dict.fromkeys(rows, 1)
+        self._add_word(Word(rarity, counts, counts), dict.fromkeys(rows, rarity))
 
-    def _note(self, word: Word) -> None:
+    def _add_word(self, word: Word, near: dict[int, float]) -> None:
         self._total += word.rarity
         self._words.append(word)
+        if not self._candidates:
+            self._candidates = near
+            return
+        known = self._candidates
+        for row, worth in near.items():
+            known[row] = known.get(row, 0.0) + worth
 
     def _add_documents(self, rows: Mapping[int, int]) -> None:
         counts: dict[int, int] = {}
-        starts, sizes, page, known = self._figures.starts, self._figures.sizes, self._page, self._documents
+        starts, sizes, known = self._figures.starts, self._figures.sizes, self._documents
         for row, count in rows.items():
             document = bisect_right(starts, row)
             counts[document] = counts.get(document, 0) + count
         rarity = weigh_rarity(len(counts), len(starts))
         for document, count in counts.items():
-            known[document] = known.get(document, 0.0) + rarity * soften(count, sizes[document - 1] / page)
+            norm = K1 * (1 - B + B * (sizes[document - 1] / self._average_document))
+            known[document] = known.get(document, 0.0) + rarity * (count * (K1 + 1) / (count + norm))
 
     def best(self, read: Read, limit: int) -> list[Ranked]:
         """Score the finalists and return the best, one for each message."""
         if not self._candidates:
             return []
-        finalists = list(self.describe(read, max(FINALISTS, limit)))
-        messages: dict[tuple[int, int], tuple[float, int, Row]] = {}
-        for row, found, parts in finalists:
-            message, scored = (bisect_right(self._figures.starts, row), found.first), (weigh(parts, found), row, found)
-            if message not in messages or scored[0] > messages[message][0]:
-                messages[message] = scored
-        least = nlargest(limit, [score for score, _, _ in messages.values()])[-1:]
-        # All with the score of the last one: which of them comes first must not depend on the order of rows.
-        best = [one for one in messages.values() if [one[0]] >= least]
-        damps = damp_all(read([row + step for _, row, _ in best for step in (-2, -1, 0, 1, 2)]))
-        # A message counts with its neighbours, a note by itself.
-        weights = [self._weigh_near(row, damps if found.author else {}) for _, row, found in best]
+        finalists, damps = self.describe(read, limit)
+        messages: dict[tuple[int, int], tuple[float, Row]] = {}
+        for finalist in finalists:
+            score, row = finalist.score, finalist.row
+            message = (bisect_right(self._figures.starts, row.id), row.first)
+            if message not in messages or score > messages[message][0]:
+                messages[message] = (score, row)
+        least = nlargest(limit, [score for score, _ in messages.values()])[-1:]
+        # All with the score of the last one: the order among them must not depend on the order of rows.
+        best = [(score, row) for score, row in messages.values() if [score] >= least]
         total = self._total or 1.0
-        return [Ranked(score, row, near / total) for (score, row, _), near in zip(best, weights, strict=True)]
+        # A message counts with its neighbours, a note by itself.
+        return [
+            Ranked(score, row.id, self._weigh_near(row.id, damps if row.author else {}) / total) for score, row in best
+        ]
 
-    def describe(self, read: Read, most: int) -> Iterator[tuple[int, Row, Parts]]:
-        """Compute the parts of the score for the most likely chunks."""
-        likely = choose(self._candidates, most)
-        known = read(list({row + step for row in likely for step in (-2, -1, 0, 1, 2)}))
-        damps = damp_all(known)
+    def describe(self, read: Read, limit: int) -> tuple[list[Finalist], Mapping[int, float]]:
+        """Score the most likely chunks in full; return them, and how much the words of their neighbours count."""
+        likely = self.choose(limit)
+        rows = read({row + step for row in likely for step in (-2, -1, 0, 1, 2)})
+        damps = {at: min(1.0, NEIGHBOUR_WORDS / (row.words or 1)) for at, row in rows.items()}
+        words = self._weigh_words(rows)
         total, starts, documents = self._total or 1.0, self._figures.starts, self._documents
-        for row in likely:
-            if (found := known.get(row)) is None:
-                continue
-            asked, need = known.get(row - 1), need_neighbours(found)
+        finalists = []
+        for row in filter(None, map(rows.get, likely)):
+            at, need, before = row.id, need_neighbours(row.words), rows.get(row.id - 1)
             parts = Parts(
-                words=self._weigh_words(row, found) / total,
-                near=self._weigh_near(row, damps) * need / total if need else 0.0,
-                document=documents.get(bisect_right(starts, row), 0.0) / total,
-                answer=self._weigh_words(row - 1, asked) * damps[row - 1] / total if asked and asked.asks else 0.0,
-                author=found.author in self._authors,
-                question=bool(found.asks) and found.words < QUESTION_WORDS,
-                month=self._fits_month(found.month),
+                words=words.get(at, 0.0) / total,
+                near=self._weigh_near(at, damps) * need / total if need else 0.0,
+                document=documents.get(bisect_right(starts, at), 0.0) / total,
+                answer=words.get(at - 1, 0.0) * damps[at - 1] / total if before and before.asks else 0.0,
+                author=row.author in self._authors,
+                question=bool(row.asks) and row.words < QUESTION_WORDS,
+                month=self._fits_month(row.month),
             )
-            yield row, found, parts
+            finalists.append(Finalist(row, parts))
+        return finalists, damps
 
-    def _weigh_words(self, row: int, found: Row) -> float:
-        size = found.words / self._average
-        return sum([rarity * soften(rows[row], size) for rarity, rows, _ in self._words if row in rows])
+    def choose(self, limit: int) -> list[int]:
+        """Choose the rows to score in full.
 
-    def _weigh_near(self, row: int, damps: Mapping[int, float]) -> float:
+        In a store of short messages, what is known before any row is read says enough to score fewer.
+        """
+        likely = choose(self._candidates, max(FINALISTS, limit))
+        if self._average_chunk >= SHORT_WORDS:
+            return likely
+        starts, documents, known = self._figures.starts, self._documents, self._candidates
+        scores = {
+            row: TALK.near * known[row] + TALK.document * documents.get(bisect_right(starts, row), 0.0)
+            for row in likely
+        }
+        for rarity, counts, _ in self._words:
+            for row in scores.keys() & counts.keys():
+                scores[row] += TALK.words * rarity * (counts[row] * (K1 + 1) / (counts[row] + K1))
+        return choose(scores, max(SHORT_FINALISTS, limit))
+
+    def _weigh_words(self, rows: Mapping[int, Row]) -> dict[int, float]:
+        """Return the BM25 of each row that has a word of the question."""
+        scale = B / self._average_chunk
+        norms = {at: K1 * (1 - B + row.words * scale) for at, row in rows.items()}
+        weights: dict[int, float] = {}
+        for rarity, counts, _ in self._words:
+            for at in norms.keys() & counts.keys():
+                count = counts[at]
+                weights[at] = weights.get(at, 0.0) + rarity * (count * (K1 + 1) / (count + norms[at]))
+        return weights
+
+    def _weigh_near(self, at: int, damps: Mapping[int, float]) -> float:
         """Weigh the words of a chunk and of its neighbours, each word once, where it counts most."""
-        shares = [(share * damps[row - step], row - step) for step, share in NEIGHBOURS if row - step in damps]
+        shares = [(share * damps[at - step], at - step) for step, share in NEIGHBOURS if at - step in damps]
         shares.sort(reverse=True)
         total = 0.0
-        for rarity, rows, headed in self._words:
-            if row in rows:
-                total += rarity * (HEADED if row in headed else 1.0)
-                continue
-            for share, at in shares:
-                if at in rows and at not in headed:
-                    total += rarity * share
-                    break
+        for rarity, counts, text in self._words:
+            if at in text:
+                total += rarity
+            elif at in counts:
+                total += rarity * HEADED
+            else:
+                for share, neighbour in shares:
+                    if neighbour in text:
+                        total += rarity * share
+                        break
         return total
 
     def _fits_month(self, month: int) -> bool:
@@ -286,24 +324,12 @@ class Scorer:
         return month > 0 and month % 100 in months and (not years or month // 100 in years)
 
 
-def weigh(parts: Parts, found: Row) -> float:
-    """Add up the parts of a score."""
-    weights = TALK if found.author else NOTES
-    worth: float = sum(map(mul, weights, parts))
-    return worth
-
-
-def need_neighbours(found: Row) -> float:
-    """Return how much a message depends on its neighbours: 1 for a short one, 0 for a long one."""
-    if found.words < SHORT_WORDS:
+def need_neighbours(words: int) -> float:
+    """Return how much a message of so many words depends on its neighbours: 1 for a short one, 0 for a long one."""
+    if words < SHORT_WORDS:
         return 1.0
-    place = math.log((found.words + 1) / SHORT_WORDS) / math.log(LONG_WORDS / SHORT_WORDS)
+    place = math.log((words + 1) / SHORT_WORDS) / math.log(LONG_WORDS / SHORT_WORDS)
     return 1.0 - min(max(place, 0.0), 1.0)
-
-
-def damp_all(rows: Mapping[int, Row]) -> dict[int, float]:
-    """Return how much a word of each row counts for its neighbours: a long text has many words by chance."""
-    return {at: min(1.0, NEIGHBOUR_WORDS / (row.words or 1)) for at, row in rows.items()}
 
 
 def choose(scores: Mapping[int, float], most: int) -> list[int]:
@@ -319,8 +345,3 @@ def choose(scores: Mapping[int, float], most: int) -> list[int]:
 def weigh_rarity(count: int, all_: int) -> float:
     """Weigh a word by how few chunks have it."""
     return math.log(1 + (all_ - count + 0.5) / (count + 0.5))
-
-
-def soften(count: int, size: float) -> float:
-    """Saturate the count of a word, and lower it in a long text."""
-    return count * (K1 + 1) / (count + K1 * (1 - B + B * size))

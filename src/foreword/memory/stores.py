@@ -35,7 +35,6 @@ from foreword.memory.index import Index
 from foreword.memory.notes import NOTES, Promotion, change_note, check_heading, edit_note, read_note
 from foreword.memory.rank import STOP, Question, Ranked, rank, read_question
 from foreword.memory.snippet import Snippet, find_snippet
-from foreword.memory.sqlite_index import SqliteIndex
 from foreword.memory.upkeep import OpenIndex, Progress, Stock, Upkeep
 from foreword.tokens.count import Meter
 from foreword.turn import check_name, normalize_name
@@ -538,7 +537,7 @@ def make_passage(hit: Hit, snippet: Snippet) -> Passage:
 
 def index_documents(documents: Iterable[Document]) -> Index:
     """Index documents in memory, by their paragraphs and the items of their lists."""
-    index = SqliteIndex()
+    index = Index()
     with index.writing():
         for document in documents:
             index.put(PASSING, document.path, ("", document.sha256), split_items(document.body))

@@ -24,8 +24,7 @@ from foreword.engine.sources.files import LINK_STAMP, REFRESH_INTERVAL_S, Files
 from foreword.engine.sources.memory_sections import FACT_STORE, FACTS_FILE, MAIN_FILE, MAIN_STORE, load_facts
 from foreword.errors import InputError
 from foreword.memory.chunk import Chunk, find_day, split, split_message
-from foreword.memory.index import Damaged, Index
-from foreword.memory.sqlite_index import FILE, SqliteIndex, remove, translate
+from foreword.memory.index import FILE, Damaged, Index, remove, translate
 from foreword.types import frozen
 
 ATTEMPTS = 2  # to use an index that may be damaged
@@ -169,7 +168,7 @@ class Upkeep:
             with translate():
                 if self._opened.index is None:
                     make_room(os.path.join(self._opened.folder, FILE))
-                    self._opened.index = SqliteIndex(self._opened.folder)
+                    self._opened.index = Index(self._opened.folder)
                 yield self._opened.index
         except (Damaged, *NONSENSE) as damage:
             self._discard()
@@ -232,7 +231,7 @@ class Upkeep:
                             yield Progress(store=store, documents=at, total=len(stale), chunks=chunks)
             yield Progress(store=store, documents=min(start + BATCH, len(stale)), total=len(stale), chunks=chunks)
         if len(stale) > BATCH or chunks > STEP:
-            index.settle(store)
+            index.optimize(store)
         self._synced[store] = clock
 
     def _put(

@@ -14,8 +14,8 @@ from foreword.config.yaml import parse_nodes
 from foreword.engine.file_access import find_author, find_own_person
 from foreword.errors import InputError, UnknownName, quote_name
 from foreword.events.redaction import DAMAGED_LOG_NAME, list_names
+from foreword.memory.index import FILE as INDEX_FILE
 from foreword.memory.notes import remove_added
-from foreword.memory.sqlite_index import FILE as INDEX_FILE
 from foreword.privacy import database_locations as tables
 from foreword.privacy import file_locations as files
 from foreword.privacy import subject

@@ -16,9 +16,8 @@ from foreword.engine.sources.memory_sections import FACTS_FILE
 from foreword.gateway import transcripts
 from foreword.memory.entry import drafted
 from foreword.memory.facts import PATIENCE, claim
-from foreword.memory.index import Damaged
+from foreword.memory.index import FILE, Damaged, Index, remove, translate
 from foreword.memory.notes import edit_note, remove_added
-from foreword.memory.sqlite_index import FILE, SqliteIndex, remove, translate
 from foreword.privacy import subject
 from foreword.privacy.database_locations import STATE, DataLocation, ExportedItem
 from foreword.privacy.subject import OWN_NAMES_SQL, Databases, Redactor, Subject
@@ -169,7 +168,7 @@ class SearchIndexLocation(DataLocation):
             return 0
         found, indexed = self.find(databases, person), read_index(folder)
         try:
-            with translate(), closing(SqliteIndex(folder)) as index:
+            with translate(), closing(Index(folder)) as index:
                 with index.writing():
                     for store, documents in indexed.items():
                         for path, sha256 in documents.items():
