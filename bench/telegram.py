@@ -110,7 +110,7 @@ async def echoing(url: str) -> AsyncIterator[None]:
 async def answering(workspace: Workspace, environ: dict[str, str], url: str) -> AsyncIterator[None]:
     """Run a gateway with a bot."""
     around = TelegramOptions(
-        manners=TelegramSettings(pace=FREE), moves=os.path.join(workspace.files.root, "telegram.json")
+        settings=TelegramSettings(limits=FREE), migrations=os.path.join(workspace.files.root, "telegram.json")
     )
     opens = {"telegram": lambda _: open_telegram(FakeBot().token, TelegramBotSettings(api=url), around)}
     async with open_gateway(workspace, environ, GatewayOptions(opens=opens)):

@@ -169,7 +169,7 @@ async def live_through(folder, provider, bot):
     clock = ManualClock(BEGIN)
 
     def open_bot(tell):
-        around = TelegramOptions(manners=TelegramSettings(tempo=FREE, poll=1, waits=(0.02,)), tell=tell)
+        around = TelegramOptions(settings=TelegramSettings(limits=FREE, poll=1, waits=(0.02,)), report=tell)
         return open_telegram(bot.token, TelegramBotSettings(api=bot.url), around)
 
     options = {"clock": clock, "opens": {"telegram": open_bot}, "scheduling": True}

@@ -113,7 +113,7 @@ def open_site(tmp_path):
         with run_fake_telegram() as bot:
 
             def open_bot(notify):
-                around = TelegramOptions(manners=TelegramSettings(poll=1), tell=notify)
+                around = TelegramOptions(settings=TelegramSettings(poll=1), report=notify)
                 return open_telegram(bot.token, TelegramBotSettings(api=bot.url), around)
 
             options = replace(QUICK, clock=clock, opens={"telegram": open_bot}, scheduling=True)

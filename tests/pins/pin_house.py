@@ -175,7 +175,7 @@ async def open_house(folder, provider, clock, files, bot=None, **options):
     }
 
     def open_bot(tell):
-        around = TelegramOptions(manners=TelegramSettings(tempo=UNPACED, poll=1, waits=(0.02,)), tell=tell)
+        around = TelegramOptions(settings=TelegramSettings(limits=UNPACED, poll=1, waits=(0.02,)), report=tell)
         return open_telegram(bot.token, TelegramBotSettings(api=bot.url), around)
 
     if bot:

@@ -1,10 +1,14 @@
 """A workspace in which several people have data in every place that stores some, marked with planted tokens."""
 
 import asyncio
+import atexit
 import json
 import os
+import shutil
 import sqlite3
+import tempfile
 from contextlib import ExitStack, closing
+from functools import cache
 
 from foreword.agent.conversation import close_turn, make_user_message
 from foreword.agent.model_call import TurnLedger
@@ -261,15 +265,27 @@ class People:
         return session
 
 
-def make_people(folder, tokens):
-    """Create a workspace with the owner and several users, each with a token."""
-    people = People(folder)
+@cache
+def make_template(tokens):
+    """Create the workspace of `make_people` once per process; return its folder and the time of its clock."""
+    folder = tempfile.mkdtemp(prefix="people-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    people = People(os.path.join(folder, "ws"))
     people.talk("alice", "I am the owner OWNERTOKEN and this is mine", "Yes.")
-    for user, token in tokens.items():
+    for user, token in tokens:
         people.settle_in(user, token)
         # The owner's session is older than this data, so its ledger holds updates about it.
         people.talk("alice", "What is new, OWNERTOKEN asks", "Much.")
-    assert people.house  # flushes all events
+    people.close()
+    return people.folder, people.clock()
+
+
+def make_people(folder, tokens):
+    """Create a workspace with the owner and several users, each with a token."""
+    template, now = make_template(tuple(tokens.items()))
+    shutil.copytree(template, folder)
+    people = People(folder)
+    people.clock.now = now
     return people
 
 

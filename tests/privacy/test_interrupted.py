@@ -67,10 +67,12 @@ def people(tmp_path):
     made.close()
 
 
-@pytest.mark.parametrize(
-    "number", range(len(DATA_LOCATIONS)), ids=lambda number: DATA_LOCATIONS[number].name.replace(" ", "_")
-)
-def test_whoever_is_interrupted_begins_again(people, number):
+EVERY = range(len(DATA_LOCATIONS))
+CRASHES = EVERY if os.environ.get("FOREWORD_SOAK") else EVERY[::4]
+
+
+@pytest.mark.parametrize("number", CRASHES, ids=lambda number: DATA_LOCATIONS[number].name.replace(" ", "_"))
+def test_an_interrupted_erasure_is_completed(people, number):
     """After a crash at any data location the next run completes the erasure; until then no other user can be erased."""
     with pytest.raises(Ends):
         erase_person(people.house, "bob", 1.0, locations=replace(number, Breaking))

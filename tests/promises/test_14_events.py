@@ -124,7 +124,7 @@ PROVIDER_FAILS = ((ScriptedError(status=401, message="bad key"),), "api_error", 
 
 def open_telegram_house(folder, bot, *script):
     """Open a gateway with a schedule and with a bot on loopback that is polled without pauses."""
-    around = TelegramOptions(manners=TelegramSettings(poll=1, waits=(0.01,)), moves=str(folder / "moves.json"))
+    around = TelegramOptions(settings=TelegramSettings(poll=1, waits=(0.01,)), migrations=str(folder / "moves.json"))
 
     def opens(tell):
         return open_telegram(bot.token, TelegramBotSettings(api=bot.url), replace(around, tell=tell))

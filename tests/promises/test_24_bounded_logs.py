@@ -347,7 +347,9 @@ def test_a_broken_channel(tmp_path, statuses):
         return InjectedError(status=statuses[asked % len(statuses)]) if method.lower() == "getupdates" else None
 
     async def run():
-        settings = TelegramOptions(manners=TelegramSettings(poll=1, waits=(0.0,)), moves=str(tmp_path / "moves.json"))
+        settings = TelegramOptions(
+            settings=TelegramSettings(poll=1, waits=(0.0,)), migrations=str(tmp_path / "moves.json")
+        )
 
         def opens(tell):
             return open_telegram(bot.token, TelegramBotSettings(api=bot.url), replace(settings, tell=tell))

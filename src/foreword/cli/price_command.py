@@ -198,7 +198,7 @@ def read_known_sessions(args: Namespace, workspace: "Workspace", now: datetime) 
     else:
         with use_state(workspace.state) as state:
             known = read_pricing_inputs(state, now, args.session)
-    if args.session and not known.going:
+    if args.session and not known.sessions:
         raise InputError(
             f"no session with calls has an id that starts with {args.session!r}; foreword cost --by session lists them"
         )

@@ -1,7 +1,7 @@
 """The protocol of a channel: a place where people write and replies are delivered.
 
-    heard = Heard(channel="telegram", sender="1001", key="7", address="1001", text="What is on today?")
-    await hear(heard)  # when this returns the message is stored, and the channel may acknowledge it
+    message = InboundMessage(channel="telegram", sender="1001", key="7", address="1001", text="What is on today?")
+    await receive(message)  # when this returns the message is stored, and the channel may acknowledge it
 
 A channel proves the sender and the place. The gateway decides who that is, what they may see and whether the agent
 answers.

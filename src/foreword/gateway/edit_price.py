@@ -1,8 +1,4 @@
-"""The price of an edit in every active session, computed from the state and the files without changing either.
-
-An edit of a file, saved or proposed, and the cost of a new session that starts with it. The cost of an edit as JSON-
-ready values, for the command line and the API.
-"""
+"""The price of an edit in every active session, computed from the state and the files without changing either."""
 
 import os
 import sqlite3
@@ -28,18 +24,27 @@ from foreword.gateway.inbox import ClaimedTurn
 from foreword.gateway.messages import RoutedMessage, load_message
 from foreword.gateway.session_state import StoredLedger, load_ledger
 from foreword.gateway.turn_inputs import limit_history, make_turn
+from foreword.promptcache import price
 from foreword.promptcache.calibration import Calibration
 from foreword.promptcache.changes import PromptDraft, WantedPrefix, make_wanted_prefix
 from foreword.promptcache.decision import NO_LEDGER, Ledger, decide_prefix
 from foreword.promptcache.ledger import PrefixDecision, count_warm_tokens
 from foreword.promptcache.ledger_json import quote_to_json
-from foreword.promptcache.price import EditQuote, PolicyCost, estimate, limit_to_sections, measure_prefix, quote_edit
 from foreword.storage.ledgers import read_calibrations
 from foreword.storage.sessions import SESSION_COLUMNS, Session, read_session
 from foreword.tokens.prices import PricedRequest, find_prices
-from foreword.turn import Message, Turn
+from foreword.turn import Turn
 from foreword.types import EditPolicy, TextEnum, Trust, frozen
 from foreword.workspace import Workspace
+
+ACTIVE_PERIOD = timedelta(days=1)
+"""A session not used for this long is not expected to continue, and no cache lasts longer."""
+PROBE_TEXT = "What would be said here."
+"""A text that shows which sections depend on a file, even if the file does not exist."""
+FULL_READER = Reader(user="", clearance=Trust.FULL)
+POLICIES = (EditPolicy.NOW, EditPolicy.APPEND, EditPolicy.COLD, EditPolicy.NEXT_SESSION)
+IMMEDIATE_POLICIES = (EditPolicy.NOW, EditPolicy.APPEND)  # an active session gets the edit with its next message
+AssembleTurn = Callable[[Turn, Ledger], Assembly]
 
 
 @frozen(eq=True)
@@ -64,6 +69,35 @@ class FileEdit:
         return {} if self.saved else {self.path: self.text}
 
 
+def find_edit(workspace: Workspace, path: str, reader: str, text: str | None = None) -> FileEdit:
+    """Return the edit of a file: its text on disk, or a proposed text.
+
+    A file of a person's own memory is opened only for that person.
+    """
+    files = workspace.files
+    place = files.locate(path)
+    if is_internal(path):
+        raise InputError(f"{path} is not part of any prompt: it belongs to the configuration or the state")
+    if {find_own_person(path), find_own_person(files.find_target(path))} - {"", reader}:
+        raise InputError(f"{path} is not part of any prompt of {reader}: it is another person's memory")
+    if os.path.isdir(place):
+        raise InputError(f"{path} is a folder; name a file in it")
+    if text is not None and len(text.encode()) > MAX_FILE_BYTES:
+        raise InputError(f"the text for {path} is longer than {MAX_FILE_BYTES:,} bytes, the limit for a file")
+    stored = files.read_text(path)
+    if text is not None:
+        return FileEdit(path=path, text=text, saved=stored == text)
+    if isinstance(stored, FileProblem):
+        raise InputError(f"{path} {stored.reason}")
+    return FileEdit(path=path, text=stored)
+
+
+def make_unopened_edit(workspace: Workspace, path: str, text: str | None = None) -> FileEdit:
+    """Make an edit without opening the file, for a reader who may not see every file."""
+    workspace.files.locate(path)
+    return FileEdit(path=path, text=text, saved=text is None, closed=True)
+
+
 @frozen(eq=True)
 class NewSessionCost:
     """The cost of a new session that starts with an edit."""
@@ -83,49 +117,20 @@ class NewSessionCost:
     """Cost of each further call."""
 
 
-def find_edit(workspace: Workspace, path: str, asker: str, text: str | None = None) -> FileEdit:
-    """Return the edit of a file: its text on disk, or a proposed text.
-
-    A file of a person's own memory is opened only for that person.
-    """
-    files = workspace.files
-    place = files.locate(path)
-    if is_internal(path):
-        raise InputError(f"{path} is not part of any prompt: it belongs to the configuration or the state")
-    if {find_own_person(path), find_own_person(files.find_target(path))} - {"", asker}:
-        raise InputError(f"{path} is not part of any prompt of {asker}: it is another person's memory")
-    if os.path.isdir(place):
-        raise InputError(f"{path} is a folder; name a file in it")
-    if text is not None:
-        if len(text.encode()) > MAX_FILE_BYTES:
-            raise InputError(f"the text for {path} is longer than {MAX_FILE_BYTES:,} bytes, the limit for a file")
-        return FileEdit(path=path, text=text, saved=files.read_text(path) == text)
-    found = files.read_text(path)
-    if isinstance(found, FileProblem):
-        raise InputError(f"{path} {found.reason}")
-    return FileEdit(path=path, text=found)
-
-
-def make_unopened_edit(workspace: Workspace, path: str, text: str | None = None) -> FileEdit:
-    """Make an edit without opening the file, for a reader who may not see every file."""
-    workspace.files.locate(path)
-    return FileEdit(path=path, text=text, saved=text is None, closed=True)
-
-
 def find_typical_turn(path: str, config: Config) -> Turn:
     """Find a typical reader of a file by its folder; by default the owner in a private chat."""
     folder, _, rest = path.partition("/")
     name = rest.partition("/")[0].removesuffix(".md")
-    usual = Turn(agent=next(iter(config.agents)), user=config.owner, situation="dm")
+    typical = Turn(agent=next(iter(config.agents)), user=config.owner, situation="dm")
     if folder == "agents" and name in config.agents:
-        return replace(usual, agent=name)
+        return replace(typical, agent=name)
     if folder == "users" and name in config.users:
-        return replace(usual, user=name)
+        return replace(typical, user=name)
     if folder == "channels" and name:
-        return replace(usual, channel=name)
+        return replace(typical, channel=name)
     if folder == "groups" and name in config.rooms:
-        return replace(usual, room=name, situation=config.rooms[name].situation)
-    return usual
+        return replace(typical, room=name, situation=config.rooms[name].situation)
+    return typical
 
 
 def estimate_new_session(
@@ -135,59 +140,94 @@ def estimate_new_session(
     config = workspace.config
     agent = place.agent or next(iter(config.agents))
     turn = replace(place, agent=agent, tools=find_gateway_tools(config.agents[agent].folders), now=now)
-    supposed = (edit.texts, {edit.path: None})
-    assembly, without = (workspace.suppose(texts)(turn, NO_LEDGER) for texts in supposed)
+    assembly = workspace.suppose(edit.texts)(turn, NO_LEDGER)
+    without = workspace.suppose({edit.path: None})(turn, NO_LEDGER)
     if assembly.prompt.text == without.prompt.text:
         return None
-    facts = assembly.terms.meter.facts
-    known = calibrations.get(facts.name, Calibration(model=facts.name))
-    return estimate_prompt(assembly, assembly.used - without.used, known, config, now)
-
-
-def estimate_prompt(assembly: Assembly, own: int, known: Calibration, config: Config, now: datetime) -> NewSessionCost:
-    """Estimate the cost of an assembled prompt."""
-    turn, facts = assembly.turn, assembly.terms.meter.facts
-    prices = find_prices(facts.name, config.models, PricedRequest(tokens=assembly.used, now=now))
-    cost = estimate(assembly, prices) if prices else None
+    model = assembly.terms.meter.facts.name
+    calibration = calibrations.get(model, Calibration(model=model))
+    prices = find_prices(model, config.models, PricedRequest(tokens=assembly.used, now=now))
+    cost = price.estimate(assembly, prices) if prices else None
     return NewSessionCost(
         agent=turn.agent,
         user=turn.user,
-        model=facts.name,
-        tokens=known.correct(assembly.used),
-        prefix=known.correct(measure_prefix(assembly)),
-        own=round(own * (known.ratio if known.calls else 1)),
-        cold_usd=cost.cold_usd * known.ratio if cost else None,
-        warm_usd=cost.warm_usd * known.ratio if cost else None,
+        model=model,
+        tokens=calibration.correct(assembly.used),
+        prefix=calibration.correct(price.measure_prefix(assembly)),
+        own=round((assembly.used - without.used) * (calibration.ratio if calibration.calls else 1)),
+        cold_usd=cost.cold_usd * calibration.ratio if cost else None,
+        warm_usd=cost.warm_usd * calibration.ratio if cost else None,
     )
-
-
-ACTIVE_PERIOD = timedelta(days=1)
-"""A session not used for this long is not expected to continue, and no cache lasts longer."""
-PROBE_TEXT = "What would be said here."
-"""A text that shows which sections depend on a file, even if the file does not exist."""
-FULL_READER = Reader(user="", clearance=Trust.FULL)
-Supposes = Callable[[Turn, Ledger], Assembly]
 
 
 @frozen
 class PricedSession:
     """A session with a ledger, and the inputs of its next turn."""
 
-    session: Session
-    books: StoredLedger
-    incoming: RoutedMessage
-    """Its newest message, without text."""
-    past: Sequence[HistoryRow] = ()
+    turn: ClaimedTurn
+    """A turn that is not sent, with the attributes of the newest message."""
+    ledger: StoredLedger
+    history: Sequence[HistoryRow] = ()
 
 
 @frozen
 class PricingInputs:
     """The state of the active sessions before an edit is priced."""
 
-    going: tuple[PricedSession, ...] = ()
+    sessions: tuple[PricedSession, ...] = ()
     idle: int = 0
     """Sessions that were not used recently."""
     calibrations: Mapping[str, Calibration] = field(default_factory=dict)
+
+
+def read_pricing_inputs(
+    state: sqlite3.Connection,
+    now: datetime,
+    id_prefix: str = "",
+    is_visible: Callable[[Session], bool] = lambda _: True,
+    reader: Reader = FULL_READER,
+) -> PricingInputs:
+    """Read the recently used sessions, or those whose id starts with `id_prefix`, as far as the reader may see them."""
+    query = f"SELECT {SESSION_COLUMNS} FROM sessions WHERE id IN (SELECT session_id FROM ledgers) ORDER BY used DESC"
+    visible = list(filter(is_visible, map(read_session, state.execute(query))))
+    if id_prefix:
+        chosen = [session for session in visible if session.id.startswith(id_prefix)]
+    else:
+        chosen = [session for session in visible if now - session.used <= ACTIVE_PERIOD]
+    sessions = [
+        PricedSession(
+            turn=ClaimedTurn(
+                turn="",
+                session=session,
+                incoming=find_newest_message(state, session),
+                attempt=1,
+                place=NO_POSITION,
+                received=session.used,
+            ),
+            # A running engine is assumed to have run since then.
+            ledger=load_ledger(state, session.id, session.created).reveal(reader),
+            history=load_history(state, session.id),
+        )
+        for session in chosen
+    ]
+    return PricingInputs(
+        sessions=tuple(session for session in sessions if session.ledger.frozen),
+        idle=0 if id_prefix else len(visible) - len(chosen),
+        calibrations=read_calibrations(state) if sees_all(reader) else {},
+    )
+
+
+def find_newest_message(state: sqlite3.Connection, session: Session) -> RoutedMessage:
+    """Find the newest message of a session, without its text; for a fork without messages, derive it from its row."""
+    query = "SELECT request FROM turns WHERE session_id = ? ORDER BY number DESC LIMIT 1"
+    row = state.execute(query, (session.id,)).fetchone()
+    if row:
+        return load_message("", row[0])
+    key = session.lane
+    room = "" if key.room.startswith("(") else key.room
+    return RoutedMessage(
+        text="", user=key.user, channel=key.channel, agent=key.agent, situation=session.situation, room=room
+    )
 
 
 class NoCostReason(TextEnum):
@@ -213,7 +253,7 @@ class SessionEditCost:
     model: str
     warm: int
     """Tokens of the session that the provider still caches."""
-    quote: EditQuote
+    quote: price.EditQuote
     standing: PrefixDecision
 
 
@@ -227,76 +267,56 @@ class EditCosts:
     idle: int = 0
     """Sessions that were not used recently and were not priced."""
 
-    def sum_up(self, policy: EditPolicy) -> PolicyCost | None:
-        """Add up the offers of a policy over all sessions with a cost in money; None if there are none."""
-        return add_up_offers(
-            [one for price in self.prices for one in price.quote.offers if one.policy is policy and one.usd]
-        )
 
-
-def needs_decision(pricing: EditCosts, edit: FileEdit, policy: EditPolicy) -> bool:
-    """Return whether there is something to decide about an edit.
-
-    This is the case if a session would receive it, or if it is not saved yet. An idle session has no cached prefix, so
-    it only matters under `next_session`.
-    """
-    return bool(pricing.prices) or not edit.saved or (pricing.idle > 0 and policy is EditPolicy.NEXT_SESSION)
-
-
-def include_all(_: Session) -> bool:
-    """Include every session."""
-    return True
-
-
-def read_pricing_inputs(
-    state: sqlite3.Connection,
-    now: datetime,
-    only: str = "",
-    sees: Callable[[Session], bool] = include_all,
-    reader: Reader = FULL_READER,
-) -> PricingInputs:
-    """Read the recently used sessions, or those whose id starts with `only`, as far as the reader may see them."""
-    asked = f"SELECT {SESSION_COLUMNS} FROM sessions WHERE id IN (SELECT session_id FROM ledgers) ORDER BY used DESC"
-    found = list(filter(sees, map(read_session, state.execute(asked))))
-    chosen = [one for one in found if (one.id.startswith(only) if only else now - one.used <= ACTIVE_PERIOD)]
-    going = [
-        PricedSession(
-            session=one,
-            # A running engine is assumed to have run since then.
-            books=load_ledger(state, one.id, one.created).reveal(reader),
-            incoming=find_newest_message(state, one),
-            past=load_history(state, one.id),
-        )
-        for one in chosen
-    ]
-    return PricingInputs(
-        going=tuple(one for one in going if one.books.frozen),
-        idle=0 if only else len(found) - len(chosen),
-        calibrations=read_calibrations(state) if sees_all(reader) else {},
-    )
-
-
-def find_newest_message(state: sqlite3.Connection, session: Session) -> RoutedMessage:
-    """Find the newest message of a session, without its text; for a fork without messages, derive it from its row."""
-    asked = "SELECT request FROM turns WHERE session_id = ? ORDER BY number DESC LIMIT 1"
-    row = state.execute(asked, (session.id,)).fetchone()
-    if row:
-        return load_message("", row[0])
-    lane = session.lane
-    room = "" if lane.room.startswith("(") else lane.room
-    return RoutedMessage(
-        text="", user=lane.user, channel=lane.channel, agent=lane.agent, situation=session.situation, room=room
-    )
-
-
-def price_edit(workspace: Workspace, known: PricingInputs, edit: FileEdit, now: datetime) -> EditCosts:
+def price_edit(workspace: Workspace, inputs: PricingInputs, edit: FileEdit, now: datetime) -> EditCosts:
     """Price an edit in every active session."""
-    asking = EditPricer(workspace, edit, now)
-    answers = [asking.ask(going) for going in known.going]
+    # A section depends on the file if it differs between this text, another text, no file and the stored file.
+    variants = [edit.texts, {edit.path: None}, {edit.path: PROBE_TEXT}, *([] if edit.saved else [{}])]
+    assemblers = [workspace.suppose(texts) for texts in variants]
+    results = [price_session(workspace, session, assemblers, now) for session in inputs.sessions]
     return EditCosts(
-        prices=tuple(one for one in answers if isinstance(one, SessionEditCost)),
-        spared=tuple(one for one in answers if isinstance(one, NoCostReason)),
-        idle=known.idle,
+        prices=tuple(result for result in results if isinstance(result, SessionEditCost)),
+        spared=tuple(result for result in results if isinstance(result, NoCostReason)),
+        idle=inputs.idle,
+    )
+
+
+def price_session(
+    workspace: Workspace, priced: PricedSession, assemblers: Sequence[AssembleTurn], now: datetime
+) -> SessionEditCost | NoCostReason:
+    """Price an edit in one session, or return why it costs nothing. The first assembler has the edit."""
+    ledger, session = priced.ledger.frozen, priced.turn.session
+    if ledger is None or session.lane.agent not in workspace.config.agents:
+        return NoCostReason.OVER
+    tools = find_gateway_tools(workspace.config.agents[session.lane.agent].folders)
+    turn = make_turn(priced.turn, Equipment(tools=tools, model=ledger.identity.model), (), now)
+    try:
+        drafts = [assemble_draft(assembler, turn, priced.ledger) for assembler in assemblers]
+    except BudgetError:
+        raise
+    except ForewordError:
+        return NoCostReason.OVER
+    assembly, wanted = drafts[0]
+    if assembly.clearance.level != session.lane.clearance:
+        return NoCostReason.OVER
+    changed = find_changed_sections([wanted for _, wanted in drafts])
+    if not changed:
+        is_sent = any(other.prompt.text != assembly.prompt.text for other, _ in drafts)
+        return NoCostReason.PASSING if is_sent else NoCostReason.APART
+    history = list_plain_messages(limit_history(priced.turn, priced.history))
+    wanted = replace(wanted, said=tuple(message.text for message in history))
+    wanted = price.limit_to_sections(ledger, wanted, changed)
+    context = priced.ledger.open(workspace, turn, now, folded=False).moment
+    quote = price.quote_edit(ledger, wanted, context)
+    if not quote.sections:
+        return NoCostReason.SAME
+    return SessionEditCost(
+        session=session,
+        user=priced.turn.incoming.user,
+        model=ledger.last.model,
+        warm=context.known.correct(count_warm_tokens(ledger, now, context.facts)),
+        quote=quote,
+        standing=decide_prefix(ledger, wanted, context),
     )
 
 
@@ -312,153 +332,84 @@ class DraftRecorder:
         return NO_LEDGER.compare(draft)
 
 
-class EditPricer:
-    """Prices an edit, session by session."""
-
-    def __init__(self, workspace: Workspace, edit: FileEdit, now: datetime) -> None:
-        self._workspace = workspace
-        self._edit = edit
-        self._now = now
-        # A section depends on the file if it differs between this text, another text and no file.
-        others: list[Mapping[str, str | None]] = [{edit.path: None}, {edit.path: PROBE_TEXT}]
-        others += [] if edit.saved else [{}]
-        self._would = workspace.suppose(edit.texts)
-        self._others = tuple(map(workspace.suppose, others))
-
-    def ask(self, going: PricedSession) -> SessionEditCost | NoCostReason:
-        """Price an edit in one session, or return why it costs nothing."""
-        frozen, session = going.books.frozen, going.session
-        if frozen is None or session.lane.agent not in self._workspace.config.agents:
-            return NoCostReason.OVER
-        turn = self._make_turn(going, frozen.identity.model)
-        try:
-            assembly, wanted = assemble_draft(self._would, turn, going.books)
-            if assembly.clearance.level != session.lane.clearance:
-                return NoCostReason.OVER
-            others = [assemble_draft(supposes, turn, going.books) for supposes in self._others]
-        except BudgetError:
-            raise
-        except ForewordError:
-            return NoCostReason.OVER
-        touched = find_changed_sections([wanted, *(other for _, other in others)])
-        if not touched:
-            moved = any(other.prompt.text != assembly.prompt.text for other, _ in others)
-            return NoCostReason.PASSING if moved else NoCostReason.APART
-        heard = tuple(message.text for message in list_history(going))
-        narrowed = limit_to_sections(frozen, replace(wanted, said=heard), touched)
-        moment = going.books.open(self._workspace, turn, self._now, folded=False).moment
-        asked = quote_edit(frozen, narrowed, moment)
-        if not asked.sections:
-            return NoCostReason.SAME
-        return SessionEditCost(
-            session=session,
-            user=going.incoming.user,
-            model=frozen.last.model,
-            warm=moment.known.correct(count_warm_tokens(frozen, self._now, moment.facts)),
-            quote=asked,
-            standing=decide_prefix(frozen, narrowed, moment),
-        )
-
-    def _make_turn(self, going: PricedSession, model: str) -> Turn:
-        """Make the next turn of a session, with its last model."""
-        agent = self._workspace.config.agents[going.session.lane.agent]
-        equipment = Equipment(tools=find_gateway_tools(agent.folders), model=model)
-        return make_turn(make_claimed(going), equipment, (), self._now)
+def assemble_draft(assembler: AssembleTurn, turn: Turn, ledger: StoredLedger) -> tuple[Assembly, WantedPrefix]:
+    """Assemble a turn; return it with the prefix it wants."""
+    recorder = DraftRecorder()
+    assembly = assembler(turn, recorder)
+    return assembly, make_wanted_prefix(recorder.drafts[0], ledger.edits)
 
 
-def make_claimed(going: PricedSession) -> ClaimedTurn:
-    """Make a claimed turn for a message that is not sent."""
-    return ClaimedTurn(
-        turn="",
-        session=going.session,
-        incoming=going.incoming,
-        attempt=1,
-        place=NO_POSITION,
-        received=going.session.used,
+def find_changed_sections(prefixes: Sequence[WantedPrefix]) -> frozenset[str]:
+    """Find the sections that differ between these prefixes."""
+    texts = [{section.id: section.text for section in prefix.base.lines} for prefix in prefixes]
+    names = {name for sections in texts for name in sections}
+    return frozenset(name for name in names if len({sections.get(name) for sections in texts}) > 1)
+
+
+def needs_decision(pricing: EditCosts, edit: FileEdit, policy: EditPolicy) -> bool:
+    """Return whether there is something to decide about an edit.
+
+    This is the case if a session would receive it, or if it is not saved yet. An idle session has no cached prefix, so
+    it only matters under `next_session`.
+    """
+    return bool(pricing.prices) or not edit.saved or (pricing.idle > 0 and policy is EditPolicy.NEXT_SESSION)
+
+
+def sum_up_quotes(pricing: EditCosts) -> price.EditQuote:
+    """Add up the costs in money of all sessions, and find the cheapest policy that takes effect in all of them."""
+    quoted = [offer for cost in pricing.prices for offer in cost.quote.offers if offer.usd]
+    by_policy = ([offer for offer in quoted if offer.policy is policy] for policy in POLICIES)
+    offers = tuple(add_up_offers(offers) for offers in by_policy if offers)
+    allowed = [offer for offer in offers if offer.allowed and offer.policy in IMMEDIATE_POLICIES]
+    return price.EditQuote(
+        sections=tuple(sorted({name for cost in pricing.prices for name in cost.quote.sections})),
+        offers=offers,
+        best=min(allowed, key=lambda offer: offer.total).policy if allowed else None,
     )
 
 
-def list_history(going: PricedSession) -> Sequence[Message]:
-    """List the history that the next turn of a session would send."""
-    return list_plain_messages(limit_history(make_claimed(going), going.past))
-
-
-def assemble_draft(supposes: Supposes, turn: Turn, books: StoredLedger) -> tuple[Assembly, WantedPrefix]:
-    """Assemble a turn; return it with the prefix it wants."""
-    sketch = DraftRecorder()
-    assembly = supposes(turn, sketch)
-    return assembly, make_wanted_prefix(sketch.drafts[0], books.edits)
-
-
-def find_changed_sections(wanted: Sequence[WantedPrefix]) -> frozenset[str]:
-    """Find the sections that differ between these drafts."""
-    texts = [{line.id: line.text for line in one.base.lines} for one in wanted]
-    names = {name for one in texts for name in one}
-    return frozenset(name for name in names if len({one.get(name) for one in texts}) > 1)
-
-
-def add_up_offers(offers: Sequence[PolicyCost]) -> PolicyCost | None:
+def add_up_offers(offers: Sequence[price.PolicyCost]) -> price.PolicyCost:
     """Add up the offers of several sessions for one policy; the calls are summed."""
-    if not offers:
-        return None
-    calls = sum(one.calls for one in offers)
-    lasting = sum(one.calls * one.each for one in offers)
-    return PolicyCost(
+    calls = sum(offer.calls for offer in offers)
+    return price.PolicyCost(
         policy=offers[0].policy,
-        again=sum(one.again for one in offers),
-        more=sum(one.more for one in offers),
-        once=sum(one.once for one in offers),
-        each=lasting / calls if calls else 0.0,
+        again=sum(offer.again for offer in offers),
+        more=sum(offer.more for offer in offers),
+        once=sum(offer.once for offer in offers),
+        each=sum(offer.calls * offer.each for offer in offers) / calls if calls else 0.0,
         calls=calls,
         usd=True,
-        allowed=all(one.allowed for one in offers),
+        allowed=all(offer.allowed for offer in offers),
     )
-
-
-POLICIES = (EditPolicy.NOW, EditPolicy.APPEND, EditPolicy.COLD, EditPolicy.NEXT_SESSION)
 
 
 def describe_prices(pricing: EditCosts, edit: FileEdit, fresh: NewSessionCost | None) -> dict[str, Any]:
-    """Return the cost of an edit for each session, for all together, and for a new session."""
-    spared = Counter(map(str, pricing.spared))
+    """Return the cost of an edit for each session, for all together, and for a new session, as JSON values."""
+    spared = Counter(pricing.spared)
     return {
         "path": edit.path,
         "sha256": None if edit.text is None or edit.closed else edit.sha256,
         "saved": edit.saved,
-        "sessions": [describe_price(one) for one in pricing.prices],
+        "sessions": [describe_price(cost) for cost in pricing.prices],
         "all": quote_to_json(sum_up_quotes(pricing)),
-        "spared": {name: spared.get(name, 0) for name in ("same", "apart", "passing", "over")},
+        "spared": {str(reason): spared[reason] for reason in NoCostReason},
         "idle": pricing.idle,
         "fresh": fresh and {**asdict(fresh), "user": fresh.user or None},
     }
 
 
-def describe_price(price: SessionEditCost) -> dict[str, Any]:
-    """Return the cost of an edit for one session."""
-    session, decided = price.session, price.standing.decisions
+def describe_price(cost: SessionEditCost) -> dict[str, Any]:
+    """Return the cost of an edit for one session as JSON values."""
+    session, decisions = cost.session, cost.standing.decisions
     return {
         "session": session.id,
         "agent": session.lane.agent,
         "channel": session.lane.channel,
         "room": session.lane.room or None,
-        "user": price.user or None,
-        "model": price.model,
-        "warm": price.warm,
-        "deed": str(price.standing.deed),
-        "reason": decided[0].reason if decided else price.standing.reason,
-        **quote_to_json(price.quote),
+        "user": cost.user or None,
+        "model": cost.model,
+        "warm": cost.warm,
+        "deed": str(cost.standing.deed),
+        "reason": decisions[0].reason if decisions else cost.standing.reason,
+        **quote_to_json(cost.quote),
     }
-
-
-def sum_up_quotes(pricing: EditCosts) -> EditQuote:
-    """Add up the prices of all sessions, and find the cheapest policy that takes effect in all of them."""
-    offers = tuple(offer for policy in POLICIES if (offer := pricing.sum_up(policy)))
-    able = [one for one in offers if takes_effect(one) and one.allowed]
-    best = min(able, key=lambda one: one.total).policy if able else None
-    return EditQuote(sections=tuple(sorted({name for one in pricing.prices for name in one.quote.sections})),
-                 offers=offers, best=best)  # fmt: skip
-
-
-def takes_effect(offer: PolicyCost) -> bool:
-    """Return whether an active session receives the edit with its next message."""
-    return offer.policy in (EditPolicy.NOW, EditPolicy.APPEND)

@@ -1,12 +1,7 @@
-"""Archives finished conversations as Markdown files, if the configuration asks for it.
+"""Transcripts of sessions: archived as Markdown files, if configured, and listed for readers who may see them.
 
-A conversation is finished when its session key has a newer session, when it was compacted, or after a day without
-messages. If it continues, its file is rewritten. A session has exactly one file, also after a crash. The state stores
-its clearance, and `sources.archived` decides who may read it.
-
-Author lines of a transcript. Transcripts: the messages of a session as Markdown that no message text can forge. The
-transcript files of sessions: their paths, and how they are written atomically. Past conversations as a reader may see
-them: a list with titles, and the messages of one.
+A conversation is archived when its session key has a newer session, when it was compacted, or after a day without
+messages. If it continues, its file is rewritten. A session has exactly one file, also after a crash.
 """
 
 import asyncio
@@ -18,6 +13,7 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta
 from hashlib import sha256
+from itertools import islice
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -50,18 +46,12 @@ from foreword.workspace import Workspace
 
 MAX_AUTHOR_CHARS = 64  # characters of a name
 AUTHOR_SIGNS = " ._@:+-"  # allowed besides letters and digits; no name can look like a generated label
-AGENT_SUFFIX = " (agent), "
 
 
 def clean_author(name: str) -> str:
     """Reduce a name to letters, digits and a few signs on one line."""
     plain = "".join(sign for sign in join_lines(normalise_lines(name)) if sign.isalnum() or sign in AUTHOR_SIGNS)
     return join_lines(plain)[:MAX_AUTHOR_CHARS].strip() or "somebody"
-
-
-def write_author_line(name: str, moment: str, *, agent: bool = False) -> str:
-    """Write the heading of a message."""
-    return f"## {clean_author(name)}{AGENT_SUFFIX if agent else ', '}{moment}"
 
 
 TRANSCRIPT_ROWS = "history JOIN turns ON turns.id = history.turn_id AND history.kind IN ('turn', 'room')"
@@ -99,7 +89,7 @@ class Transcript:
     @property
     def people(self) -> tuple[str, ...]:
         """Return the users who wrote in it."""
-        return tuple(dict.fromkeys(one.user for one in self.exchanges if one.user))
+        return tuple(dict.fromkeys(entry.user for entry in self.exchanges if entry.user))
 
 
 def read_transcript(state: sqlite3.Connection, session: Session) -> Transcript:
@@ -111,55 +101,55 @@ def read_transcript(state: sqlite3.Connection, session: Session) -> Transcript:
 
 def read_exchange(row: Sequence[Any]) -> TranscriptEntry:
     """Read a turn from its row, or the text that an agent added to the session on its own."""
-    beside, user, text, reply, became, received, finished = row
-    began, ended = parse_moment(received), parse_moment(finished or received)
-    if beside is not None:
-        messages = convert_to_texts(load_messages(beside))
-        if prefix_author(user, text) not in [one.text for one in messages]:
-            sent = "\n\n".join(one.text for one in messages if one.role == "assistant")
-            return TranscriptEntry(user="", text="", reply=sent, received=ended, finished=ended, told=True)
-    answer = (reply or "") if became == str(TurnState.ANSWERED) else ""
-    return TranscriptEntry(user=user, text=text, reply=answer, received=began, finished=ended)
+    added, user, text, reply, state, received, finished = row
+    start, end = parse_moment(received), parse_moment(finished or received)
+    if added is not None:
+        messages = convert_to_texts(load_messages(added))
+        if prefix_author(user, text) not in [message.text for message in messages]:
+            sent = "\n\n".join(message.text for message in messages if message.role == "assistant")
+            return TranscriptEntry(user="", text="", reply=sent, received=end, finished=end, told=True)
+    answer = (reply or "") if state == str(TurnState.ANSWERED) else ""
+    return TranscriptEntry(user=user, text=text, reply=answer, received=start, finished=end)
 
 
 def write_transcript(transcript: Transcript, zone: ZoneInfo) -> str:
     """Render a transcript in a time zone."""
     session, exchanges = transcript.session, transcript.exchanges
-    lane = session.lane
+    key = session.lane
     head = {
-        "agent": lane.agent,
-        "room": lane.room,
-        "channel": lane.channel,
+        "agent": key.agent,
+        "room": key.room,
+        "channel": key.channel,
         "from": format_time(exchanges[0].received, zone),
         "to": format_time(exchanges[-1].finished, zone),
-        "clearance": str(lane.clearance),
+        "clearance": str(key.clearance),
         "people": ", ".join(map(clean_author, transcript.people)),
         "turns": f"{len(exchanges)}",
         "session": session.id,
     }
-    title = f"# Conversation with {clean_author(lane.agent)}\n"
-    return write_head(head) + "\n".join([title, *write_exchanges(exchanges, lane.agent, zone)])
+    title = f"# Conversation with {clean_author(key.agent)}\n"
+    return write_head(head) + "\n".join([title, *write_exchanges(exchanges, key.agent, zone)])
 
 
 def write_exchanges(exchanges: Sequence[TranscriptEntry], agent: str, zone: ZoneInfo) -> Iterator[str]:
     """Render each message as a quote below the name of its author."""
-    for one in exchanges:
-        if not one.told:
-            yield f"{write_author_line(one.user, format_time(one.received, zone))}\n\n{quote_message(one.text)}\n"
-        if one.reply:
-            opening = write_author_line(agent, format_time(one.finished, zone), agent=True)
-            yield f"{opening}\n\n{quote_message(one.reply)}\n"
+    for entry in exchanges:
+        if not entry.told:
+            author, moment = clean_author(entry.user), format_time(entry.received, zone)
+            yield f"## {author}, {moment}\n\n{quote_message(entry.text)}\n"
+        if entry.reply:
+            author, moment = clean_author(agent), format_time(entry.finished, zone)
+            yield f"## {author} (agent), {moment}\n\n{quote_message(entry.reply)}\n"
         else:
             yield "(not answered)\n"
 
 
 def quote_message(text: str) -> str:
     """Quote a text so that no line of it is a heading, a tag or the start of another message."""
-    plain = "".join(sign if sign.isprintable() or sign in "\n\t" else "\ufffd" for sign in normalise_lines(text)).strip(
-        "\n"
-    )
-    tame = UNDERLINE.sub(r"\1\\\2", HEADING.sub(r"\1\\\2", TAG.sub(r"\\<", plain)))
-    return "\n".join(f"> {line}".rstrip() for line in tame.split("\n"))
+    signs = (sign if sign.isprintable() or sign in "\n\t" else "\ufffd" for sign in normalise_lines(text))
+    plain = "".join(signs).strip("\n")
+    escaped = UNDERLINE.sub(r"\1\\\2", HEADING.sub(r"\1\\\2", TAG.sub(r"\\<", plain)))
+    return "\n".join(f"> {line}".rstrip() for line in escaped.split("\n"))
 
 
 def name_file(transcript: Transcript, zone: ZoneInfo, mark: str) -> str:
@@ -282,17 +272,14 @@ class Archiver:
     async def look(self) -> None:
         """Write the transcripts that are due and delete old overheard messages; log errors and retry later."""
         try:
-            await self._let_go()
+            now = self._clock()
+            if await self._writer.look(lambda state: has_expired_overheard(state, now)):
+                await self._writer.do(lambda state: delete_expired_overheard(state, now))
             await self.archive()
         except sqlite3.Error:
             pass  # the disk is full or the state is locked; retry later
         except Exception as error:  # noqa: BLE001 - a transcript error must not stop conversations
-            self._tell("archive", error)
-
-    async def _let_go(self) -> None:
-        now = self._clock()
-        if await self._writer.look(lambda state: has_expired_overheard(state, now)):
-            await self._writer.do(lambda state: delete_expired_overheard(state, now))
+            self._report("archive", error)
 
     async def archive(self) -> int:
         """Write the transcripts that are due; return their number."""
@@ -304,7 +291,7 @@ class Archiver:
                 written += await self._archive(session)
             except (OSError, InputError) as error:
                 failed = True
-                self._tell(session.id, error)
+                self._report(session.id, error)
         if not failed:
             self._since = format_moment(now - IDLE_PERIOD - CLOCK_TOLERANCE)
         return written
@@ -332,12 +319,12 @@ class Archiver:
         await self._writer.do(lambda state: record_written(state, archive, format_moment(self._clock())))
         return True
 
-    def _tell(self, what: str, error: Exception) -> None:
+    def _report(self, transcript: str, error: Exception) -> None:
         """Log an error once per session."""
-        if what not in self._failed:
-            self._failed.add(what)
-            said = {**describe_error(error), "transcript": what}
-            Tracer(self._recorder, NO_CONTEXT, Clocks(now=self._clock)).tell(EventType.CHANNEL_ERROR, **said)
+        if transcript not in self._failed:
+            self._failed.add(transcript)
+            fields = {**describe_error(error), "transcript": transcript}
+            Tracer(self._recorder, NO_CONTEXT, Clocks(now=self._clock)).tell(EventType.CHANNEL_ERROR, **fields)
 
 
 MAX_SESSIONS = 200
@@ -382,8 +369,8 @@ class Conversation:
 
 def list_conversations(state: sqlite3.Connection, reader: Reader, limit: int) -> list[Conversation]:
     """List the conversations that a reader may see, the most recently used first."""
-    found = (read_conversation(state, reader, one) for one in list_readable(state, reader))
-    return [one for one, _ in zip((one for one in found if one.remarks), range(min(limit, MAX_SESSIONS)), strict=False)]
+    found = (read_conversation(state, reader, session) for session in list_readable(state, reader))
+    return list(islice((one for one in found if one.remarks), min(limit, MAX_SESSIONS)))
 
 
 def find_conversations(state: sqlite3.Connection, reader: Reader, beginning: str) -> list[Conversation]:

@@ -214,7 +214,7 @@ def compute_price(context: RequestContext, body: PriceRequest) -> dict[str, Any]
 
     with use_state(context.folder) as state:
         inputs = edit_price.read_pricing_inputs(state, now, body.session or "", is_visible, context.make_reader())
-    if body.session and not inputs.going:
+    if body.session and not inputs.sessions:
         raise make_not_found("session")
     turn = edit_price.find_typical_turn(edit.path, context.config) if is_owner else context.make_turn()
     costs = edit_price.price_edit(workspace, inputs, edit, now)

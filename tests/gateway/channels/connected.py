@@ -75,7 +75,7 @@ class Wire:
 async def connect(bot, moves="", **manners):
     """Open a channel to a fake API, without rate limits."""
     wire = Wire()
-    usual = {"tempo": FREE, "poll": 1, "sleep": wire.naps}
-    around = TelegramOptions(manners=TelegramSettings(**usual | manners), tell=wire.tell, moves=moves)
+    usual = {"limits": FREE, "poll": 1, "sleep": wire.naps}
+    around = TelegramOptions(settings=TelegramSettings(**usual | manners), report=wire.tell, migrations=moves)
     async with open_telegram(bot.token, TelegramBotSettings(api=bot.url), around) as wire.channel:
         yield wire

@@ -21,7 +21,7 @@ strangers: {turns: 1000000, all_turns: 1000000}
 rooms: {kitchen: {places: ["telegram:-55"]}}
 """
 FILES = {"foreword.yaml": CONFIG, "SOUL.md": "Calm and exact.\n"}
-HURRIED = TelegramSettings(tempo=FREE, poll=2, request=5.0, waits=(0.05,))
+HURRIED = TelegramSettings(limits=FREE, poll=2, request=5.0, waits=(0.05,))
 
 
 class Address:
@@ -36,7 +36,7 @@ def make_opens(url, token, folder):
     moves = os.path.join(folder, "telegram.json")
     return {
         "telegram": lambda tell: open_telegram(
-            token, TelegramBotSettings(api=url), TelegramOptions(manners=HURRIED, tell=tell, moves=moves)
+            token, TelegramBotSettings(api=url), TelegramOptions(settings=HURRIED, report=tell, migrations=moves)
         )
     }
 

@@ -15,7 +15,7 @@ from foreword.testing import run_fake_telegram
 KNOWN = CONFIG.replace("timezone: UTC", 'timezone: UTC, identities: ["telegram:1001"]')
 ROOMS = 'rooms: {kitchen: {places: ["telegram:-55"]}}\n'
 PEOPLE = {"alice": 1001, "stranger": 2002}
-HURRIED = TelegramSettings(tempo=FREE, poll=2, waits=(0.02,))
+HURRIED = TelegramSettings(limits=FREE, poll=2, waits=(0.02,))
 
 
 class BotStage:
@@ -59,7 +59,7 @@ class TestPrivate(Contract):
         """Open a gateway with the bot in it."""
         opens = {
             "telegram": lambda tell: open_telegram(
-                self.bot.token, TelegramBotSettings(api=self.bot.url), TelegramOptions(manners=HURRIED, tell=tell)
+                self.bot.token, TelegramBotSettings(api=self.bot.url), TelegramOptions(settings=HURRIED, report=tell)
             )
         }
         async with open_house(folder, stand_in, FILES | {"foreword.yaml": KNOWN + ROOMS}, opens=opens):

@@ -20,7 +20,7 @@ FILE = {"file_id": "f", "file_unique_id": "u"}
 def hear(text=None, user=1001, chat=None, *, hearing=None, edited=False, number=1, **fields):
     """Read one message."""
     message = Message.model_validate(BOT.make_message(text, user, chat, **fields))
-    return (hearing or MessageReader(ME, GroupMigrations())).hear(message, number, edited=edited)
+    return (hearing or MessageReader(ME, GroupMigrations())).convert(message, number, edited=edited)
 
 
 def mark(kind, text, part, **fields):
@@ -48,7 +48,7 @@ def test_group(chat):
 def test_channel_post():
     """A channel post is a broadcast without a known sender."""
     message = BOT.make_message("news", chat=-1009) | {"chat": CHANNEL, "sender_chat": CHANNEL, "from": None}
-    heard = MessageReader(ME, GroupMigrations()).hear(Message.model_validate(message), 1, edited=False)
+    heard = MessageReader(ME, GroupMigrations()).convert(Message.model_validate(message), 1, edited=False)
     assert (heard.chat, heard.sender, heard.place, heard.name) == (ChatKind.BROADCAST, "", "-1009", "News")
 
 
@@ -57,7 +57,7 @@ def test_a_kind_of_chat_that_nobody_knows():
     place = {"id": -7, "type": "planet", "title": "Mars"}
     message = BOT.make_message("hello", chat=-7) | {"chat": place}
     assert (
-        MessageReader(ME, GroupMigrations()).hear(Message.model_validate(message), 1, edited=False).chat
+        MessageReader(ME, GroupMigrations()).convert(Message.model_validate(message), 1, edited=False).chat
         is ChatKind.BROADCAST
     )
 
@@ -171,16 +171,16 @@ def test_very_long():
 def test_edits():
     """An edit is a new message labelled as a correction; an edit with the same text is known."""
     hearing = MessageReader(ME, GroupMigrations())
-    hearing.remember(hear("tea at four", hearing=hearing, message_id=5))
+    hearing.add_text(hear("tea at four", hearing=hearing, message_id=5))
     same = hear("tea at four", hearing=hearing, message_id=5, edited=True, number=8)
     fixed = hear("tea at five", hearing=hearing, message_id=5, edited=True, number=9)
     again = hear("tea at five", hearing=hearing, message_id=5, edited=True, number=9)
     unknown = hear("coffee", hearing=hearing, message_id=4, edited=True, number=10)
     assert (fixed.text, fixed.key, fixed.corrects) == (f"{CORRECTION_LABEL} tea at five", "1001:5:9", "1001:5")
     assert again == fixed
-    assert [hearing.is_known(one) for one in (same, fixed, unknown)] == [True, False, False]
-    hearing.remember(fixed)
-    assert [hearing.is_known(one) for one in (same, fixed)] == [False, True]
+    assert [hearing.is_unchanged(one) for one in (same, fixed, unknown)] == [True, False, False]
+    hearing.add_text(fixed)
+    assert [hearing.is_unchanged(one) for one in (same, fixed)] == [False, True]
 
 
 def test_album():

@@ -198,7 +198,7 @@ def test_typing(bot):
 def test_within_what_the_outbox_allows():
     """The longest delivery, with all waits, is shorter than the outbox timeout."""
     usual = TelegramSettings()
-    assert 2 * usual.tempo.longest + usual.probe + usual.request < DELIVERY_TIMEOUT_S
+    assert 2 * usual.limits.max_wait + usual.probe + usual.request < DELIVERY_TIMEOUT_S
 
 
 class Clock:
@@ -219,8 +219,8 @@ class Clock:
 def test_pace():
     """Sends stay within Telegram's limits per second, per chat and second, and per group and minute."""
     clock = Clock()
-    tempo = RateLimits(longest=1_000.0)
-    pacer = SendLimiter(tempo, clock, clock.sleep)
+    limits = RateLimits(max_wait=1_000.0)
+    pacer = SendLimiter(limits, clock, clock.sleep)
 
     async def run(chats):
         moments = []

@@ -24,5 +24,7 @@ def find_channels(workspace: Workspace, environ: Mapping[str, str]) -> Mapping[s
         from foreword.gateway.channels.telegram.telegram_channel import TelegramOptions, open_telegram
     except ModuleNotFoundError as error:
         raise InputError(f"Telegram needs the package {error.name}: pip install 'foreword[telegram]'") from None
-    moves = os.path.join(workspace.files.root, STATE_FOLDER, MIGRATIONS_FILE)
-    return {"telegram": lambda tell: open_telegram(token, settings, TelegramOptions(tell=tell, moves=moves))}
+    migrations = os.path.join(workspace.files.root, STATE_FOLDER, MIGRATIONS_FILE)
+    return {
+        "telegram": lambda report: open_telegram(token, settings, TelegramOptions(report=report, migrations=migrations))
+    }

@@ -1,9 +1,4 @@
-"""The terminal channel: its user is the owner, or the user that the owner names.
-
-Base of pull channels, whose clients fetch replies themselves; an unread reply stays stored with its turn. The channel
-of scheduled runs. Delivery to pull channels: the message is added to the recipient's session, where they read it. The
-web channel: messages over HTTP from the user that the token identifies.
-"""
+"""Pull channels, whose clients fetch replies themselves: the terminal, the web and scheduled runs."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,9 +1,4 @@
-"""The Bot API client: wraps aiogram, classifies network errors and removes the token from error messages.
-
-Rate limits of outgoing messages, per chat and overall, so that Telegram does not reject them. Settings of the Telegram
-channel: rate limits, timeouts and retry delays. Groups that became supergroups: Telegram gives them new ids, but they
-remain the same rooms.
-"""
+"""The Bot API client: settings, rate limits, requests with classified errors, and the ids of migrated groups."""
 
 import asyncio
 import json
@@ -11,7 +6,6 @@ import os
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import field
 from typing import Any, TypeVar, cast
 
 from aiogram import Bot
@@ -43,82 +37,15 @@ class RateLimits:
     overall: tuple[int, float] = (25, 1.0)
     private: tuple[int, float] = (1, 1.0)
     group: tuple[int, float] = (20, 60.0)
-    longest: float = 5.0
+    max_wait: float = 5.0
     """Longest wait in seconds; a message that must wait longer is retried later."""
-
-
-class SlidingWindow:
-    """A sliding window of send times; some may be in the future."""
-
-    def __init__(self, limit: tuple[int, float]) -> None:
-        self._most, self._seconds = limit
-        self._moments: deque[float] = deque(maxlen=self._most)
-        self.held = 0.0
-        """The time until which nothing is sent."""
-
-    def find(self, now: float) -> float:
-        """Return the next time at which a message may be sent."""
-        full = len(self._moments) == self._most
-        return max(now, self.held, self._moments[0] + self._seconds if full else 0.0)
-
-    def take(self, moment: float) -> None:
-        """Reserve a send time."""
-        self._moments.append(moment)
-
-    def is_idle(self, now: float) -> bool:
-        """Return whether the window does not delay any message."""
-        return self.held <= now and (not self._moments or self._moments[-1] + self._seconds <= now)
-
-
-class SendLimiter:
-    """Delays messages to stay within the limits."""
-
-    def __init__(
-        self,
-        tempo: RateLimits,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self._tempo = tempo
-        self._clock = clock
-        self._sleep = sleep
-        self._overall = SlidingWindow(tempo.overall)
-        self._chats: dict[int, SlidingWindow] = {}
-
-    async def wait(self, chat: int) -> None:
-        """Wait until a message may be sent; raise NotDelivered if the wait is too long."""
-        await self._wait(self._find_window(chat), f"chat {chat}")
-        await self._wait(self._overall, "Telegram as a whole")
-
-    def hold(self, chat: int, seconds: float) -> None:
-        """Pause a chat; if another chat is paused as well, pause all sending."""
-        now = self._clock()
-        others = [window for number, window in self._chats.items() if window.held > now and number != chat]
-        self._find_window(chat).held = now + seconds
-        if others:
-            self._overall.held = max(self._overall.held, now + seconds)
-
-    async def _wait(self, window: SlidingWindow, whose: str) -> None:
-        now = self._clock()
-        moment = window.find(now)
-        if moment - now > self._tempo.longest:
-            raise NotDelivered(f"{whose} is rate limited for {moment - now:.0f} s", wait=moment - now)
-        window.take(moment)
-        if moment > now:
-            await self._sleep(moment - now)
-
-    def _find_window(self, chat: int) -> SlidingWindow:
-        if chat not in self._chats and len(self._chats) >= MAX_TRACKED_CHATS:
-            now = self._clock()
-            self._chats = {number: window for number, window in self._chats.items() if not window.is_idle(now)}
-        return self._chats.setdefault(chat, SlidingWindow(self._tempo.private if chat > 0 else self._tempo.group))
 
 
 @frozen
 class TelegramSettings:
     """Rate limits, and times in seconds; the times of one delivery stay below the outbox's limit in total."""
 
-    tempo: RateLimits = field(default_factory=RateLimits)
+    limits: RateLimits = RateLimits()
     poll: int = 25
     """Timeout of long polling."""
     request: float = 10.0
@@ -134,7 +61,70 @@ class TelegramSettings:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
-DEFAULT_TELEGRAM_SETTINGS = TelegramSettings()
+class SlidingWindow:
+    """A sliding window of send times; some may be in the future."""
+
+    def __init__(self, limit: tuple[int, float]) -> None:
+        messages, self._seconds = limit
+        self._times: deque[float] = deque(maxlen=messages)
+        self.paused_until = 0.0
+
+    def find(self, now: float) -> float:
+        """Return the next time at which a message may be sent."""
+        full = len(self._times) == self._times.maxlen
+        return max(now, self.paused_until, self._times[0] + self._seconds if full else 0.0)
+
+    def take(self, moment: float) -> None:
+        """Reserve a send time."""
+        self._times.append(moment)
+
+    def is_idle(self, now: float) -> bool:
+        """Return whether the window does not delay any message."""
+        return self.paused_until <= now and (not self._times or self._times[-1] + self._seconds <= now)
+
+
+class SendLimiter:
+    """Delays messages to stay within the limits."""
+
+    def __init__(
+        self,
+        limits: RateLimits,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._sleep = sleep
+        self._overall = SlidingWindow(limits.overall)
+        self._chats: dict[int, SlidingWindow] = {}
+
+    async def wait(self, chat: int) -> None:
+        """Wait until a message may be sent; raise NotDelivered if the wait is too long."""
+        await self._wait(self._find_window(chat), f"chat {chat}")
+        await self._wait(self._overall, "Telegram as a whole")
+
+    def pause(self, chat: int, seconds: float) -> None:
+        """Pause a chat; if another chat is paused as well, pause all sending."""
+        now = self._clock()
+        others = any(window.paused_until > now for number, window in self._chats.items() if number != chat)
+        self._find_window(chat).paused_until = now + seconds
+        if others:
+            self._overall.paused_until = max(self._overall.paused_until, now + seconds)
+
+    async def _wait(self, window: SlidingWindow, whose: str) -> None:
+        now = self._clock()
+        moment = window.find(now)
+        if moment - now > self._limits.max_wait:
+            raise NotDelivered(f"{whose} is rate limited for {moment - now:.0f} s", wait=moment - now)
+        window.take(moment)
+        if moment > now:
+            await self._sleep(moment - now)
+
+    def _find_window(self, chat: int) -> SlidingWindow:
+        if chat not in self._chats and len(self._chats) >= MAX_TRACKED_CHATS:
+            now = self._clock()
+            self._chats = {number: window for number, window in self._chats.items() if not window.is_idle(now)}
+        return self._chats.setdefault(chat, SlidingWindow(self._limits.private if chat > 0 else self._limits.group))
 
 
 T = TypeVar("T")
@@ -191,19 +181,19 @@ RESPONSE_MODELS = [Response[method.__returning__] for method in API_METHODS]  # 
 class BotClient:
     """Sends requests to Telegram; `doubtful` is set while the last request failed for network or server reasons."""
 
-    def __init__(self, token: str, api: str, manners: TelegramSettings) -> None:
+    def __init__(self, token: str, api: str, settings: TelegramSettings) -> None:
         self.bot = Bot(token, AiohttpSession(api=TelegramAPIServer.from_base(api)))
         self.doubtful = False
         self._token = token
-        self._manners = manners
+        self._settings = settings
 
     async def ask(self, method: TelegramMethod[T], seconds: float | None = None) -> T:
-        """Send a request; raise Telegram's error, Unreached or Unsure."""
-        total = self._manners.request if seconds is None else seconds
-        limits = ClientTimeout(total=total, connect=min(total, self._manners.probe))
+        """Send a request; raise Telegram's error, TelegramUnreachable or UncertainDelivery."""
+        total = self._settings.request if seconds is None else seconds
+        timeout = ClientTimeout(total=total, connect=min(total, self._settings.probe))
         try:
             # aiogram passes the value to aiohttp unchanged; a number could not limit connect and total time separately.
-            answer = await self.bot(method, request_timeout=cast("int", limits))
+            answer = await self.bot(method, request_timeout=cast("int", timeout))
         except TelegramEntityTooLarge:
             raise
         except TelegramNetworkError as error:

@@ -2,17 +2,13 @@
 
 An edit becomes a new message that corrects the earlier one, which may already be answered. Edits that do not change
 the text, such as an added link preview, are ignored. Of an album, the first message and all messages with a caption
-are used.
-
-The text of a Telegram message: its text or caption, and labels for media, forwards and links.
+are used. The text is the text or caption, with labels for media, forwards and links.
 """
 
 import re
 from collections import OrderedDict
 from dataclasses import replace
-from typing import TypeVar
 
-from aiogram.types import Chat as TelegramChat
 from aiogram.types import Message, MessageEntity, User
 
 from foreword.engine.signal import CORRECTION_LABEL, FORWARD_LABEL_START, drop_correction_label
@@ -53,29 +49,24 @@ def read_text(message: Message) -> str:
     text = expand_links(message.text or message.caption or "", message.entities or message.caption_entities or [])
     label = f"[{label_media(message, MEDIA_LABELS[kind])}]" if kind in MEDIA_LABELS else ""
     origin = label_origin(message)
-    return remove_unstorable(" ".join(part for part in (origin, label, text) if part))
+    return remove_unstorable(" ".join(filter(None, (origin, label, text))))
 
 
 def label_media(message: Message, name: str) -> str:
     """Return the label of a medium with its name or another known detail."""
-    known = ""
-    if message.document and message.document.file_name:
-        known = message.document.file_name
-    elif message.sticker and message.sticker.emoji:
-        known = message.sticker.emoji
-    elif message.poll:
-        known = message.poll.question
-    elif message.venue:
-        known = message.venue.title
-    elif message.location:
-        known = f"{message.location.latitude}, {message.location.longitude}"
-    elif message.contact:
-        known = message.contact.first_name
-    elif message.dice:
-        known = str(message.dice.value)
-    elif message.media_group_id:
-        known = "of an album"
-    return f"{name}: {shorten_label(known)}" if known else name
+    location = message.location
+    details = (
+        message.document and message.document.file_name,
+        message.sticker and message.sticker.emoji,
+        message.poll and message.poll.question,
+        message.venue and message.venue.title,
+        location and f"{location.latitude}, {location.longitude}",
+        message.contact and message.contact.first_name,
+        message.dice and str(message.dice.value),
+        message.media_group_id and "of an album",
+    )
+    detail = next(filter(None, details), "")
+    return f"{name}: {shorten_label(str(detail))}" if detail else name
 
 
 def label_origin(message: Message) -> str:
@@ -115,7 +106,6 @@ def remove_unstorable(text: str) -> str:
 TELEGRAM_CHANNEL = "telegram"
 _LINK = re.compile(r"/start\s+([\w-]+)")  # sent by a link such as t.me/BOT?start=CODE
 MAX_RECENT_MESSAGES = 5_000  # messages and albums held in memory
-T = TypeVar("T")
 CHAT_TYPES = {
     "private": ChatKind.PRIVATE,
     "group": ChatKind.GROUP,
@@ -127,68 +117,69 @@ CHAT_TYPES = {
 class MessageReader:
     """Converts messages for one bot; holds recent texts to recognise edits without changes."""
 
-    def __init__(self, me: User, moves: GroupMigrations, agent: str = "") -> None:
-        self._me = me
-        self._moves = moves
+    def __init__(self, bot: User, migrations: GroupMigrations, agent: str = "") -> None:
+        self._bot = bot
+        self._migrations = migrations
         self._agent = agent
         self._texts: OrderedDict[str, int] = OrderedDict()
         self._albums: OrderedDict[str, int] = OrderedDict()
 
-    def hear(self, message: Message, number: int, *, edited: bool) -> InboundMessage | None:
+    def convert(self, message: Message, number: int, *, edited: bool) -> InboundMessage | None:
         """Convert the message of an update; return None for service messages, bots and album parts without caption."""
         text = read_text(message)
         if message.chat.type == "private" and (link := _LINK.fullmatch(text)):
             text = link[1]
-        if not text or self._is_a_bot(message) or (not edited and self._is_of_album(message)):
+        # Bots are not answered, to prevent loops.
+        is_bot = bool(message.from_user and message.from_user.is_bot and not message.sender_chat)
+        if not text or is_bot or (not edited and self._is_of_album(message)):
             return None
         key = f"{message.chat.id}:{message.message_id}"
-        heard = self._make(message, key, text)
-        return (
-            replace(heard, key=f"{key}:{number}", text=f"{CORRECTION_LABEL} {text}", corrects=key) if edited else heard
-        )
+        inbound = self._make(message, key, text)
+        if not edited:
+            return inbound
+        return replace(inbound, key=f"{key}:{number}", text=f"{CORRECTION_LABEL} {text}", corrects=key)
 
-    def is_known(self, heard: InboundMessage) -> bool:
+    def is_unchanged(self, inbound: InboundMessage) -> bool:
         """Return whether this is an edit that does not change the stored text."""
-        return bool(heard.corrects) and self._texts.get(heard.corrects) == hash(drop_correction_label(heard.text))
+        text = drop_correction_label(inbound.text)
+        return bool(inbound.corrects) and self._texts.get(inbound.corrects) == hash(text)
 
-    def remember(self, heard: InboundMessage) -> None:
+    def add_text(self, inbound: InboundMessage) -> None:
         """Record the hash of a stored text, to compare it with later edits."""
-        add_bounded(self._texts, heard.corrects or heard.key, hash(drop_correction_label(heard.text)))
+        add_bounded(self._texts, inbound.corrects or inbound.key, hash(drop_correction_label(inbound.text)))
 
     def _make(self, message: Message, key: str, text: str) -> InboundMessage:
         chat = CHAT_TYPES.get(message.chat.type, ChatKind.BROADCAST)
-        known = message.from_user if message.from_user and not message.sender_chat else None
+        private = chat is ChatKind.PRIVATE
+        user = message.from_user if not message.sender_chat else None
+        name = message.sender_chat or message.from_user
         return InboundMessage(
             channel=TELEGRAM_CHANNEL,
-            sender=str(known.id) if known else "",
+            sender=str(user.id) if user else "",
             text=text,
             key=key,
             address=format_address(message),
             chat=chat,
-            place="" if chat is ChatKind.PRIVATE else str(self._moves.find_first(message.chat.id)),
-            title="" if chat is ChatKind.PRIVATE else remove_unstorable(message.chat.title or ""),
-            name=remove_unstorable(get_sender_name(message)),
-            called=chat is ChatKind.PRIVATE or self._is_called(message),
+            place="" if private else str(self._migrations.find_first(message.chat.id)),
+            title="" if private else remove_unstorable(message.chat.title or ""),
+            name=remove_unstorable(name.full_name if name else ""),
+            called=private or self._is_called(message),
             agent=self._agent,
-            client=Client(language=(known.language_code or "") if known and chat is ChatKind.PRIVATE else ""),
+            client=Client(language=(user.language_code or "") if user and private else ""),
         )
-
-    def _is_a_bot(self, message: Message) -> bool:
-        """Return whether a bot wrote the message; bots are not answered, to prevent loops."""
-        return bool(message.from_user and message.from_user.is_bot and not message.sender_chat)
 
     def _is_of_album(self, message: Message) -> bool:
         """Return whether this is a later message of an album without a caption."""
         if not message.media_group_id:
             return False
-        known = self._albums.get(message.media_group_id, message.message_id) != message.message_id
-        add_bounded(self._albums, message.media_group_id, self._albums.get(message.media_group_id, message.message_id))
-        return known and not message.caption
+        first = self._albums.get(message.media_group_id, message.message_id)
+        add_bounded(self._albums, message.media_group_id, first)
+        return first != message.message_id and not message.caption
 
     def _is_called(self, message: Message) -> bool:
         """Return whether a group message is a reply to the bot or mentions it."""
         earlier = message.reply_to_message
-        if earlier and earlier.from_user and earlier.from_user.id == self._me.id and not earlier.forum_topic_created:
+        if earlier and earlier.from_user and earlier.from_user.id == self._bot.id and not earlier.forum_topic_created:
             return True
         text, entities = message.text or message.caption or "", message.entities or message.caption_entities or []
         units = text.encode("utf-16-le", "surrogatepass")
@@ -197,25 +188,19 @@ class MessageReader:
     def _names(self, entity: MessageEntity, units: bytes) -> bool:
         """Return whether an entity mentions the bot or is a command for it."""
         if entity.type == "text_mention":
-            return bool(entity.user and entity.user.id == self._me.id)
+            return bool(entity.user and entity.user.id == self._bot.id)
         if entity.type not in ("mention", "bot_command"):
             return False
         written = units[2 * entity.offset : 2 * (entity.offset + entity.length)].decode("utf-16-le", "replace")
-        return written.partition("@")[2].casefold() == (self._me.username or "").casefold()
+        return written.partition("@")[2].casefold() == (self._bot.username or "").casefold()
 
 
-def add_bounded(known: OrderedDict[str, T], key: str, what: T) -> None:
+def add_bounded(items: OrderedDict[str, int], key: str, value: int) -> None:
     """Add an item to a bounded mapping and drop the oldest one."""
-    known[key] = what
-    known.move_to_end(key)
-    if len(known) > MAX_RECENT_MESSAGES:
-        known.popitem(last=False)
-
-
-def get_sender_name(message: Message) -> str:
-    """Return the display name of the sender, a user or a chat."""
-    who: TelegramChat | User | None = message.sender_chat or message.from_user
-    return who.full_name if who else ""
+    items[key] = value
+    items.move_to_end(key)
+    if len(items) > MAX_RECENT_MESSAGES:
+        items.popitem(last=False)
 
 
 def format_address(message: Message) -> str:

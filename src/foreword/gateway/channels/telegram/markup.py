@@ -1,10 +1,7 @@
 """Conversion of a model's Markdown to Telegram's formatting, without loss of text.
 
 Telegram has no headings, lists or tables: a heading becomes bold, a list keeps its bullets or numbers, and a table
-becomes aligned columns.
-
-Formatted text in Telegram's model: plain text with marked ranges, and its HTML form. Splitting of a formatted text
-into messages, at paragraphs, lines, sentences or words.
+becomes aligned columns. A long text is split into messages at paragraphs, lines, sentences or words.
 """
 
 import html
@@ -12,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 
 from markdown_it import MarkdownIt
@@ -56,12 +54,12 @@ class FormattedText:
 
     def cut(self, start: int, end: int) -> "FormattedText":
         """Return a slice of the text with the marks that overlap it."""
-        kept = []
-        for mark in self.marks:
-            first, last = max(mark.start, start), min(mark.end, end)
-            if first < last:
-                kept.append(StyledRange(style=mark.style, start=first - start, end=last - start, value=mark.value))
-        return FormattedText(text=self.text[start:end], marks=tuple(kept))
+        marks = tuple(
+            replace(mark, start=max(mark.start, start) - start, end=min(mark.end, end) - start)
+            for mark in self.marks
+            if max(mark.start, start) < min(mark.end, end)
+        )
+        return FormattedText(text=self.text[start:end], marks=marks)
 
 
 def count_utf16_units(text: str) -> int:
@@ -71,33 +69,28 @@ def count_utf16_units(text: str) -> int:
 
 def write_html(formatted: FormattedText) -> str:
     """Convert a formatted text to Telegram's HTML."""
-    return "".join(_write(formatted))
+    parts: list[str] = []
+    position, opened = 0, list[StyledRange]()
+
+    def write_to(end: int, tag: str = "") -> None:
+        nonlocal position
+        parts.extend((html.escape(formatted.text[position:end], quote=False), tag))
+        position = end
+
+    for mark in formatted.marks:
+        while opened and opened[-1].end <= mark.start:
+            write_to(opened[-1].end, _close(opened.pop()))
+        write_to(mark.start, _open(mark))
+        opened.append(mark)
+    while opened:
+        write_to(opened[-1].end, _close(opened.pop()))
+    write_to(len(formatted.text))
+    return "".join(parts)
 
 
 def strip_html(written: str) -> str:
     """Return the plain text of HTML made by `write_html`."""
     return html.unescape(_HTML_TAG.sub("", written))
-
-
-def _write(formatted: FormattedText) -> Iterator[str]:
-    at, opened = 0, list[StyledRange]()
-
-    def write_to(end: int) -> str:
-        nonlocal at
-        begin, at = at, end
-        return html.escape(formatted.text[begin:end], quote=False)
-
-    for mark in formatted.marks:
-        while opened and opened[-1].end <= mark.start:
-            yield write_to(opened[-1].end)
-            yield _close(opened.pop())
-        yield write_to(mark.start)
-        yield _open(mark)
-        opened.append(mark)
-    while opened:
-        yield write_to(opened[-1].end)
-        yield _close(opened.pop())
-    yield write_to(len(formatted.text))
 
 
 def _open(mark: StyledRange) -> str:
@@ -125,10 +118,10 @@ def parse_markdown(text: str) -> FormattedText:
     tokens = make_parser().parse(text)
     if max((measure_depth(token) for token in tokens), default=0) >= MAX_NESTING:
         return FormattedText(text=text.strip())
-    writing = MarkdownRenderer()
-    writing.write_blocks(SyntaxTreeNode(tokens).children, "\n\n")
-    made = writing.finish()
-    return made if made.text else FormattedText(text=text.strip())
+    renderer = MarkdownRenderer()
+    renderer.write_blocks(SyntaxTreeNode(tokens).children, "\n\n")
+    formatted = renderer.finish()
+    return formatted if formatted.text else FormattedText(text=text.strip())
 
 
 @cache
@@ -257,11 +250,12 @@ class MarkdownRenderer:
     def _write_list(self, node: SyntaxTreeNode) -> None:
         first, before = int(node.attrs.get("start", 1)), self._indent
         tight = all(child.hidden for item in node.children for child in item.children if child.type == "paragraph")
+        gap = "\n" if tight else "\n\n"
         for number, item in enumerate(node.children):
             sign = f"{first + number}. " if node.type == "ordered_list" else "• "
-            self._write(f"{_gap(tight)}{sign}" if number else sign)
+            self._write(f"{gap}{sign}" if number else sign)
             self._indent = before + " " * len(sign)
-            self.write_blocks(item.children, _gap(tight))
+            self.write_blocks(item.children, gap)
             self._indent = before
 
     def _write_table(self, node: SyntaxTreeNode) -> None:
@@ -276,10 +270,6 @@ class MarkdownRenderer:
             self._add("\n".join(line.rstrip() for line in lines))
 
 
-def _gap(tight: bool) -> str:  # noqa: FBT001 - the name says what it means
-    return "\n" if tight else "\n\n"
-
-
 def measure_width(text: str) -> int:
     """Return the number of terminal columns of a text."""
     return max(wcswidth(text), 0)
@@ -287,11 +277,11 @@ def measure_width(text: str) -> int:
 
 def render_cell(node: SyntaxTreeNode) -> str:
     """Return the plain text of a table cell, with the URLs of links."""
-    writing = MarkdownRenderer()
-    writing.write_blocks([node], "")
-    made = writing.finish()
-    links = [mark.value for mark in made.marks if mark.style is TextStyle.LINK and mark.value not in made.text]
-    return " ".join([*made.text.split(), *(f"({link})" for link in links)])
+    renderer = MarkdownRenderer()
+    renderer.write_blocks([node], "")
+    cell = renderer.finish()
+    links = [mark.value for mark in cell.marks if mark.style is TextStyle.LINK and mark.value not in cell.text]
+    return " ".join([*cell.text.split(), *(f"({link})" for link in links)])
 
 
 MAX_MESSAGE_UNITS = 4_096  # UTF-16 code units of a message
@@ -334,19 +324,13 @@ def find_cut(formatted: FormattedText, start: int, reach: int) -> tuple[int, int
                 if half <= match.start() <= reach and not (whole and inside) and starts_grapheme(text, match.end()):
                     found = match
             if found and text[start : found.start()].strip():
-                following = (
-                    found.start() + 1 if is_in_code_block(blocks, found.start()) else skip_space(formatted, found)
-                )
-                return found.start(), following
+                if any(first <= found.start() < last for first, last in blocks):  # the indent is significant
+                    return found.start(), found.start() + 1
+                return found.start(), skip_space(formatted, found)
     for match in reversed(list(_PAUSES[-1].finditer(text, start, reach))):
         if text[start : match.start()].strip() and starts_grapheme(text, match.end()):
             return match.start(), match.end()
     return find_grapheme_boundary(text, start, reach)
-
-
-def is_in_code_block(blocks: list[tuple[int, int]], place: int) -> bool:
-    """Return whether a position is inside a code block, where the indent is significant."""
-    return any(first <= place < last for first, last in blocks)
 
 
 def skip_space(formatted: FormattedText, found: re.Match[str]) -> int:

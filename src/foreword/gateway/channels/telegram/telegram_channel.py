@@ -1,7 +1,4 @@
-"""Sends single messages and maps Telegram's errors to delivery errors.
-
-The Telegram channel: receives messages by polling and delivers replies.
-"""
+"""The Telegram channel: receives messages by polling and delivers replies."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -22,10 +19,8 @@ from aiogram.exceptions import (
 from aiogram.methods import GetMe, SendChatAction
 
 from foreword.config.schema import TelegramBotSettings
-from foreword.events.event import Level
 from foreword.gateway.channel import ChatKind, NeverDelivered, NotDelivered, ReceiveMessage, ReportToOwner
 from foreword.gateway.channels.telegram.bot_client import (
-    DEFAULT_TELEGRAM_SETTINGS,
     BotClient,
     GetRawChat,
     GroupMigrations,
@@ -55,24 +50,24 @@ class TelegramText:
 
 
 class MessageSender:
-    """Sends messages within Telegram's rate limits."""
+    """Sends messages within Telegram's rate limits, and maps Telegram's errors to delivery errors."""
 
-    def __init__(self, line: BotClient, manners: TelegramSettings, moves: GroupMigrations) -> None:
-        self._line = line
-        self._manners = manners
-        self._moves = moves
-        self._pacer = SendLimiter(manners.tempo, sleep=manners.sleep)
+    def __init__(self, client: BotClient, settings: TelegramSettings, migrations: GroupMigrations) -> None:
+        self._client = client
+        self._settings = settings
+        self._migrations = migrations
+        self._limiter = SendLimiter(settings.limits, sleep=settings.sleep)
 
     async def send(self, message: TelegramText) -> None:
-        """Send a message; raise NotDelivered, NeverDelivered or Unsure."""
-        message = replace(message, chat=self._moves.find_last(message.chat))
-        await self._pacer.wait(message.chat)
-        await self._prove()
+        """Send a message; raise NotDelivered, NeverDelivered or UncertainDelivery."""
+        message = replace(message, chat=self._migrations.find_last(message.chat))
+        await self._limiter.wait(message.chat)
+        await self._check_availability()
         for _ in range(MAX_MESSAGE_FORMS + 1):
             try:
-                await self._try(message)
+                await self._send_once(message)
             except TelegramMigrateToChat as error:
-                self._moves.add(message.chat, error.migrate_to_chat_id)
+                self._migrations.add(message.chat, error.migrate_to_chat_id)
                 message = replace(message, chat=error.migrate_to_chat_id)
             except TelegramBadRequest as error:
                 message = simplify_message(message, error)
@@ -82,22 +77,22 @@ class MessageSender:
 
     async def show_work(self, chat: int, topic: int | None) -> None:
         """Show that the bot is typing."""
-        if not self._line.doubtful:
-            chat = self._moves.find_last(chat)
+        if not self._client.doubtful:
+            chat = self._migrations.find_last(chat)
             action = SendChatAction(chat_id=chat, action="typing", message_thread_id=topic)
-            await self._line.ask(action, self._manners.probe)
+            await self._client.ask(action, self._settings.probe)
 
-    async def _prove(self) -> None:
+    async def _check_availability(self) -> None:
         """After a network error, check availability first, so that an outage leaves at most one message uncertain."""
-        if not self._line.doubtful:
+        if not self._client.doubtful:
             return
         try:
-            await self._line.ask(GetMe(), self._manners.probe)
+            await self._client.ask(GetMe(), self._settings.probe)
         except (TelegramAPIError, TelegramUnreachable, UncertainDelivery) as error:
-            self._line.doubtful = True
+            self._client.doubtful = True
             raise NotDelivered(f"Telegram does not answer: {error}", wait=UNREACHABLE_DELAY_S) from None
 
-    async def _try(self, message: TelegramText) -> None:
+    async def _send_once(self, message: TelegramText) -> None:
         """Send once; errors that another form or chat id can fix are raised unchanged."""
         method = SendText(
             chat_id=message.chat,
@@ -106,18 +101,16 @@ class MessageSender:
             parse_mode="HTML" if message.html else None,
         )
         try:
-            await self._line.ask(method)
+            await self._client.ask(method)
         except (TelegramMigrateToChat, TelegramBadRequest):
             raise
         except TelegramRetryAfter as error:
-            self._pacer.hold(message.chat, error.retry_after)
+            self._limiter.pause(message.chat, error.retry_after)
             raise NotDelivered(error.message, wait=error.retry_after) from None
-        except TelegramForbiddenError as error:
+        except (TelegramForbiddenError, TelegramEntityTooLarge) as error:
             raise NeverDelivered(error.message) from None
         except (TelegramUnauthorizedError, TelegramNotFound) as error:
-            raise NotDelivered(f"Telegram rejects the token: {error.message}", wait=self._manners.refused) from None
-        except TelegramEntityTooLarge as error:
-            raise NeverDelivered(error.message) from None
+            raise NotDelivered(f"Telegram rejects the token: {error.message}", wait=self._settings.refused) from None
         except TelegramUnreachable as error:
             raise NotDelivered(f"Telegram is unreachable: {error}", wait=UNREACHABLE_DELAY_S) from None
         except TelegramServerError as error:
@@ -134,21 +127,14 @@ def simplify_message(message: TelegramText, error: TelegramBadRequest) -> Telegr
     raise NeverDelivered(error.message) from None
 
 
-def ignore_event(_words: str, _level: Level) -> None:
-    """Record nothing."""
-
-
 @frozen
 class TelegramOptions:
     """Settings and dependencies of the channel."""
 
-    manners: TelegramSettings = DEFAULT_TELEGRAM_SETTINGS
-    tell: ReportToOwner = ignore_event
-    moves: str = ""
+    settings: TelegramSettings = TelegramSettings()
+    report: ReportToOwner = lambda text, level: None  # noqa: ARG005
+    migrations: str = ""
     """The file with the new ids of migrated groups; if empty, they are only held in memory."""
-
-
-DEFAULT_TELEGRAM_OPTIONS = TelegramOptions()
 
 
 class TelegramChannel:
@@ -156,14 +142,12 @@ class TelegramChannel:
 
     takes_key = False
 
-    def __init__(
-        self, token: str, settings: TelegramBotSettings, around: TelegramOptions = DEFAULT_TELEGRAM_OPTIONS
-    ) -> None:
-        self._line = BotClient(token, settings.api, around.manners)
-        self._moves = GroupMigrations(around.moves)
-        self._sending = MessageSender(self._line, around.manners, self._moves)
-        self._around = around
-        self._agent = settings.agent
+    def __init__(self, token: str, bot: TelegramBotSettings, options: TelegramOptions) -> None:
+        self._client = BotClient(token, bot.api, options.settings)
+        self._migrations = GroupMigrations(options.migrations)
+        self._sender = MessageSender(self._client, options.settings, self._migrations)
+        self._options = options
+        self._agent = bot.agent
         self._kinds: dict[int, ChatKind] = {}
 
     def split(self, text: str) -> Sequence[str]:
@@ -175,29 +159,29 @@ class TelegramChannel:
         if not part.strip():
             raise NeverDelivered("the reply is empty")
         chat, topic = parse_address(address)
-        await self._sending.send(TelegramText(chat=chat, topic=topic, text=part))
+        await self._sender.send(TelegramText(chat=chat, topic=topic, text=part))
 
     async def show_work(self, address: str) -> None:
         """Show that the bot is typing."""
         with suppress(Exception):
-            await self._sending.show_work(*parse_address(address))
+            await self._sender.show_work(*parse_address(address))
 
     async def find_kind(self, address: str) -> ChatKind:
         """Ask Telegram for the type of a chat; use the last known answer if the request fails."""
         chat, _ = parse_address(address)
         with suppress(TelegramAPIError, TelegramUnreachable, UncertainDelivery):
-            found = await self._line.ask(GetRawChat(chat_id=self._moves.find_last(chat)))
+            found = await self._client.ask(GetRawChat(chat_id=self._migrations.find_last(chat)))
             self._kinds[chat] = CHAT_TYPES.get(str(found.get("type")), ChatKind.BROADCAST)
         return self._kinds.get(chat, ChatKind.BROADCAST)
 
     async def run(self, hear: ReceiveMessage) -> None:
         """Receive messages until cancelled."""
-        polling = UpdatePoller(self._line, hear, self._around.manners, self._around.tell, self._moves)
-        await polling.run(self._agent)
+        options = self._options
+        await UpdatePoller(self._client, hear, options.settings, options.report, self._migrations).run(self._agent)
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._line.close()
+        await self._client.close()
 
 
 @lru_cache(maxsize=64)
@@ -208,10 +192,10 @@ def render_reply(text: str) -> tuple[str, ...]:
 
 @asynccontextmanager
 async def open_telegram(
-    token: str, settings: TelegramBotSettings, around: TelegramOptions = DEFAULT_TELEGRAM_OPTIONS
+    token: str, bot: TelegramBotSettings, options: TelegramOptions | None = None
 ) -> AsyncIterator[TelegramChannel]:
     """Open the channel of a bot and close its connections at the end."""
-    channel = TelegramChannel(token, settings, around)
+    channel = TelegramChannel(token, bot, options or TelegramOptions())
     try:
         yield channel
     finally:
