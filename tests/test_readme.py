@@ -13,8 +13,8 @@ import pytest
 
 from foreword.engine.blueprint import CONDITIONS, Blueprint, Budget, Slot, load_blueprint
 from foreword.engine.selection import HOOK_ENTRY_POINTS
+from foreword.engine.sources.forms import SESSION_FACTS, STATIC_FACTS, TURN_FACTS
 from foreword.engine.sources.sections import SOURCES
-from foreword.engine.sources.turn_facts import SESSION_FACTS, STATIC_FACTS, TURN_FACTS
 from foreword.resources import list_blueprints, list_prompts, read_blueprint
 from foreword.testing import run_fake_provider, write_files
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
-from foreword.engine.blueprint import Plan
 from foreword.engine.budget import Fit, FittedRun
 from foreword.engine.cuts import FitInputs, Fitted
 from foreword.engine.render import UPDATES_TITLE, Prompt, Span
+from foreword.engine.selection import Plan
 from foreword.engine.sources.sections import Missing, Passage, Section
 from foreword.engine.sources.texts import FALLBACK_NOTE
 from foreword.engine.trust import Audience, Clearance, find_audience

@@ -32,3 +32,10 @@ def list_blueprints() -> tuple[str, ...]:
 def read_blueprint(name: str) -> str | None:
     """Return the text of a blueprint that ships with Foreword, or None."""
     return read_resource("blueprints", f"{name}.yaml") if name in list_blueprints() else None
+
+
+@cache
+def read_words(name: str) -> frozenset[str]:
+    """Read a list of words of `data/`; a line with # is a comment."""
+    lines = (read_resource("data", f"{name}.txt") or "").splitlines()
+    return frozenset(word for line in lines if not line.startswith("#") for word in line.split())

@@ -29,18 +29,18 @@ from foreword.agent.tools.state_tools import (
     TaskTools,
     WorkflowTools,
 )
-from foreword.assemble import assemble, resolve_clearance
+from foreword.assemble import assemble
 from foreword.assembly import Assembly
 from foreword.config.load import load_config
 from foreword.config.schema import Config
 from foreword.engine.blueprint import Blueprint, load_blueprint
-from foreword.engine.context import AssemblyContext, ResultCache
+from foreword.engine.context import AssemblyContext
 from foreword.engine.selection import load_hooks
 from foreword.engine.sources.documents import Document, FileProblem
 from foreword.engine.sources.files import Files, replace_files
 from foreword.engine.sources.fill import check_slot_texts
 from foreword.engine.sources.sections import SOURCES, Passage
-from foreword.engine.trust import Audience, has_other_readers
+from foreword.engine.trust import Audience, has_other_readers, resolve_trust
 from foreword.errors import ConfigError, ConfigFault, ForewordError, InputError, UnknownName, WorkspaceError
 from foreword.host import find_host_zone
 from foreword.memory.stores import Memory
@@ -205,7 +205,7 @@ class Workspace:
     def suppose(self, texts: Mapping[str, str | None]) -> Callable[[Turn, Ledger], Assembly]:
         """Return a function that assembles turns as if files had other texts or did not exist; nothing is stored."""
         files, now = replace_files(self.files.root, texts), self.ground
-        ground = replace(now, files=files, memories=None, memo=ResultCache(), scratch=ResultCache(), lock=Lock())
+        ground = replace(now, files=files, memories=None, caches={})
 
         def assemble_so(turn: Turn, ledger: Ledger) -> Assembly:
             complete = self.complete(turn, ground)
@@ -298,11 +298,11 @@ class Workspace:
         """
         if not turn.user or has_other_readers(turn):
             return None
-        return self.kept.find_instructions(turn.user, turn.agent, resolve_clearance(turn, self.ground).level)
+        return self.kept.find_instructions(turn.user, turn.agent, resolve_trust(turn, self.config).level)
 
     def _recall_instructions(self, turn: Turn, agent: str, ground: AssemblyContext) -> str:
         """Read a user's instructions; they are not opened if the clearance is too low."""
-        clearance = resolve_clearance(turn, ground).level
+        clearance = resolve_trust(turn, ground.config).level
         if not turn.user or has_other_readers(turn) or clearance < INSTRUCTIONS_TRUST:
             return ""
         return self.kept.find_instructions(turn.user, agent, clearance) or ""
@@ -310,8 +310,8 @@ class Workspace:
     def blueprint(self, name: str) -> Blueprint:
         """Return a blueprint: the workspace's, or else the shipped one; a broken edit changes nothing."""
         path = f"blueprints/{name}.yaml"
-        own = self._settled.read(path) if not check_name(name) else None
         known = self._blueprints.get(name)
+        own = self._settled.read(path) if known or not check_name(name) else None
         if known and known[0] == own:
             self.faults.pop(path, None)
             return known[1]

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from foreword.assembly import Assembly
-from foreword.engine.blueprint import PlannedSlot, Slot
+from foreword.engine.blueprint import Slot
 from foreword.engine.budget import TokenDemand
 from foreword.engine.cuts import keep_section
+from foreword.engine.selection import PlannedSlot
 from foreword.engine.sources.sections import Section
 from foreword.testing import make_workspace
 from foreword.turn import Toolset, Turn

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from foreword.assembly import Assembly, ReportRow
-from foreword.engine.sources.turn_facts import FACTS_BY_PACE, SESSION_FACTS, STATIC_FACTS, TURN_FACTS
+from foreword.engine.sources.forms import FACTS_BY_PACE, SESSION_FACTS, STATIC_FACTS, TURN_FACTS
 from foreword.errors import ConfigError
 from foreword.testing import make_workspace
 from foreword.turn import Bulletin, Client, Communication, Git, Host, Sandbox, State, Step, Task, Tool, Toolset, Turn

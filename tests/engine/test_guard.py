@@ -7,8 +7,8 @@ import pytest
 
 from foreword.config.load import load_config
 from foreword.engine.blueprint import load_blueprint
-from foreword.engine.file_access import FileGuard
 from foreword.engine.sources.sections import SOURCES
+from foreword.engine.trust import FileGuard
 from foreword.resources import read_blueprint
 from foreword.testing import make_workspace
 from foreword.turn import Turn

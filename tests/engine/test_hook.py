@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from foreword.config.load import load_config
-from foreword.engine.blueprint import Plan, PlannedSlot, load_blueprint
-from foreword.engine.selection import FileEntry, Hook, HookContext, select_slots
+from foreword.engine.blueprint import load_blueprint
+from foreword.engine.selection import FileEntry, Hook, HookContext, Plan, PlannedSlot, select_slots
 from foreword.engine.sources.sections import SOURCES
 from foreword.engine.trust import resolve_trust
 from foreword.errors import ConfigError, InputError

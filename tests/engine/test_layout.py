@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from foreword.assembly import Assembly
-from foreword.engine.blueprint import Blueprint, PlannedSlot, Rendering, Slot, Voice
+from foreword.engine.blueprint import Blueprint, Rendering, Slot, Voice
 from foreword.engine.render import ALONE, Layout, SectionPlace, find_section_places
+from foreword.engine.selection import PlannedSlot
 from foreword.engine.sources.sections import Section
 from foreword.testing import make_workspace
 from foreword.tokens.count import Counter, Meter
@@ -219,15 +220,15 @@ def test_places() -> None:
     a, b, c, d = (
         Section(entry=PlannedSlot(slot=slot, id=slot.id, trust=Trust.FULL), text="x", origin="") for slot in slots
     )
-    assert [*find_section_places([a, b, b, c, d], goes_on=False)] == [
+    assert [*find_section_places([a, b, b, c, d], continued=False)] == [
         ALONE,
         SectionPlace(opens_group=False, opens_slot=True, closes_slot=False),
         SectionPlace(opens_group=False, opens_slot=False, closes_slot=True),
         ALONE,
         ALONE,
     ]
-    assert [*find_section_places([], goes_on=False)] == []
-    assert [place.opens for place in find_section_places([b, b], goes_on=True)] == [True, False]
+    assert [*find_section_places([], continued=False)] == []
+    assert [place.opens for place in find_section_places([b, b], continued=True)] == [True, False]
 
 
 def test_weighed_alone(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ from small import HEAD, STRICT, build, file_slot, lines, show, tell, why
 
 from foreword.agent.tools.reading_tools import READING_TOOLS
 from foreword.assembly import Assembly
-from foreword.engine.blueprint import PlannedSlot, Slot
+from foreword.engine.blueprint import Slot
 from foreword.engine.cuts import find_char_limits
+from foreword.engine.selection import PlannedSlot
 from foreword.engine.sources.sections import Section
 from foreword.testing import make_workspace
 from foreword.turn import State, Toolset

@@ -3,8 +3,8 @@
 import pytest
 
 from foreword.config.load import load_config
-from foreword.engine.blueprint import Plan, PlannedSlot, load_blueprint
-from foreword.engine.selection import expand_path, is_path_component, select_slots
+from foreword.engine.blueprint import load_blueprint
+from foreword.engine.selection import Plan, PlannedSlot, expand_path, is_path_component, select_slots
 from foreword.engine.sources.sections import SOURCES
 from foreword.engine.trust import resolve_trust
 from foreword.resources import read_blueprint

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from small import HEAD, STRICT, lines
 
 from foreword.agent.tools.reading_tools import READING_TOOLS
+from foreword.assemble import prepare
 from foreword.assembly import Assembly
 from foreword.engine.budget import Fit, FittedRun, TurnRoom, find_turn_room, fit_budget
 from foreword.engine.cuts import Fitted
-from foreword.engine.sources.fill import fill_runs
+from foreword.engine.sources.fill import fill_turn, make_turn_view
 from foreword.errors import BudgetError
 from foreword.testing import make_workspace
 from foreword.turn import Message, Toolset, Turn
@@ -55,7 +56,9 @@ class House:
     def fit(self, conversation: int, model: str = "large", **facts: object) -> Fit:
         """Fit the same prompt beside a conversation of so many tokens."""
         made = self.assemble(model, **facts)
-        return fit_budget(fill_runs(made.plan, made.turn, self.ws.ground, conversation), made.terms, conversation)
+        stable = prepare(made.turn, self.ws.ground, made.plan.blueprint)
+        view = make_turn_view(made.plan, stable.view, made.turn, self.ws.ground, conversation)
+        return fit_budget(stable.runs, fill_turn(made.plan, view), made.terms, conversation)
 
     def find_room(self, conversation: int, model: str = "large", **facts: object) -> TurnRoom:
         """Find the room of the turn's slots beside a conversation of so many tokens."""

@@ -9,7 +9,7 @@ from world_texts import dump
 from world_turns import SERVERS, assemble, hide, see, turns
 from worlds import BASES, CONFIGURED, worlds
 
-from foreword.engine.file_access import show_path
+from foreword.engine.trust import show_path
 from foreword.errors import InputError
 from foreword.testing import make_workspace
 from foreword.turn import Host, Sandbox, Turn

@@ -8,9 +8,9 @@ from hypothesis import assume, given
 from world_turns import assemble, fitted, turns
 from worlds import PEOPLE, worlds
 
+from foreword.engine.context import SessionView, StaticView, TurnView
 from foreword.engine.cuts import Fitted
 from foreword.engine.sources.sections import SOURCES
-from foreword.engine.sources.views import SessionView, StaticView, TurnView
 from foreword.testing import make_workspace
 from foreword.turn import Extension, Turn
 from foreword.types import Mode, Pace, Trust

@@ -12,9 +12,8 @@ from pathlib import Path
 
 from foreword.agent.tools.registry import BUILT_IN
 from foreword.assembly import Assembly
-from foreword.engine.file_access import LEVELS as OWN_LEVELS
-from foreword.engine.file_access import find_own_level
-from foreword.engine.trust import Audience
+from foreword.engine.trust import LEVELS as OWN_LEVELS
+from foreword.engine.trust import Audience, find_own_level
 from foreword.errors import InputError
 from foreword.memory.entry import Note
 from foreword.testing import NOON, make_workspace

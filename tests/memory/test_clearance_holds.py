@@ -30,10 +30,9 @@ from clearance_world import (
 
 from foreword.cli.main import main
 from foreword.engine import trust
-from foreword.engine.file_access import list_index_stores
+from foreword.engine.context import SourceReader
 from foreword.engine.sources import memory_sections as menu
-from foreword.engine.sources.views import SourceReader
-from foreword.engine.trust import Audience
+from foreword.engine.trust import Audience, list_index_stores
 from foreword.memory import stores as memory_stores
 from foreword.memory.index import Figures, Index
 from foreword.memory.stores import Memory

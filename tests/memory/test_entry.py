@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from foreword.engine.file_access import Provenance, find_provenance
 from foreword.engine.sources.documents import parse_document
+from foreword.engine.trust import Provenance, find_provenance
 from foreword.errors import InputError
 from foreword.memory.entry import LONGEST, Note, check_text, find_places, write_file, write_note
 from foreword.testing import NOON

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from foreword.engine.file_access import Provenance
-from foreword.engine.trust import Audience
+from foreword.engine.trust import Audience, Provenance
 from foreword.errors import InputError
 from foreword.memory.entry import Confirmed, Note
 from foreword.memory.facts import add_fact

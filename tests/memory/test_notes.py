@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from foreword.engine.file_access import Provenance
 from foreword.engine.sources.documents import parse_document
-from foreword.engine.trust import Audience
+from foreword.engine.trust import Audience, Provenance
 from foreword.errors import Forbidden, InputError
 from foreword.memory import notes as module
 from foreword.memory.entry import Confirmed, Note, mark_text

@@ -10,9 +10,8 @@ import pytest
 from foreword.agent.tools import reading_tools
 from foreword.agent.tools.registry import WITH_LOG
 from foreword.engine import trust
-from foreword.engine.file_access import hide_own_paths, list_index_stores, locate_path
 from foreword.engine.sources import memory_sections
-from foreword.engine.trust import Audience
+from foreword.engine.trust import Audience, hide_own_paths, list_index_stores, locate_path
 from foreword.errors import ConfigError, InputError
 from foreword.gateway.bulletins import write_bulletin_prompt
 from foreword.lint.linter import lint_workspace

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from people import CONFIG, dump_rows, find_token, make_people, read_all, sentence
 
-from foreword.engine.file_access import Provenance
-from foreword.engine.trust import Audience
+from foreword.engine.trust import Audience, Provenance
 from foreword.errors import InputError, UnknownName
 from foreword.events.redaction import FORGOTTEN_MARKER
 from foreword.memory.entry import Confirmed

@@ -20,7 +20,7 @@ from foreword.agent.tools.reading_tools import TextExcerpt
 from foreword.agent.tools.registry import find_workspace_tools, record_memory_event
 from foreword.assembly import Assembly
 from foreword.config.schema import Directory
-from foreword.engine.file_access import hide_own_paths
+from foreword.engine.trust import hide_own_paths
 from foreword.errors import Forbidden, InputError, ToolError, suggest_name
 from foreword.events.event import EventType, Level
 from foreword.events.tracer import TraceNode, TraceStep, describe_error

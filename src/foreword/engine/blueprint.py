@@ -1,8 +1,4 @@
-"""The schema of a blueprint file: its slots in order, and the rules they share.
-
-Conditions of a slot (`when`), and the pace at which each is known. Load a blueprint from YAML and report every problem
-at once. The plan of a turn: the slots it may have, decided before anything is read.
-"""
+"""Blueprints: the slots of a prompt in order, their conditions and budget, loaded from YAML."""
 
 import posixpath
 import re
@@ -12,9 +8,8 @@ from dataclasses import field
 from typing import Protocol
 
 from foreword.config.structure import convert_node, raise_or_return
-from foreword.engine.trust import Clearance
 from foreword.errors import ConfigFault, suggest_name
-from foreword.types import Mode, Pace, Placement, TextEnum, Trust, Verdict, frozen
+from foreword.types import Mode, Pace, Placement, TextEnum, Trust, frozen
 
 NOT_PREFIX = "not "
 CONDITIONS: Mapping[str, Pace] = {
@@ -419,42 +414,3 @@ def check_paths(slot: Slot) -> Iterator[str]:
     for path in filter(None, (slot.file, slot.folder, slot.text)):
         if path.startswith(("/", "~")) or posixpath.normpath(path).startswith(".."):
             yield f"names {path!r}, which is outside the workspace"
-
-
-@frozen
-class PlannedSlot:
-    """A slot, or one file of a slot, with the paths that may be read for it or the reason why none may."""
-
-    slot: Slot
-    id: str
-    trust: Trust
-    paths: tuple[str, ...] = ()
-    folder: str = ""
-    text: str = ""
-    template: bool = False
-    """Whether the file is a template to expand."""
-    personal: bool = False
-    """Whether the file depends on the user or the situation."""
-    verdict: Verdict | None = None
-    reason: str = ""
-
-
-@frozen
-class SlotRun:
-    """Adjacent slots with the same pace and placement; they are cached together or not at all."""
-
-    pace: Pace
-    placement: Placement
-    entries: tuple[PlannedSlot, ...]
-
-
-@frozen
-class Plan:
-    """Every slot of a blueprint in prompt order, each with its permission."""
-
-    blueprint: Blueprint
-    clearance: Clearance
-    mode: Mode
-    runs: tuple[SlotRun, ...]
-    warnings: tuple[str, ...] = ()
-    """Problems found while planning, for the owner."""

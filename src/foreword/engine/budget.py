@@ -5,7 +5,7 @@ the budget knows which files did not fit. Fit the sections of a prompt into its 
 must not depend on the turn.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from foreword.engine.blueprint import CutStyle, MenuListing, SharingOrder, TurnRoomKind
@@ -15,7 +15,7 @@ from foreword.engine.cuts import (
     apply_char_limit,
     find_char_limits,
     omit_section,
-    shorten_cached,
+    shorten,
     write_stub,
 )
 from foreword.engine.sources.sections import FilledRun, Missing, Section, write_menu_line
@@ -58,14 +58,12 @@ class TokenDemand:
 
 def measure_demands(sections: Sequence[Section], terms: FitInputs, *, menu: bool = False) -> list[TokenDemand]:
     """Count the tokens that sections want, and those of their stubs; a section on the menu needs no stub."""
-    once, caps = terms.scratch.once, find_char_limits(sections)
+    caps = find_char_limits(sections)
     return [
         TokenDemand(
-            whole=apply_char_limit(section, caps[id(section)], terms)
-            if id(section) in caps
-            else once(apply_char_limit, section, None, terms),
-            stub=0 if menu and can_list(section) else once(count_stub_tokens, section, terms),
-            cap=caps.get(id(section)),
+            whole=apply_char_limit(section, caps.get(section), terms),
+            stub=0 if menu and can_list(section) else count_stub_tokens(section, terms),
+            cap=caps.get(section),
         )
         for section in sections
     ]
@@ -79,7 +77,7 @@ def can_list(section: Section) -> bool:
 def count_stub_tokens(section: Section, terms: FitInputs) -> int:
     """Count the tokens of a section's stub, or of its heading alone where other sections follow under it."""
     stub = write_stub(section, terms)
-    return terms.scale.weigh(section, stub) if stub or section.leads else 0
+    return terms.layout.weigh(section, stub) if stub or section.leads else 0
 
 
 def share_room(wishes: Sequence[TokenDemand], room: int, why: str, terms: FitInputs) -> list[Fitted]:
@@ -107,17 +105,16 @@ def share_fairly(wishes: Sequence[TokenDemand], room: int, why: str, terms: FitI
     """Give every section the same level, and what small sections do not need to the large ones."""
     staying = choose_retained(wishes, room, terms)
     while True:
-        kept = {id(one) for one in staying}
-        out = [one for one in wishes if id(one) not in kept]
-        parts = compute_parts(staying, room - sum(one.base for one in out))
+        dropped = set(wishes).difference(staying)
+        parts = compute_parts(staying, room - sum(one.base for one in dropped))
         fitted = [fit_section(one, part, why, terms) for one, part in zip(staying, parts, strict=True)]
-        lost = {id(one.item) for one in fitted if one.verdict is Verdict.DROPPED}
+        lost = {one.item for one in fitted if one.verdict is Verdict.DROPPED}
         if not lost:
             break
-        staying = [one for one in staying if id(one.section) not in lost]
-    settled = {id(one.item): one for one in fitted}
+        staying = [one for one in staying if one.section not in lost]
+    settled = {one.item: one for one in fitted}
     everyone = zip(wishes, compute_parts(wishes, room), strict=True)
-    shared = [settled.get(id(one.section)) or drop_for_part(one, part, why, terms) for one, part in everyone]
+    shared = [settled.get(one.section) or drop_for_part(one, part, why, terms) for one, part in everyone]
     return restore_dropped(shared, wishes, room)
 
 
@@ -139,13 +136,13 @@ def choose_retained(wishes: Sequence[TokenDemand], room: int, terms: FitInputs) 
     low, high = 0, len(poor)
     while low < high:
         middle = (low + high + 1) // 2
-        gone = {id(one) for one in poor[middle:]}
-        staying = [one for one in wishes if id(one) not in gone]
+        dropped = set(poor[middle:])
+        staying = [one for one in wishes if one not in dropped]
         left = room - sum(one.base for one in poor[middle:])
         fits = zip(staying, compute_parts(staying, left), strict=True)
         low, high = (middle, high) if all(is_useful(one, part, terms) for one, part in fits) else (low, middle - 1)
-    gone = {id(one) for one in poor[low:]}
-    return [one for one in wishes if id(one) not in gone]
+    dropped = set(poor[low:])
+    return [one for one in wishes if one not in dropped]
 
 
 def is_useful(one: TokenDemand, part: int, terms: FitInputs) -> bool:
@@ -185,7 +182,7 @@ def fit_section(one: TokenDemand, part: int, why: str, terms: FitInputs) -> Fitt
     section, wanted = one.section, one.wanted
     if wanted <= part:
         return one.whole
-    shortened = shorten_cached(section, part, terms, one.cap) if is_useful(one, part, terms) else None
+    shortened = shorten(section, part, terms, one.cap) if is_useful(one, part, terms) else None
     if shortened is None:
         return drop_for_part(one, part, why, terms)
     rest = f"; rest: {shortened.call}" if shortened.call else ""
@@ -258,7 +255,7 @@ def fit_menu(menu: Section, closing: str, room: int, terms: FitInputs) -> Fitted
     if cut.verdict is not Verdict.SHORTENED:
         return drop_section(one, room, f"{why}; wants {one.wanted:,}, and its part is {max(room, 0):,}", terms)
     body = f"{cut.body}\n\n{closing}"
-    return replace(cut, item=menu, body=body, wanted=one.wanted, tokens=terms.scale.weigh(menu, body))
+    return replace(cut, item=menu, body=body, wanted=one.wanted, tokens=terms.layout.weigh(menu, body))
 
 
 MENU_SOURCE = "menu"  # the source whose section the budget writes
@@ -276,7 +273,7 @@ class StableFit:
         self.budget = terms.blueprint.budget
         self.limit = terms.limit
         self.left = self.limit - terms.tool_tokens
-        self.fitted: dict[int, Fitted] = {}
+        self.fitted: dict[Section, Fitted] = {}
         self.used_by_tier = dict.fromkeys(self.budget.tiers, 0)
         every = [(run.pace, section) for run in runs for section in run.sections]
         self.note(
@@ -328,10 +325,8 @@ class StableFit:
         menu = self.menu
         if menu is None or not (files or menu.lines):
             return 0
-        sections = tuple(one.section for one in files)
-        wanted, stub = self.terms.scratch.recall(
-            ("longest", self.terms, menu, sections), lambda: count_menu_tokens(menu, sections, self.terms)
-        )
+        longest = write_menu(menu, [one.section for one in files], self.terms)
+        wanted, stub = self.terms.layout.weigh(longest, longest.text), count_stub_tokens(longest, self.terms)
         needed = sum(one.wanted if one.section.slot.required else one.base for one in wishes)
         most = min(int(self.limit * self.budget.menu_share), self.left - needed)
         return min(wanted, max(most, stub))
@@ -363,7 +358,7 @@ class StableFit:
     def note(self, fitted: Iterable[Fitted]) -> None:
         """Record verdicts and subtract their tokens."""
         for one in fitted:
-            self.fitted[id(one.item)] = one
+            self.fitted[one.item] = one
             self.left -= one.tokens
 
     def fit_menu_section(self) -> None:
@@ -371,16 +366,12 @@ class StableFit:
         if self.menu is None:
             return
         indexed = [one for one in self.fitted.values() if one.verdict is Verdict.INDEXED]
-        menu, listed = self.menu, tuple(one.item for one in indexed)
-        fitted = self.terms.scratch.recall(
-            ("menu", self.terms, menu, listed, self.reserved),
-            lambda: fit_menu(write_menu(menu, listed, self.terms), menu.text, self.reserved, self.terms),
-        )
-        self.fitted[id(self.menu)] = fitted
+        written = write_menu(self.menu, [one.item for one in indexed], self.terms)
+        fitted = self.fitted[self.menu] = fit_menu(written, self.menu.text, self.reserved, self.terms)
         if fitted.body is None and fitted.verdict is Verdict.DROPPED:
             for one in indexed:
                 reason = f"{one.reason}, which does not fit either"
-                self.fitted[id(one.item)] = omit_section(one.item, one.wanted, Verdict.DROPPED, reason)
+                self.fitted[one.item] = omit_section(one.item, one.wanted, Verdict.DROPPED, reason)
 
 
 def is_always_listed(one: TokenDemand) -> bool:
@@ -402,12 +393,6 @@ def write_arithmetic(spent: dict[str, int], wishes: Sequence[TokenDemand], pool:
     )
 
 
-def count_menu_tokens(menu: Section, sections: Sequence[Section], terms: FitInputs) -> tuple[int, int]:
-    """Return the tokens of the menu with these sections listed, and of its stub."""
-    longest = write_menu(menu, sections, terms)
-    return terms.scale.weigh(longest, longest.text), count_stub_tokens(longest, terms)
-
-
 @frozen
 class FittedRun:
     """A run in which every item has its verdict."""
@@ -415,8 +400,8 @@ class FittedRun:
     pace: Pace
     placement: Placement
     items: tuple[Fitted | Missing, ...]
-    continues: bool = False
-    """Whether it continues a template that began in the previous run."""
+    continued: bool = False
+    """Whether its last template continues in the next run."""
 
     @property
     def tokens(self) -> int:
@@ -433,14 +418,26 @@ class Fit:
     tool_tokens: int
 
 
-def fit_budget(filled: Sequence[FilledRun], terms: FitInputs, conversation: int) -> Fit:
-    """Give every item its verdict; runs that did not change since an earlier turn are fitted once."""
-    stable = terms.memo.once(fit_stable, terms, *[run for run in filled if run.pace is not Pace.TURN])
-    turns = tuple([run for run in filled if run.pace is Pace.TURN])
-    room = find_turn_room(terms, stable.values(), conversation, sum_slot_rooms(turns, terms))
-    passing = terms.scratch.recall((terms, room, turns), lambda: fit_turn(terms, room, turns))
-    runs = tuple([passing[id(run)] if run.pace is Pace.TURN else stable[id(run)] for run in filled])
-    return Fit(runs=runs, limit=terms.limit, tool_tokens=terms.tool_tokens)
+def fit_stable(runs: Sequence[FilledRun | None], terms: FitInputs) -> tuple[FittedRun | None, ...]:
+    """Give every item of the static and session runs its verdict; None is the place of a turn run.
+
+    The menu reserves space for overflowing files only if a file overflows.
+    """
+    filled = [run for run in runs if run]
+    account = StableFit(terms, filled, overflow=False)
+    if account.overflows:
+        account = StableFit(terms, filled, overflow=True)
+    return tuple(order_verdicts(run, account.fitted) if run else None for run in runs)
+
+
+def fit_budget(
+    stable: Sequence[FittedRun | None], turns: Sequence[FilledRun], terms: FitInputs, conversation: int
+) -> Fit:
+    """Fit the turn runs into the tokens that the stable runs and the conversation leave."""
+    fitted = [run for run in stable if run]
+    room = find_turn_room(terms, fitted, conversation, sum_slot_rooms(turns, terms))
+    passing = iter(fit_turn(terms, room, turns))
+    return Fit(runs=tuple([run or next(passing) for run in stable]), limit=terms.limit, tool_tokens=terms.tool_tokens)
 
 
 @frozen(eq=True)
@@ -492,12 +489,12 @@ def check_window(terms: FitInputs, conversation: int, system: int, turn: int) ->
     )
 
 
-def fit_turn(terms: FitInputs, room: TurnRoom, runs: Sequence[FilledRun]) -> dict[int, FittedRun]:
+def fit_turn(terms: FitInputs, room: TurnRoom, runs: Sequence[FilledRun]) -> list[FittedRun]:
     """Fit the turn slots into their own room, so that they take nothing from the other slots."""
     tiers = terms.blueprint.budget.turn_tiers
-    whole = {id(run): keep_run(run, terms) for run in runs}
+    whole = [keep_run(run, terms) for run in runs]
     own = sum_slot_rooms(runs, terms)
-    if not tiers and not own and sum([run.tokens for run in whole.values()]) <= room.left:
+    if not tiers and not own and sum([run.tokens for run in whole]) <= room.left:
         return whole
     every = measure_demands([section for run in runs for section in run.sections], terms)
     wishes = [one for one in every if not one.section.slot.room]
@@ -511,8 +508,8 @@ def fit_turn(terms: FitInputs, room: TurnRoom, runs: Sequence[FilledRun]) -> dic
     kept = [one.whole for one in must]
     shared = share_turn_tiers(rest, left, room.whole, terms) if tiers else share_turn_room(rest, left, room.left, terms)
     apart = [fitted for one in every if one.section.slot.room for fitted in fit_slot_room(one, terms)]
-    fitted = {id(one.item): one for one in (*kept, *shared, *apart)}
-    return {id(run): order_verdicts(run, fitted) for run in runs}
+    fitted = {one.item: one for one in (*kept, *shared, *apart)}
+    return [order_verdicts(run, fitted) for run in runs]
 
 
 def fit_slot_room(one: TokenDemand, terms: FitInputs) -> list[Fitted]:
@@ -545,21 +542,11 @@ def share_turn_tiers(wishes: Sequence[TokenDemand], left: int, whole: int, terms
 def keep_run(run: FilledRun, terms: FitInputs) -> FittedRun:
     """Keep a run whole, within the character limits of its slots."""
     caps = find_char_limits(run.sections)
-    items = [
-        apply_char_limit(item, caps.get(id(item)), terms) if isinstance(item, Section) else item for item in run.items
-    ]
+    items = [apply_char_limit(item, caps.get(item), terms) if isinstance(item, Section) else item for item in run.items]
     return FittedRun(pace=run.pace, placement=run.placement, items=tuple(items))
 
 
-def fit_stable(terms: FitInputs, *runs: FilledRun) -> dict[int, FittedRun]:
-    """Fit the cached runs; reserve menu space for overflowing files only if a file overflows."""
-    account = StableFit(terms, runs, overflow=False)
-    if account.overflows:
-        account = StableFit(terms, runs, overflow=True)
-    return {id(run): order_verdicts(run, account.fitted) for run in runs}
-
-
-def order_verdicts(run: FilledRun, fitted: dict[int, Fitted]) -> FittedRun:
+def order_verdicts(run: FilledRun, fitted: Mapping[Section, Fitted]) -> FittedRun:
     """Build the fitted run with the verdicts in order."""
-    items = tuple(fitted[id(item)] if isinstance(item, Section) else item for item in run.items)
-    return FittedRun(pace=run.pace, placement=run.placement, items=items, continues=run.continues)
+    items = tuple(fitted[item] if isinstance(item, Section) else item for item in run.items)
+    return FittedRun(pace=run.pace, placement=run.placement, items=items, continued=run.continued)

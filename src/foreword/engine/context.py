@@ -1,25 +1,30 @@
-"""The assembly context: configuration, files, meters and caches that outlive a turn.
+"""The inputs of an assembly: the context that outlives a turn, and the views of its sources.
 
-The stored character of an agent: soul, identity and responsibilities set while it runs. A cache for pure functions.
+A view holds only the data that its pace may depend on.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+import os
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import field
-from threading import Lock
+from datetime import datetime
 from typing import Any, TypeVar
 
-from foreword.config.schema import Config, Identity, Responsibility
+from foreword.config.schema import Agent, Config, Identity, Responsibility, Store
 from foreword.engine.blueprint import Blueprint
-from foreword.engine.file_access import ArchivedSession, FileGuard, find_no_archive
 from foreword.engine.selection import Hook
+from foreword.engine.sources.documents import Document, FileProblem
 from foreword.engine.sources.files import Files, TextFiles
-from foreword.engine.sources.sections import Recall
+from foreword.engine.sources.sections import Passage, Recall
+from foreword.engine.trust import ArchivedSession, FileGuard, is_archive
 from foreword.tokens.count import Meter
-from foreword.types import Trust, frozen
+from foreword.turn import Client, Extension, Git, Host, Sandbox, Signal, State, Task, Toolset
+from foreword.types import Delivery, Mode, Trust, frozen
 
-STORED_IDENTITY_TRUST = (
-    Trust.FAMILIAR
-)  # the lowest clearance that sees a stored identity; below it, the configured identity is used
+T = TypeVar("T")
+MAX_CACHED_RESULTS = 1_024
+MEMORY_PREFIX = "memory/"  # a folder that never counts as a project's
+# The lowest clearance that sees a stored identity; below it, the configured identity is used.
+STORED_IDENTITY_TRUST = Trust.FAMILIAR
 
 
 @frozen(eq=True)
@@ -35,45 +40,21 @@ class StoredCharacter:
 NO_CHARACTER = StoredCharacter()
 
 
-def find_no_character(_: str) -> StoredCharacter:
-    """Return an empty character: the default of an agent without stored state."""
-    return NO_CHARACTER
-
-
-T = TypeVar("T")
-
-MAX_CACHED_RESULTS = 4_096
-
-
 class ResultCache:
-    """Caches results by argument identity (`once`) or by an equal key (`recall`)."""
+    """Caches the results of pure functions by the values that they depend on."""
 
-    __slots__ = ("_by_identity", "_by_key", "_kept")
-
-    def __init__(self, kept: int = MAX_CACHED_RESULTS) -> None:
-        self._kept = kept
-        self._by_identity: dict[tuple[Any, ...], tuple[Any, tuple[Any, ...]]] = {}
-        self._by_key: dict[Hashable, Any] = {}
-
-    def once(self, function: Callable[..., T], *args: object) -> T:
-        """Call a pure function once for these objects; the cache holds them, so that their ids stay unique."""
-        key = (function, *map(id, args))
-        known = self._by_identity.get(key)
-        if known is None:
-            if len(self._by_identity) >= self._kept:
-                self._by_identity.clear()
-            known = self._by_identity[key] = (function(*args), args)
-        value: T = known[0]
-        return value
+    def __init__(self, capacity: int = MAX_CACHED_RESULTS) -> None:
+        self._capacity = capacity
+        self._results: dict[Hashable, Any] = {}
 
     def recall(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Create a value once per key."""
-        known: T | None = self._by_key.get(key)
-        if known is None:
-            if len(self._by_key) >= self._kept:
-                self._by_key.clear()
-            known = self._by_key[key] = make()
-        return known
+        """Return the result of a key, made on first use."""
+        result: T | None = self._results.get(key)
+        if result is None:
+            if len(self._results) >= self._capacity:
+                self._results.clear()
+            result = self._results[key] = make()
+        return result
 
 
 @frozen
@@ -84,17 +65,211 @@ class AssemblyContext:
     files: Files | TextFiles
     measure: Callable[[str], Meter]
     hooks: Mapping[str, Hook] = field(default_factory=dict)
-    characters: Callable[[str], StoredCharacter] = find_no_character
-    """Returns the stored character of an agent; the same object until it changes, so that caches stay valid."""
-    archives: Callable[[str], ArchivedSession | None] = find_no_archive
+    characters: Callable[[str], StoredCharacter] = lambda _: NO_CHARACTER
+    """Returns the stored character of an agent."""
+    archives: Callable[[str], ArchivedSession | None] = lambda _: None
     """Returns the session of a transcript."""
     memories: Recall | None = None
     """The memory search, used if the prompt mode or the configuration enables recall."""
-    memo: ResultCache = field(default_factory=ResultCache)
-    scratch: ResultCache = field(default_factory=lambda: ResultCache(65_536))
-    lock: Lock = field(default_factory=Lock)
-    """Held while files are read, so that two threads cannot mix their traces."""
+    caches: dict[int, ResultCache] = field(default_factory=dict)
+    """The results of the current generation of the files."""
 
     def guard(self, blueprint: Blueprint) -> FileGuard:
         """Return the file guard of a blueprint."""
-        return self.memo.recall(("guard", blueprint), lambda: FileGuard(blueprint, self.config))
+        return FileGuard(blueprint, self.config)
+
+    def cached(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return a result of the current files, made on first use; the key holds every other value it depends on."""
+        generation = self.files.generation
+        cache = self.caches.get(generation)
+        if cache is None:
+            self.caches.clear()
+            cache = self.caches[generation] = ResultCache()
+        return cache.recall(key, make)
+
+
+class SourceReader:
+    """The files as the sources of one clearance see them: read-only."""
+
+    def __init__(self, files: Files | TextFiles, guard: FileGuard, clearance: Trust) -> None:
+        self._files = files
+        self._guard = guard
+        self._clearance = clearance
+        self.results = ResultCache()
+        """What sources made of the files, for other turns of the same generation."""
+
+    def read(self, path: str) -> Document | FileProblem | None:
+        """Return the document at a path, None if this clearance sees no file there, or the problem with it."""
+        return self._files.read(path) if self._may_read(path) else None
+
+    def _may_read(self, path: str) -> bool:
+        """Return whether this clearance may open a file: a listed file by its trust, a link by its target's trust."""
+        if self._clearance < self._guard.listed.get(path, Trust.PUBLIC):
+            return False
+        target = self._files.find_target(path)
+        if is_internal(target) or (target != path and not self._may_follow(path, target)):
+            self._files.watch_link(path)
+            return False
+        return True
+
+    def _may_follow(self, path: str, target: str) -> bool:
+        return self._guard.may_follow_link(path, target) and self._clearance >= self._guard.find_required_trust(target)
+
+    def list(self, folder: str, name: str = "") -> tuple[str, ...]:
+        """Return the Markdown files below a folder, sorted, without those that the configuration lists by name."""
+        return tuple([path for path in self._files.list(folder, name) if self._may_list(path)])
+
+    def _may_list(self, path: str) -> bool:
+        """Return whether a file belongs to its folder's listing; files listed by name and transcripts do not."""
+        return path not in self._guard.listed and not is_archive(path) and self._may_read(path)
+
+    def lists(self, folder: str, path: str) -> bool:
+        """Return whether a folder's listing has a file, without checking the other files."""
+        return path in self._files.list(folder) and self._may_list(path)
+
+    def is_listed(self, path: str) -> bool:
+        """Return whether the configuration lists a file by name, with its own trust."""
+        return path in self._guard.listed
+
+    def visit(self, folder: str, person: str) -> "FolderReader":
+        """Return a reader of a folder outside the workspace, for a user, or for no user where others read the reply."""
+        visited = self._files.visit(folder)
+        return FolderReader(
+            visited, lambda path: self._may_visit(visited, path, person), is_home=folder == self._files.root
+        )
+
+    def _may_visit(self, visited: Files | TextFiles, path: str, person: str) -> bool:
+        """Return whether this clearance may open a file of a visited folder; a workspace file keeps its trust.
+
+        A personal file is only for its user, whatever the trust of others.
+        """
+        target = visited.find_target(path)
+        place = os.path.join(visited.root, target)
+        inside = place.removeprefix(self._files.below).replace(os.sep, "/")
+        if inside == place:
+            return True
+        owner = self._guard.find_person(inside)
+        if owner and owner != person:
+            return False
+        if target == path and not inside.startswith(MEMORY_PREFIX) and not owner:
+            return self._clearance >= self._guard.listed.get(inside, Trust.PUBLIC)
+        return not is_internal(inside) and self._clearance >= self._guard.find_required_trust(inside)
+
+    def has_folder(self, place: str) -> bool:
+        """Return whether a folder outside the workspace exists, by its absolute path; a change of that is noticed."""
+        parent, name = os.path.split(place)
+        if name:
+            self._files.visit(parent).watch_link(name)
+        return self._files.has_folder(place)
+
+
+class FolderReader:
+    """The files of one folder outside the workspace: read-only and contained in it."""
+
+    def __init__(self, files: Files | TextFiles, may_read: Callable[[str], bool], *, is_home: bool) -> None:
+        self._files = files
+        self._may_read = may_read
+        self.is_home = is_home
+
+    def read(self, path: str) -> Document | FileProblem | None:
+        """Return the document at a path, None if this clearance sees no file there, or the problem with it."""
+        target = self._files.find_target(path)
+        linked = target != path and not target.endswith(".md")
+        if not linked and self._may_read(path):
+            return self._files.read(path)
+        self._files.watch_link(path)
+        reason = "is a link to something else than Markdown and is refused"
+        return FileProblem(path=path, reason=reason) if linked else None
+
+    def find_target(self, path: str) -> str:
+        """Return the path with links resolved, relative to its folder."""
+        return self._files.find_target(path)
+
+    def read_text(self, path: str) -> str:
+        """Return the whole text of a document, comments included."""
+        text = self._files.read_text(path)
+        return text if isinstance(text, str) else ""
+
+    def list(self, folder: str) -> tuple[str, ...]:
+        """Return the Markdown files below a folder that this clearance may see, sorted."""
+        return tuple([path for path in self._files.list(folder) if self._may_read(path)])
+
+
+def is_internal(path: str) -> bool:
+    """Return whether a path is the configuration, the keys or the state of a workspace."""
+    return path == "foreword.yaml" or path.startswith(".")
+
+
+@frozen
+class StaticView:
+    """The agent, its model, the clearance, and the files of the workspace."""
+
+    agent: str
+    settings: Agent
+    kept: StoredCharacter
+    clearance: Trust
+    mode: Mode
+    tools: Toolset
+    left_out: tuple[str, ...]
+    """The tools that do not fit into this model's window."""
+    extensions: tuple[Extension, ...]
+    files: SourceReader
+    stores: Mapping[str, Store]
+    meter: Meter
+    beyond: int
+    """The tokens of the window beyond the system budget and the answer."""
+
+
+@frozen
+class SessionView:
+    """Adds the user, the channel, the room and the situation."""
+
+    static: StaticView
+    user: str
+    alone: str
+    """The user if no one else reads the reply, else empty; their personal files may be read."""
+    channel: str
+    room: str
+    situation: str
+    session: str
+    zone: str
+    server_zone: str
+    """The time zone of the clock where the user's is not known."""
+    project: str
+    project_stops: tuple[str, ...]
+    """The folders at which the walk up from the project ends."""
+    directories: tuple[str, ...]
+    instructions: str
+    client: Client
+    host: Host | None
+    sandbox: Sandbox | None
+
+
+@frozen
+class TurnView:
+    """Adds the clock, the message, the task and the current state."""
+
+    session: SessionView
+    now: datetime
+    message: str
+    task: Task | None
+    plan: bool
+    background: Delivery | None
+    signal: Signal | None
+    state: State
+    git: Git | None
+    cwd: str
+    """The working directory of a terminal user, which may differ in each turn."""
+    remaining: int
+    said: tuple[str, ...]
+    """The texts of earlier messages, as sent."""
+    recall: Callable[[str], Sequence[Passage]] | None
+    """Finds the passages that match a message, at the clearance of the turn; None if recall is off."""
+
+    @property
+    def static(self) -> StaticView:
+        """The static part of the view."""
+        return self.session.static
+
+
+View = StaticView | SessionView | TurnView

@@ -14,7 +14,6 @@ from itertools import accumulate
 from typing import Protocol
 
 from foreword.engine.blueprint import Blueprint, CutStyle
-from foreword.engine.context import ResultCache
 from foreword.engine.sources.sections import Section, quote
 from foreword.engine.sources.toolkit import Toolkit
 from foreword.tokens.count import Meter
@@ -40,10 +39,7 @@ class FitInputs:
     toolkit: Toolkit
     limit: int
     """The tokens that static and session slots may use together, tool schemas included."""
-    scale: SectionMeter
-    memo: ResultCache
-    scratch: ResultCache
-    """Cached token counts and cuts of single sections; separate, because there can be many."""
+    layout: SectionMeter
 
     @property
     def tools(self) -> Toolset:
@@ -123,12 +119,6 @@ class Gap:
         return "\n".join([*self.lines[: self.head], *filter(None, [self.part])])
 
 
-def shorten_cached(section: Section, room: int, terms: FitInputs, cap: int | None = None) -> Shortened | None:
-    """Shorten a section, or return the cached result for the same text and room."""
-    key = (terms, section.id, section.path, section.text, room, cap)
-    return terms.scratch.recall(key, lambda: shorten(section, room, terms, cap))
-
-
 def shorten(section: Section, room: int, terms: FitInputs, cap: int | None = None) -> Shortened | None:
     """Cut a section to at most `room` tokens and `cap` characters; return None if nothing useful would remain."""
     at = section.gives_way
@@ -145,7 +135,7 @@ def shorten(section: Section, room: int, terms: FitInputs, cap: int | None = Non
 def cut_next_line(section: Section, room: int, terms: FitInputs, cap: int | None) -> Shortened | None:
     """Retain the lines that fit, and cut the next one."""
     lines = section.text.split("\n")
-    spare = room - terms.scale.weigh(section, write_marker(section, terms, Gap(lines=lines, head=0, tail=0)))
+    spare = room - terms.layout.weigh(section, write_marker(section, terms, Gap(lines=lines, head=0, tail=0)))
     head = count_lines([terms.meter.count(line + "\n") for line in lines], spare)
     most = None if cap is None else cap - sum(len(line) + 1 for line in lines[:head])
     return cut_line(section, room, terms, Gap(lines=lines, head=min(head, len(lines) - 1), tail=0), most)
@@ -160,7 +150,7 @@ def cut_line(section: Section, room: int, terms: FitInputs, gap: Gap, most: int 
         middle = (low + high + 1) // 2
         clipped = replace(gap, part=end_at_word(line, middle))
         body = join_around_gap(section, terms, clipped)
-        tokens = terms.scale.weigh(section, body)
+        tokens = terms.layout.weigh(section, body)
         if tokens <= room:
             best = Shortened(body=body, tokens=tokens, call=write_call(section, terms, gap)) if clipped.part else best
             low = middle
@@ -180,7 +170,7 @@ def keep_lines(section: Section, room: int, terms: FitInputs, cap: int | None = 
     """Retain whole lines, at both ends if the slot says so."""
     lines = section.text.split("\n")
     costs = [terms.meter.count(line + "\n") for line in lines]
-    spare = room - terms.scale.weigh(section, write_marker(section, terms, Gap(lines=lines, head=0, tail=0)))
+    spare = room - terms.layout.weigh(section, write_marker(section, terms, Gap(lines=lines, head=0, tail=0)))
     both_ends = section.slot.cut is CutStyle.HEAD_TAIL
     tail = count_lines(costs[::-1], int(spare * (1 - HEAD_SHARE))) if both_ends else 0
     head = count_lines(costs, int(spare * HEAD_SHARE) if both_ends else spare)
@@ -192,7 +182,7 @@ def keep_lines(section: Section, room: int, terms: FitInputs, cap: int | None = 
     while head > 0:
         gap = Gap(lines=lines, head=head, tail=tail)
         body = join_around_gap(section, terms, gap)
-        tokens = terms.scale.weigh(section, body)
+        tokens = terms.layout.weigh(section, body)
         if tokens <= room:
             return Shortened(body=body, tokens=tokens, call=write_call(section, terms, gap))
         head = find_boundary(lines, head - max(1, (tokens - room) // max(costs[head - 1], 1)))
@@ -279,24 +269,24 @@ def write_stub(section: Section, terms: FitInputs) -> str:
     return fill_marker(terms.blueprint.stub if call else terms.blueprint.stub_without_call, section, terms, everything)
 
 
-def find_char_limits(sections: Iterable[Section]) -> Mapping[int, int]:
-    """Return the maximum characters of each text that exceeds its slot's limits, by section identity.
+def find_char_limits(sections: Iterable[Section]) -> Mapping[Section, int]:
+    """Return the maximum characters of each text that exceeds its slot's limits.
 
     A text that is never cut observes its limit in its source.
     """
     limited = [one for one in sections if (one.slot.limit or one.slot.limit_all) and one.slot.cut is not CutStyle.NEVER]
-    caps = {id(one): min(one.slot.limit or len(one.text), len(one.text)) for one in limited}
+    caps = {one: min(one.slot.limit or len(one.text), len(one.text)) for one in limited}
     over = {one.slot.id: -one.slot.limit_all for one in limited if one.slot.limit_all}
     for section in limited:
         if section.slot.id in over:
-            over[section.slot.id] += caps[id(section)]
+            over[section.slot.id] += caps[section]
     for section in limited:
         # The first texts of a slot are cut first.
-        cut = min(max(over.get(section.slot.id, 0), 0), caps[id(section)])
+        cut = min(max(over.get(section.slot.id, 0), 0), caps[section])
         if cut:
             over[section.slot.id] -= cut
-            caps[id(section)] -= cut
-    return {id(one): caps[id(one)] for one in limited if caps[id(one)] < len(one.text)}
+            caps[section] -= cut
+    return {one: cap for one, cap in caps.items() if cap < len(one.text)}
 
 
 def apply_char_limit(section: Section, cap: int | None, terms: FitInputs) -> Fitted:
@@ -306,11 +296,11 @@ def apply_char_limit(section: Section, cap: int | None, terms: FitInputs) -> Fit
     if not section.text and not section.opens:
         return keep_section(section, 0)
     if cap is None:
-        return keep_section(section, terms.scale.weigh(section, section.text))
+        return keep_section(section, terms.layout.weigh(section, section.text))
     limit = f"{section.slot.limit or section.slot.limit_all:,} characters"
     if cap == 0:
         return drop_over_limit(section, f"the {limit} of {section.slot.id} end before it", terms)
-    cut = terms.scratch.recall(("cap", terms, section.id, section.text, cap), lambda: cut_to_chars(section, cap, terms))
+    cut = cut_to_chars(section, cap, terms)
     rest = f"; rest: {cut.call}" if cut.call else ""
     reason = f"has {len(section.text):,} characters, and {cap:,} are shown; the limit is {limit}{rest}"
     return Fitted(
@@ -328,7 +318,7 @@ def drop_over_limit(section: Section, reason: str, terms: FitInputs) -> Fitted:
     gone = omit_section(section, 0, Verdict.DROPPED, reason)
     everything = Gap(lines=section.text.split("\n"), head=0, tail=0)
     body = write_stub(section, terms) or write_notice(section, 0, terms, everything)
-    tokens = terms.scale.weigh(section, body)
+    tokens = terms.layout.weigh(section, body)
     return replace(gone, body=body, wanted=tokens, tokens=tokens)
 
 
@@ -351,7 +341,7 @@ def cut_to_chars(section: Section, cap: int, terms: FitInputs) -> Shortened:
         ending,
     )
     body = "\n".join(filter(None, parts))
-    return Shortened(body=body, tokens=terms.scale.weigh(section, body), call=write_call(section, terms, gap))
+    return Shortened(body=body, tokens=terms.layout.weigh(section, body), call=write_call(section, terms, gap))
 
 
 def write_notice(section: Section, cap: int, terms: FitInputs, gap: Gap) -> str:

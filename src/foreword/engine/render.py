@@ -11,7 +11,6 @@ from itertools import zip_longest
 
 from foreword.engine.blueprint import Blueprint, Rendering, Slot, Voice
 from foreword.engine.budget import Fit, FittedRun
-from foreword.engine.context import ResultCache
 from foreword.engine.sources.documents import escape_attribute
 from foreword.engine.sources.sections import Missing, Section
 from foreword.tokens.count import Meter
@@ -26,7 +25,6 @@ INVISIBLE_CHARS = (
 BLANK = f"[{INVISIBLE_CHARS}]*"
 HEADING = re.compile(rf"^({BLANK})(#{{1,6}}(?=[\s#{INVISIBLE_CHARS}]|$))", re.MULTILINE)
 UNDERLINE = re.compile(rf"^({BLANK})((?:=+|-+|_{{3,}}|\*{{3,}}){BLANK})$", re.MULTILINE)
-MAX_CACHED_TEXTS = 1_024  # the maximum number of cached escaped texts
 LISTING_TAGS = ("available_skills", "skill")
 HEADING_PREFIXES = ("Active Signal:",)  # headings that end with a value known only in the turn
 
@@ -36,7 +34,6 @@ class Escaper:
 
     def __init__(self, rendering: Rendering, titles: Iterable[str]) -> None:
         self._rendering = rendering
-        self._known: dict[tuple[str, Voice], str] = {}
         names = sorted({title.strip() for title in titles if title.strip()}, key=lambda name: (-len(name), name))
         tags = "|".join(map(re.escape, [*LISTING_TAGS, *(names if rendering is Rendering.XML else ())]))
         gap = rf"[\s{INVISIBLE_CHARS}]*"
@@ -53,18 +50,6 @@ class Escaper:
         """Escape a text: all structure in text from outside, only our own headings and tags in the owner's text."""
         if voice is Voice.SYSTEM or self._rendering is Rendering.PLAIN:
             return text
-        known = self._known.get((text, voice))
-        if known is None:
-            if len(self._known) >= MAX_CACHED_TEXTS:
-                self._known.clear()
-            known = self._known[text, voice] = self._escape(text, voice)
-        return known
-
-    def escape_tags(self, text: str) -> str:
-        """Escape our tags in a title, which is one line."""
-        return self._tag.sub("&lt;", text) if "<" in text else text
-
-    def _escape(self, text: str, voice: Voice) -> str:
         text = self.escape_tags(text)
         if self._rendering is not Rendering.MARKDOWN:
             return text
@@ -72,6 +57,10 @@ class Escaper:
             text = self._reserved.sub(r"\1\\\2", text) if "#" in text else text
             return self._underlined.sub(r"\1\\\2", text) if "\n" in text else text
         return UNDERLINE.sub(r"\1\\\2", HEADING.sub(r"\1\\\2", text))
+
+    def escape_tags(self, text: str) -> str:
+        """Escape our tags in a title, which is one line."""
+        return self._tag.sub("&lt;", text) if "<" in text else text
 
 
 INDENT = "  "  # of an element inside another
@@ -226,15 +215,17 @@ class Prompt:
         return tuple(spans)
 
 
-def render_prompt(fit: Fit, layout: Layout, memo: ResultCache) -> Prompt:
-    """Render every run. The last turn section has no separator, because nothing follows it."""
-    flowing = [run for run in fit.runs if run.placement is not Placement.NESTED]
-    last = flowing[-1] if flowing and flowing[-1].pace is Pace.TURN else None
-    goes_on = [*[run.continues for run in flowing[1:]], False]
-    blocks = [
-        memo.once(render_last_run if run is last else render_run, run, layout, on)
-        for run, on in zip(flowing, goes_on, strict=True)
-    ]
+def render_stable(runs: Sequence[FittedRun | None], layout: Layout) -> tuple[PromptBlock | None, ...]:
+    """Render the static and session runs; None is the place of a turn run."""
+    return tuple(render_run(run, layout) if run else None for run in runs)
+
+
+def render_prompt(fit: Fit, stable: Sequence[PromptBlock | None], layout: Layout) -> Prompt:
+    """Render the turn runs between the stable blocks. The last turn section has no separator: nothing follows it."""
+    runs = zip(fit.runs, stable, strict=True)
+    blocks = [block or render_run(run, layout) for run, block in runs if run.placement is not Placement.NESTED]
+    if blocks and blocks[-1].pace is Pace.TURN:
+        blocks[-1] = strip_separator(blocks[-1], layout.separator)
     return Prompt(blocks=tuple(join_separator_blocks([block for block in blocks if block.text], layout.separator)))
 
 
@@ -256,23 +247,24 @@ def join_blocks(first: PromptBlock, second: PromptBlock) -> PromptBlock:
     return replace(second, text=text, tokens=tokens, spans=(*first.spans, *moved))
 
 
-def render_last_run(run: FittedRun, layout: Layout, goes_on: bool) -> PromptBlock:  # noqa: FBT001 - cached by identity
-    """Render the last run, without the final separator."""
-    block = render_run(run, layout, goes_on)
+def strip_separator(block: PromptBlock, separator: str) -> PromptBlock:
+    """Strip the separator at the end of a block."""
     if not block.spans:
         return block
-    text = block.text.removesuffix(layout.separator)
+    text = block.text.removesuffix(separator)
     last = block.spans[-1]
     return replace(block, text=text, spans=(*block.spans[:-1], Span(last.id, last.start, len(text), last.tokens)))
 
 
-def render_run(run: FittedRun, layout: Layout, goes_on: bool) -> PromptBlock:  # noqa: FBT001 - cached by identity
-    """Render one run with the spans of its sections; its last template may continue in the next run."""
+def render_run(run: FittedRun, layout: Layout) -> PromptBlock:
+    """Render one run with the spans of its sections."""
     pieces: list[str] = []
     spans: list[Span] = []
     shown = [one for one in run.items if not isinstance(one, Missing) and one.body is not None]
     at = 0
-    for one, place in zip(shown, find_section_places([one.item for one in shown], goes_on=goes_on), strict=True):
+    for one, place in zip(
+        shown, find_section_places([one.item for one in shown], continued=run.continued), strict=True
+    ):
         section = one.item
         piece = layout.draw(section, one.body or "", place)
         # The fit counted every section as if it were alone.
@@ -291,7 +283,7 @@ def render_run(run: FittedRun, layout: Layout, goes_on: bool) -> PromptBlock:  #
     )
 
 
-def find_section_places(sections: Sequence[Section], *, goes_on: bool) -> Iterator[SectionPlace]:
+def find_section_places(sections: Sequence[Section], *, continued: bool) -> Iterator[SectionPlace]:
     """Yield for each section of a run what it opens and closes."""
     before: Section | None = None
     for section, behind in zip_longest(sections, sections[1:]):
@@ -300,6 +292,6 @@ def find_section_places(sections: Sequence[Section], *, goes_on: bool) -> Iterat
             opens_group=before is None or not group or before.slot.group != group,
             opens_slot=before is None or before.slot.id != slot,
             closes_slot=behind is None or behind.slot.id != slot,
-            ends=behind.opens if behind else not goes_on,
+            ends=behind.opens if behind else not continued,
         )
         before = section

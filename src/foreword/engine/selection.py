@@ -1,8 +1,4 @@
-"""Select the slots that a turn may have, from names and trust levels alone.
-
-Hooks: installed functions that may change the list of files after trust is resolved, but never raise trust. Load the
-installed hooks that a configuration names.
-"""
+"""Select the slots that a turn may have, from names and trust levels alone; hooks may change the list of files."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,15 +9,53 @@ from typing import TYPE_CHECKING, Any
 from foreword.config.load import check_path, normalise_path
 from foreword.config.schema import Config, PromptFile
 from foreword.config.structure import convert_node
-from foreword.engine.blueprint import LISTED_SOURCE, Blueprint, Plan, PlannedSlot, Slot, SlotRun
-from foreword.engine.file_access import FileGuard
-from foreword.engine.trust import Clearance, find_situation, has_other_readers
+from foreword.engine.blueprint import LISTED_SOURCE, Blueprint, Slot
+from foreword.engine.trust import Clearance, FileGuard, find_situation, has_other_readers
 from foreword.errors import ConfigError, ConfigFault, InputError, suggest_name
 from foreword.turn import Turn
-from foreword.types import Mode, Placement, Trust, Verdict, frozen
+from foreword.types import Mode, Pace, Placement, Trust, Verdict, frozen
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+
+
+@frozen
+class PlannedSlot:
+    """A slot, or one file of a slot, with the paths that may be read for it or the reason why none may."""
+
+    slot: Slot
+    id: str
+    trust: Trust
+    paths: tuple[str, ...] = ()
+    folder: str = ""
+    text: str = ""
+    template: bool = False
+    """Whether the file is a template to expand."""
+    personal: bool = False
+    """Whether the file depends on the user or the situation."""
+    verdict: Verdict | None = None
+    reason: str = ""
+
+
+@frozen
+class SlotRun:
+    """Adjacent slots with the same pace and placement; they are cached together or not at all."""
+
+    pace: Pace
+    placement: Placement
+    entries: tuple[PlannedSlot, ...]
+
+
+@frozen
+class Plan:
+    """Every slot of a blueprint in prompt order, each with its permission."""
+
+    blueprint: Blueprint
+    clearance: Clearance
+    mode: Mode
+    runs: tuple[SlotRun, ...]
+    warnings: tuple[str, ...] = ()
+    """Problems found while planning, for the owner."""
 
 
 HOOK_ENTRY_POINTS = "foreword.files"  # the entry point group of hooks

@@ -1,19 +1,11 @@
-"""Measure how a message is written: length, tone and topics.
-
-The measurement uses no model and stores nothing.
-
-The rules of classification as data: in each dimension, the first line with a word of the message wins. Classify a
-message by its words. Labels: notes in brackets that a channel puts before the user's text. Noise: messages that need
-no model.
-"""
+"""Classify a message by its words, find messages that need no model, and measure how a user writes."""
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import cache
 from itertools import groupby
 from typing import TypeVar
 
-from foreword.resources import read_resource
+from foreword.resources import read_words
 from foreword.secret import find_possible_secrets
 from foreword.turn import Genre, Signal, SignalFormat, SignalMode, SignalType
 from foreword.types import frozen
@@ -219,15 +211,8 @@ def find_topics(own: str, message: str) -> tuple[str, ...]:
     if _CONFIDED.search(seen.casefold()) or next(find_possible_secrets(seen), None):
         return ()
     found = dict.fromkeys(word.casefold() for word in _TOPIC.findall(own))
-    common = list_common_words()
+    common = read_words("common_words")
     return tuple(word for word in found if word not in common)
-
-
-@cache
-def list_common_words() -> frozenset[str]:
-    """List the common words, which are never topics."""
-    lines = (read_resource("data", "common_words.txt") or "").splitlines()
-    return frozenset(word for line in lines if not line.startswith("#") for word in line.split())
 
 
 MIN_MESSAGE_CHARS = 3  # characters

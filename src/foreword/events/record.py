@@ -12,7 +12,7 @@ from hashlib import sha256
 from json import JSONEncoder
 from typing import Any, NamedTuple
 
-from foreword.engine.file_access import hide_own_paths
+from foreword.engine.trust import hide_own_paths
 from foreword.events.event import CATEGORIES, Context, Event, Level, Reader, Usage, sees_all
 from foreword.events.period import format_timestamp, parse_timestamp
 from foreword.events.redaction import REDACTED, SCAN_MARGIN_CHARS, is_secret_label, redact

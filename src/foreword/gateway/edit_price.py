@@ -12,10 +12,10 @@ from typing import Any
 from foreword.agent.tools.registry import find_gateway_tools
 from foreword.assembly import Assembly
 from foreword.config.schema import Config
-from foreword.engine.file_access import find_own_person
+from foreword.engine.context import is_internal
 from foreword.engine.sources.documents import FileProblem
 from foreword.engine.sources.files import MAX_FILE_BYTES
-from foreword.engine.sources.views import is_internal
+from foreword.engine.trust import find_own_person
 from foreword.errors import BudgetError, ForewordError, InputError
 from foreword.events.event import NO_POSITION, Reader, sees_all
 from foreword.gateway.equipment import Equipment

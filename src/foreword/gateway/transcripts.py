@@ -19,9 +19,9 @@ from zoneinfo import ZoneInfo
 
 from foreword.agent.conversation import convert_to_texts, load_messages
 from foreword.config.schema import Config
-from foreword.engine.file_access import CONVERSATIONS
 from foreword.engine.render import HEADING, UNDERLINE
 from foreword.engine.sources.documents import join_lines, normalise_lines
+from foreword.engine.trust import CONVERSATIONS
 from foreword.errors import InputError
 from foreword.events.event import NO_CONTEXT, EventType, Reader, Recorder, may_read_text, sees_all
 from foreword.events.tracer import Clocks, Tracer, describe_error

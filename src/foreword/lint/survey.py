@@ -11,7 +11,6 @@ from typing import NamedTuple
 from foreword.config.schema import Config
 from foreword.config.structure import Keys, convert_node
 from foreword.engine.blueprint import LISTED_SOURCE, SKILLS_SOURCE, Blueprint, Slot
-from foreword.engine.file_access import is_archive
 from foreword.engine.sources.documents import (
     FRONT_MATTER_FENCE,
     FileProblem,
@@ -20,6 +19,7 @@ from foreword.engine.sources.documents import (
     strip_comments,
 )
 from foreword.engine.sources.texts import IDENTITY_FIELDS
+from foreword.engine.trust import is_archive
 from foreword.errors import ConfigError, ForewordError, PathRefused
 from foreword.types import Pace, TextEnum, frozen
 from foreword.workspace import CONFIG_FILE, Workspace

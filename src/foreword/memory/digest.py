@@ -5,9 +5,9 @@ Only text that the owner wrote or reviewed: unreviewed entries are always shown 
 
 from collections.abc import Iterable, Iterator
 
-from foreword.engine.file_access import show_path
 from foreword.engine.sources.documents import Document, join_lines
 from foreword.engine.sources.memory_sections import FACTS_FILE, load_facts
+from foreword.engine.trust import show_path
 from foreword.secret import find_secrets
 from foreword.types import frozen
 

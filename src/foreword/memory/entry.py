@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from threading import get_ident
 
-from foreword.engine.file_access import INBOX, OWN_STORE, UNKNOWN_AUTHOR, Provenance, find_own_folder, find_own_person
 from foreword.engine.sources.documents import join_lines, normalise_lines, strip_comments
+from foreword.engine.trust import INBOX, OWN_STORE, UNKNOWN_AUTHOR, Provenance, find_own_folder, find_own_person
 from foreword.errors import InputError
 from foreword.turn import check_name
 from foreword.types import Trust, frozen

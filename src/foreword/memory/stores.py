@@ -9,9 +9,15 @@ from hashlib import sha256
 
 from foreword.config.schema import Config, Store
 from foreword.engine.context import ResultCache
-from foreword.engine.file_access import (
+from foreword.engine.signal import is_noise
+from foreword.engine.sources.documents import Document, join_lines
+from foreword.engine.sources.files import Files
+from foreword.engine.sources.memory_sections import FACT_STORE, FACTS_FILE, MAIN_FILE, MAIN_STORE, list_stores
+from foreword.engine.sources.sections import Passage
+from foreword.engine.trust import (
     LEVELS,
     OWN_STORE,
+    Audience,
     Provenance,
     find_author,
     find_index_store,
@@ -20,12 +26,6 @@ from foreword.engine.file_access import (
     locate_path,
     show_path,
 )
-from foreword.engine.signal import is_noise
-from foreword.engine.sources.documents import Document, join_lines
-from foreword.engine.sources.files import Files
-from foreword.engine.sources.memory_sections import FACT_STORE, FACTS_FILE, MAIN_FILE, MAIN_STORE, list_stores
-from foreword.engine.sources.sections import Passage
-from foreword.engine.trust import Audience
 from foreword.errors import Forbidden, InputError, quote_name
 from foreword.memory.chunk import split_items
 from foreword.memory.digest import Survey

@@ -10,7 +10,10 @@ from itertools import islice
 from threading import RLock
 from typing import TypeVar
 
-from foreword.engine.file_access import (
+from foreword.engine.sources.documents import Document, join_lines
+from foreword.engine.sources.files import LINK_STAMP, REFRESH_INTERVAL_S, Files
+from foreword.engine.sources.memory_sections import FACT_STORE, FACTS_FILE, MAIN_FILE, MAIN_STORE, load_facts
+from foreword.engine.trust import (
     STORES_PREFIX,
     find_author,
     find_index_store,
@@ -19,9 +22,6 @@ from foreword.engine.file_access import (
     is_memory,
     is_own_entry,
 )
-from foreword.engine.sources.documents import Document, join_lines
-from foreword.engine.sources.files import LINK_STAMP, REFRESH_INTERVAL_S, Files
-from foreword.engine.sources.memory_sections import FACT_STORE, FACTS_FILE, MAIN_FILE, MAIN_STORE, load_facts
 from foreword.errors import InputError
 from foreword.memory.chunk import Chunk, find_day, split, split_message
 from foreword.memory.index import FILE, Damaged, Index, remove, translate

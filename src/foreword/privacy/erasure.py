@@ -11,7 +11,7 @@ from itertools import groupby
 from foreword.config.schema import Config
 from foreword.config.structure import convert_node, format_keys
 from foreword.config.yaml import parse_nodes
-from foreword.engine.file_access import find_author, find_own_person
+from foreword.engine.trust import find_author, find_own_person
 from foreword.errors import InputError, UnknownName, quote_name
 from foreword.events.redaction import DAMAGED_LOG_NAME, list_names
 from foreword.memory.index import FILE as INDEX_FILE

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from foreword.config.schema import Config
-from foreword.engine.file_access import OWN_STORE, find_author, find_own_folder
 from foreword.engine.sources.documents import Document, join_lines, normalise_lines
 from foreword.engine.sources.files import Files
 from foreword.engine.sources.memory_sections import FACTS_FILE, find_fact_text
+from foreword.engine.trust import OWN_STORE, find_author, find_own_folder
 from foreword.errors import InputError, quote_name
 from foreword.memory.entry import LONGEST, Note, find_places, mark_text, write_file, write_note
 from foreword.memory.notes import list_added

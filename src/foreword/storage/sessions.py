@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Sequence
 from datetime import datetime
 
-from foreword.engine.file_access import ArchivedSession
+from foreword.engine.trust import ArchivedSession
 from foreword.events.tracer import make_id
 from foreword.storage.database import format_moment, parse_moment
 from foreword.types import Trust, frozen

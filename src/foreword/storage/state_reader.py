@@ -8,7 +8,7 @@ from threading import Lock
 from typing import TypeVar, cast
 
 from foreword.engine.context import NO_CHARACTER, StoredCharacter
-from foreword.engine.file_access import ArchivedSession
+from foreword.engine.trust import ArchivedSession
 from foreword.promptcache.calibration import Calibration
 from foreword.storage.agents import find_character, find_instructions
 from foreword.storage.database import (

@@ -31,12 +31,11 @@ from foreword.assembly import Assembly
 from foreword.config.load import is_hidden
 from foreword.config.schema import Directory
 from foreword.engine.context import AssemblyContext
-from foreword.engine.file_access import FileGuard, find_author, is_archive, may_read_transcript
 from foreword.engine.sources.documents import FileProblem
 from foreword.engine.sources.files import UnusableError, decode_text
-from foreword.engine.sources.project import label_scan
+from foreword.engine.sources.injection import label_scan
 from foreword.engine.sources.sections import quote
-from foreword.engine.trust import has_other_readers
+from foreword.engine.trust import FileGuard, find_author, has_other_readers, is_archive, may_read_transcript
 from foreword.errors import InputError, UnknownName
 from foreword.turn import Tool, ToolAnswer, Toolset, Turn
 from foreword.types import Trust, frozen

@@ -8,10 +8,9 @@ from typing import Any
 
 from foreword.assembly import Assembly
 from foreword.engine.context import AssemblyContext
-from foreword.engine.file_access import find_author, find_own_level, find_own_person, locate_path
 from foreword.engine.sources.documents import join_lines
 from foreword.engine.sources.sections import write_memory_get
-from foreword.engine.trust import Audience, has_other_readers
+from foreword.engine.trust import Audience, find_author, find_own_level, find_own_person, has_other_readers, locate_path
 from foreword.errors import Forbidden, InputError, UnknownName, quote_name
 from foreword.memory.entry import Note
 from foreword.memory.snippet import find_snippet

@@ -8,21 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from foreword.assembly import Assembly
-from foreword.engine.context import AssemblyContext
+from foreword.engine.context import AssemblyContext, SourceReader
 from foreword.engine.cuts import Fitted
-from foreword.engine.file_access import (
-    INBOX,
-    OWN_STORE,
-    Provenance,
-    escape_provenance,
-    find_author,
-    find_provenance,
-    is_archive,
-    is_own_entry,
-    locate_path,
-    may_read_transcript,
-    write_entries,
-)
 from foreword.engine.sources.documents import Document, join_lines
 from foreword.engine.sources.memory_sections import (
     FACTS_FILE,
@@ -33,8 +20,20 @@ from foreword.engine.sources.memory_sections import (
     load_facts,
 )
 from foreword.engine.sources.sections import Section, quote
-from foreword.engine.sources.views import SourceReader
-from foreword.engine.trust import Audience
+from foreword.engine.trust import (
+    INBOX,
+    OWN_STORE,
+    Audience,
+    Provenance,
+    escape_provenance,
+    find_author,
+    find_provenance,
+    is_archive,
+    is_own_entry,
+    locate_path,
+    may_read_transcript,
+    write_entries,
+)
 from foreword.errors import InputError, UnknownName, quote_name
 from foreword.turn import Tool, Toolset
 from foreword.types import Trust, frozen

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from threading import RLock
 from typing import Generic, TypeVar
 
-from foreword.engine.file_access import find_own_person, is_memory
 from foreword.engine.sources.documents import Document, FileProblem, find_text_problem, parse_document
+from foreword.engine.trust import find_own_person, is_memory
 from foreword.errors import PathRefused
 
 MAX_FILE_BYTES = 4_000_000  # the maximum bytes of one file for a prompt
@@ -49,7 +49,6 @@ class Files:
         self.root = os.path.realpath(root)
         self.below = os.path.join(self.root, "")  # the prefix of every path below the root, also for the root "/"
         self.generation = 0
-        self.is_left = False
         self.templates: Collection[str] = ()
         """The files that the configuration declares as templates."""
         self._clock = clock
@@ -127,11 +126,13 @@ class Files:
 
     def find_target(self, path: str) -> str:
         """Return the path with links resolved; the path itself if it does not exist or leads out of the root."""
+        seen = self._files.get(path)
         try:
-            real = os.path.realpath(self.locate(path))
+            real = seen.place if seen and seen.place else os.path.realpath(self.locate(path))
         except (OSError, ValueError, PathRefused):
             return path
-        return os.path.relpath(real, self.root).replace(os.sep, "/") if self._holds(real) else path
+        inside = "." if real == self.root else real.removeprefix(self.below).replace(os.sep, "/")
+        return inside if self._holds(real) else path
 
     def stamp(self, path: str) -> str:
         """Return a stamp that changes with the file, without opening it; empty if that is not certain."""
@@ -164,14 +165,6 @@ class Files:
             if seen is None:
                 seen = self._folders[key] = self._list(folder, name)
             return seen.value
-
-    def find(self, path: str, name: str | None = None) -> object:
-        """Return the identity token of a cached file or listing; it changes when the file or listing does."""
-        if self.is_left:
-            return object()  # changes are no longer detected here, so no cached value counts as valid
-        if name is None:
-            return self._files.get(path) or self._links.get(path)
-        return self._folders.get(f"{path}\0{name}")
 
     def refresh(self, *, now: bool = False) -> int:
         """Check the disk for changes, at most every 250 ms unless `now` is set, and return the generation."""
@@ -260,7 +253,7 @@ class Files:
         """Drop the least recently visited folders above the maximum."""
         left = [*self._visited][:-MAX_VISITED_FOLDERS]
         for folder in left:
-            self._visited.pop(folder).is_left = True
+            del self._visited[folder]
         return bool(left)
 
     def _forget(self) -> None:
@@ -489,10 +482,6 @@ class TextFiles:
         below = [path for path in self._texts if folder and path.startswith(f"{folder}/")]
         wanted = [path for path in below if (os.path.basename(path) == name if name else path.endswith(".md"))]
         return tuple(sorted(wanted))
-
-    def find(self, _path: str, _name: str | None = None) -> object:
-        """Return the identity token of a text, which never changes in memory."""
-        return None
 
     def has(self, path: str) -> bool:
         """Return whether there is a text at a path."""

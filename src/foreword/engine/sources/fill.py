@@ -1,38 +1,37 @@
-"""Fill the slots of a plan: each source gets a view of its pace, and its answer goes into its slot.
-
-Evaluate the conditions of a slot in a view. Check the texts of a slot: whether its form, its built-in text and its
-placeholders exist.
-"""
+"""Fill the slots of a plan: each source gets a view of its pace, and its answer goes into its slot."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime
-from functools import lru_cache
 
-from foreword.config.schema import Agent, Config, Identity
-from foreword.engine.blueprint import NOT_PREFIX, TOOL_PREFIX, Budget, Plan, PlannedSlot, Slot, SlotRun, TurnRoomKind
-from foreword.engine.context import STORED_IDENTITY_TRUST, AssemblyContext, ResultCache, StoredCharacter
-from foreword.engine.selection import PATH_PLACEHOLDER, PATH_PLACEHOLDERS
-from foreword.engine.sources import project, texts  # noqa: F401 - importing registers their sources
-from foreword.engine.sources.documents import is_unicode
-from foreword.engine.sources.files import Files, TextFiles
-from foreword.engine.sources.forms import FORM_NAME, TEXT_FIELD, read_form, split_form
-from foreword.engine.sources.memory_sections import list_recallable
-from foreword.engine.sources.sections import (
-    SOURCES,
-    FilledRun,
-    Item,
-    Missing,
-    Passage,
-    Section,
-    Source,
-    add_hint,
-    make_absent,
+from foreword.config.schema import Agent, Identity
+from foreword.engine.blueprint import NOT_PREFIX, TOOL_PREFIX, Slot, TurnRoomKind
+from foreword.engine.context import (
+    STORED_IDENTITY_TRUST,
+    AssemblyContext,
+    SessionView,
+    SourceReader,
+    StaticView,
+    StoredCharacter,
+    TurnView,
+    View,
 )
+from foreword.engine.selection import PATH_PLACEHOLDER, PATH_PLACEHOLDERS, Plan, PlannedSlot, SlotRun
+from foreword.engine.sources import texts  # noqa: F401 - importing registers its sources
+from foreword.engine.sources.documents import is_unicode
+from foreword.engine.sources.forms import (
+    FORM_NAME,
+    TEXT_FIELD,
+    TOOL_FIELD_PREFIX,
+    find_shell_tool,
+    get_field_values,
+    read_form,
+    split_form,
+)
+from foreword.engine.sources.memory_sections import list_recallable
+from foreword.engine.sources.sections import SOURCES, FilledRun, Item, Missing, Passage, Section, Source, add_hint
 from foreword.engine.sources.templates import expand_templates, parse_section_template
-from foreword.engine.sources.toolkit import NO_TOOLKIT, Toolkit
-from foreword.engine.sources.turn_facts import TOOL_FIELD_PREFIX, find_shell_tool, get_field_values
-from foreword.engine.sources.views import FilledEntry, RunCache, SessionView, SourceReader, StaticView, TurnView, View
+from foreword.engine.sources.toolkit import Toolkit
 from foreword.engine.trust import Audience, find_audience, has_other_readers
 from foreword.errors import UnusableRules, suggest_name
 from foreword.resources import list_prompts
@@ -103,69 +102,30 @@ def has_identity(identity: Identity | str | None) -> bool:
 UNKNOWN_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def fill_runs(
-    plan: Plan, turn: Turn, ground: AssemblyContext, conversation: int, toolkit: Toolkit = NO_TOOLKIT
-) -> tuple[FilledRun, ...]:
-    """Fill the runs of a plan; static and session runs are reread only where a file changed."""
-    session = make_stable_views(plan, turn, ground, toolkit)
-    remaining = count_remaining(plan, session.static, ground) - conversation
-    moment = make_turn_view(session, turn, make_recall(plan, session, ground), remaining)
-    slower: dict[Pace, StaticView | SessionView] = {Pace.STATIC: session.static, Pace.SESSION: session}
-    filled = [
-        fill_run(run, moment, ground.scratch)
-        if run.pace is Pace.TURN
-        else refill_changed(run, slower[run.pace], ground)
-        for run in plan.runs
-    ]
-    woven = ground.scratch.once(expand_templates, *[None if run.pace is Pace.TURN else run for run in filled])
-    passing = iter([run for run in filled if run.pace is Pace.TURN])
-    return tuple([run or next(passing) for run in woven])
+def fill_stable(plan: Plan, view: SessionView) -> tuple[FilledRun | None, ...]:
+    """Fill the static and session runs of a plan and expand their templates; None is the place of a turn run."""
+    views: dict[Pace, View] = {Pace.STATIC: view.static, Pace.SESSION: view}
+    return expand_templates([fill_run(run, views[run.pace]) if run.pace in views else None for run in plan.runs])
 
 
-def fill_run(run: SlotRun, view: View, scratch: ResultCache) -> FilledRun:
-    """Call the source of every entry of a run; equal items return the same run, so that later stages can cache it."""
-    found: list[Item] = []
-    for entry in run.entries:
-        found += call_source(entry, view)
-    items = tuple(found)
-    return scratch.recall((run, items), lambda: FilledRun(pace=run.pace, placement=run.placement, items=items))
+def fill_turn(plan: Plan, view: TurnView) -> tuple[FilledRun, ...]:
+    """Fill the turn runs of a plan."""
+    return tuple([fill_run(run, view) for run in plan.runs if run.pace is Pace.TURN])
 
 
-def refill_changed(run: SlotRun, view: StaticView | SessionView, ground: AssemblyContext) -> FilledRun:
-    """Fill a run that was filled before; unchanged parts keep their identity."""
-    kept = ground.memo.recall((run, view), RunCache)
-    if kept.filled is None or kept.generation != ground.files.generation:
-        with ground.lock:
-            return refill(kept, run, view, ground.files)
-    return kept.filled
-
-
-def refill(kept: RunCache, run: SlotRun, view: StaticView | SessionView, files: Files | TextFiles) -> FilledRun:
-    """Call the sources of all parts whose files changed."""
-    generation = files.generation  # read first: a sweep in between must not make old parts look new
-    reader = view.files if isinstance(view, StaticView) else view.static.files
-    before = kept.parts or (None,) * len(run.entries)
-    reader.take_traces()
-    parts = tuple(
-        part if part and part.holds() else FilledEntry(call_source(entry, view), reader.take_traces())
-        for entry, part in zip(run.entries, before, strict=True)
-    )
-    reader.stop()
-    filled = kept.filled
-    if filled is None or any(new is not old for new, old in zip(parts, before, strict=True)):
-        items = tuple(item for part in parts for item in part.items)
-        filled = FilledRun(pace=run.pace, placement=run.placement, items=items)
-    kept.parts, kept.filled, kept.generation = parts, filled, generation
-    return filled
+def fill_run(run: SlotRun, view: View) -> FilledRun:
+    """Call the source of every entry of a run."""
+    items = [item for entry in run.entries for item in call_source(entry, view)]
+    return FilledRun(pace=run.pace, placement=run.placement, items=tuple(items))
 
 
 def call_source(entry: PlannedSlot, view: View) -> tuple[Item, ...]:
     """Call the source of one entry, or return the plan's refusal."""
     if entry.verdict is not None:
-        return report_refusal(entry)
+        return (Missing(entry=entry, reason=entry.reason, verdict=entry.verdict),)
     slot = entry.slot
     if slot.when and (unmet := find_unmet(slot.when, view)):
-        return (make_absent(entry, unmet),)
+        return (Missing(entry=entry, reason=unmet),)
     source = SOURCES[slot.source]
     narrowed = narrow_view(view, source.pace)
     try:
@@ -245,66 +205,13 @@ def narrow_view(view: View, pace: Pace) -> View:
     return view.session if isinstance(view, TurnView) else view
 
 
-@lru_cache(maxsize=4_096)
-def report_refusal(entry: PlannedSlot) -> tuple[Item, ...]:
-    """Return the plan's refusal as an item."""
-    return (Missing(entry=entry, reason=entry.reason, verdict=entry.verdict or Verdict.ABSENT),)
-
-
-def make_stable_views(plan: Plan, turn: Turn, ground: AssemblyContext, toolkit: Toolkit) -> SessionView:
-    """Build the static and session views of a turn; they are the same objects until something in them changes."""
-    level = plan.clearance.level
-    kept = ground.characters(turn.agent)
-    offered = (toolkit.tools, toolkit.left_out_names)
-    base = (turn.agent, turn.model, level, plan.mode, *offered, turn.extensions, plan.blueprint, kept)
-    place = (turn.user, turn.channel, turn.room, turn.situation, turn.session, turn.project, turn.project_root)
-    known = (turn.directories, turn.instructions, turn.client, turn.host, turn.sandbox)
-    return ground.memo.recall(
-        (base, place, known),
-        lambda: make_session_view(
-            ground.memo.recall(base, lambda: make_static_view(plan, turn, ground, toolkit, kept)), turn, ground.config
-        ),
-    )
-
-
-def make_static_view(
-    plan: Plan, turn: Turn, ground: AssemblyContext, toolkit: Toolkit, kept: StoredCharacter
-) -> StaticView:
-    """Build the view of a static source."""
-    meter = ground.measure(turn.model)
-    budget = plan.blueprint.budget
-    return StaticView(
-        agent=turn.agent,
-        settings=apply_stored_identity(ground.config.agents[turn.agent], kept, plan),
-        kept=kept,
-        clearance=plan.clearance.level,
-        mode=plan.mode,
-        tools=toolkit.tools,
-        left_out=toolkit.left_out_names,
-        extensions=tuple(one for one in turn.extensions if one.trust <= plan.clearance.level),
-        files=SourceReader(ground.files, ground.guard(plan.blueprint), plan.clearance.level),
-        stores=ground.config.stores,
-        meter=meter,
-        beyond=count_free_window(budget, meter.facts.window),
-    )
-
-
-def apply_stored_identity(settings: Agent, kept: StoredCharacter, plan: Plan) -> Agent:
-    """Replace the configured identity by the stored one, if the clearance may see it."""
-    if kept.identity is None or plan.clearance.level < STORED_IDENTITY_TRUST:
-        return settings
-    return replace(settings, identity=kept.identity)
-
-
-def count_free_window(budget: Budget, window: int) -> int:
-    """Return the tokens of a window beyond the answer and a fixed system budget."""
-    taken = budget.limit(window) if budget.turn_room is TurnRoomKind.FIXED else 0
-    return budget.bound(window) - budget.get_answer_reserve(window) - taken
-
-
-def make_session_view(static: StaticView, turn: Turn, config: Config) -> SessionView:
-    """Build the view of a session source."""
-    person, room = config.users.get(turn.user), config.rooms.get(turn.room)
+def make_session_view(plan: Plan, turn: Turn, context: AssemblyContext, toolkit: Toolkit) -> SessionView:
+    """Build the view of a session source; the static view in it is shared by all turns of one clearance."""
+    character = context.characters(turn.agent)
+    values = (turn.agent, turn.model, plan.clearance.level, plan.mode, toolkit, turn.extensions, character)
+    key = ("static view", plan.blueprint, *values)
+    static = context.cached(key, lambda: make_static_view(plan, turn, context, toolkit, character))
+    person, room = context.config.users.get(turn.user), context.config.rooms.get(turn.room)
     # In a room everyone reads the reply, so the user's time zone and device are not used.
     client = Client() if has_other_readers(turn) else turn.client
     own = client.zone or (person.timezone if person else "")
@@ -317,9 +224,9 @@ def make_session_view(static: StaticView, turn: Turn, config: Config) -> Session
         situation=turn.situation,
         session=turn.session,
         zone=(room.timezone if room else "") if has_other_readers(turn) else own,
-        server_zone=config.host.timezone if static.clearance >= Trust.FAMILIAR else "",
+        server_zone=context.config.host.timezone if static.clearance >= Trust.FAMILIAR else "",
         project=turn.project,
-        project_stops=tuple(filter(None, (turn.project_root, config.prompt.project_stop))),
+        project_stops=tuple(filter(None, (turn.project_root, context.config.prompt.project_stop))),
         directories=turn.directories,
         instructions=turn.instructions,
         client=client,
@@ -328,33 +235,43 @@ def make_session_view(static: StaticView, turn: Turn, config: Config) -> Session
     )
 
 
-def count_remaining(plan: Plan, view: StaticView, ground: AssemblyContext) -> int:
-    """Return the tokens left for a conversation after the turn's slots and recalled passages."""
-    window = view.meter.facts.window
-    slots = [slot for slot in plan.blueprint.slots if plan.mode in slot.modes] if wants_recall(plan, ground) else []
-    recalled = sum([slot.find_room(window) for slot in slots])
-    return view.beyond - plan.blueprint.budget.turn_limit(window) - recalled
+def make_static_view(
+    plan: Plan, turn: Turn, context: AssemblyContext, toolkit: Toolkit, character: StoredCharacter
+) -> StaticView:
+    """Build the view of a static source."""
+    meter, budget = context.measure(turn.model), plan.blueprint.budget
+    window = meter.facts.window
+    taken = budget.limit(window) if budget.turn_room is TurnRoomKind.FIXED else 0
+    return StaticView(
+        agent=turn.agent,
+        settings=apply_stored_identity(context.config.agents[turn.agent], character, plan),
+        kept=character,
+        clearance=plan.clearance.level,
+        mode=plan.mode,
+        tools=toolkit.tools,
+        left_out=toolkit.left_out_names,
+        extensions=tuple(one for one in turn.extensions if one.trust <= plan.clearance.level),
+        files=SourceReader(context.files, context.guard(plan.blueprint), plan.clearance.level),
+        stores=context.config.stores,
+        meter=meter,
+        beyond=budget.bound(window) - budget.get_answer_reserve(window) - taken,
+    )
 
 
-def wants_recall(plan: Plan, ground: AssemblyContext) -> bool:
-    """Return whether a turn recalls passages: as configured, by default in the brief prompt only."""
-    wanted = ground.config.memory.recall
-    return ground.memories is not None and (plan.mode is Mode.BRIEF if wanted is None else wanted)
-
-
-def make_recall(plan: Plan, view: SessionView, ground: AssemblyContext) -> Callable[[str], Sequence[Passage]] | None:
-    """Return the search for passages, or None if recall is off."""
-    memories = ground.memories
-    if memories is None or not wants_recall(plan, ground):
-        return None
-    audience = Audience(clearance=view.static.clearance, person=view.alone)
-    return lambda message: memories.recall(message, audience, list_recallable(plan, view.static))
+def apply_stored_identity(settings: Agent, character: StoredCharacter, plan: Plan) -> Agent:
+    """Replace the configured identity by the stored one, if the clearance may see it."""
+    if character.identity is None or plan.clearance.level < STORED_IDENTITY_TRUST:
+        return settings
+    return replace(settings, identity=character.identity)
 
 
 def make_turn_view(
-    session: SessionView, turn: Turn, recall: Callable[[str], Sequence[Passage]] | None, remaining: int
+    plan: Plan, session: SessionView, turn: Turn, context: AssemblyContext, conversation: int
 ) -> TurnView:
     """Build the view of a turn source."""
+    recall = make_recall(plan, session, context)
+    window, blueprint = session.static.meter.facts.window, plan.blueprint
+    rooms = [slot.find_room(window) for slot in blueprint.slots if plan.mode in slot.modes] if recall else []
     return TurnView(
         session=session,
         now=turn.now or UNKNOWN_TIME,
@@ -366,10 +283,19 @@ def make_turn_view(
         state=turn.state,
         git=turn.git,
         cwd=turn.cwd,
-        remaining=remaining,
+        remaining=session.static.beyond - blueprint.budget.turn_limit(window) - sum(rooms) - conversation,
         said=tuple([message.text for message in turn.history]),
         recall=recall,
     )
+
+
+def make_recall(plan: Plan, view: SessionView, context: AssemblyContext) -> Callable[[str], Sequence[Passage]] | None:
+    """Return the search for passages, or None if recall is off; by default it is on in the brief prompt only."""
+    memories, enabled = context.memories, context.config.memory.recall
+    if memories is None or not (plan.mode is Mode.BRIEF if enabled is None else enabled):
+        return None
+    audience = Audience(clearance=view.static.clearance, person=view.alone)
+    return lambda message: memories.recall(message, audience, list_recallable(plan, view.static))
 
 
 FACT_SOURCES = {Pace.STATIC: "about", Pace.SESSION: "place", Pace.TURN: "moment"}

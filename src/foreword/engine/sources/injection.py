@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from foreword.engine.sources.forms import fill_form
 from foreword.secret import lower_in_place
 from foreword.types import TextEnum, frozen
 
@@ -203,3 +204,14 @@ def find_invisible(text: str) -> Iterator[InjectionHit]:
             end = match.end()
             if match.lastgroup != "flag":
                 yield InjectionHit(kind=InjectionKind(match.lastgroup), start=match.start(), end=end)
+
+
+def label_scan(text: str) -> tuple[str, str]:
+    """Scan a text, comments included; return a warning line for the prompt and a note for the verdict."""
+    places: dict[str, list[int]] = {}
+    for hit in scan_injections(text):
+        places.setdefault(str(hit.kind), []).append(text.count("\n", 0, hit.start) + 1)
+    if not places:
+        return "", ""
+    findings = ", ".join(f"{kind} in line {lines[0]:,}" for kind, lines in sorted(places.items()))
+    return fill_form("scanned", (findings,)) + "\n", f"a scan found {findings}"

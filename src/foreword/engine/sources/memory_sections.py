@@ -1,8 +1,4 @@
-"""Sources that list loadable content: skills and the memory menu.
-
-Sources from memory: the facts that all agents share, and the parts of a file that match a message. The source of
-passages that match a message, and the files they may come from.
-"""
+"""Sources from memory: shared facts, the parts of a file that match a message, skills, the menu and recall."""
 
 import json
 import re
@@ -10,18 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from foreword.config.schema import Store
-from foreword.engine.blueprint import SKILLS_SOURCE, Plan, PlannedSlot
-from foreword.engine.file_access import (
-    INBOX,
-    OWN_STORE,
-    find_author,
-    find_own_folder,
-    find_own_level,
-    is_own_entry,
-    show_path,
-    write_entries,
-)
-from foreword.engine.selection import describe_mode_absence
+from foreword.engine.blueprint import SKILLS_SOURCE
+from foreword.engine.context import SessionView, SourceReader, StaticView, TurnView
+from foreword.engine.selection import Plan, PlannedSlot, describe_mode_absence
 from foreword.engine.sources.documents import (
     Document,
     FileProblem,
@@ -31,21 +18,29 @@ from foreword.engine.sources.documents import (
     normalise_lines,
     read_builtin,
 )
-from foreword.engine.sources.forms import fill_form
+from foreword.engine.sources.forms import fill_form, round_tokens
 from foreword.engine.sources.sections import (
     Item,
     Missing,
     Passage,
     Section,
-    make_absent,
     report_unusable,
     source,
     write_memory_get,
     write_menu_line,
 )
 from foreword.engine.sources.texts import UNOPENABLE_REASON, find_document, report_missing
-from foreword.engine.sources.turn_facts import round_tokens
-from foreword.engine.sources.views import SessionView, SourceReader, StaticView, TurnView
+from foreword.engine.trust import (
+    INBOX,
+    OWN_STORE,
+    find_author,
+    find_own_folder,
+    find_own_level,
+    is_own_entry,
+    show_path,
+    write_entries,
+)
+from foreword.resources import read_words
 from foreword.tokens.count import Meter
 from foreword.types import Mode, Pace, Trust, Verdict
 
@@ -59,99 +54,6 @@ MAX_RECALLED_PARTS = 4  # the maximum parts of a file that are recalled
 WORD = re.compile(r"\w{3,}")
 PART_HEADING = "## "
 FENCE = re.compile(r"\s*(`{3,}|~{3,})")
-STOP_WORDS = frozenset(
-    [
-        "about",
-        "after",
-        "again",
-        "all",
-        "also",
-        "and",
-        "any",
-        "are",
-        "ask",
-        "been",
-        "but",
-        "can",
-        "could",
-        "did",
-        "does",
-        "done",
-        "for",
-        "from",
-        "get",
-        "give",
-        "good",
-        "had",
-        "has",
-        "have",
-        "her",
-        "him",
-        "his",
-        "how",
-        "into",
-        "its",
-        "just",
-        "know",
-        "let",
-        "like",
-        "make",
-        "may",
-        "more",
-        "most",
-        "need",
-        "not",
-        "now",
-        "off",
-        "one",
-        "our",
-        "out",
-        "over",
-        "please",
-        "same",
-        "say",
-        "see",
-        "she",
-        "should",
-        "some",
-        "such",
-        "tell",
-        "than",
-        "thank",
-        "thanks",
-        "that",
-        "the",
-        "their",
-        "them",
-        "then",
-        "there",
-        "these",
-        "they",
-        "this",
-        "those",
-        "too",
-        "use",
-        "very",
-        "want",
-        "was",
-        "way",
-        "well",
-        "were",
-        "what",
-        "when",
-        "where",
-        "which",
-        "who",
-        "why",
-        "will",
-        "with",
-        "would",
-        "yes",
-        "yet",
-        "you",
-        "your",
-    ]
-)
 
 
 @source("facts", Pace.STATIC)
@@ -168,7 +70,7 @@ def list_facts(view: StaticView, entry: PlannedSlot) -> Item:
     long = sum(len(fact) > MAX_FACT_CHARS for fact in facts)
     note = f"{long:,} of them cut at {MAX_FACT_CHARS} characters" if long else ""
     if not lines:
-        return make_absent(entry, f"{path} holds no facts")
+        return Missing(entry=entry, reason=f"{path} holds no facts")
     text = "\n".join(f"- {line}" for line in lines)
     return Section(entry=entry, text=text, origin=path, sha256=found.document.sha256, note=note)
 
@@ -217,7 +119,7 @@ def match_parts(view: TurnView, entry: PlannedSlot) -> Item:
     scores = [(len(words & about), at) for at, (_, about) in enumerate(parts)]
     best = sorted([(-score, at) for score, at in scores if score])[:MAX_RECALLED_PARTS]
     if not best:
-        return make_absent(entry, f"no part of {found.document.path} matches the message")
+        return Missing(entry=entry, reason=f"no part of {found.document.path} matches the message")
     text = "\n\n".join(f"### {parts[at][0]}" for _, at in sorted(best, key=lambda one: one[1]))
     return Section(entry=entry, text=text, origin=found.document.path, sha256=found.document.sha256, note=found.note)
 
@@ -243,7 +145,7 @@ def split_parts(text: str) -> tuple[tuple[str, frozenset[str]], ...]:
 
 def find_topic_words(text: str) -> frozenset[str]:
     """Return the words of a text without common ones."""
-    return frozenset(WORD.findall(text.lower())) - STOP_WORDS
+    return frozenset(WORD.findall(text.lower())) - read_words("stop_words")
 
 
 LINE_STRUCTURE = re.compile(r"^[#=_*-]")  # characters that give the start of a line a structure
@@ -284,7 +186,6 @@ def refuse_skill(entry: PlannedSlot, path: str) -> Missing:
     return Missing(entry=entry, name=name, reason=reason, verdict=Verdict.DROPPED)
 
 
-@lru_cache(maxsize=4_096)
 def render_skill(folder: str, document: Document) -> str:
     """Render one skill of the listing; a skill without a description shows its name alone."""
     name = document.field("name") or folder.rpartition("/")[2]
@@ -304,7 +205,7 @@ def list_menu(view: SessionView, entry: PlannedSlot) -> Item:
         closing = f"{read_builtin(entry.text).replace('$remaining', round_tokens(view.static.beyond))} {closing}"
     static = view.static
     # The list is the same for everyone of one clearance, so a new session reuses it.
-    lines, troubles = static.files.recall("memories", lambda: list_store_lines(static))
+    lines, troubles = static.files.results.recall("memories", lambda: list_store_lines(static))
     if view.alone:
         own = list_own_lines(view)
         lines, troubles = (*lines, *own[0]), (*troubles, *own[1])
@@ -389,9 +290,8 @@ def write_entries_line(group: str, found: Sequence[Document], meter: Meter) -> s
     return write_menu_line(group, meter.count(write_entries(found)), f"{len(found):,} {about}")
 
 
-@lru_cache(maxsize=8_192)
 def write_memory_line(document: Document, meter: Meter) -> str:
-    """Write the menu line of one memory; cached until the memory changes."""
+    """Write the menu line of one memory."""
     if document.path == FACTS_FILE:
         return write_menu_line(FACTS_FILE, meter.count("\n".join(load_facts(document) or ())), "short facts")
     return write_menu_line(show_path(document.path), meter.count(document.body), document.description)
@@ -405,12 +305,12 @@ SKILL_FILE = "SKILL.md"
 def recall_passages(view: TurnView, entry: PlannedSlot) -> Item:
     """Return the few passages that match the message, or nothing."""
     if view.recall is None:
-        return make_absent(entry, "recall is off; turn it on with memory.recall")
+        return Missing(entry=entry, reason="recall is off; turn it on with memory.recall")
     if not view.message or view.message.isspace():
-        return make_absent(entry, "there is no message to search for")
+        return Missing(entry=entry, reason="there is no message to search for")
     found = tuple(view.recall(view.message))
     if not found:
-        return make_absent(entry, "nothing in memory clearly matches the message")
+        return Missing(entry=entry, reason="nothing in memory clearly matches the message")
     lines = {one: write_passage(one, view.static) for one in found}
     said = [one for one in found if any(lines[one] in text for text in view.said)]
     fresh = [one for one in found if one not in said]
@@ -424,7 +324,7 @@ def recall_passages(view: TurnView, entry: PlannedSlot) -> Item:
             break
         kept.append(one)
     if not kept:
-        return make_absent(entry, "the matching passages do not fit")
+        return Missing(entry=entry, reason="the matching passages do not fit")
     return Section(
         entry=entry,
         text="\n".join(lines[one] for one in kept),

@@ -10,11 +10,12 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import cache
 from itertools import chain, count
 from typing import Any, Protocol
 
-from foreword.engine.blueprint import PlannedSlot, Slot
+from foreword.engine.blueprint import Slot
+from foreword.engine.selection import PlannedSlot
 from foreword.engine.sources.documents import Document
 from foreword.engine.sources.template_language import ParsedTemplate
 from foreword.engine.trust import Audience
@@ -172,20 +173,6 @@ def number_duplicates(names: Iterable[str]) -> Iterator[str]:
         yield free
 
 
-@lru_cache(maxsize=4_096)
-def make_fact_section(
-    entry: PlannedSlot, text: str, origin: str, note: str = "", gives_way: int | None = None
-) -> Section:
-    """Build the section of a short fact; equal arguments return the same object."""
-    return Section(entry=entry, text=text, origin=origin, note=note, gives_way=gives_way)
-
-
-@lru_cache(maxsize=4_096)
-def make_absent(entry: PlannedSlot, reason: str) -> Missing:
-    """Build the result of a slot without a text in this turn; equal arguments return the same object."""
-    return Missing(entry=entry, reason=reason)
-
-
 @frozen
 class FilledRun:
     """A run of the plan with the items that its sources returned."""
@@ -193,8 +180,8 @@ class FilledRun:
     pace: Pace
     placement: Placement
     items: tuple[Item, ...]
-    continues: bool = False
-    """Whether it continues a template that began in the previous run."""
+    continued: bool = False
+    """Whether its last template continues in the next run."""
 
     @property
     def sections(self) -> Iterator[Section]:

@@ -6,16 +6,17 @@ Sources of templates: files with variables, which are expanded once all slots ar
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, zip_longest
 
-from foreword.engine.blueprint import PlannedSlot, Voice
-from foreword.engine.file_access import OWN_STORE
+from foreword.engine.blueprint import Voice
+from foreword.engine.context import StaticView
+from foreword.engine.selection import PlannedSlot
 from foreword.engine.sources.documents import read_builtin
+from foreword.engine.sources.forms import STATIC_FACTS
 from foreword.engine.sources.sections import FilledRun, Item, Missing, Section, add_hint, report_unusable, source
 from foreword.engine.sources.template_language import InvalidTemplate, parse_template
 from foreword.engine.sources.texts import FoundDocument, find_document, make_section, report_missing, use_built_in
-from foreword.engine.sources.turn_facts import STATIC_FACTS
-from foreword.engine.sources.views import StaticView
+from foreword.engine.trust import OWN_STORE
 from foreword.types import Pace, Placement, Verdict, frozen
 
 # A clock in a template would change all text after it, so each message carries the time.
@@ -85,32 +86,29 @@ LEADING_SIGNS = re.compile(r"^\W+")
 PlacedItem = tuple[Pace, Placement, Item]
 
 
-def expand_templates(*runs: FilledRun | None) -> tuple[FilledRun | None, ...]:
+def expand_templates(runs: Sequence[FilledRun | None]) -> tuple[FilledRun | None, ...]:
     """Move the slots that templates name into their places; None is the place of a turn run and stays there."""
     known = [run for run in runs if run is not None]
-    if not any(run.placement is Placement.NESTED or has_template(run) for run in known):
-        return runs
-    loom = TemplateExpander(known)
-    woven: list[FilledRun | None] = []
-    for apart, group in groupby(runs, key=lambda run: run is None):
-        if apart:
-            woven.extend(group)
-        else:
-            woven.extend(group_runs(flowing for run in group if run for flowing in loom.flow(run)))
-    return tuple(woven)
-
-
-def has_template(run: FilledRun) -> bool:
-    """Return whether a run holds a template."""
-    return any(isinstance(item, Section) and item.pattern for item in run.items)
+    if not any(run.placement is Placement.NESTED or any(one.pattern for one in run.sections) for run in known):
+        return tuple(runs)
+    expander = TemplateExpander(known)
+    expanded: list[FilledRun | None] = []
+    for _, group in groupby(runs, key=lambda run: run is None):
+        together = [*group]
+        known = [run for run in together if run]
+        expanded += group_runs(placed for run in known for placed in expander.flow(run)) if known else together
+    return tuple(expanded)
 
 
 def group_runs(flow: Iterator[PlacedItem]) -> Iterator[FilledRun]:
     """Group adjacent items with the same pace and placement into runs."""
-    for (pace, placement), group in groupby(flow, key=lambda flowing: flowing[:2]):
-        items = tuple(item for _, _, item in group)
-        first = next((item for item in items if isinstance(item, Section)), None)
-        yield FilledRun(pace=pace, placement=placement, items=items, continues=first is not None and not first.opens)
+    groups = groupby(flow, key=lambda placed: placed[:2])
+    runs = [
+        FilledRun(pace=pace, placement=where, items=tuple(one[2] for one in group)) for (pace, where), group in groups
+    ]
+    for run, following in zip_longest(runs, runs[1:]):
+        first = next(following.sections, None) if following else None
+        yield replace(run, continued=first is not None and not first.opens)
 
 
 @frozen
@@ -141,7 +139,7 @@ class TemplateExpander:
                 self._paces[item.slot.variable] = max(pace, self._paces.get(item.slot.variable, pace))
                 self._settled |= {item.slot.variable} if item.slot.placement is not Placement.NESTED else set()
         self._taken: dict[str, Section] = {}
-        self._woven = {id(one): self.fill(one, run.pace) for run in runs for one in run.sections if one.pattern}
+        self._expanded = {one: self.fill(one, run.pace) for run in runs for one in run.sections if one.pattern}
 
     def fill(self, template: Section, pace: Pace) -> ExpandedTemplate:
         """Expand a template. Only a template that can be expanded takes the slots it names, unless already taken."""
@@ -199,29 +197,29 @@ class TemplateExpander:
 
     def expand(self, template: Section, run: FilledRun) -> Iterator[PlacedItem]:
         """Yield a template as its own text and the sections between; the pace never gets slower."""
-        woven = self._woven[id(template)]
-        parted = woven.pace is not run.pace
-        stable = strip_ends([*attach_white_space(woven.stable)], end=not parted)
-        moving = strip_ends([*attach_white_space(woven.moving)], start=not stable)
+        expanded = self._expanded[template]
+        parted = expanded.pace is not run.pace
+        stable = strip_ends([*attach_white_space(expanded.stable)], end=not parted)
+        moving = strip_ends([*attach_white_space(expanded.moving)], start=not stable)
         if stable and moving and isinstance(stable[-1], Section) and isinstance(moving[0], Section):
             moving[0] = replace(moving[0], before=SECTION_GAP + moving[0].before)
         if stable and parted:
             moving.insert(0, SEAM)
-        sections = list(number_sections([*stable, *moving], woven.template))
+        sections = list(number_sections([*stable, *moving], expanded.template))
         if not any(section.entry is template.entry for section in sections):
-            reason = woven.template.note or ("it has no text besides its variables" if sections else "it is blank")
+            reason = expanded.template.note or ("it has no text besides its variables" if sections else "it is blank")
             # The pace must be the same for everyone, even if the variables are empty here.
-            pace = run.pace if sections else woven.pace
+            pace = run.pace if sections else expanded.pace
             yield pace, run.placement, Missing(entry=template.entry, name=template.name, reason=reason)
-        if woven.template.broken:  # a session retains all sections of the good template, or none
+        if expanded.template.broken:  # a session retains all sections of the good template, or none
             sections = [replace(section, broken=True) for section in sections]
         for at, section in enumerate(sections):
-            pace = run.pace if stable and at < len(sections) - len(moving) else woven.pace
+            pace = run.pace if stable and at < len(sections) - len(moving) else expanded.pace
             yield pace, run.placement, add_hint(section)
         placed = {section.id for section in sections}
-        for one in (one for found in woven.given.values() for one in found):
+        for one in (one for found in expanded.given.values() for one in found):
             if one.id not in placed:
-                reason = f"{woven.template.origin} does not use it"
+                reason = f"{expanded.template.origin} does not use it"
                 yield run.pace, run.placement, Missing(entry=one.entry, name=one.name, reason=reason)
 
 

@@ -1,21 +1,18 @@
-"""Sources that read files of the workspace, with a built-in text as fallback.
+"""Sources of texts: files of the workspace and of a project, built-in texts, and what the configuration says."""
 
-Sources about the purpose of a run: its responsibilities, its delivery, and where to store information. The source that
-describes the signal of the message to the agent.
-"""
-
-from collections.abc import Container
+import os
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import cache
 
 from foreword.config.schema import Identity, Responsibility
-from foreword.engine.blueprint import PlannedSlot
-from foreword.engine.context import STORED_IDENTITY_TRUST
+from foreword.engine.context import STORED_IDENTITY_TRUST, FolderReader, SessionView, StaticView, TurnView
+from foreword.engine.selection import PlannedSlot
 from foreword.engine.signal import classify
 from foreword.engine.sources.documents import Document, FileProblem, join_lines, normalise_lines, read_builtin
-from foreword.engine.sources.forms import fill_form, read_form
-from foreword.engine.sources.sections import STORE_ORIGIN, Item, Missing, Section, make_absent, report_unusable, source
-from foreword.engine.sources.views import SessionView, StaticView, TurnView
+from foreword.engine.sources.forms import FACTS_BY_PACE, fill_fact_form, fill_form, read_form
+from foreword.engine.sources.injection import label_scan
+from foreword.engine.sources.sections import STORE_ORIGIN, Item, Missing, Section, report_unusable, source
 from foreword.turn import Signal
 from foreword.types import Pace, frozen
 
@@ -37,7 +34,7 @@ def list_responsibilities(view: StaticView, entry: PlannedSlot) -> tuple[Item, .
         items += [
             show_stored_responsibility(entry, given, one, at) for at, one in enumerate(view.kept.responsibilities, 1)
         ]
-    return tuple(items) or make_absent(entry, "the agent has no responsibilities")
+    return tuple(items) or Missing(entry=entry, reason="the agent has no responsibilities")
 
 
 def show_stored_responsibility(entry: PlannedSlot, given: Container[str], one: Responsibility, number: int) -> Item:
@@ -61,7 +58,7 @@ def show_storage(view: SessionView, entry: PlannedSlot) -> Item:
         if (label := line.partition(" ")[0]) in STORAGE_KINDS and STORAGE_KINDS[label] in kinds
     ]
     if not lines:
-        return make_absent(entry, "the agent has no tool that stores anything")
+        return Missing(entry=entry, reason="the agent has no tool that stores anything")
     return Section(entry=entry, text="\n".join(lines), origin=f"built-in {entry.text}")
 
 
@@ -69,7 +66,7 @@ def show_storage(view: SessionView, entry: PlannedSlot) -> Item:
 def show_background(view: TurnView, entry: PlannedSlot) -> Item:
     """Return what happens to the reply of a background run."""
     if view.background is None:
-        return make_absent(entry, "not a background run")
+        return Missing(entry=entry, reason="not a background run")
     text = read_builtin(f"background/{view.background}")
     if view.background.value == "never" and "notify_user" in view.static.tools:
         text += "\n" + read_builtin("background/notify")
@@ -86,11 +83,10 @@ def show_signal(view: TurnView, entry: PlannedSlot) -> Item:
     if view.signal is not None:
         return make_signal_section(entry, view.signal)
     if not view.message or view.message.isspace():
-        return make_absent(entry, "there is no message to classify")
+        return Missing(entry=entry, reason="there is no message to classify")
     return make_signal_section(entry, classify(view.message, view.session.channel))
 
 
-@lru_cache(maxsize=4_096)
 def make_signal_section(entry: PlannedSlot, signal: Signal) -> Section:
     """Build the section of a signal."""
     keys = [signal.mode.name, signal.genre.name]
@@ -99,12 +95,6 @@ def make_signal_section(entry: PlannedSlot, signal: Signal) -> Section:
     if signal.weight > HEAVY_WEIGHT:
         keys.append("ATTENTION")
     title = f"Active Signal: {keys[0]} × {keys[1]} (weight: {round(signal.weight, 3):g})"
-    return make_overlay_section(entry, title, tuple(keys))
-
-
-@lru_cache(maxsize=4_096)
-def make_overlay_section(entry: PlannedSlot, title: str, keys: tuple[str, ...]) -> Section:
-    """Build the section of an overlay; equal arguments return the same object."""
     lines = read_overlay_lines()
     text = "\n".join(lines[key] for key in keys)
     return Section(entry=entry, title=title, text=text, origin=f"built-in {SIGNAL_OVERLAY}")
@@ -186,7 +176,7 @@ def read_text(_: StaticView, entry: PlannedSlot) -> Item:
     return (
         Section(entry=entry, text=text, origin=f"built-in {entry.text}")
         if text
-        else make_absent(entry, "there is none")
+        else Missing(entry=entry, reason="there is none")
     )
 
 
@@ -236,7 +226,7 @@ def fill_identity(entry: PlannedSlot, identity: Identity | str, origin: str, not
     values = get_identity_fields(identity, has_body=BODY_FIELD in read_form(entry.slot.form).names)
     text = fill_slot_form(entry, values)
     if not text:
-        return make_absent(entry, note or f"the identity in {origin} has no field that this slot shows")
+        return Missing(entry=entry, reason=note or f"the identity in {origin} has no field that this slot shows")
     return Section(entry=entry, text=text, origin=origin, note=note)
 
 
@@ -257,14 +247,16 @@ def read_profile(view: SessionView, entry: PlannedSlot) -> Item:
 def read_instructions(view: SessionView, entry: PlannedSlot) -> Item:
     """Return the user's permanent instructions."""
     text = normalise_lines(view.instructions).strip()
-    return Section(entry=entry, text=text, origin="instructions") if text else make_absent(entry, "none are set")
+    return (
+        Section(entry=entry, text=text, origin="instructions") if text else Missing(entry=entry, reason="none are set")
+    )
 
 
 @source("channel", Pace.SESSION)
 def read_channel(view: SessionView, entry: PlannedSlot) -> Item:
     """Return how a reply should look on its channel; an unknown channel is treated like the web."""
     if not view.channel:
-        return make_absent(entry, "no channel is known")
+        return Missing(entry=entry, reason="no channel is known")
     found = find_document(view.static, entry)
     if found.document:
         return make_section(entry, found.document, note=found.note, broken=found.broken)
@@ -332,7 +324,7 @@ def fill_fields(entry: PlannedSlot, found: FoundDocument, names: tuple[str, ...]
         entry, {**{name: join_lines(document.field(name)) for name in names}, BODY_FIELD: document.body}
     )
     if not text:
-        return make_absent(entry, f"{document.path} has no field that this slot shows")
+        return Missing(entry=entry, reason=f"{document.path} has no field that this slot shows")
     return section if text == document.body else replace_text(section, text)
 
 
@@ -341,3 +333,101 @@ def fill_slot_form(entry: PlannedSlot, values: dict[str, str]) -> str:
     article = "an" if values.get("creature", "")[:1].lower() in tuple("aeiou") else "a"
     known = {**values, "article": article}
     return fill_form(entry.slot.form, tuple(known.get(name, "") for name in read_form(entry.slot.form).names))
+
+
+@source("place", Pace.SESSION, FACTS_BY_PACE[Pace.SESSION])
+def fill_place_form(view: SessionView, entry: PlannedSlot) -> Item:
+    """Fill the slot's form; the user's own file may set the time zone and the location."""
+    document = find_document(view.static, entry, fields=True).document if entry.paths else None
+    if document:
+        client = replace(view.client, location=view.client.location or document.field("location"))
+        view = replace(view, zone=view.zone or document.field("timezone"), client=client)
+    return fill_fact_form(view, entry)
+
+
+RULES_FOLDER = ".claude/rules"
+FIRST_FILES, LAST_FILE = ("CLAUDE.md", "CLAUDE.local.md"), "AGENTS.md"
+
+
+@source("project", Pace.SESSION)
+def read_project(view: SessionView, entry: PlannedSlot) -> tuple[Item, ...] | Item:
+    """Read the agent instructions of a project and its parent folders, outermost first."""
+    if not view.project:
+        return Missing(entry=entry, reason="no project is open")
+    given = os.path.abspath(os.path.expanduser(view.project.replace("\0", "?")))
+    if not view.static.files.has_folder(given):
+        return Missing(entry=entry, reason=f"the project {join_lines(view.project)} is not a folder")
+    project = os.path.realpath(given)
+    items: list[Item] = []
+    for folder in list_parent_folders(project, view.project_stops):
+        items.extend(
+            read_project_folder(view.static.files.visit(folder, view.alone), os.path.relpath(folder, project), entry)
+        )
+    return tuple(add_origin_notice(items)) or Missing(
+        entry=entry, reason="neither the project nor its parent folders have instructions"
+    )
+
+
+def list_parent_folders(project: str, stops: Sequence[str]) -> list[str]:
+    """List the folders from the first stop, or from the root of the file system, down to the project."""
+    ends = {os.path.realpath(os.path.expanduser(stop)) for stop in stops}
+    folders = [project]
+    while folders[-1] not in ends and os.path.dirname(folders[-1]) != folders[-1]:
+        folders.append(os.path.dirname(folders[-1]))
+    return folders[::-1]
+
+
+def add_origin_notice(items: Iterable[Item]) -> Iterator[Item]:
+    """Put a notice about the origin of these texts before the first one."""
+    told = False
+    for item in items:
+        if told or not isinstance(item, Section) or item.lost:
+            yield item
+        else:
+            told = True
+            yield replace(item, before=f"{read_builtin('outside')}\n{item.before}")
+
+
+def read_project_folder(visitor: FolderReader, place: str, entry: PlannedSlot) -> Iterator[Item]:
+    """Read the files of one folder; two names of the same file are shown once, under the first name."""
+    shown: set[str] = set()
+    for path in list_instruction_files(visitor):
+        if visitor.is_home and path == LAST_FILE:  # the workspace's AGENTS.md has its own slot
+            continue
+        name = os.path.normpath(os.path.join(place, path)).replace(os.sep, "/")
+        items = tuple(read_project_file(visitor, path, join_lines(name), entry))
+        target = visitor.find_target(path)
+        if items and target not in shown:
+            shown.add(target)
+            yield from items
+
+
+def list_instruction_files(visitor: FolderReader) -> Iterator[str]:
+    """List the instruction files of one folder, in order."""
+    yield from FIRST_FILES
+    yield from (path for path in visitor.list(RULES_FOLDER) if path.count("/") == RULES_FOLDER.count("/") + 1)
+    yield LAST_FILE
+
+
+def read_project_file(visitor: FolderReader, path: str, name: str, entry: PlannedSlot) -> Iterator[Item]:
+    """Read one file from outside; a missing or empty file yields nothing."""
+    match visitor.read(path):
+        case Document() as document if document.body:
+            before, note = label_scan(visitor.read_text(path))
+            yield Section(
+                entry=entry,
+                name=name,
+                title=name,
+                text=document.body,
+                origin=name,
+                sha256=document.sha256,
+                before=before,
+                note="; ".join(filter(None, (document.note, note))),
+                description=document.description,
+            )
+        case Document() if note := label_scan(visitor.read_text(path))[1]:
+            yield Missing(entry=entry, name=name, reason=f"{name} is blank, but {note}")
+        case FileProblem() as trouble:
+            yield report_unusable(entry, f"{name} {trouble.reason}", name)
+        case None if path.startswith(RULES_FOLDER):  # the file exists, but its name cannot be opened
+            yield report_unusable(entry, f"{name} {UNOPENABLE_REASON}", name)

@@ -10,12 +10,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from foreword.engine.blueprint import Plan, PlannedSlot
+from foreword.engine.context import StaticView
+from foreword.engine.selection import Plan, PlannedSlot
 from foreword.engine.sources.documents import join_lines, normalise_lines, read_builtin
 from foreword.engine.sources.forms import read_form
-from foreword.engine.sources.project import label_scan
-from foreword.engine.sources.sections import Item, Missing, Section, make_absent, number_duplicates, source
-from foreword.engine.sources.views import StaticView
+from foreword.engine.sources.injection import label_scan
+from foreword.engine.sources.sections import Item, Missing, Section, number_duplicates, source
 from foreword.tokens.count import Meter
 from foreword.turn import NO_TOOLS, Tool, Toolset
 from foreword.types import Pace, frozen
@@ -35,7 +35,9 @@ def list_tools(view: StaticView, entry: PlannedSlot) -> Item:
 def make_tool_list(view: StaticView, entry: PlannedSlot, lines: Sequence[str]) -> Item:
     """Build a section with one line per tool, and one for the tools that are left out."""
     text = "\n".join([*lines, *name_left_out(view)])
-    return Section(entry=entry, text=text, origin="tools") if text else make_absent(entry, "there are no tools")
+    return (
+        Section(entry=entry, text=text, origin="tools") if text else Missing(entry=entry, reason="there are no tools")
+    )
 
 
 def name_left_out(view: StaticView) -> Iterator[str]:
@@ -77,7 +79,7 @@ def show_schemas(view: StaticView, entry: PlannedSlot) -> tuple[Item, ...] | Ite
         Section(entry=entry, name=tool.name, title=tool.name, text="\n".join(show_schema(tool)), origin="tools")
         for tool in view.tools.tools
     ]
-    return tuple(sections) or make_absent(entry, "there are no tools")
+    return tuple(sections) or Missing(entry=entry, reason="there are no tools")
 
 
 def show_schema(tool: Tool) -> Iterator[str]:
@@ -141,7 +143,7 @@ def hint_tools(view: StaticView, entry: PlannedSlot) -> Item:
     return (
         Section(entry=entry, text=text, origin=f"built-in {entry.text}")
         if text
-        else make_absent(entry, "no tool has one")
+        else Missing(entry=entry, reason="no tool has one")
     )
 
 
@@ -164,7 +166,7 @@ def show_extensions(view: StaticView, entry: PlannedSlot) -> tuple[Item, ...] | 
         for name, (title, text) in zip(names, speaking, strict=True)
         for warning, note in [label_scan(text)]
     ]
-    return tuple(items) or make_absent(entry, "no extension has instructions")
+    return tuple(items) or Missing(entry=entry, reason="no extension has instructions")
 
 
 def clean_text(text: str) -> str:
