@@ -1,7 +1,4 @@
-"""A workspace: a folder with a configuration and files, which assembles turns.
-
-Debounced reads: a half-written configuration may be valid, so an edit counts only after a pause.
-"""
+"""A workspace: a folder with a configuration and files, which assembles turns."""
 
 import os
 import shlex
@@ -13,22 +10,12 @@ from datetime import UTC, datetime
 from threading import Lock, RLock
 from typing import Any, Self
 
-from foreword.agent.tools.file_tools import FILE_TOOLS
-from foreword.agent.tools.log_tools import LOG_TOOLS, is_log_tool, rename_log_tools
+from foreword.agent.tools import state_tools
+from foreword.agent.tools.file_tools import FILE_TOOLS, FileTools
+from foreword.agent.tools.log_tools import LOG_TOOLS, LogTools, is_log_tool, rename_log_tools
 from foreword.agent.tools.memory_tools import MEMORY_TOOLS, MemoryTools
 from foreword.agent.tools.reading_tools import SKILL_TOOLS, TextExcerpt, call_reading_tool, read_skill
 from foreword.agent.tools.registry import BUILT_IN
-from foreword.agent.tools.state_tools import (
-    INSTRUCTIONS_TOOLS,
-    INSTRUCTIONS_TRUST,
-    RESPONSIBILITY_TOOLS,
-    TASK_TOOLS,
-    WORKFLOW_TOOLS,
-    InstructionsTools,
-    ResponsibilityTools,
-    TaskTools,
-    WorkflowTools,
-)
 from foreword.assemble import assemble
 from foreword.assembly import Assembly
 from foreword.config.load import load_config
@@ -156,16 +143,6 @@ class Workspace:
         self._blueprints: dict[str, tuple[str | FileProblem | None, Blueprint]] = {}
         self._memory: tuple[Config, Memory] | None = None
         self._generation = self.files.generation
-        self._runs = (
-            (MEMORY_TOOLS, self._remember),
-            (SKILL_TOOLS, self._open_skill),
-            (FILE_TOOLS, self._file),
-            (LOG_TOOLS, self._inquire),
-            (INSTRUCTIONS_TOOLS, self._instruct),
-            (TASK_TOOLS, self._keep_tasks),
-            (WORKFLOW_TOOLS, self._keep_workflow),
-            (RESPONSIBILITY_TOOLS, self._keep_duties),
-        )
         self._names = self.blueprint_names()
         self._text = self._read_config()
         self.ground = self._lay_ground(self._load(self._text), self._text)
@@ -184,14 +161,16 @@ class Workspace:
     def assemble(self, turn: Turn, ledger: Ledger = NO_LEDGER) -> Assembly:
         """Assemble the prompt of a turn from the current files."""
         self.refresh()
-        ground = self.ground
-        complete = self.complete(turn, ground)
-        name = complete.blueprint or ground.config.agents[complete.agent].blueprint
-        assembly = assemble(complete, ground, self.blueprint(name), ledger)
+        assembly = self._assemble(turn, self.ground, ledger)
         for counter in self._counters.values():
             if counter.fresh >= MIN_COUNTS_TO_SAVE:
                 counter.save()
         return assembly
+
+    def _assemble(self, turn: Turn, context: AssemblyContext, ledger: Ledger) -> Assembly:
+        complete = self.complete(turn, context)
+        name = complete.blueprint or context.config.agents[complete.agent].blueprint
+        return assemble(complete, context, self.blueprint(name), ledger)
 
     def preview(self) -> Iterator[Assembly]:
         """Assemble the owner's prompt of each agent, to read its files and all overlays and find broken ones."""
@@ -204,54 +183,29 @@ class Workspace:
 
     def suppose(self, texts: Mapping[str, str | None]) -> Callable[[Turn, Ledger], Assembly]:
         """Return a function that assembles turns as if files had other texts or did not exist; nothing is stored."""
-        files, now = replace_files(self.files.root, texts), self.ground
-        ground = replace(now, files=files, memories=None, caches={})
-
-        def assemble_so(turn: Turn, ledger: Ledger) -> Assembly:
-            complete = self.complete(turn, ground)
-            name = complete.blueprint or ground.config.agents[complete.agent].blueprint
-            return assemble(complete, ground, self.blueprint(name), ledger)
-
-        return assemble_so
+        context = replace(self.ground, files=replace_files(self.files.root, texts), memories=None, caches={})
+        return lambda turn, ledger: self._assemble(turn, context, ledger)
 
     def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> TextExcerpt | ToolAnswer:
         """Run one of the built-in tools that a prompt offers, at the clearance of its turn."""
-        if is_log_tool(assembly.terms.tools, name):
-            return self._inquire(assembly, name, arguments)
-        run = next((run for tools, run in self._runs if name in tools), self._read)
-        return run(assembly, name, arguments)
-
-    def _read(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> TextExcerpt | ToolAnswer:
-        return call_reading_tool(assembly, self.ground, name, arguments)
-
-    def _remember(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> TextExcerpt | ToolAnswer:
-        kept = self.find_instructions(assembly.turn)
-        return MemoryTools(assembly, self.ground, self.memory, kept).call(name, arguments)
-
-    def _open_skill(self, assembly: Assembly, _: str, arguments: Mapping[str, Any]) -> TextExcerpt | ToolAnswer:
-        return read_skill(assembly, self.ground, arguments)
-
-    def _file(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> TextExcerpt | ToolAnswer:
-        from foreword.agent.tools.file_tools import FileTools
-
-        return FileTools(assembly, self.ground).call(name, arguments)
-
-    def _inquire(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> TextExcerpt | ToolAnswer:
-        from foreword.agent.tools.log_tools import LogTools
-
-        return LogTools(assembly, self.ground, self.memory, self.state).call(name, arguments)
-
-    def _instruct(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> TextExcerpt | ToolAnswer:
-        return InstructionsTools(assembly, self.state).call(name, arguments)
-
-    def _keep_tasks(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> TextExcerpt | ToolAnswer:
-        return TaskTools(assembly, self.state).call(name, arguments)
-
-    def _keep_workflow(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> TextExcerpt | ToolAnswer:
-        return WorkflowTools(assembly, self.state).call(name, arguments)
-
-    def _keep_duties(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> TextExcerpt | ToolAnswer:
-        return ResponsibilityTools(assembly, self.ground, self.state).call(name, arguments)
+        context, state = self.ground, self.state
+        families: tuple[tuple[Toolset, Callable[[], Any]], ...] = (
+            (MEMORY_TOOLS, lambda: MemoryTools(assembly, context, self.memory, self.find_instructions(assembly.turn))),
+            (FILE_TOOLS, lambda: FileTools(assembly, context)),
+            (state_tools.INSTRUCTIONS_TOOLS, lambda: state_tools.InstructionsTools(assembly, state)),
+            (state_tools.TASK_TOOLS, lambda: state_tools.TaskTools(assembly, state)),
+            (state_tools.WORKFLOW_TOOLS, lambda: state_tools.WorkflowTools(assembly, state)),
+            (state_tools.RESPONSIBILITY_TOOLS, lambda: state_tools.ResponsibilityTools(assembly, context, state)),
+        )
+        if name in LOG_TOOLS or is_log_tool(assembly.terms.tools, name):
+            return LogTools(assembly, context, self.memory, state).call(name, arguments)
+        if name in SKILL_TOOLS:
+            return read_skill(assembly, context, arguments)
+        make = next((make for tools, make in families if name in tools), None)
+        if make is None:
+            return call_reading_tool(assembly, context, name, arguments)
+        answer: TextExcerpt | ToolAnswer = make().call(name, arguments)
+        return answer
 
     @property
     def memory(self) -> Memory:
@@ -272,7 +226,7 @@ class Workspace:
         if agent not in agents:
             raise UnknownName("agent", agent, agents)
         model = turn.model or agents[agent].model
-        instructions = turn.instructions or self._recall_instructions(turn, agent, ground)
+        instructions = turn.instructions or self.find_instructions(turn, agent) or ""
         named = turn.agent and turn.model == model and turn.mode and turn.mode is not Mode.NONE
         facts = ground.measure(model).facts
         mode = turn.mode or choose_mode(facts)
@@ -291,21 +245,15 @@ class Workspace:
             extensions=turn.extensions if facts.tools else (),
         )
 
-    def find_instructions(self, turn: Turn) -> str | None:
-        """Return the stored instructions of the user of a complete turn, if no one else reads the reply.
+    def find_instructions(self, turn: Turn, agent: str = "") -> str | None:
+        """Return the stored instructions of a turn's user for its agent, if no one else reads the reply.
 
-        None means that there are none that the clearance may see.
+        None means that there are none that the clearance may see; if it is too low, they are not opened.
         """
-        if not turn.user or has_other_readers(turn):
+        clearance = resolve_trust(turn, self.config).level
+        if not turn.user or has_other_readers(turn) or clearance < state_tools.INSTRUCTIONS_TRUST:
             return None
-        return self.kept.find_instructions(turn.user, turn.agent, resolve_trust(turn, self.config).level)
-
-    def _recall_instructions(self, turn: Turn, agent: str, ground: AssemblyContext) -> str:
-        """Read a user's instructions; they are not opened if the clearance is too low."""
-        clearance = resolve_trust(turn, ground.config).level
-        if not turn.user or has_other_readers(turn) or clearance < INSTRUCTIONS_TRUST:
-            return ""
-        return self.kept.find_instructions(turn.user, agent, clearance) or ""
+        return self.kept.find_instructions(turn.user, agent or turn.agent, clearance)
 
     def blueprint(self, name: str) -> Blueprint:
         """Return a blueprint: the workspace's, or else the shipped one; a broken edit changes nothing."""
