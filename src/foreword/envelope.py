@@ -1,10 +1,6 @@
-"""Envelopes: the request body in each provider's shape, as deterministic JSON.
+"""Envelopes: the request body in each provider's shape, as deterministic JSON, with its cache breakpoints."""
 
-Cache breakpoints: after each block of the leading stable run, if the provider accepts explicit ones. Segments:
-messages of a conversation that were serialised once and are repeated unchanged in later requests. Place cache
-breakpoints in a finished request, and describe it as blocks for the ledger.
-"""
-
+import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -31,7 +27,6 @@ from foreword.turn import Message, Tool, Toolset
 from foreword.types import Pace, Placement, frozen
 
 TEXT_PART_TYPES = {"anthropic": "text", "openai": "text", "responses": "input_text"}  # the type of a text part
-CONVERSATION_FIELDS = {"responses": "input"}  # the field of the conversation, where it is not `messages`
 
 
 def count_cached_blocks(blocks: Sequence[PromptBlock], facts: ModelFacts, tool_tokens: int) -> int:
@@ -72,7 +67,7 @@ def write_breakpoint(shape: str, ttl: str) -> dict[str, Any]:
 def set_breakpoints(shape: str, request: Mapping[str, Any], breakpoints: Sequence[Breakpoint]) -> dict[str, Any]:
     """Set the breakpoints of a finished request and remove all others; blocks are numbered as the cache sees them."""
     ttls = {one.at: one.ttl for one in breakpoints}
-    numbers = count_up()
+    numbers = itertools.count()
     marked = dict(request)
     for field in ("tools", "system"):
         if request.get(field):
@@ -80,8 +75,8 @@ def set_breakpoints(shape: str, request: Mapping[str, Any], breakpoints: Sequenc
             marked[field] = [set_part_breakpoint(shape, part, ttls.get(next(numbers))) for part in parts]
     if request.get("instructions"):
         next(numbers)  # one string, which takes no breakpoint
-    said = CONVERSATION_FIELDS.get(shape, "messages")
-    marked[said] = [set_message_breakpoints(shape, message, ttls, numbers) for message in request.get(said, ())]
+    field = REQUEST_SHAPES[shape].field
+    marked[field] = [set_message_breakpoints(shape, message, ttls, numbers) for message in request.get(field, ())]
     return marked
 
 
@@ -94,7 +89,7 @@ def set_message_breakpoints(
         return message
     parts = list_parts(message.get("content"), TEXT_PART_TYPES[shape])
     done = [set_part_breakpoint(shape, part, ttls.get(next(numbers))) for part in parts]
-    if shape not in CONVERSATION_FIELDS and any(name not in ("role", "content") for name in message):
+    if shape != "responses" and any(name not in ("role", "content") for name in message):
         next(numbers)  # the other fields of a message are one more block
     changed = any(new is not old for new, old in zip(done, parts, strict=True))
     return {**message, "content": done} if changed else message
@@ -106,14 +101,6 @@ def set_part_breakpoint(shape: str, part: Mapping[str, Any], ttl: str | None) ->
         return part
     bare = {name: value for name, value in part.items() if name not in BREAKPOINT_KEYS}
     return {**bare, **write_breakpoint(shape, ttl)} if ttl else bare
-
-
-def count_up() -> Iterator[int]:
-    """Yield the numbers of a request's blocks."""
-    at = 0
-    while True:
-        yield at
-        at += 1
 
 
 JsonObject = Mapping[str, Any]
@@ -143,7 +130,9 @@ def write_segment(
 ) -> Segment:
     """Serialise messages of a conversation; `start` messages come before them."""
     bare = (
-        [set_message_breakpoints(shape, message, {}, count_up()) for message in messages] if facts.marked else messages
+        [set_message_breakpoints(shape, message, {}, itertools.count()) for message in messages]
+        if facts.marked
+        else messages
     )
     return Segment(
         start=start,
@@ -155,7 +144,7 @@ def write_segment(
 
 def mark_segment(shape: str, segment: Segment, ttls: Mapping[int, str]) -> tuple[bytes, dict[int, str]]:
     """Set breakpoints in a segment by block number; return its JSON and the breakpoints it then has."""
-    numbers = count_up()
+    numbers = itertools.count()
     marked = [
         set_message_breakpoints(shape, message, ttls, numbers) for message in json.loads(b"[" + segment.written + b"]")
     ]

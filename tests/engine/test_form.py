@@ -155,7 +155,7 @@ def test_values_stay(values: dict[str, str]) -> None:
 def test_names() -> None:
     """A form knows its fields in their order, which of them it needs, and the default of a slot's own text."""
     form = Form("{b} [{a}] {b}\n{text|none}")
-    assert (form.names, form.needed, form.default) == (("b", "a", "text"), ("b", "a"), "none")
+    assert (form.names, form.default) == (("b", "a", "text"), "none")
 
 
 def test_named_forms() -> None:

@@ -1,8 +1,6 @@
-"""Fit the stable slots into the system budget: static slots, then session slots, then the memory menu.
+"""Fit the sections of a prompt into its budget: static slots, then session slots and the menu, then the turn's slots.
 
-Share the tokens of a tier among its sections, fairly or in order. The memory menu. The budget writes it, because only
-the budget knows which files did not fit. Fit the sections of a prompt into its budget, slower paces first: cached text
-must not depend on the turn.
+Slower paces are fitted first, because cached text must not depend on the turn.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -217,9 +215,9 @@ def drop_section(one: TokenDemand, room: int, reason: str, terms: FitInputs) -> 
     )
 
 
-def index_dropped(fitted: Fitted, menu: Section | None) -> Fitted:
-    """Turn a dropped file into a menu line, if there is a menu and the slot allows it."""
-    if fitted.verdict is not Verdict.DROPPED or not can_list(fitted.item) or menu is None:
+def index_dropped(fitted: Fitted) -> Fitted:
+    """Turn a dropped file into a menu line, if its slot allows it."""
+    if fitted.verdict is not Verdict.DROPPED or not can_list(fitted.item):
         return fitted
     return omit_section(fitted.item, fitted.wanted, Verdict.INDEXED, f"{fitted.reason}; on the menu")
 
@@ -336,7 +334,9 @@ class StableFit:
         cap = self.budget.tiers[tier]
         ceiling = max(int(cap * self.limit) - self.used_by_tier[tier], sum(one.base for one in wishes))
         why = f"tier {tier} ends at {cap:.0%} of {self.limit:,}".replace("%", " %") if ceiling < room else pool
-        fitted = [index_dropped(one, self.menu) for one in share_room(wishes, min(ceiling, room), why, self.terms)]
+        fitted = share_room(wishes, min(ceiling, room), why, self.terms)
+        if self.menu is not None:
+            fitted = [index_dropped(one) for one in fitted]
         self.overflows |= any(one.verdict is Verdict.INDEXED for one in fitted)
         self.note(fitted)
         used = sum(one.tokens for one in fitted)
@@ -491,10 +491,9 @@ def check_window(terms: FitInputs, conversation: int, system: int, turn: int) ->
 
 def fit_turn(terms: FitInputs, room: TurnRoom, runs: Sequence[FilledRun]) -> list[FittedRun]:
     """Fit the turn slots into their own room, so that they take nothing from the other slots."""
-    tiers = terms.blueprint.budget.turn_tiers
+    tiers, window = terms.blueprint.budget.turn_tiers, terms.meter.facts.window
     whole = [keep_run(run, terms) for run in runs]
-    own = sum_slot_rooms(runs, terms)
-    if not tiers and not own and sum([run.tokens for run in whole]) <= room.left:
+    if not tiers and not sum_slot_rooms(runs, terms) and sum([run.tokens for run in whole]) <= room.left:
         return whole
     every = measure_demands([section for run in runs for section in run.sections], terms)
     wishes = [one for one in every if not one.section.slot.room]
@@ -506,21 +505,16 @@ def fit_turn(terms: FitInputs, room: TurnRoom, runs: Sequence[FilledRun]) -> lis
         pool = "the budget of the whole prompt" if room.used else "the budget of a turn"
         raise BudgetError(write_arithmetic({"the system prompt": room.used}, wishes, pool, room.left + room.used))
     kept = [one.whole for one in must]
-    shared = share_turn_tiers(rest, left, room.whole, terms) if tiers else share_turn_room(rest, left, room.left, terms)
-    apart = [fitted for one in every if one.section.slot.room for fitted in fit_slot_room(one, terms)]
+    if tiers:
+        shared = share_turn_tiers(rest, left, room.whole, terms)
+    else:
+        shared = share_room(rest, left, f"the slots of a turn have {room.left:,} tokens together", terms)
+    apart = []
+    for one in every:
+        if own_room := one.section.slot.find_room(window):
+            apart += share_room([one], own_room, f"its slot has a room of {own_room:,} tokens", terms)
     fitted = {one.item: one for one in (*kept, *shared, *apart)}
     return [order_verdicts(run, fitted) for run in runs]
-
-
-def fit_slot_room(one: TokenDemand, terms: FitInputs) -> list[Fitted]:
-    """Fit a section into the room of its slot."""
-    room = one.section.slot.find_room(terms.meter.facts.window)
-    return share_room([one], room, f"its slot has a room of {room:,} tokens", terms)
-
-
-def share_turn_room(wishes: Sequence[TokenDemand], left: int, room: int, terms: FitInputs) -> list[Fitted]:
-    """Share the room of a turn among all its slots."""
-    return share_room(wishes, left, f"the slots of a turn have {room:,} tokens together", terms)
 
 
 def share_turn_tiers(wishes: Sequence[TokenDemand], left: int, whole: int, terms: FitInputs) -> list[Fitted]:

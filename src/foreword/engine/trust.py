@@ -11,6 +11,7 @@ from foreword.engine.sources.documents import Document, join_lines
 from foreword.turn import Turn
 from foreword.types import Trust, frozen
 
+USERS_FOLDER = "users"  # the folder with one subfolder of personal files per user
 GROUP_SITUATION = "group"
 PRIVATE_SITUATIONS = ("dm", "system")
 
@@ -187,7 +188,6 @@ def may_read_transcript(archived: ArchivedSession | None, turn: Turn, level: Tru
 
 
 PLACEHOLDER = re.compile(r"\\\{\w+\\\}")
-USERS_FOLDER = "users"  # the folder with one subfolder of personal files per user
 PERSONAL_PLACEHOLDERS = (
     "{group}",
     "{user}",
@@ -259,23 +259,23 @@ def compile_path_template(template: str) -> re.Pattern[str]:
 
 
 OWN_STORE = "own"  # the store name of a user's personal memory, in a search and on the menu
-USERS_ROOT, MEMORY_FOLDER, STORES_PREFIX = "users", "memory", "memory/"
+MEMORY_FOLDER, STORES_PREFIX = "memory", "memory/"
 LEVELS = (Trust.FAMILIAR, Trust.INNER, Trust.FULL)
 LEVELS_BY_NAME = {str(level): level for level in LEVELS}
 # A name may have spaces, so a path extends to its .md, or to the next space if the line has none.
 OWN_PATHS = re.compile(
-    rf"""\b(?:{OWN_STORE}|{USERS_ROOT}/[^/\n'"]+/{MEMORY_FOLDER})/(?:[^\n'"]*?\.md\b|[^\s'"]+)""", re.IGNORECASE
+    rf"""\b(?:{OWN_STORE}|{USERS_FOLDER}/[^/\n'"]+/{MEMORY_FOLDER})/(?:[^\n'"]*?\.md\b|[^\s'"]+)""", re.IGNORECASE
 )
 
 
 def find_own_folder(person: str) -> str:
     """Return the folder of a user's personal memory."""
-    return f"{USERS_ROOT}/{person}/{MEMORY_FOLDER}"
+    return f"{USERS_FOLDER}/{person}/{MEMORY_FOLDER}"
 
 
 def find_own_person(path: str) -> str:
     """Return the user whose own memory holds a file, or an empty string."""
-    if not path.startswith(f"{USERS_ROOT}/"):
+    if not path.startswith(f"{USERS_FOLDER}/"):
         return ""
     parts = path.split("/", 3)
     return parts[1] if len(parts) > 3 and parts[2] == MEMORY_FOLDER else ""
@@ -326,14 +326,14 @@ def locate_path(shown: str, person: str) -> str:
 
 def list_index_stores(person: str, clearance: Trust) -> list[str]:
     """List the index stores of a user's personal memory that a clearance may see."""
-    return [f"{USERS_ROOT}/{person}/{level}" for level in LEVELS if level <= clearance] if person else []
+    return [f"{USERS_FOLDER}/{person}/{level}" for level in LEVELS if level <= clearance] if person else []
 
 
 def find_index_store(path: str) -> str:
     """Return the index store of a file; each store has separate word statistics."""
     person = find_own_person(path)
     return (
-        f"{USERS_ROOT}/{person}/{find_own_level(path)}"
+        f"{USERS_FOLDER}/{person}/{find_own_level(path)}"
         if person
         else path.removeprefix(STORES_PREFIX).partition("/")[0]
     )
@@ -342,7 +342,7 @@ def find_index_store(path: str) -> str:
 def find_store_folder(store: str) -> str:
     """Return the folder of an index store."""
     top, _, rest = store.partition("/")
-    return find_own_folder(rest.partition("/")[0]) if rest and top == USERS_ROOT else f"{STORES_PREFIX}{store}"
+    return find_own_folder(rest.partition("/")[0]) if rest and top == USERS_FOLDER else f"{STORES_PREFIX}{store}"
 
 
 INBOX = "inbox"  # the folder of a store for entries by agents, with one folder per author

@@ -1,8 +1,4 @@
-"""Parse a Markdown file into front matter and a body without leading comments.
-
-The texts that ship with Foreword, used where the workspace has no file. Check whether a file is usable as what its
-name implies: a template, or fields in front matter.
-"""
+"""Documents: Markdown files with front matter, the built-in texts, and what makes a text unusable."""
 
 import os
 import re
@@ -23,7 +19,8 @@ MAX_DESCRIPTION_CHARS = 100  # the maximum characters of a description
 FIELD = re.compile(r"([A-Za-z_][\w-]*):(?:[ ]+([^\s\[\]{}&*!|>'\"%@`#,?:~-](?:[^#:\n]|:(?=\S)|(?<=\S)#)*)?)?\s*")
 NOTHING = (None, "null", "Null", "NULL", "~")
 KNOWN_FIELDS = ("name", "description", "emoji", "creature", "vibe", "timezone", "location")
-SIGN = re.compile(r"\S")
+# White space and comments at the start of a text.
+COMMENTS = re.compile(r"\s*(?:<!(?=--).*?-->\s*)*", re.DOTALL)
 SIGNS = re.compile(r"^(?:[#>*+-]+\s+|\d+[.)]\s+)+")
 
 
@@ -66,7 +63,7 @@ def parse_document(path: str, raw: str) -> Document:
         text = text[end:].partition("\n")[2]
     elif text.startswith(FRONT_MATTER_FENCE) and FIELD.match(text, len(FRONT_MATTER_FENCE)):
         note = "its front matter has no line --- at its end, so it is taken for text"
-    text = strip_comments(text).lstrip("\n")
+    text = strip_comments(text)
     body = text.rstrip()
     return Document(
         path=path,
@@ -134,17 +131,8 @@ def compose_meta(text: str) -> tuple[Mapping[str, str], str]:
 
 
 def strip_comments(text: str) -> str:
-    """Remove the HTML comments at the start of a text."""
-    at = skip_space(text, 0)
-    while text.startswith("<!--", at) and (end := text.find("-->", at)) != -1:
-        at = skip_space(text, end + 3)
-    return text[at:]
-
-
-def skip_space(text: str, at: int) -> int:
-    """Return the position of the next character that is not white space."""
-    found = SIGN.search(text, at)
-    return found.start() if found else len(text)
+    """Remove white space and HTML comments at the start of a text."""
+    return COMMENTS.sub("", text, count=1)
 
 
 def describe_document(meta: Mapping[str, str], body: str) -> str:

@@ -1,8 +1,4 @@
-"""The files of a workspace: contained in its root, cached, and reread after a change.
-
-Files with hypothetical changes: some files have another text or are absent; the disk is only read. Files in memory:
-the texts of a turn without a workspace folder.
-"""
+"""The files of a workspace: contained in its root, cached, and reread after a change; or texts in memory."""
 
 import errno
 import os
@@ -483,10 +479,6 @@ class TextFiles:
         wanted = [path for path in below if (os.path.basename(path) == name if name else path.endswith(".md"))]
         return tuple(sorted(wanted))
 
-    def has(self, path: str) -> bool:
-        """Return whether there is a text at a path."""
-        return path in self._texts
-
     def has_folder(self, place: str) -> bool:
         """Return whether a project's folder, by its absolute path, holds a text."""
         return any(path.startswith(os.path.join(place, "")) for path in self._texts)
@@ -494,14 +486,6 @@ class TextFiles:
     def find_target(self, path: str) -> str:
         """Return the path itself: there are no links."""
         return path
-
-    def stamp(self, _path: str) -> str:
-        """Return an empty stamp: nothing changes here."""
-        return ""
-
-    def stamps(self, paths: Iterable[str]) -> dict[str, str]:
-        """Return an empty stamp for each path."""
-        return dict.fromkeys(paths, "")
 
     def watch_link(self, path: str) -> None:
         """Do nothing: there are no links."""
@@ -512,7 +496,3 @@ class TextFiles:
         return TextFiles(
             {path.removeprefix(below): self._texts[path] for path in self._texts if path.startswith(below)}
         )
-
-    def refresh(self, *, now: bool = False) -> int:  # noqa: ARG002 - the interface of `Files`
-        """Return the generation, which never changes."""
-        return self.generation

@@ -10,7 +10,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from typing import Any
 
 from foreword.config.schema import Identity
@@ -69,7 +69,6 @@ class Form:
         ]
         self.names = tuple(dict.fromkeys(field.name for field in fields))
         self.default = next((field.default for field in fields if field.name == TEXT_FIELD), "")
-        self.needed = tuple(dict.fromkeys(field.name for field in fields if not field.default))
 
     def fill(self, values: Mapping[str, str]) -> str:
         """Fill the fields in; the result is empty if every line needs an unknown value."""
@@ -145,19 +144,17 @@ def read_form(form: str) -> Form:
     return Form((read_builtin(form) if FORM_NAME.fullmatch(form) else "") or form)
 
 
-@lru_cache(maxsize=4_096)
-def fill_form(form: str, values: tuple[str, ...]) -> str:
-    """Fill a form with the values of its fields, in order; equal values return the same object."""
+def fill_form(form: str, values: Sequence[str]) -> str:
+    """Fill a form with the values of its fields, in order."""
     known = read_form(form)
     return known.fill(dict(zip(known.names, values, strict=True)))
 
 
-@lru_cache(maxsize=4_096)
-def split_form(form: str, values: tuple[str, ...]) -> tuple[str, str]:
+def split_form(form: str, values: Sequence[str]) -> tuple[str, str]:
     """Fill a form around a text, and return the parts before and after the text."""
     known = read_form(form)
-    told = {name: value.replace(HOLE, "") for name, value in zip(known.names, values, strict=True)}
-    before, _, after = known.fill({**told, TEXT_FIELD: HOLE}).partition(HOLE)
+    filled = {name: value.replace(HOLE, "") for name, value in zip(known.names, values, strict=True)}
+    before, _, after = known.fill({**filled, TEXT_FIELD: HOLE}).partition(HOLE)
     return before, after.replace(HOLE, "")
 
 
@@ -293,8 +290,8 @@ def choose_bulletin(view: TurnView) -> str:
     A bulletin that the conversation already holds is not repeated.
     """
     fitting = [one for one in view.state.bulletins if one.trust <= view.static.clearance]
-    told = [(one.trust, text) for one in fitting if (text := normalise_lines(one.text).strip())]
-    newest = max(told, key=lambda one: one[0])[1] if told else ""
+    shown = [(one.trust, text) for one in fitting if (text := normalise_lines(one.text).strip())]
+    newest = max(shown, key=lambda one: one[0])[1] if shown else ""
     return "" if newest and any(newest in said for said in view.said) else newest
 
 

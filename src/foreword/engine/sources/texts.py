@@ -210,8 +210,8 @@ def read_identity(view: StaticView, entry: PlannedSlot) -> Item:
     identity = view.settings.identity
     if found.document or identity is None:
         return fill_fields(entry, found, IDENTITY_FIELDS)
-    told = fill_identity(entry, identity, "foreword.yaml", found.note)
-    return replace(told, broken=found.broken) if isinstance(told, Section) else told
+    item = fill_identity(entry, identity, "foreword.yaml", found.note)
+    return replace(item, broken=found.broken) if isinstance(item, Section) else item
 
 
 @source("identity_file", Pace.STATIC, (*IDENTITY_FIELDS, "article", BODY_FIELD))
@@ -379,12 +379,12 @@ def list_parent_folders(project: str, stops: Sequence[str]) -> list[str]:
 
 def add_origin_notice(items: Iterable[Item]) -> Iterator[Item]:
     """Put a notice about the origin of these texts before the first one."""
-    told = False
+    noted = False
     for item in items:
-        if told or not isinstance(item, Section) or item.lost:
+        if noted or not isinstance(item, Section) or item.lost:
             yield item
         else:
-            told = True
+            noted = True
             yield replace(item, before=f"{read_builtin('outside')}\n{item.before}")
 
 
