@@ -271,7 +271,7 @@ def test_link_that_turns_out(files: Files, tmp_path: Path) -> None:
 
 
 def test_sweeps_are_rare(files: Files, hand: Hand, tmp_path: Path) -> None:
-    """However many builds and edits there are, the disk is looked at once in 250 ms."""
+    """However many builds and edits there are, the disk is checked once in 250 ms, or on request."""
     files.read("SOUL.md")
     before = files.generation
     for number in range(1_000):
@@ -280,6 +280,7 @@ def test_sweeps_are_rare(files: Files, hand: Hand, tmp_path: Path) -> None:
         files.refresh()
         files.read("SOUL.md")
     assert files.generation == before + 4
+    (tmp_path / "home/SOUL.md").write_text("Calm again.\n")
     files.refresh(now=True)
     assert files.generation == before + 5
 

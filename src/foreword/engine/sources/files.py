@@ -185,7 +185,7 @@ class Files:
 
     def _sweep(self) -> None:
         stale = self._find_stale()
-        gone = [key for key, seen in self._folders.items() if seen.racy or sign_folders(seen.folders) != seen.signature]
+        gone = [key for key, seen in [*self._folders.items()] if self._has_changed(key, seen)]
         for path in stale:
             seen = self._files.pop(path)
             self._documents.pop(path, None)
@@ -234,16 +234,33 @@ class Files:
         """Return the files that changed. A hot path, so it is one plain loop."""
         stale = []
         look, root = os.stat, self.root
-        for path, seen in self._files.items():
+        for path, seen in [*self._files.items()]:
             signature: Signature = None
             try:
                 facts = look(f"{root}/{path}")
                 signature = (facts.st_mtime_ns, facts.st_size, facts.st_ino, facts.st_ctime_ns, facts.st_mode)
             except (OSError, ValueError):
                 pass
-            if signature != seen.signature or seen.racy:
+            if signature != seen.signature or (seen.racy and not self._is_same(path, seen)):
                 stale.append(path)
         return stale
+
+    def _is_same(self, path: str, seen: CachedFile[str | FileProblem | None]) -> bool:
+        """Reread a file that was read just after a change, and return whether it has stayed the same."""
+        again = self._read(path)
+        same = again.signature == seen.signature and again.value == seen.value
+        if same:
+            self._files[path] = replace(seen, racy=again.racy)
+        return same
+
+    def _has_changed(self, key: str, seen: CachedFile[tuple[str, ...]]) -> bool:
+        """Return whether a listing has changed; one that was made just after a change is made again."""
+        if sign_folders(seen.folders) != seen.signature:
+            return True
+        if seen.racy:
+            folder, _, name = key.partition("\0")
+            self._folders[key] = self._list(folder, name)
+        return self._folders[key].value != seen.value
 
     def _leave(self) -> bool:
         """Drop the least recently visited folders above the maximum."""
