@@ -22,9 +22,8 @@ from foreword.cli.inputs import open_folder
 from foreword.cli.output import count
 from foreword.config.env import Secrets
 from foreword.config.schema import Agent, Config, McpServer, find_token
-from foreword.engine.trust import is_archive
 from foreword.engine.sources.documents import Document, FileProblem
-from foreword.engine.trust import resolve_trust
+from foreword.engine.trust import is_archive, resolve_trust
 from foreword.errors import ConfigError, InputError, UnknownName
 from foreword.events.cache_breaks import RepeatedBreak, find_repeated
 from foreword.events.lines import SHORT_ID_DIGITS, show_cost

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 
-from foreword.engine import file_access
+from foreword.engine import trust as file_access
 from foreword.engine.sources.documents import Document
 from foreword.engine.sources.files import Files
 from foreword.engine.sources.memory_sections import FACTS_FILE
@@ -316,7 +316,7 @@ class UserFolderLocation(DataLocation):
         """Return the folder of a person; empty if the name is not a valid folder name."""
         if person.name != os.path.basename(person.name) or person.name in ("", ".", ".."):
             return ""
-        return os.path.join(databases.root, file_access.USERS_ROOT, person.name)
+        return os.path.join(databases.root, file_access.USERS_FOLDER, person.name)
 
 
 HISTORY_FILE_NAME = re.compile(r"typed-\w+")

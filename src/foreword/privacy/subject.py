@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from foreword.config.schema import Config
-from foreword.engine import file_access
+from foreword.engine import trust as file_access
 from foreword.engine.sources.documents import Document, join_lines
 from foreword.engine.sources.files import Files
 from foreword.engine.sources.memory_sections import FACTS_FILE, find_fact_text
@@ -107,7 +107,7 @@ LOG_ONLY_SESSIONS_SQL = (
 
 def list_people(databases: Databases) -> list[str]:
     """List all people with stored data, configured or not."""
-    names = {*databases.config.users, *list_folders(os.path.join(databases.root, file_access.USERS_ROOT))}
+    names = {*databases.config.users, *list_folders(os.path.join(databases.root, file_access.USERS_FOLDER))}
     for table in USER_TABLES:
         names.update(query_column(databases.state, f"SELECT DISTINCT user_id FROM {table}"))
     names.update(query_column(databases.log, "SELECT DISTINCT user_id FROM events"))
@@ -192,7 +192,7 @@ def identify_subject(databases: Databases, name: str) -> Subject:
 
 def list_memory_files(root: str) -> Iterator[str]:
     """List all memory files, also outside of configured stores; links are not followed."""
-    own = map(file_access.find_own_folder, sorted(list_folders(os.path.join(root, file_access.USERS_ROOT))))
+    own = map(file_access.find_own_folder, sorted(list_folders(os.path.join(root, file_access.USERS_FOLDER))))
     real_root = os.path.realpath(root)
     unlinked = [top for top in own if os.path.realpath(os.path.join(root, top)) == os.path.join(real_root, top)]
     for top in (file_access.MEMORY_FOLDER, *unlinked):
