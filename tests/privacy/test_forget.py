@@ -221,9 +221,9 @@ def test_overheard_words_that_a_room_was_told_of(people):
     people.do(lambda state: state.execute("DELETE FROM overheard"))  # overheard lines expire after a day
     assert b"bob: zebrabob77" in b"".join(read_all(people.folder).values())
     forget(people.house, "bob")
-    told = [json.loads(row[4]) for row in dump_rows(people.folder)["history"] if b"carolsline" in row[4]]
-    assert told
-    assert all("carol: carolsline\n  and more\ndave: last" in str(one[0]["parts"][0]["content"][0]) for one in told)
+    reported = [json.loads(row[4]) for row in dump_rows(people.folder)["history"] if b"carolsline" in row[4]]
+    assert reported
+    assert all("carol: carolsline\n  and more\ndave: last" in str(one[0]["parts"][0]["content"][0]) for one in reported)
     assert find_token(people.folder, "zebrabob") == []
 
 

@@ -163,9 +163,9 @@ def test_a_turn_of_another_that_had_their_memory(people):
     """Erasure waits for another user's turn that recalled the person's memory, and redacts its reply."""
     claimed, _ = asyncio.run(people.begin(RoutedMessage(text="What do you remember?", user="carol")))
     move_lease(people)
-    told = "I remember: zebrabob5 is what they like best of all things, owltoken."
+    reported = "I remember: zebrabob5 is what they like best of all things, owltoken."
     ending = "UPDATE turns SET state = 'answered', reply = ?, finished = 'now' WHERE id = ?"
-    later = threading.Timer(1.5, lambda: people.do(lambda state: state.execute(ending, (told, claimed.turn))))
+    later = threading.Timer(1.5, lambda: people.do(lambda state: state.execute(ending, (reported, claimed.turn))))
     later.start()
     assert erase_person(people.house, "bob").done
     later.join()

@@ -127,7 +127,7 @@ def open_telegram_house(folder, bot, *script):
     around = TelegramOptions(settings=TelegramSettings(poll=1, waits=(0.01,)), migrations=str(folder / "moves.json"))
 
     def opens(tell):
-        return open_telegram(bot.token, TelegramBotSettings(api=bot.url), replace(around, tell=tell))
+        return open_telegram(bot.token, TelegramBotSettings(api=bot.url), replace(around, report=tell))
 
     return open_house(folder / "w", *script, config=TELEGRAM, opens={"telegram": opens}, scheduling=True)
 

@@ -352,7 +352,7 @@ def test_a_broken_channel(tmp_path, statuses):
         )
 
         def opens(tell):
-            return open_telegram(bot.token, TelegramBotSettings(api=bot.url), replace(settings, tell=tell))
+            return open_telegram(bot.token, TelegramBotSettings(api=bot.url), replace(settings, report=tell))
 
         async with open_house(tmp_path / "w", tree=console, opens={"telegram": opens}):
             await until(lambda: len(bot.calls) >= polls)

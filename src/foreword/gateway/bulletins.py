@@ -158,8 +158,8 @@ def label_clearance(assembly: Assembly, clearance: Trust) -> Assembly:
 
 def write_bulletin_prompt(documents: Sequence[Document]) -> str:
     """Write the model's prompt: the memories as text, and the instruction."""
-    told = write_excerpts(documents, MAX_MEMORY_CHARS).replace(MEMORY_END, MEMORY_END.replace("/", "/ "))
-    return f"{read_prompt('gateway/bulletin')}\n\n<memory>\n{told}\n{MEMORY_END}"
+    excerpts = write_excerpts(documents, MAX_MEMORY_CHARS).replace(MEMORY_END, MEMORY_END.replace("/", "/ "))
+    return f"{read_prompt('gateway/bulletin')}\n\n<memory>\n{excerpts}\n{MEMORY_END}"
 
 
 def clean_bulletin(text: str) -> str:

@@ -46,11 +46,11 @@ class Wire:
     """An open channel with its notices and sleeps."""
 
     def __init__(self):
-        self.naps, self.told, self.channel = Naps(), [], None
+        self.naps, self.reported, self.channel = Naps(), [], None
 
     def tell(self, words, level):
         """Record a notice to the owner."""
-        self.told.append((str(level), words))
+        self.reported.append((str(level), words))
 
     async def poll(self, hear, until):
         """Poll until a condition holds."""

@@ -58,7 +58,7 @@ def test_confirmed_once_kept(bot):
     assert ears.texts == ["one", "two", "three"]
     first = 700_000_001
     assert offsets[:3] == [None, str(first + 1), str(first + 3)]
-    assert [level for level, words in wire.told if "disk is full" in words] == ["error"]
+    assert [level for level, words in wire.reported if "disk is full" in words] == ["error"]
 
 
 def test_an_edit_that_was_not_kept(bot):
@@ -103,7 +103,7 @@ def test_refused_for_ever(bot):
     ears = Ears(InputError("the message is too long"))
     wire = poll(bot, ears, all_confirmed(bot))
     assert ears.texts == ["good"]
-    assert any("too long" in words for _, words in wire.told)
+    assert any("too long" in words for _, words in wire.reported)
 
 
 def test_broken_for_ever(bot):
@@ -121,7 +121,7 @@ def test_broken_for_ever(bot):
     wire = poll(bot, ears, all_confirmed(bot))
     assert ears.texts.count("poison") == 5
     assert ears.texts[-1] == "good"
-    assert [level for level, words in wire.told if "was dropped" in words] == ["error"]
+    assert [level for level, words in wire.reported if "was dropped" in words] == ["error"]
 
 
 ODD = [
@@ -142,7 +142,7 @@ def test_odd_updates(bot, kind, what):
     ears = Ears()
     wire = poll(bot, ears, all_confirmed(bot))
     assert ears.texts == ["before", "after"]
-    assert [level for level, words in wire.told if "was skipped" in words] == ["warn"]
+    assert [level for level, words in wire.reported if "was skipped" in words] == ["warn"]
 
 
 def test_removed_and_moved(bot):
@@ -155,11 +155,11 @@ def test_removed_and_moved(bot):
         bot.push("my_chat_member", change)
     bot.say(chat=-57, migrate_to_chat_id=-10057)
     wire = poll(bot, Ears(), all_confirmed(bot))
-    told = [words for _, words in wire.told]
-    assert told[0] == "telegram:-55 has removed the bot"
-    assert told[1] == "telegram:1001 has blocked the bot"
-    assert "telegram:-57 now has the id -10057" in told[2]
-    assert len(told) == 3
+    reported = [words for _, words in wire.reported]
+    assert reported[0] == "telegram:-55 has removed the bot"
+    assert reported[1] == "telegram:1001 has blocked the bot"
+    assert "telegram:-57 now has the id -10057" in reported[2]
+    assert len(reported) == 3
 
 
 def test_a_moved_group_stays_its_room(bot, tmp_path):
@@ -178,7 +178,7 @@ def test_a_moved_group_stays_its_room(bot, tmp_path):
         ("-57", "-10057"),
         ("-57", "-10057"),
     ]
-    assert len(wire.told) == 1
+    assert len(wire.reported) == 1
 
 
 def test_moves_that_cannot_be_read(tmp_path):
@@ -213,7 +213,7 @@ def test_an_hour_away(bot):
     ears = Ears()
     wire = poll(bot, ears, all_confirmed(bot))
     assert ears.texts == ["hello"]
-    assert len(wire.told) == 1
+    assert len(wire.reported) == 1
     assert wire.naps.taken[:7] == [1, 2, 4, 8, 15, 30, 60]
     assert set(wire.naps.taken[7:]) == {60}
     assert sum(wire.naps.taken) > 3_600
@@ -230,8 +230,8 @@ def test_nobody_there():
             return wire
 
     wire = asyncio.run(run())
-    assert len(wire.told) == 1
-    assert gone.token not in str(wire.told)
+    assert len(wire.reported) == 1
+    assert gone.token not in str(wire.reported)
 
 
 def test_two_pollers(bot):
@@ -243,8 +243,8 @@ def test_two_pollers(bot):
     ears = Ears()
     wire = poll(bot, ears, all_confirmed(bot))
     assert ears.texts == ["hello"]
-    assert len(wire.told) == 1
-    assert "stop one of the two" in wire.told[0][1]
+    assert len(wire.reported) == 1
+    assert "stop one of the two" in wire.reported[0][1]
 
 
 def test_refused_token(bot):
@@ -262,8 +262,8 @@ def test_refused_token(bot):
 
     wire = asyncio.run(run())
     assert set(wire.naps.taken) == {600.0}
-    assert [level for level, _ in wire.told] == ["error"]
-    assert right not in str(wire.told)
+    assert [level for level, _ in wire.reported] == ["error"]
+    assert right not in str(wire.reported)
 
 
 def test_flooded(bot):

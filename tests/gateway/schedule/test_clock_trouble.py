@@ -45,8 +45,8 @@ def test_a_downtime(tmp_path, stand_in, missed, runs):
     log = read_log(tmp_path)
     late = [facts.get("late") for kind, _, _, facts in log if kind == "schedule_fired"]
     assert late == ([2, None] if runs else [None])
-    told = [error for kind, level, error, _ in log if kind == "channel_error" and level == "warn"]
-    assert told == ([] if runs else ["skipped after a downtime: 3 runs"])
+    reported = [error for kind, level, error, _ in log if kind == "channel_error" and level == "warn"]
+    assert reported == ([] if runs else ["skipped after a downtime: 3 runs"])
 
 
 def test_a_little_late_is_not_missed(tmp_path, stand_in):

@@ -94,10 +94,10 @@ class TestSchedule(Contract):
             return await stage.read(1)
 
         assert self.play(tmp_path, stand_in, act) == [["Yes."]]
-        told = str(stand_in.body)
-        assert "Is the door open?" in told
-        assert "Channel: scheduled." in told
-        assert read_builtin("situations/system").splitlines()[0] in told
+        reported = str(stand_in.body)
+        assert "Is the door open?" in reported
+        assert "Channel: scheduled." in reported
+        assert read_builtin("situations/system").splitlines()[0] in reported
         with open_rows(tmp_path) as state:
             rows = state.execute("SELECT channel, room, situation, user_id FROM sessions").fetchall()
         assert rows == [("scheduled:s1", "", "system", "alice")]

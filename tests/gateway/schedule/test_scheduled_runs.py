@@ -154,8 +154,8 @@ def test_in_a_room(tmp_path, stand_in):
     body = stand_in.requests[0].body
     assert "owls" not in str(body)
     assert "MEMORY.md" not in str(body)
-    told = [facts for kind, _, _, facts in read_log(tmp_path) if kind == "trust_resolved"]
-    assert told[0]["effective"] == "familiar"
+    reported = [facts for kind, _, _, facts in read_log(tmp_path) if kind == "trust_resolved"]
+    assert reported[0]["effective"] == "familiar"
 
 
 def test_a_heartbeat_is_light(tmp_path, stand_in):
@@ -233,9 +233,9 @@ GONE = CONFIG.replace("owner: alice", "owner: bob").replace("  alice: {trust: fu
 
 
 @pytest.mark.parametrize(
-    ("config", "told"), [(GONE, "its user alice no longer exists"), (LOST, "its text may contain more")]
+    ("config", "reported"), [(GONE, "its user alice no longer exists"), (LOST, "its text may contain more")]
 )
-def test_a_creator_who_lost_trust(tmp_path, stand_in, config, told):
+def test_a_creator_who_lost_trust(tmp_path, stand_in, config, reported):
     """A schedule does not run once its user is removed or trusted less than when it was created."""
     create = ScriptedCall(name="schedule_create", arguments={"say": "Read the diary.", "cron": "0 8 * * *"})
     stand_in.follow(ScriptedReply(calls=(create,)), ScriptedReply(text="I will."))
@@ -251,9 +251,9 @@ def test_a_creator_who_lost_trust(tmp_path, stand_in, config, told):
     assert len(stand_in.requests) == 2
     errors = [error for kind, level, error, _ in read_log(tmp_path) if (kind, level) == ("channel_error", "warn")]
     assert len(errors) == 1
-    assert told in errors[0]
+    assert reported in errors[0]
     with open_rows(tmp_path) as state:
-        assert told in state.execute("SELECT note FROM schedules").fetchone()[0]
+        assert reported in state.execute("SELECT note FROM schedules").fetchone()[0]
 
 
 def test_less_trust_sees_less(tmp_path, stand_in):
