@@ -17,7 +17,7 @@ PARTS = (
     "The hose is in the shed.\n\n" + number_lines(13, 30, "Water before eight in the morning.")
 )
 NO_CAPS = {"tiers": "{critical: 1.0, high: 1.0, medium: 1.0, low: 1.0}"}
-CROWD = {"system": 1272, **NO_CAPS}  # what AGENTS.md gets beside a floor of 100 ends with a whole line
+CROWD = {"system": 1271, **NO_CAPS}  # what AGENTS.md gets beside a floor of 100 ends with a whole line
 # The session's share is 278; of the other 650, 328 are not for core, soul and guidelines.
 SHARED = {"system": 928, **NO_CAPS}
 NOTES = {"USER.md": fill(720, "The Person You Are Speaking With", "She likes to be asked before anything is moved.")}
@@ -27,7 +27,7 @@ PEOPLE = {
     f"memory/social/{name}.md": f"---\ndescription: what {name} likes, and when not to call\n---\nText.\n"
     for name in ("ANNA", "BERT", "CLEO", "DORA", "EMIL", "FAYE", "GREG", "HUGO", "IDA", "JOHN")
 }
-SHELF = {"system": 2000, "tiers": "{critical: 1.0, high: 0.4, medium: 0.062, low: 0.2}"}  # 44 for guidance and 80
+SHELF = {"system": 2000, "tiers": "{critical: 1.0, high: 0.4, medium: 0.061, low: 0.2}"}  # 42 for guidance and 80
 
 
 def work(words: int) -> Task:
@@ -102,24 +102,24 @@ CASES = (
     Case(
         name="static-below",
         proves="static slots one token short of what they leave to the session lose nothing",
-        files={**SOUL, "AGENTS.md": fill(327, "Instructions", ASK)},
+        files={**SOUL, "AGENTS.md": fill(341, "Instructions", ASK)},
         budget=SHARED,
         verdicts={"agents": "kept", "guidelines": "kept"},
     ),
     Case(
         name="static-exact",
         proves="static slots that end exactly where the session's part begins lose nothing",
-        files={**SOUL, "AGENTS.md": fill(328, "Instructions", ASK)},
+        files={**SOUL, "AGENTS.md": fill(342, "Instructions", ASK)},
         budget=SHARED,
         verdicts={"agents": "kept", "guidelines": "kept"},
     ),
     Case(
         name="static-above",
         proves="one token more is cut though the session leaves its part unused: static bytes follow no session",
-        files={**SOUL, "AGENTS.md": fill(329, "Instructions", ASK)},
+        files={**SOUL, "AGENTS.md": fill(343, "Instructions", ASK)},
         budget=SHARED,
         verdicts={"agents": "shortened", "soul": "kept", "guidelines": "kept"},
-        says={"agents": "static slots have 462 of 928 tokens; wants 329"},
+        says={"agents": "static slots have 464 of 928 tokens; wants 343"},
     ),
     Case(
         name="floor-below",
@@ -282,7 +282,7 @@ CASES = (
         budget={"turn": 113},
         turn=alice(task=work(100), tools=READING_TOOLS),
         verdicts={"time": "kept", "task": "dropped", "remaining": "kept", "soul": "kept"},
-        says={"task": "the slots of a turn have 113 tokens together; wants 141"},
+        says={"task": "the slots of a turn have 113 tokens together; wants 138"},
         silent=("Plan the move",),
     ),
 )

@@ -31,7 +31,7 @@ MARKER = re.compile(
 EXCEPTIONS = {
     "[...truncated...]": ("osa", "the document's own marker; the loss stands in the report alone"),
     "(This is cut at ": ("moltis", "the document's own notice of a limit; it offers nothing"),
-    "(Left out here, since the list ends at ": ("moltis", "the document's limit of the list; the report names each"),
+    " more skills were left out: the list is limited to ": ("moltis", "the document's limit of the list; the report names each"),
 }
 UNREADABLE = ("cannot be read in this turn]", " tokens]")  # what a marker says where the turn has no tool to read with
 INSTRUCTIONS = "read_memory shows all of them"
