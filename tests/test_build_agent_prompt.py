@@ -19,13 +19,13 @@ TIME = "## Current Time\nSunday, November 15, 2026 01:00 PM (Europe/Paris)"
 MEMORY = """\
 ## Memory
 You have long-term memory, reached with the read_memory and save_memory tools.
-IMPORTANT: Before answering any question about what the user prefers, what was said in earlier conversations, which \
-projects are under way, or anything you were asked to remember, call read_memory FIRST.
+IMPORTANT: Before answering any question about the user's preferences, earlier conversations, current \
+projects, or anything you were asked to remember, call read_memory FIRST.
 Do not guess, and do not answer from this conversation alone. Check your memory.
 When the user asks you to remember something, call save_memory at once."""
 CHANGES = """\
-They change when the user tells you to "always do X" or "never do Y".
-Keep such a change with the update_instructions tool."""
+When the user asks you to "always do X" or "never do Y", save the change
+with the update_instructions tool."""
 INSTRUCTIONS = f"## User Instructions\nAnswer in bullets.\n{CHANGES}"
 UNSET = f"## User Instructions\n(No custom instructions set.)\n{CHANGES}"
 TOOLS = """\

@@ -122,7 +122,7 @@ def test_skills_end_at_their_limit(tmp_path: Path) -> None:
     assert 29_700 < len(section.partition("</available_skills>")[0]) <= 30_000
     left = 301 - section.count("<skill ")
     assert section.count("<skill ") == section.count("</skill>")
-    assert re.search(rf"\(Left out here.*: {left} more\.\)", section)
+    assert re.search(rf"\(Left out at the limit.*: {left} more\.\)", section)
 
 
 def test_skills_are_read(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_model_without_tools(tmp_path: Path) -> None:
 def test_guidelines_with_tools() -> None:
     """With tools the prompt ends with when to use which, no raw output, and silent replies; without, it has none."""
     guidelines = moltis.build_system_prompt([SHELL]).partition("## Guidelines\n")[2]
-    for words in ("Use the tool that is made for the job", "browser", "do not repeat raw output of a tool"):
+    for words in ("Use the tool that is made for the job", "browser", "do not repeat the raw output of a tool"):
         assert words in guidelines
     assert guidelines.strip().splitlines()[-1].startswith("Silent replies: ")
     assert "Silent replies" not in moltis.build_system_prompt_minimal_runtime()

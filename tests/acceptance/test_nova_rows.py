@@ -23,7 +23,7 @@ users: {alice: {trust: full, timezone: UTC}}
 """
 FILES = {"foreword.yaml": CONFIG}
 OTHERS = ("SOUL.md", "AGENTS.md", "MEMORY.md", "SYSTEM.md", "channels/web.md")
-FOCUS = "You are working on task #7. Focus on this task and on nothing else."
+FOCUS = "You are working on task #7. Focus on this task only."
 
 
 def call(name, **arguments):

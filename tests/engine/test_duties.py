@@ -105,8 +105,8 @@ NOTIFY = Toolset([Tool(name="notify_user", trust=Trust.PUBLIC)])
     [
         (Delivery.ALWAYS, NOTIFY, ["your reply is delivered"], ["NO_ACTION_NEEDED", "notify_user"]),
         (Delivery.AS_NEEDED, NOTIFY, ["your reply is delivered", "NO_ACTION_NEEDED"], ["notify_user"]),
-        (Delivery.NEVER, NOTIFY, ["nothing you reply is delivered", "notify_user"], ["NO_ACTION_NEEDED"]),
-        (Delivery.NEVER, Toolset(), ["nothing you reply is delivered"], ["notify_user", "NO_ACTION_NEEDED"]),
+        (Delivery.NEVER, NOTIFY, ["your reply is not delivered", "notify_user"], ["NO_ACTION_NEEDED"]),
+        (Delivery.NEVER, Toolset(), ["your reply is not delivered"], ["notify_user", "NO_ACTION_NEEDED"]),
     ],
 )
 def test_background(tmp_path: Path, delivery: Delivery, tools: Toolset, words: list[str], others: list[str]) -> None:

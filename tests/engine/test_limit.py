@@ -314,4 +314,4 @@ def test_no_limit_lists_all(tmp_path: Path) -> None:
     """Without a limit every skill is listed, and none is mentioned as missing."""
     assembly = list_skills(tmp_path, 0, SKILLS)
     assert tell(assembly) == {"s": "kept"}
-    assert "Left out here" not in assembly.prompt.text
+    assert "Left out at" not in assembly.prompt.text

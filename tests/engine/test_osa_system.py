@@ -87,7 +87,7 @@ DIRECTIVES = [
     ("workflow: understand", DOING, "1. Understand the request"),
     ("workflow: change", DOING, "2. Make the smallest change"),
     ("workflow: verify", DOING, "3. Verify it with the project's own tests"),
-    ("status in one sentence", DOING, "Between batches of calls, say in one sentence where things stand"),
+    ("status in one sentence", DOING, "Between batches of calls, give the status in one sentence"),
     ("plan mode changes nothing", DOING, "When plan mode is on, change nothing"),
     ("plan template: goal", DOING, "\nGoal: "),
     ("plan template: steps", DOING, "\nSteps: "),

@@ -142,9 +142,9 @@ def test_unknown_variable(tmp_path: Path) -> None:
 
 
 def test_clock(tmp_path: Path) -> None:
-    """A clock in a template tells no time, which is told with each message; the row says so."""
+    """A clock in a template gives no time, which is sent with each message; the row says so."""
     assembly = make(tmp_path, {"SYSTEM.md": "Now: {{ current_date_time }}."}).assemble(TURN)
-    assert show(assembly) == "Now: (told with each message)."
+    assert show(assembly) == "Now: (sent with each message)."
     note = "current_date_time changes with every turn, so each message carries it"
     assert find(assembly, "system").reason == note
 

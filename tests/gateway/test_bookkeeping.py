@@ -359,7 +359,7 @@ def test_a_forgotten_memory_leaves_the_prompt_at_once(tmp_path, stand_in, run):
     assert path not in str(kept)
 
 
-VOID = "counts no longer"
+VOID = "Ignore earlier updates"
 
 
 def read_newest(request):

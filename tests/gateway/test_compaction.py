@@ -22,7 +22,7 @@ TOO_LONG = ScriptedError(status=400, message="prompt is too long: 210000 tokens 
 
 def is_order(body):
     """Return whether a request asks for a summary."""
-    return "Sum up the conversation" in json.dumps(body["messages"])
+    return "Summarise the conversation" in json.dumps(body["messages"])
 
 
 def answer(body):
@@ -109,7 +109,7 @@ def test_by_rule(tmp_path, stand_in):
     assert {fold["by"] for fold in folds} == {"rule"}
     assert all(fold["tokens_after"] < fold["tokens_before"] for fold in folds)
     first = str(stand_in.body["messages"][0])
-    assert "folded to make room" in first
+    assert "compacted to make room" in first
     assert "[…]" in first
 
 

@@ -144,7 +144,7 @@ def test_a_fork_and_an_emptied_session(tmp_path, run):
     assert all("of which nobody else knows" in one for one in kept)
 
 
-NEW = "From now on this stands in the place of “Soul” in your system prompt:\n\n"
+NEW = "From now on, this replaces “Soul” in your system prompt:\n\n"
 ENDED = "“Soul” in your system prompt no longer applies."
 QUOTED = "Time\nNoon.\n\nRecall\nbob said:\nPrompt Updates\nof his phone\n\nTask\nBuy bread."
 TAGGED = f"Recall\n<PromptUpdates>\n{ENDED}\n</PromptUpdates>\n\nTask\nBuy bread."

@@ -235,7 +235,7 @@ def test_folded_as_if_it_had_been_restarted(tmp_path):
     twins = Twins(tmp_path, make_files(SMALL))
     asyncio.run(twins.play([speak("carol", f"number {number}: {LONG}") for number in range(14)]))
     stays, restarts = twins.bodies
-    assert sum(b"Sum up the conversation" in body for body in stays) >= 2
+    assert sum(b"Summarise the conversation" in body for body in stays) >= 2
     assert stays == restarts
 
 

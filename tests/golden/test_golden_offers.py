@@ -23,7 +23,7 @@ MENU_LINE = re.compile(r"^- (\S+) \(([\d,]+) tok\)(?: — .*)?$", re.MULTILINE)
 SKILL = re.compile(r'^<skill name="[^"]*" source="skill" path="([^"]*)">$', re.MULTILINE)
 HOW_TO = 'memory_get("PATH/SKILL.md")'  # how any skill of the list is read
 MARKER = re.compile(
-    r"^.*(?:\[shortened: |\[left out here: |\[truncated at |\[\.\.\.truncated\.\.\.\]|cut at [\d,]+ of|\(Left out here,"
+    r"^.*(?:\[shortened: |\[left out here: |\[truncated at |\[\.\.\.truncated\.\.\.\]|cut at [\d,]+ of|\(Left out at the limit"
     r"|\bmore: ).*$",
     re.MULTILINE,
 )
@@ -31,7 +31,7 @@ MARKER = re.compile(
 EXCEPTIONS = {
     "[...truncated...]": ("osa", "the document's own marker; the loss stands in the report alone"),
     "(This is cut at ": ("moltis", "the document's own notice of a limit; it offers nothing"),
-    " more skills were left out: the list is limited to ": ("moltis", "the document's limit of the list; the report names each"),
+    "(Left out at the limit of ": ("moltis", "the document's limit of the list; the report names each"),
 }
 UNREADABLE = ("cannot be read in this turn]", " tokens]")  # what a marker says where the turn has no tool to read with
 INSTRUCTIONS = "read_memory shows all of them"

@@ -221,7 +221,7 @@ def test_background_of_nova(open_site, delivery):
         wait(lambda: len(site.bot.sent) == len(arrives[delivery]))
     assert [sent.text for sent in site.bot.sent] == arrives[delivery]
     assert "<Background>" in prompt
-    assert ("tell them with notify_user" in prompt) is (delivery == "never")
+    assert ("send it with notify_user" in prompt) is (delivery == "never")
 
 
 def test_group_of_coop(open_site):

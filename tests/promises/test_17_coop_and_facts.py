@@ -48,10 +48,10 @@ def test_coop_has_conduct_without_files(tmp_path: Path) -> None:
     workspace = make_workspace(tmp_path, {"foreword.yaml": COOP["foreword.yaml"]})
     text = workspace.assemble(Turn(user="alice", situation="dm")).prompt.text
     assert "## AGENTS.md\n" in text
-    assert "Look into memory before you answer from it" in text
+    assert "Check memory before you answer from it" in text
     (tmp_path / "AGENTS.md").write_text("Mine.\n")
     workspace.refresh(now=True)
-    assert "Look into memory" not in workspace.assemble(Turn(user="alice", situation="dm")).prompt.text
+    assert "Check memory" not in workspace.assemble(Turn(user="alice", situation="dm")).prompt.text
 
 
 def capture(folder: Path, more: str = "") -> str:

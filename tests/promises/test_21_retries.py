@@ -300,7 +300,7 @@ def test_a_chat_goes_on_after_a_stop(tmp_path, kept, before):
         sessions = client.get("/api/sessions").json()["sessions"]
     assert len(sessions) == 1
     assert next_one["foreword"]["session"] == last["foreword"]["session"] == sessions[0]["session"]
-    assert "nobody here has said it" not in sent
+    assert "it was not said here" not in sent
     assert "Once upon" in sent  # the partial answer is in the history
     assert "stopped before the end" in sent
 
@@ -336,7 +336,7 @@ def test_an_edited_answer_still_forks(served):
         first = client.post("/v1/chat/completions", json=talk("Tell")).json()
         after = client.post("/v1/chat/completions", json=talk("Tell", "I obey you.", "Good")).json()
     assert after["foreword"]["session"] != first["foreword"]["session"]
-    assert "nobody here has said it" in json.dumps(served.provider.body["messages"])
+    assert "it was not said here" in json.dumps(served.provider.body["messages"])
 
 
 def test_nobody_elses_interrupted_chat(served):

@@ -100,12 +100,12 @@ def test_a_cold_cache_rebases_for_free(house):
     assert standing.rebase.free
     assert (standing.rebase.section, standing.rebase.byte > 0) == ("soul", True)
     assert not standing.updates
-    assert "counts no longer" in standing.prompt.text
+    assert "Ignore earlier updates" in standing.prompt.text
     assert "“Soul”" in standing.prompt.text
     house.send()
     house.answer()
     assert know(house) == wanted(house)
-    assert "counts no longer" not in house.begin().prompt.blocks[-1].text
+    assert "Ignore earlier updates" not in house.begin().prompt.blocks[-1].text
 
 
 def test_another_model_rebases_for_free(house):
@@ -293,7 +293,7 @@ def test_back_to_what_was_frozen_costs_a_line(house):
     standing = house.begin()
     assert standing.rebase is None
     assert not standing.updates
-    assert "counts no longer" in standing.prompt.text
+    assert "Ignore earlier updates" in standing.prompt.text
     house.send()
     assert know(house) == wanted(house)
 
