@@ -23,7 +23,7 @@ MENU_LINE = re.compile(r"^- (\S+) \(([\d,]+) tok\)(?: — .*)?$", re.MULTILINE)
 SKILL = re.compile(r'^<skill name="[^"]*" source="skill" path="([^"]*)">$', re.MULTILINE)
 HOW_TO = 'memory_get("PATH/SKILL.md")'  # how any skill of the list is read
 MARKER = re.compile(
-    r"^.*(?:\[shortened: |\[left out here: |\[truncated at |\[\.\.\.truncated\.\.\.\]|cut at [\d,]+ of|\(Left out at the limit"
+    r"^.*(?:\[shortened: |\[left out here: |\[truncated at |\[\.\.\.truncated\.\.\.\]|cut at [\d,]+ of|\(Left out at"
     r"|\bmore: ).*$",
     re.MULTILINE,
 )
