@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from foreword.agent.tools import registry
-from foreword.cli.main import COMMAND_NAMES, DESCRIPTION, EXAMPLES, CommandParser, load_command, make_parsers
+from foreword.cli.main import COMMANDS, DESCRIPTION, EXAMPLES, CommandParser, load_command, make_parsers
 from foreword.config.json_schema import make_json_schema
 from foreword.config.schema import Config
 from foreword.engine.blueprint import Blueprint
@@ -146,11 +146,11 @@ def render_commands() -> str:
         render_options(parser),
     ]
     shared = {max(action.option_strings, key=len) for action in parser.arguments if action.option_strings}
-    for command in map(load_command, COMMAND_NAMES):
+    for command in map(load_command, COMMANDS):
         parts += [
             f"## foreword {command.name}",
             command.description,
-            render_block([f"foreword {command.name} [options] {command.arguments}".rstrip()]),
+            render_block([str(commands[command.name].usage)]),
             render_options(commands[command.name], shared),
             render_block(command.examples),
         ]

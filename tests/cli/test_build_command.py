@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from foreword.cli.turn_options import parse_time
+from foreword.cli.inputs import parse_time
 from foreword.testing import write_files
 
 

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from foreword.cli.output import clean_cell, draw_bar
 from foreword.cli.prompt_commands import count_hidden
-from foreword.cli.table import draw_bar, make_cell
 from foreword.testing import write_files
 
 
@@ -145,7 +145,7 @@ def test_bar(value, bar):
 
 def test_cell_shows_what_it_hides():
     """A cell has no control characters."""
-    assert make_cell("a\nb\x07").plain == "a�b�"
+    assert clean_cell("a\nb\x07") == "a�b�"
 
 
 def test_sample(say, sample):

@@ -1,67 +1,227 @@
-"""`foreword export`: write recorded events, or all data of a person, as JSON Lines.
+"""The commands about stored data: `agent` for characters, `export` to write data out, `forget` to erase a person's."""
 
-`foreword forget`: erase the data of a person everywhere, and report the result. `foreword export --user`: export all
-data of a person.
-"""
-
+import json
 import os
 import shlex
 import sys
 from argparse import ArgumentParser, Namespace
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 
-from foreword.cli.inputs import open_named_workspace
+from foreword.cli.inputs import STDIN, add_options, check_value, open_named_workspace, read_text, read_value
 from foreword.cli.log_commands import EventQuery, add_period_options, add_reader_options, open_event_query
-from foreword.cli.main import CliCommand
-from foreword.cli.output import count, print_json, show_progress, to_plain, warn
-from foreword.errors import InputError
+from foreword.cli.output import count, print_json, print_table, print_text, show_progress, to_plain, warn
+from foreword.config.schema import Identity
+from foreword.engine import context, trust
+from foreword.errors import InputError, UnknownName, suggest_name
+from foreword.events.log import find_cutoff
+from foreword.events.period import Period, parse_unpaged_period
+from foreword.privacy import erasure, export
+from foreword.storage import agents, database, legacy_import, state_reader
+from foreword.turn import Turn
 from foreword.types import Trust
+from foreword.workspace import Workspace
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from foreword.events.period import Period
-    from foreword.privacy.erasure import ErasureReport
-    from foreword.privacy.export import ExportResult, PersonExport, Progress
-    from foreword.workspace import Workspace
-
-
+MAX_WARNED_NAMES = 20  # names listed in one warning
 STDOUT_NAME = "-"
-TRUST_LEVELS = tuple(str(level) for level in Trust)
+EVENT_OPTIONS = ("prune", "since", "until", "reader", "room")  # options that apply only to events
+EXIT_UNFINISHED = 1
+
+
+def add_agent_options(parser: ArgumentParser) -> None:
+    """Add the action, the agent and the file options."""
+    parser.add_argument("action", metavar="ACTION", choices=AGENT_ACTIONS, help="one of the actions above")
+    add_options(parser, {"name NAME": "the agent, or the database file to import"}, nargs="?", default="")
+    options = {
+        "--soul FILE": "with set: a file with the character as text; - reads stdin",
+        "--identity FILE": "with set: a file with the identity, as JSON or YAML (name, emoji, creature, vibe, "
+        "description) or as text; - reads stdin",
+        "--title TITLE": "with relieve: the title of the responsibility, as `show` prints it",
+    }
+    add_options(parser, options)
+
+
+def run_agent(args: Namespace) -> int:
+    """Show or change the stored character of an agent.
+
+    A stored soul or identity takes precedence over the agent's files, applies from its next message on, and cannot be
+    changed by the agent. The agent itself adds responsibilities; `relieve` removes one. Actions: show [NAME]: print
+    the stored soul, identity and responsibilities of one agent, or of all; set NAME: store a soul, an identity or
+    both; an empty file removes the stored one; relieve NAME: remove a responsibility that the agent took on, by its
+    exact title; import FILE: import agents, instructions and long-term memory from a SQLite database of SPEC-010, with
+    its old or its new schema.
+
+    Examples:
+        foreword agent show reid
+        foreword agent set reid --soul soul.md --identity identity.yaml
+        echo -n | foreword agent set reid --soul -
+        foreword agent relieve reid --title "Water the hedge"
+        foreword agent import old.sqlite
+    """
+    if args.action != "set" and (args.soul is not None or args.identity is not None):
+        raise InputError(f"--soul and --identity need the action `set`, not `{args.action}`")
+    if (args.action == "relieve") != (args.title is not None):
+        raise InputError("--title and the action `relieve` need each other: foreword agent relieve NAME --title TITLE")
+    with open_named_workspace(args) as workspace:
+        if args.name and args.action != "import" and args.name not in workspace.config.agents:
+            raise UnknownName("agent", args.name, workspace.config.agents)
+        value, text = AGENT_ACTIONS[args.action](args, workspace)
+    print_json(value) if args.json else print_text(text)
+    return 0
+
+
+def show_agent(args: Namespace, workspace: Workspace) -> tuple[object, str]:
+    """Show the stored character of one agent, or of all configured agents."""
+    names = [args.name] if args.name else list(workspace.config.agents)
+    with closing(state_reader.StateReader(workspace.state)) as reader:
+        characters = {name: reader.find_character(name) for name in names}
+    listed = [agent_to_dict(name, character) for name, character in characters.items()]
+    texts = [format_agent(name, character) for name, character in characters.items()]
+    return (listed[0] if args.name else listed), "\n\n".join(texts)
+
+
+def set_agent(args: Namespace, workspace: Workspace) -> tuple[object, str]:
+    """Store a soul, an identity or both."""
+    if not args.name:
+        raise InputError("agent set needs the name of an agent\nsee: foreword agent --help")
+    if args.soul is None and args.identity is None:
+        raise InputError("nothing to set; name a file with --soul or --identity")
+    if args.soul == args.identity == STDIN:
+        raise InputError("--soul and --identity cannot both read stdin; put one of them in a file")
+    soul = None if args.soul is None else read_text(args.soul)
+    identity = None if args.identity is None else read_identity(args.identity)
+    with database.use_state(workspace.state) as state:
+        agents.set_character(state, args.name, soul=soul, identity=identity)
+        stored = agents.find_character(state, args.name)
+    text = f"stored; {args.name} uses it from its next message on:\n{format_agent(args.name, stored)}"
+    return agent_to_dict(args.name, stored), text
+
+
+def relieve_agent(args: Namespace, workspace: Workspace) -> tuple[object, str]:
+    """Remove a responsibility that an agent took on."""
+    if not args.name:
+        raise UnknownName("agent", args.name, workspace.config.agents)
+    with database.use_state(workspace.state) as state:
+        removed = agents.remove_responsibility(state, args.name, args.title)
+        stored = agents.find_character(state, args.name)
+    if not removed:
+        near = suggest_name(args.title, [one.title for one in stored.responsibilities])
+        raise InputError(f"{args.name} has no responsibility with exactly this title{near}")
+    text = f"{args.name} no longer has this responsibility, from its next message on: {args.title}"
+    return agent_to_dict(args.name, stored), text
+
+
+def import_agents(args: Namespace, workspace: Workspace) -> tuple[object, str]:
+    """Import agents, instructions and long-term memory from another database."""
+    if not args.name:
+        raise InputError("agent import needs a SQLite database\nsee: foreword agent --help")
+    config, rows = workspace.config, legacy_import.read_rows(args.name)
+    memory_rows = rows[legacy_import.NOTES_TABLE]
+    with database.use_state(workspace.state) as state:
+        done = legacy_import.import_rows(state, rows)
+    notes = legacy_import.import_notes(memory_rows, workspace.files.root, config, workspace.memory.now())
+    if os.path.samefile(args.name, os.path.join(workspace.state, database.STATE_FILE)):
+        with database.use_state(workspace.state) as state:
+            legacy_import.remove_imported_rows(state, memory_rows, config)
+    warn_unknown_names("agents", [name for name in done.agent_names if name not in config.agents])
+    warn_unknown_names("users", [name for name in done.user_names if name not in config.users])
+    for line in notes.list_lines():
+        warn(line)
+    entries = f", {notes.saved:,} {'entry' if notes.saved == 1 else 'entries'} of memory" if done.notes else ""
+    left = f"; {done.existing:,} existing left unchanged" if done.existing else ""
+    off = f"; {count(done.inactive, 'inactive customization')} imported as inactive" if done.inactive else ""
+    text = f"imported: {count(done.agents, 'agent')}, {count(done.instructions, 'set')} of instructions"
+    return {**to_plain(done), "memory": to_plain(notes)}, f"{text}{entries}{left}{off}"
+
+
+def warn_unknown_names(kind: str, names: Sequence[str]) -> None:
+    """Warn about imported names that foreword.yaml lacks: no prompt shows their data."""
+    if names:
+        more = f" and {len(names) - MAX_WARNED_NAMES:,} more" if names[MAX_WARNED_NAMES:] else ""
+        shown = ", ".join(names[:MAX_WARNED_NAMES]) + more
+        warn(f"no prompt shows the data of these {kind}, because foreword.yaml does not list them: {shown}")
+
+
+def read_identity(path: str) -> Identity | str:
+    """Read an identity: fields from JSON or YAML, or plain text. Text that starts with `{` is read as JSON."""
+    text = read_text(path)
+    if path.endswith((".yaml", ".yml", ".json")):
+        return read_value(path, Identity) if text.strip() else Identity()
+    if not text.strip().startswith("{"):
+        return text.strip()
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} starts with {{ but is not valid JSON: {error}") from None
+    return check_value(value, Identity, path)
+
+
+def agent_to_dict(name: str, character: context.StoredCharacter) -> dict[str, object]:
+    """Return the stored character of an agent as JSON-ready values."""
+    return {
+        "agent": name,
+        "soul": character.soul,
+        "identity": to_plain(character.identity),
+        "responsibilities": to_plain(list(character.responsibilities)),
+    }
+
+
+def format_agent(name: str, character: context.StoredCharacter) -> str:
+    """Return the stored character of an agent as text."""
+    identity, soul = character.identity, character.soul
+    fields = agents.list_identity_fields(identity)
+    text = f"  {identity}" if isinstance(identity, str) else "\n".join(f"  {key}: {fields[key]}" for key in fields)
+    parts = [
+        f"agent: {name}",
+        f"identity:\n{text}" if text else "identity: none stored; its file or the configuration applies",
+        f"soul:\n{soul}" if soul else "soul: none stored; the configuration or its file applies",
+    ]
+    if character.responsibilities:
+        parts.append("responsibilities it took on:")
+        parts += [f"  {one.title}: {one.content}" for one in character.responsibilities]
+    return "\n".join(parts)
+
+
+AGENT_ACTIONS = {"show": show_agent, "set": set_agent, "relieve": relieve_agent, "import": import_agents}
 
 
 def add_export_options(parser: ArgumentParser) -> None:
     """Add the file, the person, the period and the reader."""
     parser.add_argument("file", metavar="FILE", nargs="?", help="the file to create; - is stdout (default: stdout)")
-    parser.add_argument("--prune", action="store_true", help="delete the exported events; needs FILE and --until")
-    parser.add_argument("--user", metavar="NAME", help="export all data of this person instead of events")
-    parser.add_argument(
-        "--trust",
-        metavar="LEVEL",
-        choices=TRUST_LEVELS,
-        help="with --user: include data up to this level (default: the person's current clearance)",
-    )
+    add_options(parser, {"--prune": "delete the exported events; needs FILE and --until"})
+    add_options(parser, {"--user NAME": "export all data of this person instead of events"})
+    about = "with --user: include data up to this level (default: the person's current clearance)"
+    parser.add_argument("--trust", metavar="LEVEL", choices=tuple(str(level) for level in Trust), help=about)
     add_period_options(parser)
     add_reader_options(parser)
 
 
 def run_export(args: Namespace) -> int:
-    """Write the export, and print the number of rows."""
-    from foreword.events.period import parse_unpaged_period
+    """Write recorded events as JSON Lines in recording order, each with every column.
 
+    FILE must not exist and is created completely or not at all. With --prune, everything before the day of --until is
+    exported and then deleted; days are UTC days. With --user, all data of a person is exported instead: a header line,
+    then one line for each item with its data location and its row.
+
+    Examples:
+        foreword export > events.jsonl
+        foreword export november.jsonl --since 2026-11-01 --until 2026-11-30
+        foreword export old.jsonl --until 30d --prune
+        foreword export bob.jsonl --user bob
+    """
     # Not a default of the parser: it would treat a typed - as missing and take the next word as the file.
     args.file = STDOUT_NAME if args.file is None else args.file
     if not args.file:
         raise InputError("the file name is empty; name a file, or leave it out to write to stdout")
     if args.user is not None:
-        return export_person(args)
+        export_person(args)
+        return 0
     if args.trust:
         raise InputError("--trust needs --user")
-    workspace, desk = open_event_query(args)
+    workspace, events = open_event_query(args)
     workspace.close()
-    period = parse_unpaged_period(args.since, args.until, desk.now, desk.reader.timezone)
-    done = export_and_delete(args, desk, period) if args.prune else export_visible(args.file, desk, period)
+    period = parse_unpaged_period(args.since, args.until, events.now, events.reader.timezone)
+    done = export_and_delete(args, events, period) if args.prune else export_visible(args.file, events, period)
     if args.file == STDOUT_NAME:
         return 0
     if args.json:
@@ -71,33 +231,28 @@ def run_export(args: Namespace) -> int:
     return 0
 
 
-def export_visible(path: str, desk: EventQuery, period: "Period") -> "ExportResult":
+def export_visible(path: str, events: EventQuery, period: Period) -> export.ExportResult:
     """Write the visible events to stdout, or to a file that is created completely or not at all."""
-    from foreword.privacy.export import export_log, open_draft
-
     ends = (period.since, period.until)
     if path == STDOUT_NAME:
-        return export_log(desk.folder, desk.reader, sys.stdout, ends)
+        return export.export_log(events.folder, events.reader, sys.stdout, ends)
     refuse_existing_file(path)
-    with show_row_progress() as progress, open_draft(path) as file:
-        return export_log(desk.folder, desk.reader, file, ends, progress)
+    with show_row_progress() as progress, export.open_draft(path) as file:
+        return export.export_log(events.folder, events.reader, file, ends, progress)
 
 
-def export_and_delete(args: Namespace, desk: EventQuery, period: "Period") -> "ExportResult":
+def export_and_delete(args: Namespace, events: EventQuery, period: Period) -> export.ExportResult:
     """Export everything before a day, then delete it; needs full trust."""
-    from foreword.events.log import find_cutoff
-    from foreword.privacy.export import export_and_prune_log
-
     if args.file == STDOUT_NAME or period.until is None or period.since is not None:
         raise InputError(
             "--prune needs FILE and --until and takes no --since: everything deleted must be in the export"
         )
-    if desk.reader.clearance is not Trust.FULL or desk.reader.room:
+    if events.reader.clearance is not Trust.FULL or events.reader.room:
         raise InputError("--prune deletes the events of all users, so it needs full trust and takes no --room")
     refuse_existing_file(args.file)
     # Retention deletes whole UTC days; do the same, so that the totals of each remaining day are complete.
     with show_row_progress() as progress:
-        return export_and_prune_log(desk.folder, args.file, find_cutoff(period.until, 0), progress)
+        return export.export_and_prune_log(events.folder, args.file, find_cutoff(period.until, 0), progress)
 
 
 def refuse_existing_file(path: str) -> None:
@@ -107,173 +262,113 @@ def refuse_existing_file(path: str) -> None:
 
 
 @contextmanager
-def show_row_progress() -> "Iterator[Progress]":
+def show_row_progress() -> Iterator[export.Progress]:
     """Show the number of exported rows on stderr if it is a terminal."""
     with show_progress() as show:
         yield lambda done, whole: show(f"{done:,}{'' if whole is None else f' of {whole:,}'} rows")
 
 
-EXPORT_COMMAND = CliCommand(
-    name="export",
-    arguments="[FILE]",
-    summary="export recorded events, or all data of a person, as JSON Lines",
-    description="Write recorded events as JSON Lines in recording order, each with every column. FILE must not exist "
-    "and is created completely or not at all. With --prune, everything before the day of --until is exported and then "
-    "deleted; days are UTC days. With --user, all data of a person is exported instead: a header line, then one line "
-    "for each item with its data location and its row.",
-    examples=(
-        "foreword export > events.jsonl",
-        "foreword export november.jsonl --since 2026-11-01 --until 2026-11-30",
-        "foreword export old.jsonl --until 30d --prune",
-        "foreword export bob.jsonl --user bob",
-    ),
-    add_options=add_export_options,
-    run=run_export,
-)
-
-
-EXIT_UNFINISHED = 1
+def export_person(args: Namespace) -> None:
+    """Write all data of a person, up to the given clearance or what they may see now, and print the number of items."""
+    if given := [f"--{name}" for name in EVENT_OPTIONS if getattr(args, name)]:
+        raise InputError(f"--user exports all data of a person and takes no {' and no '.join(given)}")
+    with open_named_workspace(args) as workspace:
+        current = trust.resolve_trust(Turn(user=args.user, situation="dm"), workspace.config).level
+    level = Trust[args.trust.upper()] if args.trust else current
+    if args.file == STDOUT_NAME:
+        done = export.export_person(workspace, args.user, level, sys.stdout)
+    else:
+        refuse_existing_file(args.file)
+        with export.open_draft(args.file) as file:
+            done = export.export_person(workspace, args.user, level, file)
+        if args.json:
+            print_json({"file": args.file, "user": done.user, "given": done.given, "above": done.above})
+        else:
+            print(f"exported: {count(sum(done.given.values()), 'item')} of {done.user}")
+    if done.above:
+        verb, them = ("is", "it") if done.above == 1 else ("are", "them")
+        omitted = f"{count(done.above, 'item')} above clearance {level} {verb} not included"
+        warn(f"{omitted}; to include {them}, add --trust full")
 
 
 def add_forget_options(parser: ArgumentParser) -> None:
     """Add the person and the confirmation options."""
     parser.add_argument("user", metavar="USER", help="the person, whether or not still in foreword.yaml")
-    parser.add_argument("--dry-run", action="store_true", help="report the data of the person and change nothing")
-    parser.add_argument(
-        "--yes", action="store_true", help="do not ask for confirmation; required if stdin is not a terminal"
-    )
-    parser.add_argument(
-        "--patience",
-        metavar="SECONDS",
-        type=float,
-        default=30.0,
-        help="how long to wait for a running turn (default: 30)",
+    flags = {
+        "--dry-run": "report the data of the person and change nothing",
+        "--yes": "do not ask for confirmation; required if stdin is not a terminal",
+    }
+    add_options(parser, flags)
+    add_options(
+        parser, {"--patience SECONDS": "how long to wait for a running turn (default: 30)"}, type=float, default=30.0
     )
 
 
 def run_forget(args: Namespace) -> int:
-    """Count the data, ask for confirmation, erase it, verify, and report."""
-    from foreword.privacy.erasure import erase_person, preview_erasure
+    """Erase the data of a person everywhere.
 
+    Covers conversations, memories, instructions, events, recorded prompts, their files and the index. Messages of
+    other people remain, with placeholders for text that repeats the person's. The report counts the items found and
+    removed, and lists what remains and why. The command can be interrupted and repeated. Exits with 1 while data is
+    left. To export the data first, use: foreword export --user USER.
+
+    Examples:
+        foreword forget bob --dry-run
+        foreword export bob.jsonl --user bob
+        foreword forget bob --yes
+    """
     if not 0 <= args.patience <= 86_400:
         raise InputError("--patience must be from 0 to 86,400 seconds")
     with open_named_workspace(args) as workspace:
         if args.dry_run or not args.yes:
-            report = preview_erasure(workspace, args.user)
+            report = erasure.preview_erasure(workspace, args.user)
             if args.dry_run:
-                print_report(args, report, dry=True)
+                print_report(args, report)
                 return 0
             if not ask_confirmation(report):
                 print("nothing was removed")
                 return 0
-        report = erase_person(workspace, args.user, args.patience)
+        report = erasure.erase_person(workspace, args.user, args.patience)
     print_report(args, report)
     return 0 if report.done else EXIT_UNFINISHED
 
 
-def ask_confirmation(report: "ErasureReport") -> bool:
+def ask_confirmation(report: erasure.ErasureReport) -> bool:
     """Ask for confirmation; only the full name of the person confirms."""
+    items = f"{count(report.found, 'item')} of {report.user}"
     if not sys.stdin.isatty():
         raise InputError(
-            f"this would permanently remove {count(report.found, 'item')} of {report.user}; add --dry-run to see them, "
+            f"this would permanently remove {items}; add --dry-run to see them, "
             f"export them with: foreword export --user {shlex.quote(report.user)}, or confirm with --yes"
         )
-    print(f"This permanently removes {count(report.found, 'item')} of {report.user}.", file=sys.stderr)
+    print(f"This permanently removes {items}.", file=sys.stderr)
     print("Type the name to confirm: ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip() == report.user
 
 
-def print_report(args: Namespace, report: "ErasureReport", *, dry: bool = False) -> None:
+def print_report(args: Namespace, report: erasure.ErasureReport) -> None:
     """Print the counts, what remains and why, and the result of the verification."""
     if args.json:
-        print_json({**to_plain(report), "dry_run": dry})
+        print_json({**to_plain(report), "dry_run": args.dry_run})
         return
-    from foreword.cli.table import find_width, make_cell, make_table, print_table
-
-    lines = [line for line in report.lines if line.found or line.removed or line.left]
-    if lines:
-        heads = ("what", "where", "found") if dry else ("what", "where", "found", "removed", "left")
-        table = make_table(*heads, right=("found", "removed", "left"))
-        for line in lines:
-            figures = (line.found,) if dry else (line.found, line.removed, line.left)
-            table.add_row(make_cell(line.name), make_cell(line.where), *(f"{figure:,}" for figure in figures))
-        print_table(table, find_width())
+    figures = ("found",) if args.dry_run else ("found", "removed", "left")
+    rows = [
+        (line.name, line.where, *(f"{getattr(line, figure):,}" for figure in figures))
+        for line in report.lines
+        if line.found or line.removed or line.left
+    ]
+    if rows:
+        print_table(("what", "where", *figures), rows, right=figures)
         print()
-    for title, said in (("remains:", report.stays), ("not done:", report.trouble)):
-        if said:
-            print("\n".join([title, *(f"- {one}" for one in said), ""]))
-    print(summarize_report(report, dry=dry))
-
-
-def summarize_report(report: "ErasureReport", *, dry: bool) -> str:
-    """Summarize the result in one line."""
-    if dry:
-        return f"dry run: {count(report.found, 'item')} of {report.user} would be removed"
-    if report.done:
-        return f"{report.user} is forgotten: verification found nothing left"
+    for title, reasons in (("remains:", report.stays), ("not done:", report.trouble)):
+        if reasons:
+            print("\n".join([title, *(f"- {one}" for one in reasons), ""]))
     left = sum(line.left for line in report.lines)
-    found = f"verification found {count(left, 'item')}; " if left else ""
-    return (
-        f"{report.user} is not completely forgotten: {found}"
-        "they may still be sending messages; stop the gateway or remove them from foreword.yaml, then run this again"
-    )
-
-
-FORGET_COMMAND = CliCommand(
-    name="forget",
-    arguments="USER",
-    summary="erase all data of a person, with a report",
-    description="Erase the data of a person everywhere: conversations, memories, instructions, events, recorded "
-    "prompts, their files and the index. Messages of other people remain, with placeholders for text that repeats the "
-    "person's. The report counts the items found and removed, and lists what remains and why. The command can be "
-    "interrupted and repeated. Exits with 1 while data is left. To export the data first, use: "
-    "foreword export --user USER.",
-    examples=("foreword forget bob --dry-run", "foreword export bob.jsonl --user bob", "foreword forget bob --yes"),
-    add_options=add_forget_options,
-    run=run_forget,
-)
-
-
-EVENT_OPTIONS = ("prune", "since", "until", "reader", "room")  # options that apply only to events
-
-
-def export_person(args: Namespace) -> int:
-    """Write all data of a person, and print the number of items."""
-    from foreword.privacy.export import export_person as write_person
-    from foreword.privacy.export import open_draft
-
-    if given := [f"--{name}" for name in EVENT_OPTIONS if getattr(args, name)]:
-        raise InputError(f"--user exports all data of a person and takes no {' and no '.join(given)}")
-    with open_named_workspace(args) as workspace:
-        level = find_export_level(args, workspace)
-    if args.file == "-":
-        gift = write_person(workspace, args.user, level, sys.stdout)
+    if args.dry_run:
+        print(f"dry run: {count(report.found, 'item')} of {report.user} would be removed")
+    elif report.done:
+        print(f"{report.user} is forgotten: verification found nothing left")
     else:
-        refuse_existing_file(args.file)
-        with open_draft(args.file) as file:
-            gift = write_person(workspace, args.user, level, file)
-        print_exported(args, gift)
-    if gift.above:
-        one = gift.above == 1
-        what, verb, it = ("item", "is", "it") if one else ("items", "are", "them")
-        warn(f"{gift.above:,} {what} above clearance {level} {verb} not included; to include {it}, add --trust full")
-    return 0
-
-
-def find_export_level(args: Namespace, workspace: "Workspace") -> "Trust":
-    """Return the clearance of the export: the given one, or what the person may see now."""
-    from foreword.engine.trust import resolve_trust
-    from foreword.turn import Turn
-    from foreword.types import Trust
-
-    if args.trust:
-        return Trust[args.trust.upper()]
-    return resolve_trust(Turn(user=args.user, situation="dm"), workspace.config).level
-
-
-def print_exported(args: Namespace, gift: "PersonExport") -> None:
-    """Print the number of items."""
-    if args.json:
-        print_json({"file": args.file, "user": gift.user, "given": gift.given, "above": gift.above})
-    else:
-        print(f"exported: {count(sum(gift.given.values()), 'item')} of {gift.user}")
+        found = f"verification found {count(left, 'item')}; " if left else ""
+        advice = "stop the gateway or remove them from foreword.yaml, then run this again"
+        print(f"{report.user} is not completely forgotten: {found}they may still be sending messages; {advice}")

@@ -1,30 +1,25 @@
-"""`foreword diff`: compare two assemblies or two recorded turns, and show the effect on the cache.
-
-A recorded assembly: read from `foreword build --json` or from a sent prompt, and checked. Compare two assemblies:
-changed sections, and the first change in the cached prefix.
-"""
+"""The command `diff`: compare two assemblies or two recorded turns, and show the effect on the cache."""
 
 import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile, zip_longest
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from foreword.assembly import ASSEMBLY_SCHEMA
-from foreword.cli.inputs import find_folder, find_overrides
+from foreword.cli.inputs import find_folder, find_overrides, read_json
 from foreword.cli.log_commands import EventQuery, add_reader_options, open_event_query
-from foreword.cli.main import CliCommand
-from foreword.cli.output import count, print_json, print_text, to_plain, warn
+from foreword.cli.output import clean_text, count, print_json, print_table, print_text, to_plain, warn
 from foreword.config.schema import ModelOverride
 from foreword.errors import InputError
+from foreword.events import lines, sent_prompts
 from foreword.tokens.models import find_model
-from foreword.tokens.prices import PricedRequest, Prices, find_prices
+from foreword.tokens.prices import PricedRequest, find_prices, format_usd
 from foreword.types import frozen
 
-if TYPE_CHECKING:
-    from foreword.events.sent_prompts import LoggedTurn, SentPrompt
-
+LOSS_CAUSES = {"model": "the model changed", "tools": "the tool schemas changed, and they precede the system text"}
+CHANGE_STYLES = {"added": "green", "removed": "red", "changed": "yellow"}
 
 T = TypeVar("T")
 
@@ -34,7 +29,6 @@ class RecordedSection:
     """A recorded section; its text is None if it was not in the prompt."""
 
     id: str
-    verdict: str
     tokens: int
     start: int
     text: str | None
@@ -76,8 +70,6 @@ class RecordedAssembly:
 
 def read_assembly(file: str) -> RecordedAssembly:
     """Read a recorded assembly, or raise InputError with the problem."""
-    from foreword.cli.inputs import read_json
-
     value = read_json(file)
     hint = "create it with: foreword build --json"
     if not isinstance(value, dict) or "schema" not in value:
@@ -109,31 +101,25 @@ def convert_assembly(file: str, value: Mapping[str, Any]) -> RecordedAssembly:
     )
 
 
-def convert_sent(name: str, sent: "SentPrompt") -> RecordedAssembly:
+def convert_sent(name: str, sent: sent_prompts.SentPrompt) -> RecordedAssembly:
     """Convert a sent prompt; its sections have the texts that were sent."""
-    from foreword.events.sent_prompts import TEXT_KIND
-
     parts, start = [], 0
     for piece in sent.pieces:
-        if piece.kind == TEXT_KIND:
+        if piece.kind == sent_prompts.TEXT_KIND:
             if piece.name:
-                parts.append(
-                    RecordedSection(id=piece.name, verdict="kept", tokens=piece.tokens, start=start, text=piece.text)
-                )
+                parts.append(RecordedSection(id=piece.name, tokens=piece.tokens, start=start, text=piece.text))
             start += len(piece.text)
-    known = {part.id for part in parts}
-    absent = (row for row in sent.rows if row.id not in known)
+    included = {part.id for part in parts}
+    parts += [RecordedSection(id=row.id, tokens=0, start=0, text=None) for row in sent.rows if row.id not in included]
     facts = sent.facts
+    tokens = get_typed(facts, "tokens", int)
     return RecordedAssembly(
         file=name,
         model=get_typed(facts, "model", str),
-        tokens=get_typed(facts, "tokens", int),
+        tokens=tokens,
         tools=get_typed(facts, "tools", str),
-        tool_tokens=get_typed(get_typed(facts, "budget", dict), "used", int) - get_typed(facts, "tokens", int),
-        parts=(
-            *parts,
-            *(RecordedSection(id=row.id, verdict=str(row.verdict), tokens=0, start=0, text=None) for row in absent),
-        ),
+        tool_tokens=get_typed(get_typed(facts, "budget", dict), "used", int) - tokens,
+        parts=tuple(parts),
         pieces=tuple(convert_block(block) for block in sent.blocks),
     )
 
@@ -158,7 +144,6 @@ def convert_section(section: Mapping[str, Any], text: str) -> RecordedSection:
         raise ValueError(f"the span of section {name!r} is outside the text")
     return RecordedSection(
         id=name,
-        verdict=get_typed(section, "verdict", str),
         tokens=get_typed(section, "tokens", int),
         start=start,
         text=None if span is None else text[start:end],
@@ -217,16 +202,16 @@ def compare_assemblies(
     old = find_cached_prefix(before, overrides)
     if not old:
         return AssemblyComparison(changes=changes, move=None, reason=f"{before.file} is too short to be cached")
-    move = find_move(
-        before, after, old, find_leading_blocks(after), reads_tools=has_tools_breakpoint(before, overrides)
-    )
+    facts = find_model(before.model, overrides)
+    marks_tools = facts.cache.marked and facts.cache.order[0] == "tools" and not facts.cache.newest
+    reads_tools = marks_tools and before.tool_tokens >= facts.cache_minimum
+    move = find_move(before, after, old, find_leading_blocks(after), reads_tools=reads_tools)
     if move is None:
         return AssemblyComparison(changes=changes, move=None, reason="the cached prefix is the same, byte for byte")
-    prices = find_prices(after.model, overrides, PricedRequest(tokens=after.used))
-    written = bool(find_cached_prefix(after, overrides))
-    return AssemblyComparison(
-        changes=changes, move=add_price(move, prices, written=written) if prices else move, reason=""
-    )
+    if prices := find_prices(after.model, overrides, PricedRequest(tokens=after.used)):
+        written = prices.cache_write if find_cached_prefix(after, overrides) else prices.input
+        move = replace(move, write_usd=move.tokens * written, read_usd=move.tokens * prices.cache_read)
+    return AssemblyComparison(changes=changes, move=move, reason="")
 
 
 def list_section_diffs(before: RecordedAssembly, after: RecordedAssembly) -> Iterator[SectionDiff]:
@@ -260,13 +245,6 @@ def uses_breakpoints(recorded: RecordedAssembly) -> bool:
     return find_model(recorded.model, {}).cache.marked
 
 
-def has_tools_breakpoint(recorded: RecordedAssembly, overrides: Mapping[str, ModelOverride]) -> bool:
-    """Return whether a request has a cache breakpoint after its tools."""
-    facts = find_model(recorded.model, overrides)
-    takes = facts.cache.marked and facts.cache.order[0] == "tools" and not facts.cache.newest
-    return takes and recorded.tool_tokens >= facts.cache_minimum
-
-
 def find_move(
     before: RecordedAssembly,
     after: RecordedAssembly,
@@ -281,7 +259,8 @@ def find_move(
         return PrefixMove(cause="model", what="changed", byte=0, tokens=whole)
     if before.tools != after.tools:
         return PrefixMove(cause="tools", what="changed", byte=0, tokens=whole)
-    byte = find_first_difference(before.system.encode(), after.system.encode())
+    was, now = before.system.encode(), after.system.encode()
+    byte = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(was, now, strict=False)))
     equal = sum(1 for _ in takewhile(lambda pair: pair[0].text == pair[1].text, zip(old, new, strict=False)))
     if uses_breakpoints(before):
         if equal == len(old):
@@ -294,15 +273,9 @@ def find_move(
     if byte >= len("".join(piece.text for piece in old).encode()):
         return None
     section, what = find_cause(before, after, old, new)
-    at = len(after.system.encode()[:byte].decode(errors="ignore"))
+    at = len(now[:byte].decode(errors="ignore"))
     tokens = sum(part.tokens for part in list_prefix_sections(after, new) if part.start + len(part.text or "") > at)
     return PrefixMove(cause="section", section=section, what=what, byte=byte, tokens=tokens)
-
-
-def find_first_difference(before: bytes, after: bytes) -> int:
-    """Return the first byte at which two texts differ, or the length of the shorter one."""
-    shared = min(len(before), len(after))
-    return next((at for at in range(shared) if before[at] != after[at]), shared)
 
 
 def find_cause(
@@ -328,125 +301,101 @@ def list_prefix_sections(recorded: RecordedAssembly, pieces: Sequence[RecordedBl
     return [part for part in recorded.parts if part.text and part.start < end]
 
 
-def add_price(move: PrefixMove, prices: Prices, *, written: bool) -> PrefixMove:
-    """Add the cost of the tokens now, and their cost had the prefix not changed."""
-    return replace(
-        move,
-        write_usd=move.tokens * (prices.cache_write if written else prices.input),
-        read_usd=move.tokens * prices.cache_read,
-    )
-
-
-LOSS_CAUSES = {"model": "the model changed", "tools": "the tool schemas changed, and they precede the system text"}
-CHANGE_STYLES = {"added": "green", "removed": "red", "changed": "yellow"}
-
-
 @frozen
 class ComparedSide:
     """One side of a comparison."""
 
-    recorded: "RecordedAssembly"
-    recalled: "LoggedTurn | None" = None
+    recorded: RecordedAssembly
+    logged: sent_prompts.LoggedTurn | None = None
     """The recorded turn, if this side is one."""
 
 
 def add_diff_options(parser: ArgumentParser) -> None:
     """Add the two sides and the reader."""
-    parser.add_argument(
-        "before", metavar="A", help="the earlier one: a file written by build --json, - for stdin, or the id of a turn"
-    )
+    earlier = "the earlier one: a file written by build --json, - for stdin, or the id of a turn"
+    parser.add_argument("before", metavar="A", help=earlier)
     parser.add_argument("after", metavar="B", help="the later one, given in the same way")
     add_reader_options(parser)
 
 
 def run_diff(args: Namespace) -> int:
-    """Print the differences."""
+    """Compare two assemblies written by `foreword build --json`, or two recorded turns.
+
+    Turns are named by their ids or the hashes of their prompts. Prints the changed sections, the first change in the
+    cached prefix, and the tokens billed again. For a recorded turn it also prints the ledger's decisions and the cache
+    reads of its calls. A turn that the reader may not see is reported as unknown.
+
+    Examples:
+        foreword build --json > before.json
+        foreword build --json | foreword diff before.json -
+        foreword diff 3f2a9c01 a1d5e2cc
+    """
     if args.before == args.after == "-":
         raise InputError("only one of A and B can be read from stdin")
     sides = load_sides(args)
     before, after = (side.recorded for side in sides)
     comparison = compare_assemblies(before, after, find_overrides(args))
-    later = sides[1].recalled
+    later = sides[1].logged
     if args.json:
         tokens = {"before": before.used, "after": after.used}
-        told = {"turns": {name: side.recalled and side.recalled.turn for name, side in zip(tokens, sides, strict=True)}}
-        told |= to_dict_later(later) if later else {}
-        print_json({"tokens": tokens, "tools_changed": before.tools != after.tools, **to_plain(comparison), **told})
+        turns = {name: side.logged and side.logged.turn for name, side in zip(tokens, sides, strict=True)}
+        report = {
+            "tokens": tokens,
+            "tools_changed": before.tools != after.tools,
+            **to_plain(comparison),
+            "turns": turns,
+        }
+        for name, read in (("moves", lines.read_decision), ("breaks", lines.read_break)) if later else ():
+            found = map(read, later.records if later else ())
+            report[name] = [lines.to_json_values(one) for one in found if one]
+        print_json(report)
         return 0
     print_comparison(before, after, comparison)
-    if later:
-        print_later_turn(later)
+    if later and (explained := [f"  {line}" for line in lines.explain_cache(later.records)]):
+        print_text(clean_text("\n".join(["", f"in turn {later.turn[: lines.SHORT_ID_DIGITS]}", *explained])))
     return 0
 
 
 def load_sides(args: Namespace) -> list[ComparedSide]:
-    """Load both sides: files, or recorded turns that the reader may see."""
+    """Load both sides: files, or recorded turns that the reader may see. An existing file takes precedence."""
     names = (args.before, args.after)
-    turns = [name for name in names if is_turn_name(name)] if find_folder(args) is not None else []
-    known: dict[str, ComparedSide] = {}
-    if turns:
-        workspace, desk = open_event_query(args)
+    turns = [name for name in names if sent_prompts.is_recorded_name(name) and not os.path.lexists(name)]
+    loaded: dict[str, ComparedSide] = {}
+    if turns and find_folder(args) is not None:
+        workspace, query = open_event_query(args)
         workspace.close()
-        known = {name: load_turn(desk, name) for name in turns}
-    return [known.get(name) or ComparedSide(recorded=read_assembly(name)) for name in names]
+        loaded = {name: load_turn(query, name) for name in turns}
+    return [loaded.get(name) or ComparedSide(recorded=read_assembly(name)) for name in names]
 
 
-def is_turn_name(name: str) -> bool:
-    """Return whether a name refers to a turn or a prompt; an existing file of that name takes precedence."""
-    from foreword.events.sent_prompts import is_recorded_name
-
-    return is_recorded_name(name) and not os.path.lexists(name)
-
-
-def load_turn(desk: EventQuery, name: str) -> ComparedSide:
+def load_turn(query: EventQuery, name: str) -> ComparedSide:
     """Load a recorded turn; an unknown turn and one the reader may not see give the same error."""
-    from foreword.events.lines import SHORT_ID_DIGITS
-    from foreword.events.sent_prompts import find_recorded_turn
-
-    recalled = desk.ask(lambda log: find_recorded_turn(log, desk.reader, name))
-    if recalled is None:
+    logged = query.run(lambda log: sent_prompts.find_recorded_turn(log, query.reader, name))
+    if logged is None:
         raise InputError(f"{name} is neither a file nor a recorded turn or prompt; foreword logs lists turns")
-    if recalled.sent is None:
-        raise InputError(
-            f"no prompt of turn {recalled.turn[:SHORT_ID_DIGITS]} is recorded; prompts are deleted with their events"
-        )
-    if recalled.sent.forgotten:
-        warn(f"parts of turn {recalled.turn[:SHORT_ID_DIGITS]} have been erased; placeholders replace them")
-    return ComparedSide(
-        recorded=convert_sent(f"turn {recalled.turn[:SHORT_ID_DIGITS]}", recalled.sent), recalled=recalled
-    )
+    title = f"turn {logged.turn[: lines.SHORT_ID_DIGITS]}"
+    if logged.sent is None:
+        raise InputError(f"no prompt of {title} is recorded; prompts are deleted with their events")
+    if logged.sent.forgotten:
+        warn(f"parts of {title} have been erased; placeholders replace them")
+    return ComparedSide(recorded=convert_sent(title, logged.sent), logged=logged)
 
 
-def to_dict_later(later: "LoggedTurn") -> dict[str, Any]:
-    """Return the ledger's decisions and the breaks of the later turn as JSON-ready values."""
-    from foreword.events.lines import read_break, read_decision, to_json_values
-
-    moves, breaks = (
-        [to_json_values(one) for one in map(read, later.records) if one] for read in (read_decision, read_break)
-    )
-    return {"moves": moves, "breaks": breaks}
-
-
-def print_later_turn(later: "LoggedTurn") -> None:
-    """Print the ledger's decisions in the later turn, and the cache result of its calls."""
-    from foreword.cli.output import clean_text
-    from foreword.events.lines import SHORT_ID_DIGITS, explain_cache
-
-    lines = [f"  {line}" for line in explain_cache(later.records)]
-    if lines:
-        print_text(clean_text("\n".join(["", f"in turn {later.turn[:SHORT_ID_DIGITS]}", *lines])))
-
-
-def print_comparison(before: "RecordedAssembly", after: "RecordedAssembly", comparison: "AssemblyComparison") -> None:
+def print_comparison(before: RecordedAssembly, after: RecordedAssembly, comparison: AssemblyComparison) -> None:
     """Print a comparison as text."""
     more = after.used - before.used
-    print(
-        f"{before.used:,} tokens before, {after.used:,} after ({more:+,})" if more else f"{after.used:,} tokens in both"
-    )
-    moved = [change for change in comparison.changes if change.what != "same"]
-    if moved:
+    both = f"{before.used:,} tokens before, {after.used:,} after ({more:+,})"
+    print(both if more else f"{after.used:,} tokens in both")
+    rows = []
+    for change in comparison.changes:
+        if change.what != "same":
+            style = CHANGE_STYLES[change.what]
+            old = "–" if change.what == "added" else f"{change.before:,}"
+            new = "–" if change.what == "removed" else f"{change.after:,}"
+            rows.append(((change.id, style), (change.what, style), old, new))
+    if rows:
         print()
-        print_changes(moved)
+        print_table(("section", "what", "before", "after"), rows, right=("before", "after"))
     same = sum(change.what == "same" and change.after > 0 for change in comparison.changes)
     print(f"\n{count(same, 'section')} {'is' if same == 1 else 'are'} the same")
     if before.tools != after.tools and (comparison.move is None or comparison.move.cause != "tools"):
@@ -454,48 +403,14 @@ def print_comparison(before: "RecordedAssembly", after: "RecordedAssembly", comp
     print(describe_move(comparison.move) if comparison.move else comparison.reason)
 
 
-def print_changes(changes: "list[SectionDiff]") -> None:
-    """Print the changed sections as a table."""
-    from foreword.cli.table import find_width, make_cell, make_table, print_table
-
-    table = make_table("section", "what", "before", "after", right=("before", "after"))
-    for change in changes:
-        style = CHANGE_STYLES[change.what]
-        before = "–" if change.what == "added" else f"{change.before:,}"
-        after = "–" if change.what == "removed" else f"{change.after:,}"
-        table.add_row(make_cell(change.id, style), make_cell(change.what, style), make_cell(before), make_cell(after))
-    print_table(table, find_width())
-
-
-def describe_move(move: "PrefixMove") -> str:
+def describe_move(move: PrefixMove) -> str:
     """Describe where the cached prefix changed first, and the cost."""
-    from foreword.tokens.prices import format_usd
-
     if move.cause == "section":
-        first = (
-            f"the cached prefix changed first in {move.section} ({move.what}), at byte {move.byte:,} of the system text"
-        )
+        place = f"{move.section} ({move.what}), at byte {move.byte:,} of the system text"
+        first = f"the cached prefix changed first in {place}"
     else:
         first = f"the whole cached prefix is lost: {LOSS_CAUSES[move.cause]}"
     price = ""
     if move.write_usd is not None and move.read_usd is not None:
         price = f": {format_usd(move.write_usd)} instead of {format_usd(move.read_usd)} from the cache"
     return f"{first}\n{count(move.tokens, 'token')} must be billed again{price}"
-
-
-DIFF_COMMAND = CliCommand(
-    name="diff",
-    arguments="A B",
-    summary="compare two prompts, and show the effect on the cache",
-    description="Compare two assemblies written by `foreword build --json`, or two recorded turns, named by their ids "
-    "or the hashes of their prompts. Prints the changed sections, the first change in the cached prefix, and the "
-    "tokens billed again. For a recorded turn it also prints the ledger's decisions and the cache reads of its calls. "
-    "A turn that the reader may not see is reported as unknown.",
-    examples=(
-        "foreword build --json > before.json",
-        "foreword build --json | foreword diff before.json -",
-        "foreword diff 3f2a9c01 a1d5e2cc",
-    ),
-    add_options=add_diff_options,
-    run=run_diff,
-)

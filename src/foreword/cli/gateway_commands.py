@@ -1,168 +1,101 @@
-"""`foreword serve`: run the gateway with its HTTP API.
+"""The commands that run agents, and manage who reaches them: `chat`, `serve`, `token`, `pair` and `schedule`.
 
-`foreword pair`: create pairing codes, and list and revoke pairings. `foreword token`: create, list and revoke tokens
-of the HTTP API.
+Modules of the `gateway` extra are imported late, so that help and `token` do not need them.
 """
 
+import asyncio
+import json
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta
+from sqlite3 import Connection
+from typing import TYPE_CHECKING, Any
 
-from foreword.cli.inputs import load_environ, open_named_workspace
-from foreword.cli.main import CliCommand, list_actions
-from foreword.cli.output import print_json, warn
+from foreword.cli.inputs import add_mode_option, add_options, add_place_options, load_environ, open_named_workspace
+from foreword.cli.output import print_json, print_table, to_plain, warn
+from foreword.config.schedule_settings import MissedRuns, ScheduleSettings
+from foreword.config.schema import Config, HttpServer
 from foreword.errors import InputError, UnknownName
+from foreword.storage import schedules
+from foreword.storage.api_tokens import ApiTokens
+from foreword.storage.database import explain_sqlite_errors, use_state
+from foreword.types import Delivery
+from foreword.workspace import Workspace
 
 if TYPE_CHECKING:
-    import sqlite3
+    from foreword.gateway.messages import TurnReply
 
-    from foreword.config.schema import Config, HttpServer
-    from foreword.gateway.pairing import PairedIdentity
-    from foreword.storage.api_tokens import ApiToken, ApiTokens
-    from foreword.workspace import Workspace
-
-
-def add_pair_options(parser: ArgumentParser) -> None:
-    """Add the user or the action, and the identity to revoke."""
-    parser.add_argument("what", metavar="USER", help="the user to create a code for; or `list`, or `revoke`")
-    parser.add_argument(
-        "which",
-        metavar="WHO",
-        nargs="?",
-        default="",
-        help="with revoke: an identity such as telegram:1001, or a user with all identities",
-    )
-    parser.add_argument(
-        "--minutes", metavar="N", type=int, default=10, help="minutes until the code expires (default: 10)"
-    )
-
-
-def run_pair(args: Namespace) -> int:
-    """Create a code, or list or revoke pairings."""
-    from foreword.storage.database import explain_sqlite_errors, open_state
-
-    if args.what == "revoke" and not args.which:
-        raise InputError("pair revoke needs an identity such as telegram:1001, or a user")
-    if args.what != "revoke" and args.which:
-        raise InputError(f"pair {args.what} takes no further argument, got {args.which!r}")
-    with (
-        open_named_workspace(args) as workspace,
-        explain_sqlite_errors(workspace.state),
-        closing(open_state(workspace.state).connection) as state,
-    ):
-        if args.what == "list":
-            print_identities(args, workspace, state)
-        elif args.what == "revoke":
-            revoke_pairings(args, state)
-        else:
-            create_pairing_code(args, workspace, state)
-    return 0
-
-
-def create_pairing_code(args: Namespace, workspace: "Workspace", state: "sqlite3.Connection") -> None:
-    """Create a code and print it once."""
-    import sys
-    from datetime import UTC, datetime
-
-    from foreword.gateway import pairing
-
-    code = pairing.create_code(state, args.what, workspace.config.users, datetime.now(UTC), args.minutes)
-    if args.json:
-        print_json({"user": args.what, "code": code, "minutes": args.minutes})
-        return
-    print(code)
-    note = f"{args.what} must send this to the agent in a private chat within {args.minutes} minutes: /pair {code}"
-    print(note, file=sys.stderr)
-
-
-def print_identities(args: Namespace, workspace: "Workspace", state: "sqlite3.Connection") -> None:
-    """List the identities of users: configured ones and paired ones."""
-    from foreword.cli.table import find_width, make_cell, make_table, print_table
-    from foreword.gateway.pairing import list_paired
-
-    users = workspace.config.users
-    rows = [
-        *(
-            {"identity": one, "user": name, "name": "", "paired": None}
-            for name in users
-            for one in users[name].identities
-        ),
-        *map(pairing_to_dict, list_paired(state)),
-    ]
-    if args.json:
-        print_json(rows)
-    elif rows:
-        table = make_table("identity", "user", "display name", "since")
-        for row in rows:
-            user = row["user"] if row["user"] in users else f"{row['user']} (no longer a user; treated as a stranger)"
-            since = str(row["paired"])[:10] if row["paired"] else "foreword.yaml"
-            table.add_row(make_cell(str(row["identity"])), make_cell(str(user)), make_cell(str(row["name"])), since)
-        print_table(table, find_width())
-    else:
-        print("no identities; create a pairing code with: foreword pair USER")
-
-
-def revoke_pairings(args: Namespace, state: "sqlite3.Connection") -> None:
-    """Revoke pairings; the conversations remain."""
-    from foreword.gateway.pairing import revoke_identities
-
-    gone = revoke_identities(state, args.which)
-    if args.json:
-        print_json([pairing_to_dict(one) for one in gone])
-    elif gone:
-        print("\n".join(f"revoked: {one.identity} of {one.user}" for one in gone))
-    else:
-        print(f"revoked: the code of {args.which}")
-
-
-def pairing_to_dict(one: "PairedIdentity") -> dict[str, str | None]:
-    """Return a pairing as JSON-ready values."""
-    from foreword.events.period import format_timestamp
-
-    return {"identity": one.identity, "user": one.user, "name": one.name, "paired": format_timestamp(one.since)}
-
-
-PAIR_COMMAND = CliCommand(
-    name="pair",
-    arguments="USER",
-    summary="pair a person on a channel with a user, by a code",
-    description="Print a short code for a user in foreword.yaml. Sending it to the agent in a private chat, for "
-    "example on Telegram, pairs the sender with that user. A code works once, expires after a few minutes, and becomes "
-    "invalid when it is sent to a group. `list` shows the identities of all users; `revoke` removes a pairing.",
-    examples=(
-        "foreword pair bob",
-        "foreword pair bob --minutes 60",
-        "foreword pair list",
-        "foreword pair revoke telegram:1002",
-        "foreword pair revoke bob",
-    ),
-    add_options=add_pair_options,
-    run=run_pair,
+MAX_TEXT_CHARS = 40  # characters of a schedule's text in the table
+OVERDUE_AFTER = timedelta(minutes=1)  # a schedule due longer than this shows that no gateway is running
+OVERDUE_NOTE = "overdue; start foreword serve to run it"
+WHEN_SCHEDULES_RUN = (
+    "schedules run while foreword serve runs, or while foreword chat is open if no Telegram bot is configured"
 )
+
+
+def add_chat_options(parser: ArgumentParser) -> None:
+    """Add the message, the participants and the model."""
+    message = "send this message, print the answer and exit"
+    parser.add_argument("words", metavar="MESSAGE", nargs="*", default=[], help=message)
+    who = parser.add_argument_group("who and where")
+    add_place_options(who)
+    add_options(who, {"--session ID": "resume this session (default: the last one)"}, default="")
+    add_options(who, {"--new": "start a new session"})
+    how = parser.add_argument_group("how")
+    add_options(how, {"--model NAME": "the model of the session, as provider:name"}, default="")
+    add_mode_option(how)
+    add_options(how, {"--project DIR": "the folder of the open project"})
+
+
+def run_chat(args: Namespace) -> int:
+    """Talk with an agent.
+
+    Answers appear as they arrive, Ctrl-C stops one, and /help lists the commands inside the chat. The last session is
+    resumed unless --new is given. With a message as argument or on stdin, the answer is printed and the command exits:
+    with 0 if there is an answer, otherwise with 1. With --json the reply is printed with its tokens and cost.
+
+    Examples:
+        foreword chat
+        foreword chat "What is on this week?"
+        git diff | foreword chat --new "Anything odd in this?"
+        foreword chat --user bob --room kitchen
+        foreword chat /cost
+    """
+    if args.new and args.session:
+        raise InputError("give --new or --session, not both")
+    from foreword.cli.chat.repl import start_chat
+
+    return start_chat(args)
 
 
 def add_serve_options(parser: ArgumentParser) -> None:
     """Add the address and the log options."""
-    parser.add_argument(
-        "--host", metavar="ADDRESS", help="the address to listen on (default: server.host, else 127.0.0.1)"
-    )
-    parser.add_argument(
-        "--port", metavar="N", type=int, help="the port; 0 picks a free one (default: server.port, else 8707)"
-    )
-    parser.add_argument("--public", action="store_true", help="allow an address that other machines can reach")
-    parser.add_argument("--quiet", action="store_true", help="do not print events to stderr")
+    add_options(parser, {"--host ADDRESS": "the address to listen on (default: server.host, else 127.0.0.1)"})
+    port = {"--port N": "the port; 0 picks a free one (default: server.port, else 8707)"}
+    add_options(parser, port, type=int)
+    flags = {
+        "--public": "allow an address that other machines can reach",
+        "--quiet": "do not print events to stderr",
+    }
+    add_options(parser, flags)
 
 
 def run_serve(args: Namespace) -> int:
-    """Serve until interrupted."""
-    import asyncio
+    """Serve the agents of a workspace over HTTP, and on Telegram with `telegram: {}` in foreword.yaml.
 
+    OpenAI chat completions are under /v1 and the gateway's own routes under /api. The default address is loopback, and
+    every request needs a token. Runs due schedules. On Ctrl-C or SIGTERM it stops accepting messages, gives running
+    turns some time to finish, and resumes the others at the next start.
+
+    Examples:
+        foreword serve
+        foreword serve --port 9000 --quiet
+        foreword serve --host 0.0.0.0 --public
+    """
     from foreword.events.sinks import Console, log_to
     from foreword.gateway.channels.channel_setup import find_channels
-    from foreword.storage.database import explain_sqlite_errors
 
     with open_named_workspace(args) as workspace:
         settings = override_settings(args, workspace.config.server)
@@ -174,33 +107,27 @@ def run_serve(args: Namespace) -> int:
         console = Console(sys.stderr)
         options = GatewayOptions(tree=None if args.quiet else console, opens=channels, scheduling=True)
 
-        def told(address: str) -> None:
+        def report_ready(address: str) -> None:
             print_address(address, list(channels), args)
             warn_about_models(workspace.config, environ)
             warn_about_files(workspace)
 
         with explain_sqlite_errors(workspace.state), log_to(console):
-            asyncio.run(serve_workspace(workspace, settings, environ=environ, options=options, ready=told))
+            asyncio.run(serve_workspace(workspace, settings, environ=environ, options=options, ready=report_ready))
     return 0
 
 
-def override_settings(args: Namespace, settings: "HttpServer") -> "HttpServer":
+def override_settings(args: Namespace, settings: HttpServer) -> HttpServer:
     """Override the configured settings with the options."""
     if args.port is not None and not 0 <= args.port <= 65_535:
         raise InputError(f"--port must be from 0 to 65535, not {args.port}")
-    return replace(
-        settings,
-        host=settings.host if args.host is None else args.host,
-        port=settings.port if args.port is None else args.port,
-        public=settings.public or args.public,
-    )
+    given = {name: getattr(args, name) for name in ("host", "port") if getattr(args, name) is not None}
+    return replace(settings, public=settings.public or args.public, **given)
 
 
 def print_address(address: str, channels: list[str], args: Namespace) -> None:
     """Print the address, the channels and how to get a token."""
     if args.json:
-        import json
-
         print(json.dumps({"address": address, "channels": channels}), flush=True)
         return
     print(f"listening on {address}")
@@ -210,7 +137,7 @@ def print_address(address: str, channels: list[str], args: Namespace) -> None:
     print("to create a token: foreword token create USER", flush=True)
 
 
-def warn_about_models(config: "Config", environ: Mapping[str, str]) -> None:
+def warn_about_models(config: Config, environ: Mapping[str, str]) -> None:
     """Warn about agents whose model cannot answer, with the replacement or a remedy."""
     from foreword.agent.providers.model_discovery import choose_model
 
@@ -223,65 +150,45 @@ def warn_about_models(config: "Config", environ: Mapping[str, str]) -> None:
             warn(f"{name}: {reason}")
 
 
-def warn_about_files(workspace: "Workspace") -> None:
+def warn_about_files(workspace: Workspace) -> None:
     """Warn once about each unusable file; hints about older layouts go to the log."""
     from foreword.assembly import list_unusable_files
     from foreword.gateway.reload import explain_fallback
 
-    found = [list_unusable_files(assembly) for assembly in workspace.preview()]
+    reasons = [reason for assembly in workspace.preview() for reason in list_unusable_files(assembly)]
     overlays = {situation.prompt_overlay for situation in workspace.config.situations.values()}
-    for path, trouble in sorted(workspace.files.losses.items()):
+    for path, problem in sorted(workspace.files.losses.items()):
         if path in overlays:
-            warn(f"{path} {trouble.reason}; {explain_fallback(path, workspace.config)}")
-    for reason in dict.fromkeys(reason for reasons in found for reason in reasons):
+            warn(f"{path} {problem.reason}; {explain_fallback(path, workspace.config)}")
+    for reason in dict.fromkeys(reasons):
         warn(reason)
-
-
-SERVE_COMMAND = CliCommand(
-    name="serve",
-    summary="run the gateway and its HTTP API",
-    description="Serve the agents of a workspace over HTTP: OpenAI chat completions under /v1 and the gateway's own "
-    "routes under /api; with `telegram: {}` in foreword.yaml also on Telegram. The default address is loopback, and "
-    "every request needs a token. Runs due schedules. On Ctrl-C or SIGTERM it stops accepting messages, gives running "
-    "turns some time to finish, and resumes the others at the next start.",
-    examples=(
-        "foreword serve",
-        "foreword serve --port 9000 --quiet",
-        "foreword serve --host 0.0.0.0 --public",
-    ),
-    add_options=add_serve_options,
-    run=run_serve,
-)
-
-
-TOKEN_ACTIONS = {
-    "create": "USER: create a token and print it once (--name, --days)",
-    "list": "[USER]: list tokens, with owner and last use",
-    "revoke": "ID or USER: revoke one token, or all tokens of a user",
-}
 
 
 def add_token_options(parser: ArgumentParser) -> None:
     """Add the action and the user or token."""
-    listed = list_actions(TOKEN_ACTIONS)
-    parser.add_argument("action", metavar="ACTION", choices=TOKEN_ACTIONS, help=listed)
-    parser.add_argument("who", metavar="USER", nargs="?", default="", help="the user, or the id of a token")
-    parser.add_argument("--name", metavar="TEXT", default="", help="with create: the purpose of the token")
-    parser.add_argument(
-        "--days", metavar="N", type=int, help="with create: days until the token expires (default: never)"
+    actions = (
+        "create USER: create a token and print it once (--name, --days); list [USER]: list tokens, with owner and last "
+        "use; revoke ID or USER: revoke one token, or all tokens of a user"
     )
+    parser.add_argument("action", metavar="ACTION", choices=("create", "list", "revoke"), help=actions)
+    add_options(parser, {"who USER": "the user, or the id of a token"}, nargs="?", default="")
+    add_options(parser, {"--name TEXT": "with create: the purpose of the token"}, default="")
+    add_options(parser, {"--days N": "with create: days until the token expires (default: never)"}, type=int)
 
 
 def run_token(args: Namespace) -> int:
-    """Run the action."""
-    from foreword.storage.api_tokens import ApiTokens
-    from foreword.storage.database import explain_sqlite_errors
+    """Create, list and revoke tokens of the HTTP API.
 
-    actions: Mapping[str, Callable[[Namespace, Workspace, ApiTokens], None]] = {
-        "create": create_token,
-        "list": print_tokens,
-        "revoke": revoke_tokens,
-    }
+    A token authenticates a user over HTTP; every request with it acts as that user. `create` prints the token once:
+    only its hash is stored. A token becomes invalid when it is revoked, when it expires, or when its user is removed
+    from foreword.yaml.
+
+    Examples:
+        foreword token create alice
+        foreword token create bob --name phone --days 90
+        foreword token list
+        foreword token revoke bob
+    """
     if not args.who and args.action != "list":
         raise InputError(f"token {args.action} needs a user\nsee: foreword token --help")
     with (
@@ -289,17 +196,23 @@ def run_token(args: Namespace) -> int:
         explain_sqlite_errors(workspace.state),
         ApiTokens(workspace.state) as tokens,
     ):
-        actions[args.action](args, workspace, tokens)
+        users = workspace.config.users
+        if args.action == "create":
+            create_token(args, users, tokens)
+        elif args.action == "list":
+            print_tokens(args, users, tokens)
+        else:
+            revoked = tokens.revoke(args.who)  # requests in progress are finished
+            listed = "\n".join(f"revoked: {token.id} of {token.user}" for token in revoked)
+            print_json(to_plain(revoked)) if args.json else print(listed)
     return 0
 
 
-def create_token(args: Namespace, workspace: "Workspace", tokens: "ApiTokens") -> None:
+def create_token(args: Namespace, users: Mapping[str, Any], tokens: ApiTokens) -> None:
     """Create a token and print it once."""
-    import sys
-
-    made = tokens.create(args.who, workspace.config.users, args.name, args.days)
+    made = tokens.create(args.who, users, args.name, args.days)
     if args.json:
-        print_json({**token_to_dict(made.token), "token": made.secret})
+        print_json({**to_plain(made.token), "token": made.secret})
         return
     print(made.secret)
     until = f"until {made.token.expires:%Y-%m-%d}" if made.token.expires else "until it is revoked"
@@ -307,62 +220,283 @@ def create_token(args: Namespace, workspace: "Workspace", tokens: "ApiTokens") -
     print(note, file=sys.stderr)
 
 
-def print_tokens(args: Namespace, workspace: "Workspace", tokens: "ApiTokens") -> None:
+def print_tokens(args: Namespace, users: Mapping[str, Any], tokens: ApiTokens) -> None:
     """List the tokens without their secrets; former users may still have some."""
-    from foreword.cli.table import find_width, make_cell, make_table, print_table
-
     found = tokens.find_all(args.who)
-    if not found and args.who and args.who not in workspace.config.users:
-        raise UnknownName("user", args.who, workspace.config.users)
+    if not found and args.who and args.who not in users:
+        raise UnknownName("user", args.who, users)
     if args.json:
-        print_json([token_to_dict(token) for token in found])
+        print_json(to_plain(found))
     elif found:
-        table = make_table("id", "user", "name", "created", "last used", "expires")
+        rows = []
         for token in found:
             days = [f"{when:%Y-%m-%d}" if when else "–" for when in (token.created, token.used, token.expires)]
-            table.add_row(make_cell(token.id), make_cell(token.user), make_cell(token.name), *days)
-        print_table(table, find_width())
+            rows.append((token.id, token.user, token.name, *days))
+        print_table(("id", "user", "name", "created", "last used", "expires"), rows)
     else:
         whose = f"{args.who} has" if args.who else "there are"
         print(f"{whose} no tokens; create one with: foreword token create {args.who or 'USER'}")
 
 
-def revoke_tokens(args: Namespace, _: "Workspace", tokens: "ApiTokens") -> None:
-    """Revoke tokens; requests in progress are finished."""
-    gone = tokens.revoke(args.who)
+def add_pair_options(parser: ArgumentParser) -> None:
+    """Add the user or the action, and the identity to revoke."""
+    parser.add_argument("what", metavar="USER", help="the user to create a code for; or `list`, or `revoke`")
+    identity = {"which WHO": "with revoke: an identity such as telegram:1001, or a user with all identities"}
+    add_options(parser, identity, nargs="?", default="")
+    add_options(parser, {"--minutes N": "minutes until the code expires (default: 10)"}, type=int, default=10)
+
+
+def run_pair(args: Namespace) -> int:
+    """Print a short code that pairs a person on a channel with a user in foreword.yaml.
+
+    Sending it to the agent in a private chat, for example on Telegram, pairs the sender with that user. A code works
+    once, expires after a few minutes, and becomes invalid when it is sent to a group. `list` shows the identities of
+    all users; `revoke` removes a pairing.
+
+    Examples:
+        foreword pair bob
+        foreword pair bob --minutes 60
+        foreword pair list
+        foreword pair revoke telegram:1002
+        foreword pair revoke bob
+    """
+    if args.what == "revoke" and not args.which:
+        raise InputError("pair revoke needs an identity such as telegram:1001, or a user")
+    if args.what != "revoke" and args.which:
+        raise InputError(f"pair {args.what} takes no further argument, got {args.which!r}")
+    with open_named_workspace(args) as workspace, use_state(workspace.state) as state:
+        if args.what == "list":
+            print_identities(args, workspace, state)
+        elif args.what == "revoke":
+            revoke_pairings(args, state)
+        else:
+            create_pairing_code(args, workspace, state)
+    return 0
+
+
+def create_pairing_code(args: Namespace, workspace: Workspace, state: Connection) -> None:
+    """Create a code and print it once."""
+    from foreword.gateway import pairing
+
+    code = pairing.create_code(state, args.what, workspace.config.users, datetime.now(UTC), args.minutes)
     if args.json:
-        print_json([token_to_dict(token) for token in gone])
+        print_json({"user": args.what, "code": code, "minutes": args.minutes})
+        return
+    print(code)
+    note = f"{args.what} must send this to the agent in a private chat within {args.minutes} minutes: /pair {code}"
+    print(note, file=sys.stderr)
+
+
+def print_identities(args: Namespace, workspace: Workspace, state: Connection) -> None:
+    """List the identities of users: configured ones and paired ones."""
+    from foreword.gateway import pairing
+
+    users = workspace.config.users
+    rows: list[dict[str, str | None]] = [
+        {"identity": identity, "user": name, "name": "", "paired": None}
+        for name in users
+        for identity in users[name].identities
+    ]
+    rows += [pairing_to_dict(one) for one in pairing.list_paired(state)]
+    if args.json:
+        print_json(rows)
+    elif rows:
+        cells = []
+        for row in rows:
+            former = "" if row["user"] in users else " (no longer a user; treated as a stranger)"
+            since = row["paired"][:10] if row["paired"] else "foreword.yaml"
+            cells.append((f"{row['identity']}", f"{row['user']}{former}", f"{row['name']}", since))
+        print_table(("identity", "user", "display name", "since"), cells)
     else:
-        print("\n".join(f"revoked: {token.id} of {token.user}" for token in gone))
+        print("no identities; create a pairing code with: foreword pair USER")
 
 
-def token_to_dict(token: "ApiToken") -> dict[str, str | None]:
-    """Return a token as JSON-ready values, without its secret."""
-    from foreword.events.period import format_timestamp
+def revoke_pairings(args: Namespace, state: Connection) -> None:
+    """Revoke pairings; the conversations remain."""
+    from foreword.gateway import pairing
 
-    return {
-        "id": token.id,
-        "user": token.user,
-        "name": token.name,
-        "created": format_timestamp(token.created),
-        "used": format_timestamp(token.used) if token.used else None,
-        "expires": format_timestamp(token.expires) if token.expires else None,
+    revoked = pairing.revoke_identities(state, args.which)
+    if args.json:
+        print_json([pairing_to_dict(one) for one in revoked])
+    elif revoked:
+        print("\n".join(f"revoked: {one.identity} of {one.user}" for one in revoked))
+    else:
+        print(f"revoked: the code of {args.which}")
+
+
+def pairing_to_dict(one: Any) -> dict[str, str | None]:
+    """Return a paired identity as JSON-ready values."""
+    return {"identity": one.identity, "user": one.user, "name": one.name, "paired": to_plain(one.since)}
+
+
+def add_schedule_options(parser: ArgumentParser) -> None:
+    """Add the action and the options of a schedule."""
+    actions = (
+        "list: list the schedules and their next runs (--user); add: add a schedule (--say, and one of --cron, --at "
+        "and --heartbeat); cancel ID: cancel a schedule that is not in foreword.yaml; run ID: run a schedule now, in "
+        "addition to its own times, and print the reply"
+    )
+    parser.add_argument("action", metavar="ACTION", choices=("list", "add", "cancel", "run"), help=actions)
+    add_options(parser, {"which ID": "the id or the name of a schedule"}, nargs="?", default="")
+    user = "the user it acts for (default: the owner); with list: only this user's schedules"
+    add_options(parser, {"--user NAME": user})
+    group = parser.add_argument_group("options of add")
+    texts = {
+        "--say TEXT": "the message to the agent",
+        "--cron LINE": 'a cron expression: minute, hour, day, month and weekday, such as "0 8 * * 1-5"',
+        "--at TIME": "run once: 18:00, tomorrow 8:00, in 5 minutes, or 2026-12-24T18:00",
+        "--heartbeat TIME": "work through HEARTBEAT.md at this interval, such as 30m",
+        "--name NAME": "the name of the schedule",
+        "--agent NAME": "the agent (default: the first one)",
+        "--zone ZONE": "the time zone (default: that of the room, the user or the server)",
+        "--to PLACE": "where to deliver the reply: a room, or an address such as telegram:1001",
     }
+    add_options(group, texts, default="")
+    group.add_argument("--delivery", choices=[str(one) for one in Delivery], help="when to deliver the reply")
+    missed = "what to do with runs missed during downtime (default: once)"
+    group.add_argument("--missed", choices=[str(one) for one in MissedRuns], default="once", help=missed)
 
 
-TOKEN_COMMAND = CliCommand(
-    name="token",
-    arguments="ACTION [USER]",
-    summary="create, list and revoke tokens of the HTTP API",
-    description="A token authenticates a user over HTTP; every request with it acts as that user. `create` prints the "
-    "token once: only its hash is stored. A token becomes invalid when it is revoked, when it expires, or when its "
-    "user is removed from foreword.yaml.",
-    examples=(
-        "foreword token create alice",
-        "foreword token create bob --name phone --days 90",
-        "foreword token list",
-        "foreword token revoke bob",
-    ),
-    add_options=add_token_options,
-    run=run_token,
-)
+def run_schedule(args: Namespace) -> int:
+    """List, add, cancel and run scheduled messages to agents.
+
+    A schedule sends a message to an agent at set times on behalf of a user, and delivers the reply to one of that
+    user's addresses or to a room. `foreword serve` runs due schedules. `list` includes the schedules in foreword.yaml,
+    which can only be changed there.
+
+    Examples:
+        foreword schedule list
+        foreword schedule add --cron "0 8 * * 1-5" --say "What is on today?" --to telegram:1001
+        foreword schedule add --at "tomorrow 8:00" --say "Remind me of the dentist."
+        foreword schedule add --at 2026-12-24T18:00 --say "Wish everybody well." --to kitchen
+        foreword schedule run brief
+        foreword schedule cancel 3f9a2c1d
+    """
+    if not args.which and args.action in ("cancel", "run"):
+        raise InputError(f"schedule {args.action} needs the id of a schedule\nsee: foreword schedule list")
+    if args.which and args.action in ("list", "add"):
+        raise InputError(f"schedule {args.action} takes no id, got {args.which!r}\nsee: foreword schedule --help")
+    with open_named_workspace(args) as workspace:
+        if args.action == "run":
+            return run_schedule_now(args, workspace)
+        with use_state(workspace.state) as state:
+            if args.action == "list":
+                print_schedules(args, workspace, state)
+            elif args.action == "add":
+                add_schedule(args, workspace, state)
+            else:
+                cancel_schedule(args, state)
+    return 0
+
+
+def print_schedules(args: Namespace, workspace: Workspace, state: Connection) -> None:
+    """List the schedules."""
+    from foreword.gateway.schedule import creation
+
+    now, users = datetime.now(UTC), workspace.config.users
+    creation.sync_configured_schedules(state, workspace.config, now)
+    found = schedules.list_schedules(state, args.user or "")
+    if args.user is not None and args.user not in users and not found:
+        raise UnknownName("user", args.user, users)
+    if args.json:
+        print_json([schedule_to_dict(one) for one in found])
+    elif found:
+        rows = []
+        for one in found:
+            due = creation.format_time(one.due, one.timing.zone) if one.due else "–"
+            when = f"{one.timing.kind} {one.timing.moment}"
+            to = f"{one.delivery}, {str(one.to) or 'last address used'}"
+            text, note = shorten_text(one), describe_state(one, now)
+            rows.append((one.id, one.title, one.user, when, due, text, to, note))
+        print_table(("id", "name", "user", "when", "next", "says", "to", "note"), rows)
+    else:
+        whose = f" for {args.user}" if args.user else ""
+        print(f"no schedules{whose}; add one with: foreword schedule add")
+
+
+def shorten_text(schedule: schedules.StoredSchedule) -> str:
+    """Return the beginning of a schedule's text."""
+    words = " ".join(schedule.say.split())
+    return words if len(words) <= MAX_TEXT_CHARS else f"{words[: MAX_TEXT_CHARS - 1].rstrip()}…"
+
+
+def describe_state(schedule: schedules.StoredSchedule, now: datetime) -> str:
+    """Return the status note: overdue, why the last run did not take place, or done."""
+    waiting = str(schedule.state) == "waiting"
+    late = waiting and schedule.due is not None and now - schedule.due > OVERDUE_AFTER
+    notes = [OVERDUE_NOTE if late else "", schedule.note]
+    return "; ".join(filter(None, notes)) or ("done" if schedule.ran and not waiting else "")
+
+
+def add_schedule(args: Namespace, workspace: Workspace, state: Connection) -> None:
+    """Add a schedule."""
+    from foreword.gateway.schedule import creation, destinations
+
+    config = workspace.config
+    texts = {name: getattr(args, name) for name in ("agent", "at", "heartbeat", "say", "name", "zone", "to")}
+    entry = ScheduleSettings(
+        user=config.owner if args.user is None else args.user,
+        cron=" ".join(args.cron.split()),
+        delivery=Delivery(args.delivery) if args.delivery else None,
+        missed=MissedRuns(args.missed),
+        **texts,
+    )
+    channels = destinations.list_delivery_channels(config)
+    created = creation.create_for_user(state, entry, config, datetime.now(UTC), channels)
+    for note in created.notes:
+        warn(note)
+    if args.json:
+        print_json(schedule_to_dict(created.schedule))
+    else:
+        print(f"scheduled: {creation.describe_schedule(created.schedule)}\n{WHEN_SCHEDULES_RUN}")
+
+
+def cancel_schedule(args: Namespace, state: Connection) -> None:
+    """Cancel a schedule."""
+    found = schedules.find_schedule(state, args.which)
+    schedules.cancel_schedule(state, found)
+    print_json(schedule_to_dict(found)) if args.json else print(f"cancelled: {found.title}")
+
+
+def run_schedule_now(args: Namespace, workspace: Workspace) -> int:
+    """Run a schedule now, and print the reply."""
+    from foreword.gateway.messages import TurnState
+    from foreword.gateway.startup import open_gateway
+
+    async def run() -> "TurnReply":
+        async with open_gateway(workspace, load_environ(workspace)) as gateway:
+            assert gateway.scheduler is not None
+            accepted = await gateway.scheduler.run(args.which)
+            return await gateway.wait(accepted.turn)
+
+    with explain_sqlite_errors(workspace.state):
+        reply = asyncio.run(run())
+    if args.json:
+        print_json({"turn": reply.turn, "state": str(reply.state), "text": reply.text, "cost_usd": reply.cost_usd})
+    else:
+        print(reply.text or "(empty reply)")
+    return 0 if reply.state is TurnState.ANSWERED else 1
+
+
+def schedule_to_dict(schedule: schedules.StoredSchedule) -> dict[str, Any]:
+    """Return a schedule as JSON-ready values, with the names of the HTTP API and `foreword status`."""
+    return {
+        "schedule": schedule.id,
+        "name": schedule.title,
+        "origin": str(schedule.origin),
+        "agent": schedule.agent,
+        "user": schedule.user,
+        "kind": str(schedule.timing.kind),
+        "moment": schedule.timing.moment,
+        "zone": schedule.timing.zone,
+        "say": schedule.say,
+        "delivery": str(schedule.delivery),
+        "channel": schedule.to.channel,
+        "address": schedule.to.address,
+        "room": schedule.to.room,
+        "clearance": str(schedule.clearance),
+        "missed": str(schedule.missed),
+        "state": str(schedule.state),
+        "due": to_plain(schedule.due),
+        "note": schedule.note,
+    }

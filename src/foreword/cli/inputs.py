@@ -1,26 +1,32 @@
-"""Readers for the files that options name. Each file is read once and checked as a whole.
+"""The inputs of commands: option groups, the workspace, the files that options name, and the turn they describe."""
 
-The workspace of a command: the named one, or the nearest one upwards.
-"""
-
+import json
 import os
 import sys
-from argparse import Namespace
-from collections.abc import Mapping
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from foreword.config.structure import MappingNode, Node, ScalarNode, SequenceNode, convert_node, raise_or_return
-from foreword.engine.sources.documents import is_unicode
-from foreword.errors import ConfigError, ConfigFault, InputError, WorkspaceError
-from foreword.turn import Tool
-from foreword.types import Trust, frozen
+from foreword import turn as turns
+from foreword.cli.output import warn, warn_about_names
+from foreword.config import structure
+from foreword.errors import ConfigError, InputError, WorkspaceError, suggest_name
+from foreword.types import Delivery, Mode, Trust, frozen
+from foreword.workspace import Workspace, open_workspace
 
 if TYPE_CHECKING:
-    from foreword.config.schema import ModelOverride
-    from foreword.workspace import Workspace
+    from argparse import _ActionsContainer
+    from zoneinfo import ZoneInfo
 
+    from foreword.agent.providers.model_discovery import ChosenModel
+    from foreword.assembly import Assembly
+    from foreword.config.schema import Config, ModelOverride
 
+CONFIG_FILE = "foreword.yaml"
+ENV_FILE = ".env"
 MAX_INPUT_BYTES = 64_000_000  # bytes; a larger file is given by mistake
 MAX_PARAMETER_DEPTH = 64  # nesting levels of a tool's parameters
 STDIN = "-"
@@ -28,136 +34,69 @@ STDIN = "-"
 T = TypeVar("T")
 
 
-@frozen(eq=True)
-class ToolDescription:
-    """A tool in a file, without its parameters."""
-
-    name: str
-    description: str = ""
-    trust: Trust = Trust.FULL
-    kind: str = ""
-
-
-def read_text(path: str) -> str:
-    """Read a text file, or stdin for `-`."""
-    try:
-        if path == STDIN:
-            raw = sys.stdin.buffer.read(MAX_INPUT_BYTES + 1)
+def add_options(target: "_ActionsContainer", options: Mapping[str, str], **settings: Any) -> None:
+    """Add arguments, each with its help text: options such as `--limit N`, flags such as `--all`, and `file FILE`."""
+    for option, about in options.items():
+        name, _, metavar = option.partition(" ")
+        if metavar:
+            target.add_argument(name, metavar=metavar, help=about, **settings)
         else:
-            with open(path, "rb") as file:
-                raw = file.read(MAX_INPUT_BYTES + 1)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    if len(raw) > MAX_INPUT_BYTES:
-        raise InputError(f"{path} has more than {MAX_INPUT_BYTES:,} bytes")
-    if (at := raw.find(b"\0")) != -1:
-        raise InputError(f"{path} is not a text file: NUL byte at offset {at:,}")
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{path}:{line}: not UTF-8; save the file as UTF-8") from None
+            target.add_argument(name, action="store_true", help=about)
 
 
-def read_json(path: str) -> Any:
-    """Read a JSON file, or stdin for `-`."""
-    import json
-
-    text = read_text(path)
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}:{error.lineno}: not valid JSON: {error.msg}") from None
-    except (ValueError, RecursionError):
-        raise InputError(f"{path} is nested too deeply or contains a number with too many digits") from None
-    if "\\u" in text and not is_unicode(json.dumps(value, ensure_ascii=False)):
-        raise InputError(f"{path} contains an unpaired surrogate (\\ud800 to \\udfff), which is not a character")
-    return value
+def add_place_options(group: "_ActionsContainer") -> None:
+    """Add the options for the agent, the person and the place."""
+    group.add_argument("--agent", metavar="NAME", default="", help="the agent (default: the first one)")
+    group.add_argument("--user", metavar="NAME", help="the person who speaks (default: the owner)")
+    group.add_argument("--room", metavar="NAME", default="", help="the room, where several people read the reply")
+    group.add_argument("--situation", metavar="NAME", help="the situation (default: that of the room, else dm)")
 
 
-def read_value(path: str, kind: type[T]) -> T:
-    """Read a JSON or YAML file, chosen by its extension, as a value of this type."""
-    if path.endswith((".yaml", ".yml")):
-        from foreword.config.structure import parse_yaml
-
-        return parse_yaml(read_text(path), kind, path)
-    return check_value(read_json(path), kind, path)
+def add_mode_option(group: "_ActionsContainer") -> None:
+    """Add the option for the prompt mode."""
+    modes = [str(mode) for mode in Mode]
+    group.add_argument("--mode", choices=modes, help="how much of the blueprint to include (default: by the model)")
 
 
-def read_tools(path: str) -> tuple[Tool, ...]:
-    """Read tools; their parameters are JSON Schema and pass through unchanged."""
-    value = read_json(path)
-    items = value if isinstance(value, list) else []
-    described = check_value(drop_parameters(value), tuple[ToolDescription, ...], path)
-    tools = []
-    for at, (known, item) in enumerate(zip(described, items, strict=True)):
-        parameters = item.get("parameters", {"type": "object", "properties": {}})
-        if not isinstance(parameters, Mapping) or measure_depth(parameters) > MAX_PARAMETER_DEPTH:
-            raise InputError(
-                f"{path}: [{at}].parameters must be a JSON object, at most {MAX_PARAMETER_DEPTH} levels deep"
-            )
-        tools.append(
-            Tool(
-                name=known.name,
-                description=known.description,
-                parameters=parameters,
-                trust=known.trust,
-                kind=known.kind,
-            )
-        )
-    return tuple(tools)
-
-
-def drop_parameters(value: Any) -> Any:
-    """Remove the parameters of tools before the type check."""
-    if not isinstance(value, list):
-        return value
-    return [
-        {key: part for key, part in item.items() if key != "parameters"} if isinstance(item, dict) else item
-        for item in value
-    ]
-
-
-def measure_depth(value: Any) -> int:
-    """Return the nesting depth of a JSON value."""
-    below = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
-    return 1 + max(map(measure_depth, below), default=0)
-
-
-def check_value(value: Any, kind: type[T], file: str) -> T:
-    """Check a JSON value against a dataclass, as YAML files are checked, and construct it."""
-    made = convert_node(make_node(value), kind, file)
-    try:
-        return raise_or_return(made)
-    except ConfigError as error:
-        # The lines of the JSON file are unknown here, and a wrong line number would mislead.
-        raise ConfigError([drop_line(fault) for fault in error.faults]) from None
-
-
-def drop_line(fault: ConfigFault) -> ConfigFault:
-    """Return the fault without its line."""
-    return replace(fault, line=None)
-
-
-def make_node(value: Any) -> Node:
-    """Convert a JSON value to the nodes that the type check reads."""
-    if isinstance(value, dict):
-        pairs = tuple((ScalarNode(line=1, text=key, tag="str"), make_node(item)) for key, item in value.items())
-        return MappingNode(line=1, entries=pairs, size=1, height=1)
-    if isinstance(value, list):
-        return SequenceNode(line=1, items=tuple(map(make_node, value)), size=1, height=1)
-    if value is None:
-        return ScalarNode(line=1, text="null", tag="null")
-    tag = type(value).__name__
-    return ScalarNode(line=1, text=str(value).lower() if tag == "bool" else str(value), tag=tag)
-
-
-CONFIG_FILE = "foreword.yaml"
-ENV_FILE = ".env"
+def add_turn_options(parser: ArgumentParser) -> None:
+    """Add the options that describe a turn."""
+    who = parser.add_argument_group("who and where")
+    add_place_options(who)
+    who.add_argument("--channel", metavar="NAME", default="terminal", help="the channel (default: terminal)")
+    who.add_argument("--session", metavar="ID", default="", help="the session of the turn")
+    what = parser.add_argument_group("what and when")
+    what.add_argument("--message", metavar="TEXT", default="", help="the message of the person")
+    add_options(
+        what,
+        {
+            "--history FILE": "the conversation so far: a JSON list of {role, text}",
+            "--instructions FILE": "the person's standing instructions, as text",
+            "--project DIR": "the folder of the open project",
+            "--task FILE": "the task of the session: JSON or YAML with id, title, description, status, steps",
+            "--state FILE": "the state of the session: JSON or YAML with workflow, tasks, communication {formality, "
+            "length, topics}, bulletins [{text, trust}]",
+            "--plan": "turn plan mode on",
+        },
+    )
+    deliveries = [str(delivery) for delivery in Delivery]
+    what.add_argument("--background", choices=deliveries, help="a background turn; when to deliver its reply")
+    what.add_argument("--now", metavar="TIME", help="the time, such as 2026-11-15T08:30 (default: now)")
+    how = parser.add_argument_group("how")
+    defaults = {
+        "--blueprint NAME": "the blueprint (default: that of the agent)",
+        "--model NAME": "the model as provider:name (default: the one that would answer)",
+    }
+    add_options(how, defaults, default="")
+    add_mode_option(how)
+    files = {
+        "--tools FILE": "additional tools: a JSON list of {name, description, parameters, …}",
+        "--extensions FILE": "tool servers with their instructions: a JSON or YAML list of {name, instructions, trust}",
+    }
+    add_options(how, files)
 
 
 def find_folder(args: Namespace) -> str | None:
-    """Return the folder of the workspace, or None if there is none."""
+    """Return the folder of the workspace, the named one or the nearest one upwards; None if there is none."""
     if args.workspace is not None:
         return str(args.workspace)
     try:
@@ -172,8 +111,8 @@ def find_folder(args: Namespace) -> str | None:
     return folder
 
 
-def open_named_workspace(args: Namespace) -> "Workspace":
-    """Open the workspace of the arguments; file names in configuration faults are relative to the current folder."""
+def open_named_workspace(args: Namespace) -> Workspace:
+    """Open the workspace of a command, and print its notices."""
     folder = find_folder(args)
     if folder is None:
         raise WorkspaceError(
@@ -183,11 +122,8 @@ def open_named_workspace(args: Namespace) -> "Workspace":
     return open_folder(folder)
 
 
-def open_folder(folder: str) -> "Workspace":
+def open_folder(folder: str) -> Workspace:
     """Open the workspace in a folder, and print its notices."""
-    from foreword.cli.output import warn
-    from foreword.workspace import open_workspace
-
     try:
         workspace = open_workspace(folder)
     except ConfigError as error:
@@ -216,7 +152,7 @@ def find_overrides(args: Namespace) -> "Mapping[str, ModelOverride]":
         return workspace.config.models
 
 
-def load_environ(workspace: "Workspace") -> dict[str, str]:
+def load_environ(workspace: Workspace) -> dict[str, str]:
     """Return the environment merged with the `.env` of the workspace; the environment takes precedence."""
     from foreword.config.env import Secrets
 
@@ -229,3 +165,281 @@ def load_environ(workspace: "Workspace") -> dict[str, str]:
     except UnicodeDecodeError:
         raise InputError(f"{path} is not UTF-8; save it as UTF-8") from None
     return {**secrets.dotenv, **secrets.environ}
+
+
+def read_text(path: str) -> str:
+    """Read a text file, or stdin for `-`."""
+    try:
+        if path == STDIN:
+            raw = sys.stdin.buffer.read(MAX_INPUT_BYTES + 1)
+        else:
+            with open(path, "rb") as file:
+                raw = file.read(MAX_INPUT_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if len(raw) > MAX_INPUT_BYTES:
+        raise InputError(f"{path} has more than {MAX_INPUT_BYTES:,} bytes")
+    if (at := raw.find(b"\0")) != -1:
+        raise InputError(f"{path} is not a text file: NUL byte at offset {at:,}")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{path}:{line}: not UTF-8; save the file as UTF-8") from None
+
+
+def read_json(path: str) -> Any:
+    """Read a JSON file, or stdin for `-`."""
+    from foreword.engine.sources.documents import is_unicode
+
+    text = read_text(path)
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}:{error.lineno}: not valid JSON: {error.msg}") from None
+    except (ValueError, RecursionError):
+        raise InputError(f"{path} is nested too deeply or contains a number with too many digits") from None
+    if "\\u" in text and not is_unicode(json.dumps(value, ensure_ascii=False)):
+        raise InputError(f"{path} contains an unpaired surrogate (\\ud800 to \\udfff), which is not a character")
+    return value
+
+
+def read_value(path: str, kind: type[T]) -> T:
+    """Read a JSON or YAML file, chosen by its extension, as a value of this type."""
+    if path.endswith((".yaml", ".yml")):
+        return structure.parse_yaml(read_text(path), kind, path)
+    return check_value(read_json(path), kind, path)
+
+
+@frozen(eq=True)
+class ToolDescription:
+    """A tool in a file, without its parameters."""
+
+    name: str
+    description: str = ""
+    trust: Trust = Trust.FULL
+    kind: str = ""
+
+
+def read_tools(path: str) -> tuple[turns.Tool, ...]:
+    """Read tools; their parameters are JSON Schema and pass through unchanged."""
+    value = read_json(path)
+    items: Sequence[Any] = value if isinstance(value, list) else []
+    bare = [{k: v for k, v in item.items() if k != "parameters"} if isinstance(item, dict) else item for item in items]
+    described = check_value(bare if isinstance(value, list) else value, tuple[ToolDescription, ...], path)
+    tools = []
+    for at, (tool, item) in enumerate(zip(described, items, strict=True)):
+        parameters = item.get("parameters", {"type": "object", "properties": {}})
+        if not isinstance(parameters, Mapping) or measure_depth(parameters) > MAX_PARAMETER_DEPTH:
+            raise InputError(
+                f"{path}: [{at}].parameters must be a JSON object, at most {MAX_PARAMETER_DEPTH} levels deep"
+            )
+        fields = {"name": tool.name, "description": tool.description, "trust": tool.trust, "kind": tool.kind}
+        tools.append(turns.Tool(parameters=parameters, **fields))  # type: ignore[arg-type]
+    return tuple(tools)
+
+
+def measure_depth(value: Any) -> int:
+    """Return the nesting depth of a JSON value."""
+    below = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return 1 + max(map(measure_depth, below), default=0)
+
+
+def check_value(value: Any, kind: type[T], file: str) -> T:
+    """Check a JSON value against a dataclass, as YAML files are checked, and construct it."""
+    try:
+        return structure.raise_or_return(structure.convert_node(make_node(value), kind, file))
+    except ConfigError as error:
+        # The lines of the JSON file are unknown here, and a wrong line number would mislead.
+        raise ConfigError([replace(fault, line=None) for fault in error.faults]) from None
+
+
+def make_node(value: Any) -> structure.Node:
+    """Convert a JSON value to the nodes that the type check reads."""
+    if isinstance(value, dict):
+        keys = (structure.ScalarNode(line=1, text=key, tag="str") for key in value)
+        pairs = tuple(zip(keys, map(make_node, value.values()), strict=True))
+        return structure.MappingNode(line=1, entries=pairs, size=1, height=1)
+    if isinstance(value, list):
+        return structure.SequenceNode(line=1, items=tuple(map(make_node, value)), size=1, height=1)
+    if value is None:
+        return structure.ScalarNode(line=1, text="null", tag="null")
+    tag = type(value).__name__
+    return structure.ScalarNode(line=1, text=str(value).lower() if tag == "bool" else str(value), tag=tag)
+
+
+def assemble_turn(args: Namespace) -> "tuple[Workspace, Assembly]":
+    """Assemble the turn of the arguments, and warn about unknown names and problems."""
+    from foreword.assembly import list_file_hints, list_unusable_files
+
+    workspace = open_named_workspace(args)
+    try:
+        chosen = choose_answering_model(args, workspace)
+        assembly = workspace.assemble(make_turn(args, workspace, chosen.model))
+    except ConfigError as error:
+        raise relate_faults(error, workspace.files.root) from None
+    workspace.close()
+    if chosen.reason:
+        warn(f"{chosen.reason}; for the prompt of another model, add --model NAME")
+    warn_about_names(assembly.clearance.warnings, workspace.config, assembly.turn.user, assembly.turn.situation)
+    problems = [*assembly.plan.warnings, *list_unusable_files(assembly), *list_file_hints(assembly)]
+    problems += [assembly.terms.meter.facts.assumed, describe_uncounted_servers(assembly, workspace.config)]
+    for problem in filter(None, problems):
+        warn(problem)
+    if workspace.fault:
+        warn(f"the changed configuration is not valid; the previous one is used:\n{workspace.fault}")
+    return workspace, assembly
+
+
+def choose_answering_model(args: Namespace, workspace: Workspace) -> "ChosenModel":
+    """Choose the named model, or the one that would answer now, as chat does."""
+    from foreword.agent.providers.model_discovery import ChosenModel, choose_model, find_served_window
+
+    config, environ = workspace.config, load_environ(workspace)
+    agent = config.agents.get(args.agent or next(iter(config.agents)))
+    named = args.model or (agent.model if agent else "")
+    try:
+        chosen = ChosenModel(model=named) if args.model else choose_model(named, config, environ)
+    except InputError as error:
+        chosen = ChosenModel(model=named, reason=f"no model can answer here ({error}); this is the prompt for {named}")
+    if window := find_served_window(chosen.model, config, environ):
+        workspace.set_served_window(chosen.model, window)
+    return chosen
+
+
+def make_turn(args: Namespace, workspace: Workspace, model: str) -> turns.Turn:
+    """Make the turn of the arguments, with the facts of this machine."""
+    from foreword.host import describe_place, find_git
+
+    config = workspace.config
+    user = config.owner if args.user is None else args.user
+    project, cwd = find_project(args.project), get_working_directory()
+    host, sandbox = describe_place(config)
+    warn_unlisted(args.room, config)
+    return turns.Turn(
+        agent=args.agent,
+        user=user,
+        channel=args.channel,
+        room=args.room,
+        situation=find_situation(args, config),
+        session=args.session,
+        message=args.message,
+        history=read_value(args.history, tuple[turns.Message, ...]) if args.history else (),
+        project=project,
+        cwd=cwd,
+        instructions=read_text(args.instructions) if args.instructions else "",
+        task=read_value(args.task, turns.Task) if args.task else None,
+        state=read_value(args.state, turns.State) if args.state else turns.State(),
+        plan=args.plan,
+        background=Delivery(args.background) if args.background else None,
+        mode=Mode(args.mode) if args.mode else None,
+        tools=find_offered_tools(args, workspace, user),
+        extensions=read_value(args.extensions, tuple[turns.Extension, ...]) if args.extensions else (),
+        host=host,
+        sandbox=sandbox,
+        git=find_git(project or cwd) if project or cwd else None,
+        blueprint=args.blueprint,
+        model=model,
+        now=parse_time(args.now, find_user_zone(user, config)) if args.now is not None else None,
+    )
+
+
+def find_offered_tools(args: Namespace, workspace: Workspace, user: str) -> turns.Toolset:
+    """Return the tools that the gateway would offer in a turn, found without calling anything, and those of --tools."""
+    from foreword.agent.tools.registry import find_gateway_tools, find_unusable_tools, remove_tools
+
+    config = workspace.config
+    agent = config.agents.get(args.agent or next(iter(config.agents)))
+    reached = bool(find_notice_channels(args, workspace, user))
+    unusable = find_unusable_tools(known=user in config.users, planned=args.background is not None, reached=reached)
+    own = remove_tools(find_gateway_tools(agent.folders if agent else ()), unusable)
+    return turns.Toolset([*own.tools, *read_tools(args.tools)]) if args.tools else own
+
+
+def find_notice_channels(args: Namespace, workspace: Workspace, user: str) -> set[str]:
+    """Return the channels of `serve`, other than the one of the reply, on which a notice reaches a person."""
+    from foreword.storage.state_reader import StateReader
+
+    config = workspace.config
+    served = {"telegram"} if config.telegram else set()
+    if user not in config.users or not served or (args.channel == "terminal" and args.background is None):
+        return set()
+    here = () if args.room else served if args.background in ("always", "as_needed") else (args.channel,)
+    with closing(StateReader(workspace.state)) as reader:
+        taken = {identity for name, other in config.users.items() if name != user for identity in other.identities}
+        paired = [identity for identity in reader.list_paired(user) if identity not in taken]
+    private = {identity.partition(":")[0] for identity in (*config.users[user].identities, *paired)}
+    return (private & served).difference(here)
+
+
+def describe_uncounted_servers(assembly: "Assembly", config: "Config") -> str:
+    """Name the MCP servers whose tools the prompt lacks, because only a running turn lists them."""
+    agent = config.agents[assembly.turn.agent]
+    if not agent.mcp or not assembly.turn.tools:
+        return ""
+    from foreword.agent.mcp_tools import name_servers
+
+    servers = zip(name_servers(agent.mcp), agent.mcp, strict=True)
+    names = [name for name, server in servers if server.trust <= assembly.clearance.level]
+    if not names:
+        return ""
+    several = "" if len(names) == 1 else "s"
+    listed = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    return f"tools of the MCP server{several} {listed} are not counted; servers list them only when a turn runs"
+
+
+def warn_unlisted(room: str, config: "Config") -> None:
+    """Warn about a room that is not configured."""
+    if room not in ("", *config.rooms):
+        near = suggest_name(room, list(config.rooms))
+        warn(f"room {room!r} is not listed under `rooms`, so it is treated as an unknown group{near}")
+
+
+def find_situation(args: Namespace, config: "Config") -> str:
+    """Return the named situation, that of the room, or `dm`."""
+    if args.situation is not None:
+        return str(args.situation)
+    if args.room:
+        room = config.rooms.get(args.room)
+        return room.situation if room else "group"
+    return "dm"
+
+
+def find_project(path: str | None) -> str:
+    """Return the absolute path of the project folder."""
+    if path is None:
+        return ""
+    place = os.path.abspath(os.path.expanduser(path))
+    if not os.path.isdir(place):
+        raise InputError(f"--project {path} is not a folder")
+    return place
+
+
+def get_working_directory() -> str:
+    """Return the working directory, or an empty string if it was removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
+def find_user_zone(user: str, config: "Config") -> "ZoneInfo":
+    """Return the time zone of a person: their own, that of the server, or UTC."""
+    from foreword.host import load_zone
+
+    person = config.users.get(user)
+    return load_zone((person.timezone if person else "") or config.host.timezone)[0]
+
+
+def parse_time(text: str, zone: tzinfo) -> datetime:
+    """Parse a time; without a UTC offset it is in the given zone."""
+    try:
+        moment = datetime.fromisoformat(text)
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=zone)
+        # Times at the ends of the calendar cannot be converted to other zones.
+        _ = moment.astimezone(UTC) - timedelta(days=1), moment.astimezone(UTC) + timedelta(days=1)
+    except (ValueError, OverflowError):
+        raise InputError(
+            f"--now {text!r} is not a time; write it as 2026-11-15T08:30 or 2026-11-15T08:30+01:00"
+        ) from None
+    return moment

@@ -1,7 +1,7 @@
-"""The entry point: run a command, and turn every failure into a message and an exit code.
+"""The entry point: parse the arguments, run a command, and turn every failure into a message and an exit code.
 
-The description of a command: name, help, options and function. The argument parsers of all commands, with suggestions
-for mistyped names.
+A command NAME is the function `run_NAME` of its module; its docstring is the help text. `add_NAME_options` adds its
+arguments. Only the module of the running command is imported, so that a start costs no more than it needs.
 """
 
 import argparse
@@ -10,6 +10,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from inspect import cleandoc
 from typing import Any, NoReturn
 
 from foreword import __version__
@@ -18,55 +19,34 @@ from foreword.errors import BudgetError, ConfigError, ForewordError, InputError,
 from foreword.turn import normalize_name
 from foreword.types import frozen
 
-
-@frozen(eq=True)
-class CliCommand:
-    """A subcommand of `foreword`."""
-
-    name: str
-    arguments: str = ""
-    """The positional arguments, as the usage line shows them."""
-    summary: str
-    description: str
-    examples: tuple[str, ...]
-    add_options: Callable[[ArgumentParser], None] = lambda _: None
-    run: Callable[[Namespace], int]
-
-
-def list_actions(actions: Mapping[str, str]) -> str:
-    """List actions with their descriptions. A description may start with its arguments, in brackets or capitals."""
-    takes = {name: about.startswith("[") or about[:2].isupper() for name, about in actions.items()}
-    return "; ".join(f"{name} {about}" if takes[name] else f"{name}: {about}" for name, about in actions.items())
-
-
-COMMAND_MODULES = {
-    "chat": "chat.chat_command",
-    "serve": "gateway_commands",
-    "build": "prompt_commands",
-    "explain": "prompt_commands",
-    "diff": "diff_command",
-    "price": "price_command",
-    "memory": "memory_command",
-    "instructions": "agent_commands",
-    "agent": "agent_commands",
-    "token": "gateway_commands",
-    "pair": "gateway_commands",
-    "schedule": "schedule_command",
-    "sessions": "status_commands",
-    "status": "status_commands",
-    "logs": "log_commands",
-    "trace": "log_commands",
-    "cost": "log_commands",
-    "cache": "cache_command",
-    "export": "data_commands",
-    "forget": "data_commands",
-    "lint": "workspace_commands",
-    "init": "workspace_commands",
-    "blueprints": "prompt_commands",
-    "doctor": "workspace_commands",
-    "bench": "workspace_commands",
+# The module and the summary of each command, in the order of `foreword --help`.
+COMMANDS = {
+    "chat": ("gateway_commands", "talk with an agent in the terminal"),
+    "serve": ("gateway_commands", "run the gateway and its HTTP API"),
+    "build": ("prompt_commands", "print the prompt of a turn"),
+    "explain": ("prompt_commands", "show the verdict, the reason and the cost of every slot of a turn"),
+    "diff": ("diff_command", "compare two prompts, and show the effect on the cache"),
+    "price": ("price_command", "show what an edit of a file costs each session, before it takes effect"),
+    "memory": ("memory_commands", "search, read, save, forget and review memories"),
+    "instructions": ("memory_commands", "show, replace or clear a person's standing instructions"),
+    "agent": ("data_commands", "show or set the stored soul, identity and responsibilities of an agent"),
+    "token": ("gateway_commands", "create, list and revoke tokens of the HTTP API"),
+    "pair": ("gateway_commands", "pair a person on a channel with a user, by a code"),
+    "schedule": ("gateway_commands", "list, add, cancel and run scheduled messages to agents"),
+    "sessions": ("status_commands", "list past conversations, and show one"),
+    "status": ("status_commands", "show channels, sessions, memory, recent errors and next runs"),
+    "logs": ("log_commands", "search recorded events, or follow them"),
+    "trace": ("log_commands", "show everything that one turn did"),
+    "cost": ("log_commands", "show spending by day, session, person and more"),
+    "cache": ("cache_command", "show cache reads and the causes of cache breaks, or simulate a session"),
+    "export": ("data_commands", "export recorded events, or all data of a person, as JSON Lines"),
+    "forget": ("data_commands", "erase all data of a person, with a report"),
+    "lint": ("workspace_commands", "find text that breaks caches, leaked secrets and unreachable slots"),
+    "init": ("workspace_commands", "create a workspace"),
+    "blueprints": ("prompt_commands", "list the blueprints, or print one"),
+    "doctor": ("workspace_commands", "find problems in the installation and the workspace, with remedies"),
+    "bench": ("workspace_commands", "run benchmarks, each with a baseline in the same run"),
 }
-COMMAND_NAMES = tuple(COMMAND_MODULES)
 HELP_COMMAND = "help"
 ARGPARSE_REQUIRED = "the following arguments are required: "  # argparse's wording
 DESCRIPTION = "Foreword assembles the prompt of an AI agent, and explains every byte of it."
@@ -76,9 +56,45 @@ EXAMPLES = (
     "foreword -w assistant build --user bob       print the prompt for another person",
     "foreword COMMAND --help                      list the options of a command",
 )
-
 # Arguments that are names; they are normalized, because Unicode has several spellings for some letters.
 NAME_ARGUMENTS = {"user", "who", "what", "reader", "owner", "agent", "room", "channel", "situation", "store", "name"}
+EXIT_OVER_BUDGET = 1
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130  # 128 + the signal number, as in shells
+EXIT_PIPE_CLOSED = 141
+# The modules of each extra. For a module in several extras, the first one is the smallest.
+MODULES_BY_EXTRA = {
+    "otlp": {"opentelemetry"},
+    "gateway": {"anthropic", "cronsim", "fastapi", "google", "httpx2", "mcp", "openai", "prompt_toolkit"}
+    | {"pydantic_ai", "starlette", "uvicorn"},
+    "local": {"xllamacpp"},
+    "telegram": {"aiogram", "markdown_it", "wcwidth"},
+}
+
+
+@frozen
+class CliCommand:
+    """A subcommand of `foreword`."""
+
+    name: str
+    description: str
+    examples: tuple[str, ...]
+    add_options: Callable[[ArgumentParser], None]
+    run: Callable[[Namespace], int]
+
+
+def load_command(name: str) -> CliCommand:
+    """Import a command. The examples follow its description in the docstring."""
+    module = import_module(f"foreword.cli.{COMMANDS[name][0]}")
+    run = getattr(module, f"run_{name}")
+    description, _, examples = cleandoc(run.__doc__).partition("\n\nExamples:\n")
+    return CliCommand(
+        name=name,
+        description=" ".join(description.split()),
+        examples=tuple(line.strip() for line in examples.splitlines()),
+        add_options=getattr(module, f"add_{name}_options", lambda _: None),
+        run=run,
+    )
 
 
 class CommandParser(ArgumentParser):
@@ -90,22 +106,33 @@ class CommandParser(ArgumentParser):
         return self._actions
 
     @property
-    def options(self) -> list[str]:
-        """The names of all options, the long form where there is one."""
-        return [max(action.option_strings, key=len) for action in self._actions if action.option_strings]
+    def positionals(self) -> str:
+        """The positional arguments, as the usage line shows them."""
+        shown = {None: "{}", "?": "[{}]", "*": "[{} …]"}
+        named = [action for action in self._actions if not action.option_strings and action.metavar]
+        return " ".join(shown[action.nargs].format(action.metavar) for action in named)  # type: ignore[index]
 
-    def take(self, args: Namespace, words: Sequence[str]) -> list[str]:
+    def assign(self, args: Namespace, words: Sequence[str]) -> list[str]:
         """Assign words that follow an option to free positional arguments; return the rest."""
         left = list(words)
         for action in self._actions:
-            held = None if action.option_strings else getattr(args, action.dest, None)
-            if left and action.nargs == "*" and isinstance(held, list):
-                setattr(args, action.dest, held + left)
+            value = None if action.option_strings else getattr(args, action.dest, None)
+            if left and action.nargs == "*" and isinstance(value, list):
+                setattr(args, action.dest, value + left)
                 left = []
-            elif left and action.nargs == "?" and not action.option_strings and held == action.default:
+            elif left and action.nargs == "?" and not action.option_strings and value == action.default:
                 self._check_value(action, left[0])
                 setattr(args, action.dest, left.pop(0))
         return left
+
+    def refuse_unknown(self, options: Sequence[str]) -> None:
+        """Refuse the first option that this parser does not have."""
+        names = [name for action in self._actions for name in action.option_strings]
+        long_names = [max(action.option_strings, key=len) for action in self._actions if action.option_strings]
+        for option in options:
+            name = option.partition("=")[0]
+            if name not in names:
+                self.error(f"unknown option {name}{suggest_name(name, long_names)}")
 
     def error(self, message: str) -> NoReturn:
         """Raise InputError with the message and the help command."""
@@ -127,18 +154,17 @@ def parse_arguments(arguments: Sequence[str]) -> Namespace:
     """Parse the arguments, or raise InputError with the nearest valid name."""
     leading, command = find_command(arguments)
     if command == HELP_COMMAND:  # a common convention
-        asked = [argument for argument in arguments if argument != HELP_COMMAND]
-        arguments, command = [*asked, "--help"], find_command(asked)[1]
-    # Import only this command, so that a start costs no more than it needs.
-    parser, commands = make_parsers((command,) if command in COMMAND_NAMES else COMMAND_NAMES)
-    refuse_unknown_options(parser, leading)
+        others = [argument for argument in arguments if argument != HELP_COMMAND]
+        arguments, command = [*others, "--help"], find_command(others)[1]
+    parser, parsers = make_parsers([command] if command in COMMANDS else [])
+    parser.refuse_unknown(leading)
     args, extra = parser.parse_known_args(arguments)
     if args.command is None:
-        raise InputError(f"missing command; use one of: {', '.join(COMMAND_NAMES)}\nsee: foreword --help")
-    chosen = commands[args.command]
-    refuse_unknown_options(chosen, [argument for argument in extra if argument.startswith("-") and argument != "-"])
+        raise InputError(f"missing command; use one of: {', '.join(COMMANDS)}\nsee: foreword --help")
+    chosen = parsers[args.command]
+    chosen.refuse_unknown([argument for argument in extra if argument.startswith("-") and argument != "-"])
     # argparse leaves positional words after an option unparsed.
-    if left := chosen.take(args, extra):
+    if left := chosen.assign(args, extra):
         chosen.error(f"unexpected argument {left[0]!r}")
     for name in NAME_ARGUMENTS & vars(args).keys():
         if isinstance(value := getattr(args, name), str):
@@ -146,37 +172,28 @@ def parse_arguments(arguments: Sequence[str]) -> Namespace:
     return args
 
 
-def load_command(name: str) -> CliCommand:
-    """Import a command."""
-    module = import_module(f"foreword.cli.{COMMAND_MODULES[name]}")
-    command: CliCommand = getattr(module, f"{name.upper()}_COMMAND")
-    return command
-
-
-def make_parsers(names: Sequence[str] = COMMAND_NAMES) -> tuple[CommandParser, Mapping[str, CommandParser]]:
-    """Make the parser of `foreword` and those of the named commands."""
-    parser = CommandParser(
-        prog="foreword", usage="foreword [-w DIR] COMMAND [options]", **make_layout(DESCRIPTION, EXAMPLES)
-    )
+def make_parsers(loaded: Sequence[str] = tuple(COMMANDS)) -> tuple[CommandParser, Mapping[str, CommandParser]]:
+    """Make the parser of `foreword` and those of its commands; the commands to load get their options."""
+    usage = "foreword [-w DIR] COMMAND [options]"
+    parser = CommandParser(prog="foreword", usage=usage, **make_layout(DESCRIPTION, EXAMPLES))
     add_global_options(parser, default=None)
     parser.add_argument("--version", action="version", version=f"foreword {__version__}", help="show the version")
     parser.set_defaults(json=False)
     below = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=CommandParser)
-    made: dict[str, CommandParser] = {}
-    for command in map(load_command, names):
-        each = below.add_parser(
-            command.name,
-            prog=f"foreword {command.name}",
-            usage=f"foreword {command.name} [options] {command.arguments}".rstrip(),
-            help=command.summary,
-            **make_layout(command.description, command.examples),
-        )
-        command.add_options(each)
+    parsers: dict[str, CommandParser] = {}
+    for name, (_, summary) in COMMANDS.items():
+        if name not in loaded:
+            below.add_parser(name, help=summary)
+            continue
+        command = load_command(name)
+        layout = make_layout(command.description, command.examples)
+        made = parsers[name] = below.add_parser(name, prog=f"foreword {name}", help=summary, **layout)
+        command.add_options(made)
+        made.usage = f"foreword {name} [options] {made.positionals}".rstrip()
         # Suppressed, so that the command's parser does not reset an option given before the command.
-        add_global_options(each, default=argparse.SUPPRESS)
-        each.set_defaults(run=command.run)
-        made[command.name] = each
-    return parser, made
+        add_global_options(made, default=argparse.SUPPRESS)
+        made.set_defaults(run=command.run)
+    return parser, parsers
 
 
 def make_layout(description: str, examples: Sequence[str]) -> dict[str, Any]:
@@ -195,13 +212,8 @@ def make_layout(description: str, examples: Sequence[str]) -> dict[str, Any]:
 def add_global_options(parser: ArgumentParser, default: str | None) -> None:
     """Add the options allowed before and after the command."""
     group = parser.add_argument_group("global options")
-    group.add_argument(
-        "-w",
-        "--workspace",
-        metavar="DIR",
-        default=default,
-        help="the workspace (default: the nearest folder upwards with a foreword.yaml)",
-    )
+    about = "the workspace (default: the nearest folder upwards with a foreword.yaml)"
+    group.add_argument("-w", "--workspace", metavar="DIR", default=default, help=about)
     group.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON for programs")
 
 
@@ -219,36 +231,16 @@ def find_command(arguments: Sequence[str]) -> tuple[list[str], str]:
     return leading, ""
 
 
-def refuse_unknown_options(parser: CommandParser, options: Sequence[str]) -> None:
-    """Refuse the first option that this parser does not have."""
-    known = [name for action in parser.arguments for name in action.option_strings]
-    for option in options:
-        name = option.partition("=")[0]
-        if name not in known:
-            parser.error(f"unknown option {name}{suggest_name(name, parser.options)}")
-
-
-EXIT_OVER_BUDGET = 1
-EXIT_BAD_INPUT = 2
-EXIT_INTERRUPTED = 130  # 128 + the signal number, as in shells
-EXIT_PIPE_CLOSED = 141
-# The modules of each extra. For a module in several extras, the first one is the smallest.
-MODULES_BY_EXTRA = {
-    "otlp": {"opentelemetry"},
-    "gateway": {"anthropic", "cronsim", "fastapi", "google", "httpx2", "mcp", "openai", "prompt_toolkit"}
-    | {"pydantic_ai", "starlette", "uvicorn"},
-    "local": {"xllamacpp"},
-    "telegram": {"aiogram", "markdown_it", "wcwidth"},
-}
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command in the arguments and return its exit code. User errors never cause a traceback."""
-    open_closed_streams()
-    use_utf8()
+    prepare_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        code = run_command(arguments)
+        for argument in arguments:
+            if not is_utf8(argument):
+                raise InputError(f"argument {argument!a} is not UTF-8")
+        args = parse_arguments(arguments)
+        code: int = args.run(args)
         sys.stdout.flush()
     except SystemExit as done:
         # argparse exits this way after --help and --version.
@@ -292,30 +284,16 @@ def describe_error(error: ForewordError | OSError | ModuleNotFoundError) -> str:
     return str(error)
 
 
-def run_command(arguments: Sequence[str]) -> int:
-    """Parse the arguments and run their command."""
-    for argument in arguments:
-        if not is_utf8(argument):
-            raise InputError(f"argument {argument!a} is not UTF-8")
-    args = parse_arguments(arguments)
-    code: int = args.run(args)
-    return code
-
-
 def is_utf8(text: str) -> bool:
     """Return whether a text can be encoded as UTF-8; surrogates for undecodable bytes cannot."""
-    return not any("\ud800" <= sign <= "\udfff" for sign in text)
+    return not any("\ud800" <= char <= "\udfff" for char in text)
 
 
-def open_closed_streams() -> None:
-    """Open closed standard streams on /dev/null, so that no other file gets their descriptors."""
+def prepare_streams() -> None:
+    """Open closed standard streams on /dev/null, so that no other file gets their descriptors; write UTF-8."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - it stays open
-
-
-def use_utf8() -> None:
-    """Write UTF-8 to all outputs, so that a prompt has the same bytes in every locale."""
-    for stream in (sys.stdout, sys.stderr):
+    for stream in (sys.stdout, sys.stderr):  # a prompt has the same bytes in every locale
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")

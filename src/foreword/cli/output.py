@@ -1,18 +1,20 @@
-"""Output of commands: results and JSON on stdout, warnings and errors on stderr.
+"""Output of commands: results, tables and JSON on stdout, warnings and errors on stderr.
 
-Remove control and reordering characters from text before it is printed to a terminal.
+Rich is imported only when a table is printed, because its import is slow.
 """
 
+import json
+import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
+from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from foreword.config.schema import Config
-
 
 REPLACEMENT_CHAR = "�"
 NEWLINE_CHARS = "\u0085\u2028\u2029"
@@ -20,7 +22,6 @@ NEWLINE_CHARS = "\u0085\u2028\u2029"
 REORDERING_CHARS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 SURROGATES = range(0xD800, 0xE000)
 CONTROLS = [*range(0x20), 0x7F, *range(0x80, 0xA0)]
-
 CLEAN_TABLE: dict[int, str | None] = {
     **dict.fromkeys([*CONTROLS, *map(ord, REORDERING_CHARS), *SURROGATES], REPLACEMENT_CHAR),
     **dict.fromkeys(map(ord, NEWLINE_CHARS), "\n"),
@@ -29,9 +30,19 @@ CLEAN_TABLE: dict[int, str | None] = {
     ord("\r"): None,
 }
 
+PACE_STYLES = {"static": "cyan", "session": "green", "turn": "yellow"}
+BAR_EIGHTHS = " ▏▎▍▌▋▊▉"
+NARROW_COLUMNS = 100  # columns; narrower terminals get compact tables
+MIN_NOTE_COLUMNS = 36  # minimum columns for notes
+UNLIMITED_COLUMNS = 10_000  # columns; piped output has one line per row
+NOTE_INDENT = " " * 5
+
+Cell = str | tuple[str, str]
+"""The text of a table cell, or a text and its style."""
+
 
 def clean_text(text: str) -> str:
-    """Replace control characters with a visible one. Chunks of a text can be cleaned one by one."""
+    """Replace control and reordering characters with a visible one. Chunks of a text can be cleaned one by one."""
     return text.translate(CLEAN_TABLE)
 
 
@@ -42,8 +53,6 @@ def clean_line(text: str) -> str:
 
 def print_json(value: Any) -> None:
     """Print a value as indented JSON, in its own order and without escapes."""
-    import json
-
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
@@ -74,7 +83,7 @@ def print_error(message: str) -> None:
 
 
 @contextmanager
-def show_progress() -> "Iterator[Callable[[str], None]]":
+def show_progress() -> Iterator[Callable[[str], None]]:
     """Yield a function that replaces the progress line on stderr, if that is a terminal; end the line afterwards."""
     shown = False
 
@@ -96,9 +105,92 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def print_footer(text: str, width: int) -> None:
-    """Print the last line, wrapped between its parts."""
-    lines = [""]
+def to_plain(value: Any) -> Any:
+    """Convert frozen values to JSON-ready mappings, lists and strings."""
+    if is_dataclass(value):
+        return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, datetime):
+        from foreword.events.period import format_timestamp
+
+        return format_timestamp(value)
+    if isinstance(value, Enum):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(item) for key, item in value.items()}
+    return [to_plain(item) for item in value] if isinstance(value, tuple | list) else value
+
+
+def find_width() -> int:
+    """Return the width: COLUMNS if set, the terminal's width, or unlimited."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return int(columns)
+    if not sys.stdout.isatty():
+        return UNLIMITED_COLUMNS
+    from rich.console import Console
+
+    return Console().width
+
+
+def is_narrow() -> bool:
+    """Return whether the terminal is too narrow for full tables."""
+    return find_width() < NARROW_COLUMNS
+
+
+def print_table(
+    heads: Sequence[str], rows: Iterable[Sequence[Cell]], *, right: Sequence[str] = (), notes: Sequence[str] = ()
+) -> None:
+    """Print a table without borders, in colour on a terminal.
+
+    Cells wrap between words and are never cut. Notes, one for the header and one for each row, are printed after
+    their line; long notes wrap in their column, or below the row.
+    """
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    width = find_width()
+    padding = (0, 0, 0, 1) if width < NARROW_COLUMNS else (0, 1)
+    table = Table(box=None, padding=padding, header_style="bold", show_edge=False)
+    for head in heads:
+        table.add_column(head, justify="right" if head in right else "left", overflow="fold", vertical="top")
+    for row in rows:
+        cells = [(cell, "") if isinstance(cell, str) else cell for cell in row]
+        table.add_row(*(Text(clean_cell(text), style) for text, style in cells))
+    console = Console(width=UNLIMITED_COLUMNS if notes else width, highlight=False)
+    with console.capture() as capture:
+        console.print(table)
+    lines = capture.get().splitlines()
+    if notes:
+        lines = list(append_notes(lines, notes, console.measure(table).maximum + 1, width))
+    for line in lines:
+        print(line.rstrip())
+
+
+def append_notes(lines: Sequence[str], notes: Sequence[str], used: int, width: int) -> Iterator[str]:
+    """Yield the lines of a table, which use some columns of the width, each with its note."""
+    from textwrap import wrap
+
+    from rich.cells import cell_len
+
+    fits_in_column = width - used >= MIN_NOTE_COLUMNS
+    indent = " " * used if fits_in_column else NOTE_INDENT
+    room = max(MIN_NOTE_COLUMNS, width - len(indent))
+    for line, note in zip(lines, map(clean_cell, notes), strict=True):
+        fits = used + cell_len(note) <= width
+        parts = [note] if fits else wrap(note, room, break_long_words=False, break_on_hyphens=False)
+        yield f"{line} {parts.pop(0)}" if fits_in_column or fits else line
+        yield from (indent + part for part in parts)
+
+
+def clean_cell(text: str) -> str:
+    """Make the control characters of a cell visible."""
+    return "".join(char if char.isprintable() else REPLACEMENT_CHAR for char in text)
+
+
+def print_footer(text: str) -> None:
+    """Print the last line below a table, wrapped between its parts."""
+    lines, width = [""], find_width()
     for part in text.split(" · "):
         longer = f"{lines[-1]} · {part}" if lines[-1] else part
         if lines[-1] and len(longer) + 1 > width:
@@ -108,12 +200,9 @@ def print_footer(text: str, width: int) -> None:
     print("\n" + "\n".join(f" {line}" for line in lines))
 
 
-def to_plain(value: Any) -> Any:
-    """Convert frozen values to JSON-ready mappings, lists and strings."""
-    if is_dataclass(value):
-        return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Enum):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {str(key): to_plain(item) for key, item in value.items()}
-    return [to_plain(item) for item in value] if isinstance(value, tuple | list) else value
+def draw_bar(value: int, most: int, cells: int) -> str:
+    """Draw a number as a bar, to an eighth of a cell; a positive number always shows."""
+    if value <= 0 or most <= 0:
+        return ""
+    whole, part = divmod(max(1, round(value / most * cells * 8)), 8)
+    return "█" * whole + (BAR_EIGHTHS[part] if part else "")

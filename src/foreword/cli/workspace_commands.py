@@ -1,45 +1,73 @@
-"""`foreword init`: create a workspace.
+"""The commands about a workspace and the installation: `init`, `lint`, `doctor` and `bench`."""
 
-`foreword bench`: run the benchmarks of the documentation, each with its baseline in the same run. `foreword doctor`:
-check the installation and the workspace, and print remedies. `foreword lint`: find problems in the files of a
-workspace.
-"""
-
+import json
 import os
 import re
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING
+from importlib.resources import files
+from string import Template
 
-from foreword.cli.inputs import find_folder, open_named_workspace, show_path
-from foreword.cli.main import CliCommand
+from foreword.agent.providers.model_discovery import find_model_servers
+from foreword.cli.inputs import add_options, find_folder, open_named_workspace, show_path
 from foreword.cli.output import count, print_json, to_plain, warn
+from foreword.config import json_schema, load, schema
 from foreword.errors import InputError, suggest_name
+from foreword.host import find_host_zone
+from foreword.promptcache.simulation import BenchmarkFigure, run_cache_benchmark
+from foreword.storage.database import FOLDER_MODE
+from foreword.tokens.models import find_model
 from foreword.turn import check_name, normalize_name
 
-if TYPE_CHECKING:
-    from foreword.lint.survey import Finding
-    from foreword.promptcache.simulation import BenchmarkFigure
-
-
-if TYPE_CHECKING:
-    Benches = Mapping[str, Callable[[], Iterable[str | BenchmarkFigure]]]
+Benches = Mapping[str, Callable[[], Iterable[str | BenchmarkFigure]]]
 
 BENCH_FOLDER = "bench"
 BENCH_MODULE = os.path.join(BENCH_FOLDER, "__init__.py")
+DEFAULT_OWNER = "me"
+DEFAULT_MODEL = "anthropic:claude-sonnet-5"
+# Names that YAML reads as strings without quotes.
+PLAIN_YAML_NAME = r"(?i)(?!(?:true|false|yes|no|on|off|null|y|n)$)[A-Za-z][A-Za-z0-9._-]*"
+TEMPLATE_FILES = (
+    "foreword.yaml",
+    "SOUL.md",
+    "IDENTITY.md",
+    "AGENTS.md",
+    "USER.md",
+    "memory/private/NOTES.md",
+    "memory/shared/HOME.md",
+    "memory/social/PEOPLE.md",
+    ".gitignore",
+)
+SCHEMA_FILE = ".foreword/schema.json"
+NEXT_STEPS = {
+    "explain": "show the prompt slot by slot",
+    "explain --user stranger": "show what a stranger's prompt contains",
+    "build": "print the prompt",
+    "doctor": "check keys and models",
+    "chat": "talk with the agent in the terminal",
+    "serve": "serve it over HTTP",
+}
 
 
 def add_bench_options(parser: ArgumentParser) -> None:
     """Add the benchmark names."""
-    parser.add_argument(
-        "names", metavar="NAME", nargs="*", default=[], help="the benchmark to run (default: all available)"
-    )
+    add_options(parser, {"names NAME": "the benchmark to run (default: all available)"}, nargs="*", default=[])
 
 
 def run_bench(args: Namespace) -> int:
-    """Run benchmarks in order, and print each result when it is ready."""
+    """Run benchmarks, each with a baseline in the same run.
+
+    `cache` simulates a three-hour session under the cache rules and prices of each provider, and compares it with other
+    designs and an oracle. It is part of the package and takes a minute or two. All other benchmarks need a clone of
+    the repository.
+
+    Examples:
+        foreword bench cache
+        foreword bench warm cold
+        foreword bench cache --json
+    """
     benches, whole = find_benches()
     for name in args.names:
         if name not in benches and not whole:
@@ -64,38 +92,26 @@ def run_bench(args: Namespace) -> int:
     return 0
 
 
-def find_benches() -> "tuple[Benches, bool]":
+def find_benches() -> tuple[Benches, bool]:
     """Return the available benchmarks, and whether they include those of the repository."""
-    from foreword.promptcache import simulation
-
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
     if not all(os.path.isfile(os.path.join(root, file)) for file in (BENCH_MODULE, "pyproject.toml")):
-        return {"cache": simulation.run_cache_benchmark}, False
+        return {"cache": run_cache_benchmark}, False
     if root not in sys.path:
         sys.path.insert(0, root)
     benches: Benches = import_module(BENCH_FOLDER).find_benches()
     return benches, True
 
 
-BENCH_COMMAND = CliCommand(
-    name="bench",
-    arguments="[NAME …]",
-    summary="run benchmarks, each with a baseline in the same run",
-    description="Run benchmarks, each with a baseline in the same run. `cache` simulates a three-hour session under "
-    "the cache rules and prices of each provider, and compares it with other designs and an oracle. It is part of the "
-    "package and takes a minute or two. All other benchmarks need a clone of the repository.",
-    examples=(
-        "foreword bench cache",
-        "foreword bench warm cold",
-        "foreword bench cache --json",
-    ),
-    add_options=add_bench_options,
-    run=run_bench,
-)
-
-
 def run_doctor(args: Namespace) -> int:
-    """Print every check with its remedy; return 1 if one is an error."""
+    """Check Python, the tokenizer, the prices, git, and everything in the workspace that can fail before a turn.
+
+    API keys are named but never shown. Exits with 1 if there is an error.
+
+    Examples:
+        foreword doctor
+        foreword -w assistant doctor --json
+    """
     from foreword.lint.doctor import check_installation, check_workspace
 
     checks = [*check_installation(), *check_workspace(find_folder(args))]
@@ -113,51 +129,23 @@ def run_doctor(args: Namespace) -> int:
     return 1 if errors else 0
 
 
-DOCTOR_COMMAND = CliCommand(
-    name="doctor",
-    summary="find problems in the installation and the workspace, with remedies",
-    description="Check Python, the tokenizer, the prices, git, and everything in the workspace that can fail before a "
-    "turn. API keys are named but never shown. Exits with 1 if there is an error.",
-    examples=("foreword doctor", "foreword -w assistant doctor --json"),
-    run=run_doctor,
-)
-
-
-DEFAULT_OWNER = "me"
-DEFAULT_MODEL = "anthropic:claude-sonnet-5"
-# Names that YAML reads as strings without quotes.
-PLAIN_YAML_NAME = r"(?i)(?!(?:true|false|yes|no|on|off|null|y|n)$)[A-Za-z][A-Za-z0-9._-]*"
-TEMPLATE_FILES = (
-    "foreword.yaml",
-    "SOUL.md",
-    "IDENTITY.md",
-    "AGENTS.md",
-    "USER.md",
-    "memory/private/NOTES.md",
-    "memory/shared/HOME.md",
-    "memory/social/PEOPLE.md",
-    ".gitignore",
-)
-SCHEMA_FILE = ".foreword/schema.json"
-
-
 def add_init_options(parser: ArgumentParser) -> None:
     """Add the folder and the names."""
-    parser.add_argument(
-        "folder", metavar="DIR", nargs="?", help="the folder, created if needed (default: the current folder)"
-    )
-    parser.add_argument("--owner", metavar="NAME", help="the user who owns the workspace (default: your login name)")
-    parser.add_argument("--agent", metavar="NAME", default="assistant", help="the agent's name (default: assistant)")
-    parser.add_argument(
-        "--model", metavar="NAME", default=DEFAULT_MODEL, help=f"the agent's model (default: {DEFAULT_MODEL})"
-    )
+    add_options(parser, {"folder DIR": "the folder, created if needed (default: the current folder)"}, nargs="?")
+    add_options(parser, {"--owner NAME": "the user who owns the workspace (default: your login name)"})
+    add_options(parser, {"--agent NAME": "the agent's name (default: assistant)"}, default="assistant")
+    add_options(parser, {"--model NAME": f"the agent's model (default: {DEFAULT_MODEL})"}, default=DEFAULT_MODEL)
 
 
 def run_init(args: Namespace) -> int:
-    """Create a workspace; existing files are left unchanged."""
-    from foreword.storage.database import FOLDER_MODE
-    from foreword.tokens.models import find_model
+    """Create a workspace: a configuration, the files of a character, and a memory.
 
+    Existing files are never overwritten.
+
+    Examples:
+        foreword init assistant
+        foreword init --owner alice --agent reid --model openai:gpt-5.4
+    """
     folder = args.folder or args.workspace or "."
     if not all(args.model.partition(":")):
         raise InputError(f"--model {args.model!r} is not a model; write it as provider:name, such as {DEFAULT_MODEL}")
@@ -182,15 +170,6 @@ def run_init(args: Namespace) -> int:
 
 def fill_templates(args: Namespace) -> dict[str, str]:
     """Fill in the templates, and check that the result is a valid configuration."""
-    import json
-    from importlib.resources import files
-    from string import Template
-
-    from foreword.config.json_schema import make_json_schema
-    from foreword.config.load import load_config
-    from foreword.config.schema import Config
-    from foreword.host import find_host_zone
-
     owner = check_option_name("--owner", args.owner) if args.owner is not None else find_login_name(os.environ)
     agent = check_option_name("--agent", args.agent)
     names = {
@@ -207,8 +186,11 @@ def fill_templates(args: Namespace) -> dict[str, str]:
         path: Template((folder / path.lstrip(".")).read_text(encoding="utf-8")).substitute(names)
         for path in TEMPLATE_FILES
     }
-    load_config(texts["foreword.yaml"])
-    return {**texts, SCHEMA_FILE: json.dumps(make_json_schema(Config), indent=2, ensure_ascii=False) + "\n"}
+    load.load_config(texts["foreword.yaml"])
+    return {
+        **texts,
+        SCHEMA_FILE: json.dumps(json_schema.make_json_schema(schema.Config), indent=2, ensure_ascii=False) + "\n",
+    }
 
 
 def check_option_name(option: str, name: str) -> str:
@@ -250,14 +232,14 @@ def print_created(folder: str, made: Sequence[str], kept: Sequence[str]) -> None
         print(f"\nleft unchanged: {', '.join(kept)}")
     print("\nnext:\n")
     here = "" if os.path.realpath(folder) == os.path.realpath(".") else f" -w {folder}"
-    for line, why in list_next_steps(here):
-        print(f"  {line:{len(here) + 34}}  {why}".rstrip())
+    print("  edit SOUL.md, IDENTITY.md, AGENTS.md and USER.md, in your own words")
+    for command, purpose in NEXT_STEPS.items():
+        line = f"foreword{here} {command}"
+        print(f"  {line:{len(here) + 34}}  {purpose}")
 
 
 def print_model_servers() -> None:
     """Print the model servers that run on this machine."""
-    from foreword.agent.providers.model_discovery import find_model_servers
-
     servers = find_model_servers(None, os.environ)
     if servers:
         print("\nmodel servers on this machine; set one of their models in foreword.yaml:\n")
@@ -266,31 +248,16 @@ def print_model_servers() -> None:
         print(f"  {server.title} at {server.url}: {offered}")
 
 
-def list_next_steps(here: str) -> Iterator[tuple[str, str]]:
-    """List the next steps, each with its purpose."""
-    yield "edit SOUL.md, IDENTITY.md, AGENTS.md and USER.md, in your own words", ""
-    yield f"foreword{here} explain", "show the prompt slot by slot"
-    yield f"foreword{here} explain --user stranger", "show what a stranger's prompt contains"
-    yield f"foreword{here} build", "print the prompt"
-    yield f"foreword{here} doctor", "check keys and models"
-    yield f"foreword{here} chat", "talk with the agent in the terminal"
-    yield f"foreword{here} serve", "serve it over HTTP"
-
-
-INIT_COMMAND = CliCommand(
-    name="init",
-    arguments="[DIR]",
-    summary="create a workspace",
-    description="Create a workspace: a configuration, the files of a character, and a memory. Existing files are never "
-    "overwritten.",
-    examples=("foreword init assistant", "foreword init --owner alice --agent reid --model openai:gpt-5.4"),
-    add_options=add_init_options,
-    run=run_init,
-)
-
-
 def run_lint(args: Namespace) -> int:
-    """Print every finding; return 1 if one is an error."""
+    """Find problems in the files of a workspace.
+
+    These are clocks and other changing text in static files, secrets, injections, oversized files, unknown variables
+    and slots that no turn can reach. Exits with 1 if there is an error.
+
+    Examples:
+        foreword lint
+        foreword -w assistant lint --json
+    """
     from foreword.lint.linter import lint_workspace
 
     with open_named_workspace(args) as workspace:
@@ -299,9 +266,9 @@ def run_lint(args: Namespace) -> int:
     errors = sum(str(finding.level) == "error" for finding in findings)
     warnings = len(findings) - errors
     if args.json:
-        print_json(
-            {"findings": [finding_to_dict(finding) for finding in findings], "errors": errors, "warnings": warnings}
-        )
+        names = ("file", "line", "rule", "level", "message", "remedy")
+        plain = [{name: to_plain(getattr(finding, name)) for name in names} for finding in findings]
+        print_json({"findings": plain, "errors": errors, "warnings": warnings})
     else:
         for finding in findings:
             place = show_path(root, finding.file) + (f":{finding.line}" if finding.line else "")
@@ -309,19 +276,3 @@ def run_lint(args: Namespace) -> int:
             print(f"{place}: {finding.level} {finding.rule}: {finding.message}{remedy}")
         print(f"{count(errors, 'error')}, {count(warnings, 'warning')}" if findings else "no problems found")
     return 1 if errors else 0
-
-
-def finding_to_dict(finding: "Finding") -> dict[str, object]:
-    """Return a finding as JSON-ready values; its file is relative to the workspace."""
-    names = ("file", "line", "rule", "level", "message", "remedy")
-    return {name: to_plain(getattr(finding, name)) for name in names}
-
-
-LINT_COMMAND = CliCommand(
-    name="lint",
-    summary="find text that breaks caches, leaked secrets and unreachable slots",
-    description="Find clocks and other changing text in static files, secrets, injections, oversized files, unknown "
-    "variables and slots that no turn can reach. Exits with 1 if there is an error.",
-    examples=("foreword lint", "foreword -w assistant lint --json"),
-    run=run_lint,
-)

@@ -43,7 +43,7 @@ def draw(deltas, reply: TurnReply, pause: float = 0.0, rows: int = ROWS) -> str:
     async def hear() -> None:
         answer = TerminalMarkdown(Console(file=out, force_terminal=True, width=COLUMNS, height=rows, highlight=False))
         for delta in deltas:
-            answer.hear(delta)
+            answer.show(delta)
             await asyncio.sleep(pause)
         answer.end(reply)
 
@@ -121,7 +121,7 @@ def write(deltas, reply: TurnReply) -> tuple[str, str]:
     out, aside = io.StringIO(), io.StringIO()
     answer = TextRenderer(out, aside)
     for delta in deltas:
-        answer.hear(delta)
+        answer.show(delta)
     answer.end(reply)
     return out.getvalue(), aside.getvalue()
 

@@ -1,9 +1,4 @@
-"""A chat session in the terminal: its participants, its current session, and sending messages.
-
-Notifications for the owner, printed at the prompt and never inside an answer. Answers that were not streamed here:
-missed ones, and those that arrive later. Download the weights of an embedded model before a chat: a progress bar and
-an answer cannot share the screen. The first lines of a chat: agent, model, clearance and session.
-"""
+"""A chat session in the terminal: sending messages, late answers, and notifications between answers."""
 
 import asyncio
 import signal
@@ -17,70 +12,66 @@ from rich.console import Console
 from rich.text import Text
 
 from foreword.agent.agent_events import ApprovalNeeded, ToolFinished
+from foreword.agent.providers import model_discovery
 from foreword.agent.providers.model_clients import EMBEDDED_PREFIX, open_models
-from foreword.agent.providers.model_discovery import ChosenModel, choose_model, describe_embedded, find_model_servers
 from foreword.assembly import Assembly
 from foreword.cli.chat.renderer import AnswerRenderer, MarkdownText, ToolDeclined, describe_end
+from foreword.cli.inputs import find_user_zone
 from foreword.cli.output import clean_line, clean_text, count
-from foreword.cli.turn_options import find_user_zone
 from foreword.config.schema import Config
 from foreword.errors import InputError, quote_name
-from foreword.events.event import Notice
-from foreword.events.lines import SHORT_ID_DIGITS, show_time
+from foreword.events import event, lines
+from foreword.gateway import history, messages, router, service, session_lookup
 from foreword.gateway.channels.pull_channel import TerminalChannel, submit_message
-from foreword.gateway.history import HistoryKind
-from foreword.gateway.messages import AcceptedTurn, Exchange, RoutedMessage, TurnReply, TurnState
-from foreword.gateway.router import make_routed_message
-from foreword.gateway.service import Gateway
-from foreword.gateway.session_lookup import ResolvedKey, resolve_session_key
 from foreword.storage.sessions import Session
 from foreword.storage.tasks import PlanState, SessionPlan
 from foreword.tokens.models import find_model
 from foreword.turn import Turn
-from foreword.types import Trust, frozen
+from foreword.types import Trust
+
+POLL_INTERVAL_S = 1.0  # seconds between two polls for a late answer
+MAX_QUESTION_CHARS = 72  # characters of a question that are repeated
+MIN_SESSION_ID_CHARS = 4  # digits that identify a session
+SESSIONS_HINT = "foreword chat /sessions lists them"
 
 
 class ChatNotifications:
     """Holds notices until the terminal is free; for anyone but the owner, they go only to the log."""
 
-    def __init__(self, say: Callable[[str], None], *, is_owner: Callable[[], bool]) -> None:
-        self._say = say
+    def __init__(self, show: Callable[[str], None], *, is_owner: Callable[[], bool]) -> None:
+        self._show = show
         self._is_owner = is_owner
-        self._held: list[Notice] = []
+        self._pending: list[event.Notice] = []
         self._free = False
 
-    def notify(self, notice: Notice) -> None:
+    def notify(self, notice: event.Notice) -> None:
         """Add a notice."""
-        self._held.append(notice)
+        self._pending.append(notice)
         if self._free:
-            self._ring()
+            self._print_pending()
 
     @contextmanager
     def free(self) -> Iterator[None]:
         """Print notices while the person types, starting with those held so far."""
         self._free = True
         try:
-            self._ring()
+            self._print_pending()
             yield
         finally:
             self._free = False
 
-    def _ring(self) -> None:
-        held, self._held = self._held, []
+    def _print_pending(self) -> None:
+        pending, self._pending = self._pending, []
         if self._is_owner():
-            for notice in held:
-                self._say(f"{notice.level}: {notice.text}")
-
-
-POLL_INTERVAL_S = 1.0  # seconds between two polls for a late answer
-MAX_QUESTION_CHARS = 72  # characters of a question that are repeated
+            for notice in pending:
+                self._show(f"{notice.level}: {notice.text}")
 
 
 class LateAnswers:
     """Shows each answer that was not streamed here once."""
 
-    def __init__(self, gateway: Gateway, console: Console, zone: Callable[[], ZoneInfo]) -> None:
-        self.known: set[str] = set()
+    def __init__(self, gateway: service.Gateway, console: Console, zone: Callable[[], ZoneInfo]) -> None:
+        self.shown: set[str] = set()
         """Turns whose answers are or will be shown here, and keys of shown notifications."""
         self._gateway = gateway
         self._console = console
@@ -91,10 +82,10 @@ class LateAnswers:
         """Show the missed answers of a session, and later ones when they arrive."""
         sessions = self._gateway.sessions
         for exchange in await sessions.list_unfinished(session):
-            if exchange.reply.turn not in self.known:
+            if exchange.reply.turn not in self.shown:
                 self.wait_for(exchange)
-        missed = [one for one in await sessions.list_missed(session) if one.reply.turn not in self.known]
-        self.known |= {one.reply.turn for one in missed}
+        missed = [one for one in await sessions.list_missed(session) if one.reply.turn not in self.shown]
+        self.shown |= {one.reply.turn for one in missed}
         for exchange in missed:
             self._show(exchange)
         await self.show_notifications(session)
@@ -102,40 +93,40 @@ class LateAnswers:
     async def show_notifications(self, session: str) -> None:
         """Show each message that the agent sent on its own initiative once, under a label with its origin."""
         for one in await self._gateway.sessions.list_notifications(session):
-            if one.key not in self.known:
-                self.known.add(one.key)
-                moment = f", {show_time(one.moment, self._zone())}" if one.moment else ""
+            if one.key not in self.shown:
+                self.shown.add(one.key)
+                moment = f", {lines.show_time(one.moment, self._zone())}" if one.moment else ""
                 print_note(self._console, f"[{clean_line(one.label)}{moment}]")
                 self._console.print(MarkdownText(one.text))
 
-    def wait_for(self, exchange: Exchange) -> None:
+    def wait_for(self, exchange: messages.Exchange) -> None:
         """Show a late answer when it arrives."""
-        self.known.add(exchange.reply.turn)
+        self.shown.add(exchange.reply.turn)
         task = asyncio.get_running_loop().create_task(self._wait(exchange))
         self._waiting.add(task)
         task.add_done_callback(self._waiting.discard)
 
-    async def _wait(self, exchange: Exchange) -> None:
+    async def _wait(self, exchange: messages.Exchange) -> None:
         turn = exchange.reply.turn
         reply = await self._gateway.find(turn)
         while reply and not reply.state.ended:
             await asyncio.sleep(POLL_INTERVAL_S)
             reply = await self._gateway.find(turn)
-        if reply and reply.state is not TurnState.STOPPED:
-            self._show(Exchange(asked=exchange.asked, reply=reply))
+        if reply and reply.state is not messages.TurnState.STOPPED:
+            self._show(messages.Exchange(asked=exchange.asked, reply=reply))
 
-    def _show(self, exchange: Exchange) -> None:
+    def _show(self, exchange: messages.Exchange) -> None:
         """Show a shortened question and its result."""
         print_note(self._console, f"> {shorten_message(exchange.asked)}")
-        if exchange.reply.state is TurnState.ANSWERED:
+        if exchange.reply.state is messages.TurnState.ANSWERED:
             self._console.print(MarkdownText(exchange.reply.text))
         if words := describe_end(exchange.reply):
             print_note(self._console, words)
 
 
-def shorten_message(asked: str) -> str:
+def shorten_message(message: str) -> str:
     """Shorten a message to one line."""
-    line = clean_line(asked)
+    line = clean_line(message)
     return line if len(line) <= MAX_QUESTION_CHARS else f"{line[: MAX_QUESTION_CHARS - 1]}…"
 
 
@@ -152,43 +143,38 @@ def fetch_weights(model: str, config: Config, environ: Mapping[str, str]) -> Non
         find_weights_file(make_engine_settings(find_model(model, config.models), environ))
 
 
-MIN_SESSION_ID_CHARS = 4  # digits that identify a session
-SESSIONS_HINT = "foreword chat /sessions lists them"
-
-
-@frozen
-class ChatTerminal:
-    """The terminal of the person: the console, the renderer of answers, and a way to ask for approval."""
-
-    console: Console
-    screen: Callable[[], AnswerRenderer]
-    ask: Callable[[str], Awaitable[bool]]
-
-
 class ChatSession:
     """A chat session: the state that chat commands act on."""
 
     def __init__(
-        self, gateway: Gateway, terminal: TerminalChannel, environ: Mapping[str, str], seat: ChatTerminal
+        self,
+        gateway: service.Gateway,
+        terminal: TerminalChannel,
+        environ: Mapping[str, str],
+        *,
+        console: Console,
+        make_renderer: Callable[[], AnswerRenderer],
+        ask: Callable[[str], Awaitable[bool]],
     ) -> None:
         self.gateway = gateway
-        self.console = seat.console
-        self.later = LateAnswers(gateway, seat.console, lambda: self.zone)
+        self.terminal = terminal
+        self.environ = environ
+        self.console = console
+        self.late_answers = LateAnswers(gateway, console, lambda: self.zone)
         self.session: Session | None = None
         """The current session; None before the first message of a new conversation."""
         self.turn = ""
         """The id of the last turn."""
         self.config: Config = gateway.workspace.config
         """The configuration at the last reload."""
-        self.seen: dict[str, str | None] = {}
+        self.slot_hashes: dict[str, str | None] = {}
         """The hashes of the slots at the last reload."""
-        self.told: frozenset[str] = frozenset()
+        self.reported: frozenset[str] = frozenset()
         """The problems already reported."""
-        self.environ = environ
-        self._terminal = terminal
-        self._seat = seat
-        self.bell = ChatNotifications(self.note, is_owner=self.is_owner)
-        gateway.reloading.board.ways.append(self.bell)
+        self.notifications = ChatNotifications(self.note, is_owner=self.is_owner)
+        self._make_renderer = make_renderer
+        self._ask = ask
+        gateway.reloading.board.ways.append(self.notifications)
 
     def is_owner(self) -> bool:
         """Return whether the owner is at the terminal and no one else reads along."""
@@ -196,38 +182,33 @@ class ChatSession:
         return self.place.user == config.owner and self.found.clearance.level is Trust.FULL
 
     @property
-    def asks(self) -> bool:
-        """Whether the person can be asked for approval."""
-        return self._terminal.asks
-
-    @property
-    def place(self) -> RoutedMessage:
+    def place(self) -> messages.RoutedMessage:
         """An empty message with the user, the agent and the place of this conversation."""
-        return make_routed_message(self._terminal.hear(""), self.gateway.workspace.config)
+        return router.make_routed_message(self.terminal.hear(""), self.gateway.workspace.config)
 
     @property
-    def found(self) -> ResolvedKey:
+    def found(self) -> session_lookup.ResolvedKey:
         """The session key under the current configuration, with its clearance and the reason."""
-        return resolve_session_key(self.place, self.gateway.workspace.config)
+        return session_lookup.resolve_session_key(self.place, self.gateway.workspace.config)
 
     @property
     def zone(self) -> ZoneInfo:
         """The time zone of the user."""
         return find_user_zone(self.place.user, self.gateway.workspace.config)
 
-    async def say(self, text: str) -> TurnReply:
+    async def say(self, text: str) -> messages.TurnReply:
         """Send a message, show the answer as it arrives, and return the reply."""
         session = self.session.id if self.session else ""
-        accepted = await submit_message(self.gateway.receive, self._terminal.hear(text, session))
+        accepted = await submit_message(self.gateway.receive, self.terminal.hear(text, session))
         reply = await self.follow(accepted)
         self.session = await self.gateway.sessions.find(accepted.session)
         return reply
 
-    async def follow(self, accepted: AcceptedTurn) -> TurnReply:
+    async def follow(self, accepted: messages.AcceptedTurn) -> messages.TurnReply:
         """Show the answer of a turn as it arrives, and return the reply."""
         self.turn = accepted.turn
-        self.later.known.add(accepted.turn)
-        answer = self._seat.screen()
+        self.late_answers.shown.add(accepted.turn)
+        answer = self._make_renderer()
         try:
             with stop_on_interrupt(lambda: self.gateway.stop(accepted.turn)):
                 await self._listen(accepted.turn, answer)
@@ -236,7 +217,7 @@ class ChatSession:
             await self.gateway.stop(accepted.turn)
             raise
         finally:
-            answer.rest()
+            answer.pause()
         answer.end(reply)
         return reply
 
@@ -244,22 +225,22 @@ class ChatSession:
         declined: str | None = None
         async for delta in self.gateway.hear(turn):
             if isinstance(delta, ApprovalNeeded):
-                answer.rest()
+                answer.pause()
                 declined = None if await self._decide(turn, delta) else delta.name
             elif isinstance(delta, ToolFinished) and delta.name == declined:
-                answer.hear(ToolDeclined(name=declined))
+                answer.show(ToolDeclined(name=declined))
                 declined = None
             else:
-                answer.hear(delta)
+                answer.show(delta)
 
-    async def _decide(self, turn: str, asking: ApprovalNeeded) -> bool:
+    async def _decide(self, turn: str, needed: ApprovalNeeded) -> bool:
         """Ask the person for approval; return whether they allow the call."""
         try:
-            allowed = await self._seat.ask(clean_text(asking.question))
+            allowed = await self._ask(clean_text(needed.question))
         except KeyboardInterrupt:
             await self.gateway.stop(turn)
             return False
-        self.gateway.decide(turn, asking.id, allowed=allowed)
+        self.gateway.decide(turn, needed.id, allowed=allowed)
         return allowed
 
     def note(self, text: str) -> None:
@@ -269,19 +250,19 @@ class ChatSession:
     async def catch_up(self) -> None:
         """Show the missed answers of this session, and later ones when they arrive."""
         if self.session:
-            await self.later.catch_up(self.session.id)
+            await self.late_answers.catch_up(self.session.id)
 
     async def watch(self) -> None:
         """Show messages that the agent sends on its own initiative, until cancelled."""
         while True:
             with suppress(sqlite3.Error):  # the database may be busy; try again
                 if self.session is None:
-                    await self.go_on()  # a scheduled run may have started the conversation
+                    await self.resume_last()  # a scheduled run may have started the conversation
                 if self.session:
-                    await self.later.show_notifications(self.session.id)
+                    await self.late_answers.show_notifications(self.session.id)
             await asyncio.sleep(POLL_INTERVAL_S)
 
-    async def hold(self) -> Session:
+    async def ensure_session(self) -> Session:
         """Return the current session; start one if there is none."""
         if self.session is None:
             await self.begin()
@@ -292,7 +273,7 @@ class ChatSession:
         """Start a new session."""
         await self._enter(await self.gateway.sessions.begin(self.found.lane, self.place.situation))
 
-    async def go_on(self) -> None:
+    async def resume_last(self) -> None:
         """Resume the last session of this place, if there is one."""
         if session := await self.gateway.sessions.find_current(self.found.lane):
             await self._enter(session)
@@ -300,7 +281,7 @@ class ChatSession:
     async def _enter(self, session: Session) -> None:
         self.session, self.turn = session, await self.gateway.sessions.find_newest_turn(session.id)
 
-    async def list_waiting(self) -> list[Exchange]:
+    async def list_waiting(self) -> list[messages.Exchange]:
         """List this person's unanswered messages in this session, oldest first."""
         found = await self.gateway.sessions.list_unfinished(self.session.id) if self.session else ()
         return [one for one in found if one.reply.user == self.place.user]
@@ -309,22 +290,22 @@ class ChatSession:
         """List the sessions of this place; another clearance is another conversation."""
         return list(await self.gateway.sessions.list_lane(self.found.lane))
 
-    async def resume(self, beginning: str, listed: str = SESSIONS_HINT) -> None:
+    async def resume(self, prefix: str, hint: str = SESSIONS_HINT) -> None:
         """Resume an earlier session, given its id or the first digits of it."""
-        if len(beginning) < MIN_SESSION_ID_CHARS:
-            raise InputError(f"give the id of a session, or at least its first {MIN_SESSION_ID_CHARS} digits; {listed}")
-        named = [one for one in await self.list_sessions() if one.id.startswith(beginning.lower())]
+        if len(prefix) < MIN_SESSION_ID_CHARS:
+            raise InputError(f"give the id of a session, or at least its first {MIN_SESSION_ID_CHARS} digits; {hint}")
+        named = [one for one in await self.list_sessions() if one.id.startswith(prefix.lower())]
         if not named:
-            raise InputError(f"no session {quote_name(beginning)} can be resumed here; {listed}")
+            raise InputError(f"no session {quote_name(prefix)} can be resumed here; {hint}")
         if len(named) > 1:
-            raise InputError(f"several session ids start with {quote_name(beginning)}; give more digits")
+            raise InputError(f"several session ids start with {quote_name(prefix)}; give more digits")
         await self._enter(await self.gateway.sessions.resume(named[0].id))
 
-    def choose(self) -> ChosenModel:
+    def choose_model(self) -> model_discovery.ChosenModel:
         """Return the model that will answer the next turn."""
         named = self.session.model if self.session else ""
         config = self.gateway.workspace.config
-        return choose_model(named or config.agents[self.found.lane.agent].model, config, self.environ)
+        return model_discovery.choose_model(named or config.agents[self.found.lane.agent].model, config, self.environ)
 
     async def set_model(self, name: str) -> int:
         """Switch this session to another model and retry its queued messages; return their number.
@@ -338,42 +319,42 @@ class ChatSession:
         finally:
             await models.close()
         await asyncio.to_thread(fetch_weights, name, config, self.environ)
-        session = await self.hold()
+        session = await self.ensure_session()
         self.session = replace(session, model=name)
         return await self.gateway.set_model(session.id, name)
 
     async def accept_plan(self) -> SessionPlan:
         """Accept the newest plan and turn plan mode off."""
-        session = await self.hold()
+        session = await self.ensure_session()
         plan = await self.gateway.sessions.settle_plan(session.id, PlanState.ACCEPTED)
         self.session = replace(session, plan=False)
         return plan
 
     async def set_plan(self, *, on: bool) -> None:
         """Turn plan mode on or off for this session."""
-        session = await self.hold()
+        session = await self.ensure_session()
         await self.gateway.sessions.set_plan(session.id, on=on)
         self.session = replace(session, plan=on)
 
-    async def foresee(self) -> Assembly:
+    async def preview_next(self) -> Assembly:
         """Assemble the next turn of this conversation exactly as the gateway would."""
         return await self.gateway.foresee(replace(self.place, session=self.session.id if self.session else ""))
 
-    def look(self) -> Assembly:
+    def assemble_bare(self) -> Assembly:
         """Assemble a turn for this conversation without its history: who speaks, where, and what they may see."""
-        session = self.session
+        session, place = self.session, self.place
         turn = Turn(
             agent=self.found.lane.agent,
-            user=self.place.user,
-            channel=self.place.channel,
-            room=self.place.room,
-            situation=self.place.situation,
+            user=place.user,
+            channel=place.channel,
+            room=place.room,
+            situation=place.situation,
             session=session.id if session else "",
-            project=self.place.project,
-            cwd=self.place.cwd,
+            project=place.project,
+            cwd=place.cwd,
             plan=bool(session and session.plan),
-            model=self.choose().model,
-            mode=self.place.mode,
+            model=self.choose_model().model,
+            mode=place.mode,
         )
         return self.gateway.workspace.assemble(turn)
 
@@ -400,43 +381,43 @@ def stop_on_interrupt(stop: Callable[[], Awaitable[object]]) -> Iterator[None]:
             loop.remove_signal_handler(signal.SIGINT)
 
 
-async def print_greeting(talk: ChatSession) -> None:
+async def print_greeting(chat: ChatSession) -> None:
     """Print a note if the embedded model answers, then the agent and the session."""
-    if line := await describe_embedded_model(talk, "type /model"):
-        talk.note(line)
-    found = talk.found
+    if line := await describe_embedded_model(chat, "type /model"):
+        chat.note(line)
+    found = chat.found
     clearance = f"clearance {found.clearance.level}, because {found.clearance.reason}"
-    talk.note(f"{found.lane.agent} · {talk.choose().model} · {clearance}")
-    talk.note(await describe_session(talk))
+    chat.note(f"{found.lane.agent} · {chat.choose_model().model} · {clearance}")
+    chat.note(await describe_session(chat))
 
 
-async def describe_session(talk: ChatSession) -> str:
+async def describe_session(chat: ChatSession) -> str:
     """Describe the current session, and how to start another."""
-    session = talk.session
+    session = chat.session
     if session is None:
         return "new conversation; /help lists the commands"
-    turns = sum(row.kind is HistoryKind.TURN for row in await talk.gateway.sessions.read(session.id))
-    waiting = len(await talk.gateway.sessions.list_unfinished(session.id))
+    turns = sum(row.kind is history.HistoryKind.TURN for row in await chat.gateway.sessions.read(session.id))
+    waiting = len(await chat.gateway.sessions.list_unfinished(session.id))
     if not (turns or waiting or session.plan):
-        return f"session {session.id[:SHORT_ID_DIGITS]} started; /help lists the commands"
-    past = f"{count(turns, 'turn')}, last used {show_time(session.used, talk.zone)}" if turns else "no turns yet"
+        return f"session {session.id[: lines.SHORT_ID_DIGITS]} started; /help lists the commands"
+    past = f"{count(turns, 'turn')}, last used {lines.show_time(session.used, chat.zone)}" if turns else "no turns yet"
     plan = ", plan mode is on" if session.plan else ""
     come = f"; {count(waiting, 'message')} {'is' if waiting == 1 else 'are'} still being answered" if waiting else ""
-    resumed = f"resuming {session.id[:SHORT_ID_DIGITS]} ({past}){plan}{come}"
+    resumed = f"resuming {session.id[: lines.SHORT_ID_DIGITS]} ({past}){plan}{come}"
     return f"{resumed}; /new starts a new session, /help lists the commands"
 
 
-def format_model(talk: ChatSession) -> str:
+def format_model(chat: ChatSession) -> str:
     """Show the model that answers, and why if it is not the configured one."""
-    chosen = talk.choose()
+    chosen = chat.choose_model()
     return f"{chosen.model} ({chosen.reason})" if chosen.reason else chosen.model
 
 
-async def describe_embedded_model(talk: ChatSession, switch: str) -> str:
+async def describe_embedded_model(chat: ChatSession, switch: str) -> str:
     """Explain why the embedded model answers and how to change that; empty if the named model answers."""
-    chosen = talk.choose()
+    chosen = chat.choose_model()
     if not chosen.reason:
         return ""
-    config = talk.gateway.workspace.config
-    servers = await asyncio.to_thread(find_model_servers, config, talk.environ)
-    return describe_embedded(chosen, config.agents[talk.found.lane.agent].model, servers, switch)
+    config = chat.gateway.workspace.config
+    servers = await asyncio.to_thread(model_discovery.find_model_servers, config, chat.environ)
+    return model_discovery.describe_embedded(chosen, config.agents[chat.found.lane.agent].model, servers, switch)

@@ -1,11 +1,10 @@
-"""Renderers for a streaming answer: Markdown on a terminal, plain text otherwise.
-
-Markdown of a model, rendered for the terminal; nothing in it can control the terminal.
-"""
+"""Renderers for a streaming answer: Markdown on a terminal, plain text otherwise. No text can control the terminal."""
 
 import asyncio
+import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Protocol, TextIO
 
 from markdown_it import MarkdownIt
@@ -17,14 +16,8 @@ from rich.segment import Segment, Segments
 from rich.spinner import Spinner
 from rich.text import Text
 
-from foreword.agent.agent_events import (
-    AgentEvent,
-    CallRestarted,
-    PassagesRecalled,
-    TextDelta,
-    ToolFinished,
-    ToolStarted,
-)
+from foreword.agent import agent_events
+from foreword.agent.agent_events import CallRestarted, PassagesRecalled, TextDelta
 from foreword.cli.output import clean_line, clean_text
 from foreword.engine.sources.sections import Passage
 from foreword.gateway.messages import TurnReply, TurnState
@@ -34,6 +27,16 @@ MAX_MARKDOWN_CHARS = 100_000  # characters; longer text is shown unrendered
 # Rich drops HTML, so show tags as text. Without link references, blocks can be drawn one by one, and no line is
 # consumed as a definition.
 MARKDOWN_PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).disable("reference")
+REDRAW_INTERVAL_S = 0.1  # seconds between two redraws
+QUEUED_NOTE = "Your message is queued and will be answered after the previous one."
+RETRY_NOTE = (
+    "It is retried while foreword chat or foreword serve runs in this workspace; "
+    "/model NAME tries another model now, and /drop cancels the message."
+)
+SUPPRESSED_NOTE = "(nothing to say)"
+CUT_NOTE = "(cut: the answer reached its limit)"
+NO_PASSAGES_NOTE = "(no passage in your files matches this message)"
+RESTART_NOTE = "asking the model again; ignore the partial answer above"
 
 
 class MarkdownText:
@@ -51,12 +54,12 @@ class MarkdownText:
 
 def render_block(block: str, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
     """Render one block, without surrounding empty lines."""
+    plain = Text(block, overflow="fold")
     try:
-        lines = render_lines(
-            parse_markdown(block) if len(block) <= MAX_MARKDOWN_CHARS else make_plain_text(block), console, options
-        )
+        markdown = parse_markdown(block) if len(block) <= MAX_MARKDOWN_CHARS else plain
+        lines = render_lines(markdown, console, options)
     except Exception:  # noqa: BLE001 - if rendering fails, show the plain text
-        lines = render_lines(make_plain_text(block), console, options)
+        lines = render_lines(plain, console, options)
     full = [at for at, line in enumerate(lines) if any(segment.text.strip() for segment in line)]
     for line in lines[full[0] : full[-1] + 1] if full else []:
         yield from line
@@ -69,11 +72,6 @@ def render_lines(what: RenderableType, console: Console, options: ConsoleOptions
     return [
         [Segment(clean_text(segment.text), segment.style) for segment in line if not segment.control] for line in lines
     ]
-
-
-def make_plain_text(text: str) -> Text:
-    """Show a text unrendered."""
-    return Text(text, overflow="fold")
 
 
 def parse_markdown(text: str) -> Markdown:
@@ -91,37 +89,16 @@ def split_blocks(text: str) -> list[str]:
     """Split a text into its blocks; joined, they are the text."""
     if len(text) > MAX_MARKDOWN_CHARS:
         return [text]
-    begins = [
-        token.map[0] for token in MARKDOWN_PARSER.parse(text) if token.level == 0 and token.map and token.nesting >= 0
-    ]
-    lines = text.split("\n")
-    return ["\n".join(part) + ("\n" if more else "") for part, more in slice_lines(lines, begins[1:])]
-
-
-def slice_lines(lines: list[str], begins: Iterable[int]) -> Iterator[tuple[list[str], bool]]:
-    """Yield the lines of each block, and whether another block follows."""
-    start = 0
-    for begin in begins:
-        yield lines[start:begin], True
-        start = begin
-    yield lines[start:], False
+    tokens = [token for token in MARKDOWN_PARSER.parse(text) if token.level == 0 and token.nesting >= 0]
+    starts = [token.map[0] for token in tokens if token.map][1:]
+    lines = re.findall(r"[^\n]*\n|[^\n]+$", text)
+    return ["".join(lines[start:end]) for start, end in pairwise([0, *starts, len(lines)])]
 
 
 def split_finished(text: str) -> tuple[str, str]:
     """Split a growing text into its finished blocks and the last one, which may still change."""
     *finished, rest = split_blocks(text)
     return "".join(finished), rest
-
-
-REDRAW_INTERVAL_S = 0.1  # seconds between two redraws
-QUEUED_NOTE = "Your message is queued and will be answered after the previous one."
-RETRY_NOTE = (
-    "It is retried while foreword chat or foreword serve runs in this workspace; "
-    "/model NAME tries another model now, and /drop cancels the message."
-)
-CUT_NOTE = "(cut: the answer reached its limit)"
-NO_PASSAGES_NOTE = "(no passage in your files matches this message)"
-RESTART_NOTE = "asking the model again; ignore the partial answer above"
 
 
 @frozen(eq=True)
@@ -131,16 +108,16 @@ class ToolDeclined:
     name: str
 
 
-AnswerDelta = AgentEvent | ToolDeclined
+AnswerDelta = agent_events.AgentEvent | ToolDeclined
 
 
 class AnswerRenderer(Protocol):
     """A renderer for the deltas of an answer."""
 
-    def hear(self, piece: AnswerDelta) -> None:
+    def show(self, delta: AnswerDelta) -> None:
         """Show a delta."""
 
-    def rest(self) -> None:
+    def pause(self) -> None:
         """Finish the current output, so that other text can be printed; more may follow."""
 
     def end(self, reply: TurnReply) -> None:
@@ -149,14 +126,9 @@ class AnswerRenderer(Protocol):
 
 def make_renderer(console: Console) -> AnswerRenderer:
     """Return the renderer for this output."""
-    return (
-        TerminalMarkdown(console)
-        if console.is_terminal and not console.is_dumb_terminal
-        else TextRenderer(sys.stdout, sys.stderr)
-    )
-
-
-SUPPRESSED_NOTE = "(nothing to say)"
+    if console.is_terminal and not console.is_dumb_terminal:
+        return TerminalMarkdown(console)
+    return TextRenderer(sys.stdout, sys.stderr)
 
 
 class SilentRenderer:
@@ -166,12 +138,12 @@ class SilentRenderer:
         self.passages: tuple[Passage, ...] = ()
         """The recalled passages, which other renderers show as quotes."""
 
-    def hear(self, piece: AnswerDelta) -> None:
+    def show(self, delta: AnswerDelta) -> None:
         """Store the passages; show nothing."""
-        if isinstance(piece, PassagesRecalled):
-            self.passages = piece.passages
+        if isinstance(delta, PassagesRecalled):
+            self.passages = delta.passages
 
-    def rest(self) -> None:
+    def pause(self) -> None:
         """Do nothing."""
 
     def end(self, reply: TurnReply) -> None:
@@ -181,41 +153,41 @@ class SilentRenderer:
 class TextRenderer:
     """A plain-text renderer: the answer goes to one stream, notes go to another."""
 
-    def __init__(self, out: TextIO, aside: TextIO) -> None:
+    def __init__(self, out: TextIO, notes: TextIO) -> None:
         self._out = out
-        self._aside = aside
+        self._notes = notes
         self._open = False
-        self._heard = ""
+        self._streamed = ""
 
-    def hear(self, piece: AnswerDelta) -> None:
+    def show(self, delta: AnswerDelta) -> None:
         """Write a delta immediately."""
-        if isinstance(piece, TextDelta):
-            self._write(piece.text)
+        if isinstance(delta, TextDelta):
+            self._write(delta.text)
             return
-        self.rest()
-        if isinstance(piece, CallRestarted):
-            self._heard = ""
-        if isinstance(piece, PassagesRecalled):
-            print("".join(f"{format_quote(one)}\n" for one in piece.passages), file=self._aside, flush=True)
-        if note := describe_delta(piece):
-            print(note, file=self._aside, flush=True)
+        self.pause()
+        if isinstance(delta, CallRestarted):
+            self._streamed = ""
+        if isinstance(delta, PassagesRecalled):
+            print("".join(f"{format_quote(one)}\n" for one in delta.passages), file=self._notes, flush=True)
+        if note := describe_delta(delta):
+            print(note, file=self._notes, flush=True)
 
     def end(self, reply: TurnReply) -> None:
         """Write an answer that was not streamed, or a note on why there is none."""
-        if reply.state is TurnState.ANSWERED and not self._heard.strip():
+        if reply.state is TurnState.ANSWERED and not self._streamed.strip():
             self._write(reply.text)
-        self.rest()
+        self.pause()
         if note := describe_end(reply):
-            print(note, file=self._aside, flush=True)
+            print(note, file=self._notes, flush=True)
 
     def _write(self, text: str) -> None:
-        self._heard += text
+        self._streamed += text
         if shown := clean_text(text):
             self._out.write(shown)
             self._out.flush()
             self._open = not shown.endswith("\n")
 
-    def rest(self) -> None:
+    def pause(self) -> None:
         """End the current line."""
         if self._open:
             self._out.write("\n")
@@ -229,30 +201,30 @@ class TerminalMarkdown:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._rest = self._drawn = ""
-        self._spoken = False
+        self._printed_text = False
         self._live: Live | None = None
         self._tick: asyncio.TimerHandle | None = None
-        self._heard = ""
+        self._streamed = ""
         self._start()
 
-    def hear(self, piece: AnswerDelta) -> None:
+    def show(self, delta: AnswerDelta) -> None:
         """Draw a delta, at the latest with the next redraw."""
-        if isinstance(piece, TextDelta):
-            self._heard += piece.text
-            self._rest += clean_text(piece.text)
+        if isinstance(delta, TextDelta):
+            self._streamed += delta.text
+            self._rest += clean_text(delta.text)
             self._start()
             return
         self._settle()
-        if isinstance(piece, CallRestarted):
-            self._heard = ""
-        if isinstance(piece, PassagesRecalled):
-            for one in piece.passages:
+        if isinstance(delta, CallRestarted):
+            self._streamed = ""
+        if isinstance(delta, PassagesRecalled):
+            for one in delta.passages:
                 self._above(Padding(Text(format_quote(one), style="dim"), (0, 0, 0, 2)))
-        if note := describe_delta(piece):
+        if note := describe_delta(delta):
             self._above(Text(f"  {note}", style="dim", overflow="ellipsis", no_wrap=True))
         self._start()
 
-    def rest(self) -> None:
+    def pause(self) -> None:
         """Print the current text and stop redrawing."""
         self._settle()
         if self._tick:
@@ -265,9 +237,9 @@ class TerminalMarkdown:
 
     def end(self, reply: TurnReply) -> None:
         """Draw an answer that was not streamed, or a note on why there is none."""
-        if reply.state is TurnState.ANSWERED and not self._heard.strip():
+        if reply.state is TurnState.ANSWERED and not self._streamed.strip():
             self._rest = reply.text
-        self.rest()
+        self.pause()
         if note := describe_end(reply):
             self._console.print(Text(note, style="dim"))
 
@@ -298,7 +270,7 @@ class TerminalMarkdown:
         text = self._rest if len(self._rest) < 8_000 else self._rest[-8_000:]
         lines = self._console.render_lines(MarkdownText(text), pad=False)[-height:]
         shown = [segment for line in lines for segment in (*line, Segment.line())]
-        return Segments([Segment.line(), *shown] if self._spoken else shown)
+        return Segments([Segment.line(), *shown] if self._printed_text else shown)
 
     def _settle(self) -> None:
         """Print the text so far permanently."""
@@ -311,9 +283,9 @@ class TerminalMarkdown:
         """Print permanent output above the part that is redrawn."""
         if self._live:
             self._live.update(Text(), refresh=True)  # otherwise the old frame is drawn again below
-        if isinstance(what, MarkdownText) and self._spoken:
+        if isinstance(what, MarkdownText) and self._printed_text:
             self._console.print()
-        self._spoken = isinstance(what, MarkdownText)
+        self._printed_text = isinstance(what, MarkdownText)
         self._console.print(what)
 
 
@@ -328,15 +300,15 @@ def describe_end(reply: TurnReply) -> str:
     return f"{clean_text(reply.text) or QUEUED_NOTE} {RETRY_NOTE}"
 
 
-def describe_delta(piece: AnswerDelta) -> str:
+def describe_delta(delta: AnswerDelta) -> str:
     """Describe a delta that is not text, in a few words."""
-    match piece:
-        case ToolStarted():
-            return f"· {clean_line(piece.name) or 'a tool'} …"
-        case ToolFinished(done=False):
-            return f"· {clean_line(piece.name) or 'a tool'} failed"
+    match delta:
+        case agent_events.ToolStarted():
+            return f"· {clean_line(delta.name) or 'a tool'} …"
+        case agent_events.ToolFinished(done=False):
+            return f"· {clean_line(delta.name) or 'a tool'} failed"
         case ToolDeclined():
-            return f"· {clean_line(piece.name) or 'a tool'} was not allowed"
+            return f"· {clean_line(delta.name) or 'a tool'} was not allowed"
         case CallRestarted():
             return f"· {RESTART_NOTE}"
         case PassagesRecalled(passages=()):

@@ -1,9 +1,4 @@
-"""The chat loop: an interactive conversation, or one message and its answer.
-
-Warnings before a turn: a model that cannot answer or is unknown, and unusable files. Keyboard handling during an
-answer: typed characters are not echoed and wait for the next prompt. The input line: history, completion of commands,
-and multi-line input.
-"""
+"""The chat loop: an interactive conversation with an input line, or one message and its answer."""
 
 import asyncio
 import os
@@ -12,43 +7,26 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import datetime
 
-from prompt_toolkit import PromptSession
+from prompt_toolkit import PromptSession, key_binding
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import completion_is_selected
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.output import create_output
+from prompt_toolkit.output import Output, create_output
 from prompt_toolkit.patch_stdout import patch_stdout
 from rich.console import Console
 
 from foreword.agent.providers.model_discovery import choose_model
 from foreword.assembly import list_file_hints, list_unusable_files
-from foreword.cli.chat.chat_session import (
-    ChatSession,
-    ChatTerminal,
-    describe_embedded_model,
-    fetch_weights,
-    print_greeting,
-)
+from foreword.cli import inputs, output
+from foreword.cli.chat import slash_commands
+from foreword.cli.chat.chat_session import ChatSession, describe_embedded_model, fetch_weights, print_greeting
 from foreword.cli.chat.renderer import AnswerRenderer, SilentRenderer, make_renderer
-from foreword.cli.chat.slash_commands import (
-    SLASH_COMMANDS,
-    TypedCommand,
-    find_slash_command,
-    list_held_calls,
-    parse_input,
-    print_approval_hints,
-    update_seen_slots,
-)
-from foreword.cli.inputs import load_environ, open_named_workspace
-from foreword.cli.main import describe_error, is_utf8
-from foreword.cli.output import clean_line, clean_text, count, print_error, print_json, to_plain, warn, warn_about_names
-from foreword.cli.turn_options import find_project, get_working_directory, warn_unlisted
+from foreword.cli.chat.slash_commands import SLASH_COMMANDS, TypedCommand
+from foreword.cli.main import EXIT_INTERRUPTED, describe_error, is_utf8
+from foreword.cli.output import print_error, warn
 from foreword.config.env import Secrets
-from foreword.engine.sources.sections import Passage
 from foreword.errors import ForewordError, InputError, UnknownName
 from foreword.gateway.channels.pull_channel import TerminalChannel
 from foreword.gateway.live import background_task
@@ -59,38 +37,41 @@ from foreword.storage.database import explain_sqlite_errors
 from foreword.types import Mode
 from foreword.workspace import STATE_FOLDER, Workspace
 
-
-def warn_about_new_problems(talk: ChatSession, *, files: bool = True) -> None:
-    """Warn about new problems only, so that each is reported once."""
-    found = dict.fromkeys(list_problems(talk, files=files))
-    for doubt in found:
-        if doubt not in talk.told:
-            warn(clean_line(doubt))
-    talk.told = frozenset(found)
-
-
-def list_problems(talk: ChatSession, *, files: bool) -> Iterator[str]:
-    """Yield the problems of the model and, if requested, of the files that the turn may see."""
-    config, model = talk.gateway.workspace.config, talk.choose().model
-    checks = [*check_provider("model", model, config, Secrets(environ=talk.environ, dotenv={}))]
-    for check in checks:
-        if check.level != "ok":
-            yield f"{model} cannot answer: {check.message} ({check.remedy})"
-    reached = all(check.level != "error" for check in checks)
-    with suppress(ForewordError):  # the turn itself reports problems of the whole prompt
-        assembly = talk.look()
-        if reached and (assumed := assembly.terms.meter.facts.assumed):
-            yield assumed
-        yield from list_unusable_files(assembly) if files else ()
-        yield from list_file_hints(assembly) if files else ()
-
-
 try:
     import termios
 except ImportError:  # not on Windows
     termios = None  # type: ignore[assignment]
 
+EXIT_FAILED = 1
 LOCAL_MODES_INDEX = 3  # index of the local modes in the terminal attributes
+WHY_HINT = "/why shows what happened"
+LOGS_HINT = "foreword logs --level error shows what happened"
+QUIT_HINT = "press Ctrl-C again or Ctrl-D to end the chat"
+
+
+def warn_about_new_problems(chat: ChatSession, *, files: bool = True) -> None:
+    """Warn about new problems only, so that each is reported once."""
+    found = dict.fromkeys(list_problems(chat, files=files))
+    for problem in found:
+        if problem not in chat.reported:
+            warn(output.clean_line(problem))
+    chat.reported = frozenset(found)
+
+
+def list_problems(chat: ChatSession, *, files: bool) -> Iterator[str]:
+    """Yield the problems of the model and, if requested, of the files that the turn may see."""
+    config, model = chat.gateway.workspace.config, chat.choose_model().model
+    checks = [*check_provider("model", model, config, Secrets(environ=chat.environ, dotenv={}))]
+    for check in checks:
+        if check.level != "ok":
+            yield f"{model} cannot answer: {check.message} ({check.remedy})"
+    reached = all(check.level != "error" for check in checks)
+    with suppress(ForewordError):  # the turn itself reports problems of the whole prompt
+        assembly = chat.assemble_bare()
+        if reached and (assumed := assembly.terms.meter.facts.assumed):
+            yield assumed
+        yield from list_unusable_files(assembly) if files else ()
+        yield from list_file_hints(assembly) if files else ()
 
 
 @contextmanager
@@ -115,10 +96,6 @@ def discard_typed_input() -> None:
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
-PROMPT_SIGN = "> "
-CONTINUATION_SIGN = "  "
-
-
 class InputHistory(FileHistory):
     """The input history, in a file readable only by its owner; write errors are ignored."""
 
@@ -131,17 +108,14 @@ class InputHistory(FileHistory):
 class CommandCompleter(Completer):
     """Completes the names of commands."""
 
-    def __init__(self, names: Mapping[str, str]) -> None:
-        self._names = names
-
     def get_completions(self, document: Document, _: CompleteEvent) -> Iterable[Completion]:
         """Yield the commands that start with the typed text, while it is the only text."""
         typed = document.text
-        if not typed.startswith("/") or typed.startswith("//") or any(sign.isspace() for sign in typed):
+        if not typed.startswith("/") or typed.startswith("//") or any(char.isspace() for char in typed):
             return
-        for name, about in self._names.items():
+        for name, command in SLASH_COMMANDS.items():
             if f"/{name}".startswith(typed.lower()):
-                yield Completion(f"/{name}", start_position=-len(typed), display_meta=about)
+                yield Completion(f"/{name}", start_position=-len(typed), display_meta=command.about)
 
 
 def open_history(path: str) -> History:
@@ -157,48 +131,43 @@ def open_history(path: str) -> History:
     return InputHistory(path)
 
 
-def make_key_bindings() -> KeyBindings:
+def make_key_bindings() -> key_binding.KeyBindings:
     """Make the key bindings: Enter sends, Alt-Enter adds a line."""
-    bindings = KeyBindings()
+    bindings = key_binding.KeyBindings()
 
     @bindings.add("enter", filter=~completion_is_selected)
-    def send(event: KeyPressEvent) -> None:
+    def send(event: key_binding.KeyPressEvent) -> None:
         event.current_buffer.validate_and_handle()
 
     @bindings.add("enter", filter=completion_is_selected)
-    def take(event: KeyPressEvent) -> None:
+    def take(event: key_binding.KeyPressEvent) -> None:
         event.current_buffer.complete_state = None
 
     @bindings.add("escape", "enter")
-    def break_line(event: KeyPressEvent) -> None:
+    def break_line(event: key_binding.KeyPressEvent) -> None:
         event.current_buffer.newline(copy_margin=False)
 
     return bindings
 
 
-def make_prompt_session(path: str, names: Mapping[str, str]) -> "PromptSession[str]":
-    """Make the prompt, with a history file and completion; draws on stderr if stdout is not a terminal."""
-    import sys
+def make_terminal_output() -> Output:
+    """Draw on stderr if stdout is not a terminal."""
+    return create_output(stdout=sys.stdout if sys.stdout.isatty() else sys.stderr)
 
-    session: PromptSession[str] = PromptSession(
-        message=PROMPT_SIGN,
+
+def make_prompt_session(path: str) -> PromptSession[str]:
+    """Make the prompt, with a history file and completion."""
+    return PromptSession(
+        message="> ",
         multiline=True,
-        prompt_continuation=CONTINUATION_SIGN,
+        prompt_continuation="  ",
         history=open_history(path),
-        completer=CommandCompleter(names),
+        completer=CommandCompleter(),
         complete_while_typing=True,
         reserve_space_for_menu=5,
         key_bindings=make_key_bindings(),
-        output=create_output(stdout=sys.stdout if sys.stdout.isatty() else sys.stderr),
+        output=make_terminal_output(),
     )
-    return session
-
-
-EXIT_FAILED = 1
-EXIT_CHAT_INTERRUPTED = 130
-WHY_HINT = "/why shows what happened"
-LOGS_HINT = "foreword logs --level error shows what happened"
-QUIT_HINT = "press Ctrl-C again or Ctrl-D to end the chat"
 
 
 def start_chat(args: Namespace) -> int:
@@ -208,15 +177,15 @@ def start_chat(args: Namespace) -> int:
         raise InputError("--json needs a message, as an argument or on stdin")
     if args.json and isinstance(message, TypedCommand):
         raise InputError(f"--json does not work with /{message.name}, which has no reply")
-    with open_named_workspace(args) as workspace:
-        environ = load_environ(workspace)
+    with inputs.open_named_workspace(args) as workspace:
+        environ = inputs.load_environ(workspace)
         if not isinstance(message, TypedCommand):
             prepare_model(args, workspace, environ)
         try:
             with explain_sqlite_errors(workspace.state):
                 return asyncio.run(open_chat(args, workspace, environ, message))
         except asyncio.CancelledError:
-            return EXIT_CHAT_INTERRUPTED
+            return EXIT_INTERRUPTED
 
 
 def prepare_model(args: Namespace, workspace: Workspace, environ: Mapping[str, str]) -> None:
@@ -235,7 +204,7 @@ def read_message(args: Namespace) -> TypedCommand | str | None:
     Only the arguments can be a command. Piped text is always a message, because anyone may have written it.
     """
     words = " ".join(args.words)
-    typed = parse_input(words) if words else ""
+    typed = slash_commands.parse_input(words) if words else ""
     if isinstance(typed, TypedCommand):
         return typed
     if sys.stdin is None or sys.stdin.isatty():
@@ -260,98 +229,99 @@ async def open_chat(
         agent=args.agent,
         room=args.room,
         situation=args.situation or "",
-        project=find_project(args.project),
-        cwd=get_working_directory(),
+        project=inputs.find_project(args.project),
+        cwd=inputs.get_working_directory(),
         mode=Mode(args.mode) if args.mode else None,
         asks=bool(sys.stdin and sys.stdin.isatty()),  # anyone may have written piped text
     )
-    warn_unlisted(args.room, workspace.config)
+    inputs.warn_unlisted(args.room, workspace.config)
     console = Console(highlight=False, markup=False, emoji=False)
-    unheard = SilentRenderer() if args.json else None
+    silent = SilentRenderer() if args.json else None
 
-    def screen() -> AnswerRenderer:
-        return unheard or make_renderer(console)
+    def choose_renderer() -> AnswerRenderer:
+        return silent or make_renderer(console)
 
     # Without a Telegram bot, an open chat runs due schedules. With one, foreword serve runs and delivers them.
     options = GatewayOptions(scheduling=message is None and workspace.config.telegram is None)
     async with open_gateway(workspace, environ, options) as gateway:
-        talk = ChatSession(gateway, terminal, environ, ChatTerminal(console=console, screen=screen, ask=ask_approval))
-        warn_about_names(map(clean_line, talk.found.clearance.warnings), workspace.config, user, args.situation or "")
-        await enter_session(talk, args)
+        chat = ChatSession(gateway, terminal, environ, console=console, make_renderer=choose_renderer, ask=ask_approval)
+        output.warn_about_names(
+            map(output.clean_line, chat.found.clearance.warnings), workspace.config, user, args.situation or ""
+        )
+        await enter_session(chat, args)
         if message is not None:
-            return await answer_once(talk, message, unheard)
-        await print_greeting(talk)
-        await talk.catch_up()
-        print_approval_hints(talk, await list_held_calls(talk))
-        update_seen_slots(talk)
-        warn_at_terminal(talk)
+            return await answer_once(chat, message, silent)
+        await print_greeting(chat)
+        await chat.catch_up()
+        await slash_commands.print_held_calls(chat, if_none="")
+        slash_commands.update_slot_hashes(chat)
+        warn_at_terminal(chat)
         with suppress_echo():
-            return await answer_lines(talk)
+            return await answer_lines(chat)
 
 
-async def enter_session(talk: ChatSession, args: Namespace) -> None:
+async def enter_session(chat: ChatSession, args: Namespace) -> None:
     """Resume or start the session of the arguments, with the given model."""
     if args.session:
-        await talk.resume(args.session)
+        await chat.resume(args.session)
     elif args.new:
-        await talk.begin()
+        await chat.begin()
     else:
-        await talk.go_on()
+        await chat.resume_last()
     if args.model:
-        await talk.set_model(args.model)
+        await chat.set_model(args.model)
 
 
-async def answer_once(talk: ChatSession, message: TypedCommand | str, unheard: SilentRenderer | None) -> int:
+async def answer_once(chat: ChatSession, message: TypedCommand | str, silent: SilentRenderer | None) -> int:
     """Answer one message, or run one command; print the reply as JSON if it was not shown."""
     if isinstance(message, str):
-        await warn_before_message(talk)
+        await warn_before_message(chat)
     try:
-        reply = await handle_input(talk, message)
+        reply = await handle_input(chat, message)
     except EOFError:  # /quit
         return 0
     if reply is None:
         return 0
-    if unheard:
-        print_json(reply_to_dict(reply, unheard.passages))
+    if silent:
+        passages = [one.to_dict() for one in silent.passages]
+        output.print_json(output.to_plain(reply) | {"passages": passages})
     elif reply.state is TurnState.FAILED:
         print(LOGS_HINT, file=sys.stderr)
     if reply.state is TurnState.STOPPED:
-        return EXIT_CHAT_INTERRUPTED
+        return EXIT_INTERRUPTED
     return 0 if reply.state is TurnState.ANSWERED else EXIT_FAILED
 
 
-async def warn_before_message(talk: ChatSession) -> None:
+async def warn_before_message(chat: ChatSession) -> None:
     """Warn about a replacement model, problems, and messages that are answered first."""
-    if line := await describe_embedded_model(talk, "--model"):
+    if line := await describe_embedded_model(chat, "--model"):
         warn(line)
-    warn_about_new_problems(talk)
-    session = talk.session
-    if session and (waiting := len(await talk.gateway.sessions.list_unfinished(session.id))):
-        warn(f"{count(waiting, 'earlier message')} in this session {'is' if waiting == 1 else 'are'} answered first")
+    warn_about_new_problems(chat)
+    session = chat.session
+    if session and (waiting := len(await chat.gateway.sessions.list_unfinished(session.id))):
+        earlier = output.count(waiting, "earlier message")
+        warn(f"{earlier} in this session {'is' if waiting == 1 else 'are'} answered first")
 
 
-def warn_at_terminal(talk: ChatSession) -> None:
+def warn_at_terminal(chat: ChatSession) -> None:
     """Warn about new problems; the owner gets those of files as notifications."""
-    warn_about_new_problems(talk, files=not talk.is_owner())
+    warn_about_new_problems(chat, files=not chat.is_owner())
 
 
-async def answer_lines(talk: ChatSession) -> int:
+async def answer_lines(chat: ChatSession) -> int:
     """Read and answer lines until Ctrl-D, or Ctrl-C twice on an empty line."""
-    folder = os.path.join(talk.gateway.workspace.files.root, STATE_FOLDER)
+    folder = os.path.join(chat.gateway.workspace.files.root, STATE_FOLDER)
     # One history per clearance: lines typed in private are not offered where others look on.
-    line = make_prompt_session(
-        os.path.join(folder, f"typed-{talk.found.lane.clearance}"),
-        {name: command.about for name, command in SLASH_COMMANDS.items()},
-    )
+    line = make_prompt_session(os.path.join(folder, f"typed-{chat.found.lane.clearance}"))
     warned = False
     while True:
         try:
-            with patch_stdout(raw=True), talk.bell.free():
-                async with background_task(talk.watch()):
+            with patch_stdout(raw=True), chat.notifications.free():
+                async with background_task(chat.watch()):
                     text = await line.prompt_async(handle_sigint=False)
             warned = False
             if text.strip():
-                await answer_line(talk, text)
+                await answer_line(chat, text)
         except EOFError:
             return 0
         except KeyboardInterrupt:
@@ -359,56 +329,46 @@ async def answer_lines(talk: ChatSession) -> int:
                 return 0
             warned = not line.default_buffer.text
             if warned:
-                talk.note(QUIT_HINT)
+                chat.note(QUIT_HINT)
 
 
-async def answer_line(talk: ChatSession, text: str) -> None:
+async def answer_line(chat: ChatSession, text: str) -> None:
     """Answer one line; errors are printed and do not end the chat."""
     try:
-        typed = parse_input(text)
+        typed = slash_commands.parse_input(text)
         if isinstance(typed, str):
-            warn_at_terminal(talk)
-            await talk.catch_up()
-        reply = await handle_input(talk, typed)
+            warn_at_terminal(chat)
+            await chat.catch_up()
+        reply = await handle_input(chat, typed)
     except (ForewordError, OSError) as error:
-        print_error(clean_text(describe_error(error)))
+        print_error(output.clean_text(describe_error(error)))
     except sqlite3.Error as error:
         print_error(f"the state database of the workspace cannot be used: {error}")
     else:
         if reply and reply.state is TurnState.QUEUED:
-            talk.later.wait_for(Exchange(asked=text, reply=reply))
+            chat.late_answers.wait_for(Exchange(asked=text, reply=reply))
         elif reply and reply.state is TurnState.FAILED:
-            talk.note(WHY_HINT)
-    talk.console.print()
+            chat.note(WHY_HINT)
+    chat.console.print()
 
 
-async def handle_input(talk: ChatSession, typed: TypedCommand | str) -> TurnReply | None:
+async def handle_input(chat: ChatSession, typed: TypedCommand | str) -> TurnReply | None:
     """Run a command, or send a message to the agent; commands are never sent to the agent."""
     if not is_utf8(typed if isinstance(typed, str) else typed.rest):
         raise InputError("the message is not UTF-8")
     if isinstance(typed, str):
-        return await talk.say(typed)
-    said = await find_slash_command(typed, SLASH_COMMANDS).run(talk, typed.rest)
-    return await talk.say(said) if said else None
+        return await chat.say(typed)
+    message = await slash_commands.find_slash_command(typed).run(chat, typed.rest)
+    return await chat.say(message) if message else None
 
 
 async def ask_approval(question: str) -> bool:
     """Ask the person at the terminal for approval; only y or yes allows."""
     print(f"{question}", file=sys.stderr)
     discard_typed_input()
-    output = create_output(stdout=sys.stdout if sys.stdout.isatty() else sys.stderr)
-    line: PromptSession[str] = PromptSession(output=output)
+    line: PromptSession[str] = PromptSession(output=make_terminal_output())
     try:
-        said = await line.prompt_async("Allow this? [y/N] ", handle_sigint=False)
+        answer = await line.prompt_async("Allow this? [y/N] ", handle_sigint=False)
     except EOFError:
         return False
-    return said.strip().lower() in ("y", "yes")
-
-
-def reply_to_dict(reply: TurnReply, passages: Iterable[Passage]) -> object:
-    """Return a reply as JSON-ready values, with its recalled passages."""
-    from foreword.events.period import format_timestamp
-
-    plain: dict[str, object] = to_plain(reply)
-    values = {name: format_timestamp(value) if isinstance(value, datetime) else value for name, value in plain.items()}
-    return values | {"passages": [one.to_dict() for one in passages]}
+    return answer.strip().lower() in ("y", "yes")
