@@ -1,7 +1,4 @@
-"""The assembly: the result of a turn with all its inputs; `explain`, `diff` and the tests read it.
-
-The report of a turn: one row per slot.
-"""
+"""The assembly: the result of a turn with all its inputs, and its report with one row per slot."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

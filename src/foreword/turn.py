@@ -1,8 +1,4 @@
-"""The turn: one request to the agent, with all its inputs resolved.
-
-The answer of a tool. The dimensions of a message, S = (mode, genre, type, format, weight), and their values. Names of
-users, agents, rooms and files: letters of every script, safe as folder names.
-"""
+"""The turn: one request to the agent with all its inputs resolved, its tools and signal, and valid names."""
 
 import json
 import re

@@ -1,7 +1,4 @@
-"""The decorator of all value classes: frozen, with slots, keyword-only.
-
-The closed vocabularies of Foreword: levels, paces, placements, verdicts and modes.
-"""
+"""The decorator of all value classes, and the closed vocabularies: levels, paces, placements, verdicts, modes."""
 
 from collections.abc import Callable
 from dataclasses import MISSING, FrozenInstanceError, dataclass, fields

@@ -206,7 +206,7 @@ class StaticView:
 
     agent: str
     settings: Agent
-    kept: StoredCharacter
+    character: StoredCharacter
     clearance: Trust
     mode: Mode
     tools: Toolset

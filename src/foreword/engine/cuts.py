@@ -1,9 +1,6 @@
 """Shorten a section until it fits, with a marker that names the call to read the rest.
 
 Whole lines are retained if they use enough of the room. A line longer than the room is cut after a word.
-
-Verdicts: the result for each section, its tokens and the reason. Character limits of slots, which apply independently
-of the token budget.
 """
 
 import re

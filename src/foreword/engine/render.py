@@ -1,7 +1,6 @@
-"""The rendered prompt: blocks of text, and spans that map every character to a section.
+"""Render fitted sections as blocks of text, with spans that map every character to a section.
 
-Escape section texts so that no text can open or close another section. The layout of one blueprint: heading, body and
-separator of a section.
+Section texts are escaped, so that no text can open or close another section.
 """
 
 import re

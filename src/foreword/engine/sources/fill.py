@@ -245,7 +245,7 @@ def make_static_view(
     return StaticView(
         agent=turn.agent,
         settings=apply_stored_identity(context.config.agents[turn.agent], character, plan),
-        kept=character,
+        character=character,
         clearance=plan.clearance.level,
         mode=plan.mode,
         tools=toolkit.tools,

@@ -1,9 +1,4 @@
-"""Sections: the texts that sources return, before the budget is applied.
-
-Passages of memory and files that match a message, and the protocol by which a turn searches them. Hints: the note that
-a slot adds to the verdict of its text, also logged once per process. The registry of sources; a new kind of section is
-one function with the `source` decorator.
-"""
+"""Sections: the texts that sources return, and the registry of sources."""
 
 import json
 import logging

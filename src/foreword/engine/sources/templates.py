@@ -1,7 +1,4 @@
-"""Expand templates: a template's own text and the slots it names become separate sections in its order.
-
-Sources of templates: files with variables, which are expanded once all slots are filled.
-"""
+"""Expand templates: a template's own text and the slots it names become separate sections in its order."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -32,7 +32,8 @@ def list_responsibilities(view: StaticView, entry: PlannedSlot) -> tuple[Item, .
     if view.clearance >= STORED_IDENTITY_TRUST:
         given = {item.name.casefold() for item in items}
         items += [
-            show_stored_responsibility(entry, given, one, at) for at, one in enumerate(view.kept.responsibilities, 1)
+            show_stored_responsibility(entry, given, one, at)
+            for at, one in enumerate(view.character.responsibilities, 1)
         ]
     return tuple(items) or Missing(entry=entry, reason="the agent has no responsibilities")
 
@@ -197,15 +198,15 @@ def read_soul_file(view: StaticView, entry: PlannedSlot) -> Item:
 
 def find_stored_soul(view: StaticView, entry: PlannedSlot) -> Section | None:
     """Return the stored soul, or None."""
-    text = normalise_lines(view.kept.soul).strip()
+    text = normalise_lines(view.character.soul).strip()
     return Section(entry=entry, text=text, origin=STORE_ORIGIN) if text else None
 
 
 @source("identity", Pace.STATIC, (*IDENTITY_FIELDS, "article", BODY_FIELD))
 def read_identity(view: StaticView, entry: PlannedSlot) -> Item:
     """Return the identity: the stored one, or that of the identity file, or the configured one."""
-    if view.kept.identity is not None:
-        return fill_identity(entry, view.kept.identity, STORE_ORIGIN)
+    if view.character.identity is not None:
+        return fill_identity(entry, view.character.identity, STORE_ORIGIN)
     found = find_document(view, entry, fields=True)
     identity = view.settings.identity
     if found.document or identity is None:
@@ -217,7 +218,7 @@ def read_identity(view: StaticView, entry: PlannedSlot) -> Item:
 @source("identity_file", Pace.STATIC, (*IDENTITY_FIELDS, "article", BODY_FIELD))
 def read_identity_file(view: StaticView, entry: PlannedSlot) -> Item:
     """Return the stored identity, or the text of a file; the configuration is ignored."""
-    kept = view.kept.identity
+    kept = view.character.identity
     return find_text(view, entry) if kept is None else fill_identity(entry, kept, STORE_ORIGIN)
 
 

@@ -1,9 +1,7 @@
-"""The toolkit of a turn: the tools it offers, chosen before anything is read.
+"""The toolkit of a turn: the tools it offers, chosen before anything is read, and the sources about them.
 
 A tool is offered if the clearance allows it, if the prompt shows its effect, and if its schema fits into the part of
 the budget for schemas. That part depends only on blueprint and model, so no file and no message can change it.
-
-Sources about tools: their list, their schemas, guidance, and the instructions of their servers.
 """
 
 import json
