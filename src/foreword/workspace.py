@@ -10,12 +10,10 @@ from datetime import UTC, datetime
 from threading import Lock, RLock
 from typing import Any, Self
 
-from foreword.agent.tools import state_tools
-from foreword.agent.tools.file_tools import FILE_TOOLS, FileTools
-from foreword.agent.tools.log_tools import LOG_TOOLS, LogTools, is_log_tool, rename_log_tools
-from foreword.agent.tools.memory_tools import MEMORY_TOOLS, MemoryTools
-from foreword.agent.tools.reading_tools import SKILL_TOOLS, TextExcerpt, call_reading_tool, read_skill
-from foreword.agent.tools.registry import BUILT_IN
+from foreword.agent.tools.built_in import TextExcerpt
+from foreword.agent.tools.log_tools import rename_log_tools
+from foreword.agent.tools.registry import BUILT_IN, call_built_in_tool
+from foreword.agent.tools.state_tools import INSTRUCTIONS_TRUST
 from foreword.assemble import assemble
 from foreword.assembly import Assembly
 from foreword.config.load import load_config
@@ -188,24 +186,7 @@ class Workspace:
 
     def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> TextExcerpt | ToolAnswer:
         """Run one of the built-in tools that a prompt offers, at the clearance of its turn."""
-        context, state = self.ground, self.state
-        families: tuple[tuple[Toolset, Callable[[], Any]], ...] = (
-            (MEMORY_TOOLS, lambda: MemoryTools(assembly, context, self.memory, self.find_instructions(assembly.turn))),
-            (FILE_TOOLS, lambda: FileTools(assembly, context)),
-            (state_tools.INSTRUCTIONS_TOOLS, lambda: state_tools.InstructionsTools(assembly, state)),
-            (state_tools.TASK_TOOLS, lambda: state_tools.TaskTools(assembly, state)),
-            (state_tools.WORKFLOW_TOOLS, lambda: state_tools.WorkflowTools(assembly, state)),
-            (state_tools.RESPONSIBILITY_TOOLS, lambda: state_tools.ResponsibilityTools(assembly, context, state)),
-        )
-        if name in LOG_TOOLS or is_log_tool(assembly.terms.tools, name):
-            return LogTools(assembly, context, self.memory, state).call(name, arguments)
-        if name in SKILL_TOOLS:
-            return read_skill(assembly, context, arguments)
-        make = next((make for tools, make in families if name in tools), None)
-        if make is None:
-            return call_reading_tool(assembly, context, name, arguments)
-        answer: TextExcerpt | ToolAnswer = make().call(name, arguments)
-        return answer
+        return call_built_in_tool(self, assembly, name, arguments)
 
     @property
     def memory(self) -> Memory:
@@ -251,7 +232,7 @@ class Workspace:
         None means that there are none that the clearance may see; if it is too low, they are not opened.
         """
         clearance = resolve_trust(turn, self.config).level
-        if not turn.user or has_other_readers(turn) or clearance < state_tools.INSTRUCTIONS_TRUST:
+        if not turn.user or has_other_readers(turn) or clearance < INSTRUCTIONS_TRUST:
             return None
         return self.kept.find_instructions(turn.user, agent or turn.agent, clearance)
 

@@ -7,7 +7,7 @@ from hashlib import sha256
 
 import pytest
 
-from foreword.agent.tools.file_tools import FILE_TOOLS, FileTools
+from foreword.agent.tools.file_tools import FILE_TOOLS
 from foreword.errors import InputError, UnknownName
 from foreword.testing import make_workspace, write_files
 from foreword.turn import Toolset, Turn
@@ -122,7 +122,7 @@ def test_searching(place):
     assert "vault" not in call(place, "search_files", user="carol", text="plum")
 
 
-def test_a_search_ends(place):
+def test_a_search_ends(place, monkeypatch):
     """A search shows the first places and says that there are more; what it could not read is counted."""
     write_files(place[1] / "notes", {"long.txt": "plum\n" * 80})
     (place[1] / "notes" / "image").write_bytes(b"\0" * 100)
@@ -133,10 +133,8 @@ def test_a_search_ends(place):
         "(only the first 50 places are shown; name a folder, or other words)",
         "(2 files were not searched: no text, or too large)",
     ]
-    ticks = iter(range(0, 1_000, 6))
-    ws, _ = place
-    slow = FileTools(assemble(ws), ws.ground, lambda: next(ticks)).call("search_files", {"text": "plum"})
-    assert "the search ended after 1 files; name a folder" in slow.text
+    monkeypatch.setattr("foreword.agent.tools.file_tools.MAX_SEARCH_S", -1.0)
+    assert "the search ended after 0 files; name a folder" in call(place, "search_files", text="plum")
 
 
 def test_writing(place):

@@ -63,7 +63,7 @@ def test_only_ones_own(ws):
     assert recall(ws) == "Alice's."
     assert recall(ws, user="bob") == "Bob's."
     assert recall(ws, agent="nova") == "Alice's to Nova."
-    with pytest.raises(UnknownName, match="unknown argument 'user'"):
+    with pytest.raises(InputError, match="there is no 'user'"):
         ws.call(stand(ws, "bob"), NAME, {"instructions": "Mine.", "user": "alice"})
     assert recall(ws) == "Alice's."
 

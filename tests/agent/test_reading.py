@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from foreword.agent.tools.reading_tools import MAX_READING_TOKENS, READING_TOOLS, TextExcerpt
+from foreword.agent.tools.built_in import MAX_READING_TOKENS, TextExcerpt
+from foreword.agent.tools.reading_tools import READING_TOOLS
 from foreword.assembly import Assembly
 from foreword.errors import InputError, UnknownName, quote_name
 from foreword.resources import read_blueprint
@@ -175,7 +176,7 @@ def test_withheld_section(ws: Workspace) -> None:
 )
 def test_bad_arguments(ws: Workspace, arguments: dict[str, Any]) -> None:
     """Arguments that make no sense are refused in words that a model can act on."""
-    with pytest.raises(InputError, match=r"needs 'path', a text|is a whole number from 1 up"):
+    with pytest.raises(InputError, match=r"is missing|is to be string|is to be integer|a whole number from 1 up"):
         ws.call(assemble(ws), "memory_get", arguments)
 
 

@@ -78,8 +78,8 @@ def test_told(ws):
 @pytest.mark.parametrize(
     ("tasks", "said"),
     [
-        (None, "'tasks' is not a list"),
-        ("tidy up", "'tasks' is not a list"),
+        (None, "'tasks' is to be array"),
+        ("tidy up", "'tasks' is to be array"),
         (["tidy up"], "task 1 is not an object"),
         ([{"title": " "}], "task 1 has no title"),
         ([{"title": "half \ud800"}], "the title of task 1 has signs"),

@@ -16,7 +16,7 @@ from foreword.agent.agent_events import TurnCallbacks
 from foreword.agent.approval import Objection, PendingCall, find_objection
 from foreword.agent.mcp_servers import McpServers
 from foreword.agent.reply_stream import MalformedCall, ToolCall
-from foreword.agent.tools.reading_tools import TextExcerpt
+from foreword.agent.tools.built_in import TextExcerpt, validate_arguments
 from foreword.agent.tools.registry import find_workspace_tools, record_memory_event
 from foreword.assembly import Assembly
 from foreword.config.schema import Directory
@@ -28,16 +28,6 @@ from foreword.storage.database import StorageError
 from foreword.turn import Extension, Tool, ToolAnswer, Toolset
 from foreword.types import frozen
 from foreword.workspace import Workspace
-
-JSON_TYPES: Mapping[str, tuple[type, ...]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "array": (list, tuple),
-    "object": (Mapping,),
-    "null": (type(None),),
-}
 
 
 def parse_arguments(name: str, written: str | Mapping[str, Any] | None) -> ToolCall | MalformedCall:
@@ -51,40 +41,6 @@ def parse_arguments(name: str, written: str | Mapping[str, Any] | None) -> ToolC
     if not isinstance(value, dict):
         return MalformedCall(reason=f"the arguments of {name[:100]} are no JSON object")
     return ToolCall(name=name, arguments=value)
-
-
-def validate_arguments(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> str:
-    """Return the first error in the arguments, or an empty text; nested values are left to the tool."""
-    properties = schema.get("properties", {})
-    if missing := [name for name in schema.get("required", ()) if name not in arguments]:
-        return f"{', '.join(map(repr, missing))} {'is' if len(missing) == 1 else 'are'} missing"
-    if schema.get("additionalProperties") is False and (
-        extra := [name for name in arguments if name not in properties]
-    ):
-        return f"there is no {', '.join(map(repr, extra))}; there is {', '.join(sorted(properties)) or 'none'}"
-    for name, value in arguments.items():
-        if name in properties and (fault := validate_type(properties[name], value)):
-            return f"{name!r} {fault}"
-    return ""
-
-
-def validate_type(schema: Any, value: Any) -> str:
-    """Return an error if a value does not have the type of its schema, or an empty text."""
-    kind = schema.get("type") if isinstance(schema, Mapping) else None
-    kinds = [kind] if isinstance(kind, str) else kind if isinstance(kind, list) else []
-    known = [each for each in kinds if each in JSON_TYPES]
-    if not known or any(has_type(value, each) for each in known):
-        return ""
-    return f"is to be {' or '.join(known)}, not {json.dumps(value, default=str)[:60]}"
-
-
-def has_type(value: Any, kind: str) -> bool:
-    """Return whether a value has a JSON type; booleans are not numbers, and 3.0 is an integer."""
-    if isinstance(value, bool) and kind != "boolean":
-        return False
-    return isinstance(value, JSON_TYPES[kind]) or (
-        kind == "integer" and isinstance(value, float) and value.is_integer()
-    )
 
 
 MAX_RESULT_CHARS = 40_000  # characters of one result

@@ -1,16 +1,12 @@
-"""Runs the introspection tools, which query the event log within the clearance of the turn.
-
-The introspection tools, which query the event log: status, logs, trace of a turn, and cost.
-"""
+"""The introspection tools, which query the event log within the clearance of the turn: status, logs, trace, cost."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from foreword.assembly import Assembly
-from foreword.engine.context import AssemblyContext
+from foreword.agent.tools.built_in import TEXT, TextExcerpt, ToolRun
 from foreword.engine.sources.sections import quote
 from foreword.errors import UnknownName
 from foreword.events.cache_breaks import find_breaks, parse_cache_filter, show_causes
@@ -29,16 +25,14 @@ from foreword.events.query import (
 from foreword.events.status import find_outcomes, find_status, selects_errors, show_outcomes, show_status
 from foreword.events.totals import find_spending, show_spending
 from foreword.host import load_zone
-from foreword.memory.stores import Memory
 from foreword.memory.upkeep import Stock
 from foreword.turn import Tool, ToolAnswer, Toolset
 from foreword.types import Trust
 
 LOG_TOOL_KIND = "introspection"
 DEFAULT_EVENTS = 20  # default number of events in an answer
-TEXT_FIELD: Mapping[str, Any] = {"type": "string"}
-SINCE = {**TEXT_FIELD, "description": "From when on: 1h, 12h, 7d, today, yesterday, 2026-11-15 or 2026-11-15T08:30."}
-UNTIL = {**TEXT_FIELD, "description": "Up to when, written as since; a day is meant whole."}
+SINCE = {**TEXT, "description": "From when on: 1h, 12h, 7d, today, yesterday, 2026-11-15 or 2026-11-15T08:30."}
+UNTIL = {**TEXT, "description": "Up to when, written as since; a day is meant whole."}
 
 
 def make_log_tool(name: str, description: str, needed: tuple[str, ...] = (), **properties: Mapping[str, Any]) -> Tool:
@@ -66,14 +60,14 @@ def make_log_tools(prefix: str) -> Toolset:
             make_log_tool(
                 f"{prefix}_logs",
                 "Find recorded events, the newest first, to see what happened or went wrong.",
-                session_id={**TEXT_FIELD, "description": "One session only."},
-                level={**TEXT_FIELD, "enum": ["info", "warn", "error"], "description": "This level and above."},
+                session_id={**TEXT, "description": "One session only."},
+                level={**TEXT, "enum": ["info", "warn", "error"], "description": "This level and above."},
                 event_type={
-                    **TEXT_FIELD,
+                    **TEXT,
                     "description": "One type only, such as api_error, tool_error or message_received.",
                 },
-                user={**TEXT_FIELD, "description": "One person only."},
-                channel={**TEXT_FIELD, "description": "One channel only."},
+                user={**TEXT, "description": "One person only."},
+                channel={**TEXT, "description": "One channel only."},
                 since=SINCE,
                 until=UNTIL,
                 limit={
@@ -86,13 +80,13 @@ def make_log_tools(prefix: str) -> Toolset:
                 f"{prefix}_trace",
                 "Show everything that one turn did, as a tree with times, tokens, cost and errors.",
                 ("turn",),
-                turn={**TEXT_FIELD, "description": f"The id that {prefix}_logs shows as turn=…."},
+                turn={**TEXT, "description": f"The id that {prefix}_logs shows as turn=…."},
             ),
             make_log_tool(
                 f"{prefix}_cost",
                 "Say what was spent: in all, on average for a turn, and by day, session, user, agent, channel "
                 "and so on.",
-                by={**TEXT_FIELD, "enum": list(GROUPINGS), "description": "What to sum by; day if left out."},
+                by={**TEXT, "enum": list(GROUPINGS), "description": "What to sum by; day if left out."},
                 since={**SINCE, "description": f"{SINCE['description']} today if left out."},
                 until=UNTIL,
             ),
@@ -109,20 +103,16 @@ def rename_log_tools(tools: Toolset, prefix: str) -> Toolset:
 
     A name that another tool of the turn has is not used.
     """
-    renamed = {ours.name: theirs for ours, theirs in pair_log_tools(prefix) if theirs.name not in tools}
+    pairs = zip(LOG_TOOLS.tools, make_log_tools(prefix).tools, strict=True)
+    renamed = {ours.name: theirs for ours, theirs in pairs if theirs.name not in tools}
     if not renamed.keys() & tools.names:
         return tools
     return Toolset(renamed.get(tool.name, tool) for tool in tools.tools)
 
 
-def is_log_tool(tools: Toolset, name: str) -> bool:
-    """Return whether a tool of a turn is an introspection tool, under any name."""
-    return any(tool.name == name and tool.kind == LOG_TOOL_KIND for tool in tools.tools)
-
-
-def pair_log_tools(prefix: str) -> Iterator[tuple[Tool, Tool]]:
-    """Pair each tool with its renamed version."""
-    return zip(LOG_TOOLS.tools, make_log_tools(prefix).tools, strict=True)
+def list_log_tools(tools: Toolset) -> list[str]:
+    """List the introspection tools of a turn, under any prefix."""
+    return [tool.name for tool in tools.tools if tool.kind == LOG_TOOL_KIND]
 
 
 MAX_LOG_ANSWER_TOKENS = 3_000  # tokens of one answer
@@ -130,36 +120,27 @@ MAX_LOG_ANSWER_TOKENS = 3_000  # tokens of one answer
 T = TypeVar("T")
 
 
-class LogTools:
-    """Runs the introspection tools for one turn."""
+def run_log_tool(run: ToolRun) -> TextExcerpt | ToolAnswer:
+    """Run an introspection tool by the name that the blueprint gives it."""
+    queries = LogQueries(run)
+    functions = {"status": queries.status, "logs": queries.logs, "trace": queries.trace, "cost": queries.cost}
+    return run.answer(functions[run.name.rpartition("_")[2]](run.arguments))
 
-    def __init__(self, assembly: Assembly, ground: AssemblyContext, memory: Memory, folder: str) -> None:
-        turn = assembly.turn
-        self._assembly = assembly
-        self._memory = memory
-        self._folder = folder
-        self._now = turn.now or datetime.now(UTC)
-        self._reader = find_reader(turn, assembly.clearance.level, ground.config)
+
+class LogQueries:
+    """The queries of the introspection tools, for one turn."""
+
+    def __init__(self, run: ToolRun) -> None:
+        self._run = run
+        self._now = run.turn.now or datetime.now(UTC)
+        self._reader = find_reader(run.turn, run.level, run.workspace.ground.config)
         self._zone, _ = load_zone(self._reader.timezone)
-
-    def call(self, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
-        """Run one tool by the name that the blueprint gives it."""
-        tools: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
-            self._name("status"): self.status,
-            self._name("logs"): self.logs,
-            self._name("trace"): self.trace,
-            self._name("cost"): self.cost,
-        }
-        if name not in self._assembly.terms.tools or name not in tools:
-            raise UnknownName("tool", name, self._assembly.terms.tools.names & tools.keys())
-        text = tools[name](arguments)
-        return ToolAnswer(text=text, tokens=self._count(text))
 
     def status(self, arguments: Mapping[str, Any]) -> str:
         """Return the status of channels, sessions and memory."""
         refuse_unknown_arguments(arguments, ())
         found = self._ask(lambda log: find_status(log, self._reader, self._now))
-        lines = [render_stock(stock) for stock in self._memory.take_stock(self._assembly.audience)]
+        lines = [render_stock(stock) for stock in self._run.workspace.memory.take_stock(self._run.assembly.audience)]
         text, _ = self._fill([*lines, *show_status(found, self._zone)])
         return text
 
@@ -211,27 +192,23 @@ class LogTools:
 
     def _name(self, which: str) -> str:
         """Return the name of a tool in this turn."""
-        tools = self._assembly.terms.tools.tools
-        known = (tool.name for tool in tools if tool.kind == LOG_TOOL_KIND and tool.name.endswith(f"_{which}"))
-        return next(known, f"{self._assembly.terms.blueprint.log_tools}_{which}")
+        terms = self._run.assembly.terms
+        offered = (name for name in list_log_tools(terms.tools) if name.endswith(f"_{which}"))
+        return next(offered, f"{terms.blueprint.log_tools}_{which}")
 
     def _ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
-        answer, _ = query_log(self._folder, question)
-        return answer
+        return query_log(self._run.workspace.state, question)[0]
 
     def _fill(self, lines: Iterable[str]) -> tuple[str, int]:
         """Join lines up to the token limit, at least one; return the text and the number of lines."""
         kept: list[str] = []
         left = MAX_LOG_ANSWER_TOKENS
         for line in lines:
-            left -= self._count(line) + 1
+            left -= self._run.count(line) + 1
             if left < 0 and kept:
                 break
             kept.append(line)
         return "\n".join(kept), len(kept)
-
-    def _count(self, text: str) -> int:
-        return self._assembly.terms.meter.count(text)
 
 
 def render_stock(stock: Stock) -> str:

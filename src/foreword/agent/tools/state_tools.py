@@ -1,273 +1,189 @@
-"""The tool that writes the task list of a session.
-
-The responsibility tools: add and remove a responsibility by its exact title. The tool that replaces a person's
-standing instructions. The tool that writes the workflow state of a session.
-"""
+"""Tools that write the state of a session, a user or an agent: tasks, workflow, instructions and responsibilities."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from foreword.assembly import Assembly
+from foreword.agent.tools.built_in import TEXT, ToolFamily, ToolRun
 from foreword.config.schema import Responsibility
-from foreword.engine.context import AssemblyContext
 from foreword.engine.sources.documents import normalise_lines
 from foreword.engine.sources.injection import scan_injections
 from foreword.engine.trust import has_other_readers
-from foreword.errors import Forbidden, InputError, UnknownName, quote_name, suggest_name
-from foreword.storage.agents import (
-    MAX_CONTENT_CHARS,
-    MAX_INSTRUCTIONS_CHARS,
-    MAX_TITLE_CHARS,
-    add_responsibility,
-    list_responsibilities,
-    remove_responsibility,
-    replace_instructions,
-)
+from foreword.errors import Forbidden, InputError, quote_name, suggest_name
+from foreword.storage import agents, tasks
 from foreword.storage.database import is_whole, use_state
-from foreword.storage.tasks import ACTIVE_STATUS, MAX_WORKFLOW_CHARS, replace_tasks, replace_workflow
-from foreword.turn import STEP_STATUSES, Step, Task, Tool, ToolAnswer, Toolset
+from foreword.turn import STEP_STATUSES, Step, Task, ToolAnswer
 from foreword.types import Trust
-
-TITLE_PARAMETER: Mapping[str, Any] = {"type": "string", "maxLength": MAX_TITLE_CHARS}
-
-
-def make_responsibility_tool(name: str, description: str, **properties: Mapping[str, Any]) -> Tool:
-    """Make a tool that changes the responsibilities of an agent."""
-    return Tool(
-        name=name,
-        description=description,
-        parameters={
-            "type": "object",
-            "properties": properties,
-            "required": list(properties),
-            "additionalProperties": False,
-        },
-        trust=Trust.FULL,
-        kind="responsibilities",
-        shown_in=("responsibilities",),
-        seconds=20,
-        changes=True,
-    )
-
-
-RESPONSIBILITY_TOOLS = Toolset(
-    [
-        make_responsibility_tool(
-            "responsibility_add",
-            "Take on a lasting responsibility, which you are told in every conversation from the next message on.",
-            title={**TITLE_PARAMETER, "description": "The name it is known by; no other responsibility has it."},
-            content={"type": "string", "maxLength": MAX_CONTENT_CHARS, "description": "What it asks of you, whole."},
-        ),
-        make_responsibility_tool(
-            "responsibility_remove",
-            "Give up a responsibility that was added with responsibility_add.",
-            title={**TITLE_PARAMETER, "description": "Its exact title, as your responsibilities show it."},
-        ),
-    ]
-)
-
-
-class ResponsibilityTools:
-    """Runs the tools for one turn; they change the responsibilities of the turn's agent only."""
-
-    def __init__(self, assembly: Assembly, ground: AssemblyContext, folder: str) -> None:
-        self._assembly = assembly
-        self._folder = folder
-        given = ground.config.agents[assembly.turn.agent].responsibilities
-        self._given = {" ".join(one.title.split()).casefold() for one in given}
-
-    def call(self, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
-        """Add or remove a responsibility."""
-        if name not in self._assembly.terms.tools or name not in RESPONSIBILITY_TOOLS:
-            raise UnknownName("tool", name, self._assembly.terms.tools.names & RESPONSIBILITY_TOOLS.names)
-        title = read_normalized_text(arguments, "title")
-        said = self._remove(title) if name == "responsibility_remove" else self._add(title, arguments)
-        return ToolAnswer(text=said, tokens=self._assembly.terms.meter.count(said), store="responsibilities", count=1)
-
-    def _add(self, title: str, arguments: Mapping[str, Any]) -> str:
-        content = read_normalized_text(arguments, "content")
-        if title.casefold() in self._given:
-            raise InputError(f"the configuration has a responsibility {title!r} already; choose another title")
-        if scan_injections(f"{title}\n{content}"):
-            raise Forbidden("its words read like an order to disregard others; say what is to be done instead")
-        turn = self._assembly.turn
-        with use_state(self._folder) as state, state:
-            state.execute("BEGIN IMMEDIATE")  # concurrent calls must not add the same title twice
-            add_responsibility(state, turn.agent, Responsibility(title=title, content=content), turn.user)
-        return f"Taken on: {title}. It is in force from the next message on."
-
-    def _remove(self, title: str) -> str:
-        with use_state(self._folder) as state:
-            if remove_responsibility(state, self._assembly.turn.agent, title):
-                return f"Given up: {title}."
-            held = [one.title for one in list_responsibilities(state, self._assembly.turn.agent)]
-        if title.casefold() in self._given:
-            raise Forbidden(f"{title!r} stands in the configuration; only the owner can remove it, in foreword.yaml")
-        raise InputError(f"there is no responsibility with exactly this title{suggest_name(title, held)}")
-
-
-def read_normalized_text(arguments: Mapping[str, Any], name: str) -> str:
-    """Return a normalized text argument of a call."""
-    value = arguments.get(name)
-    if not isinstance(value, str):
-        raise InputError(f"{name!r} is a text")
-    return normalise_lines(value).strip()
-
 
 INSTRUCTIONS_TRUST = Trust.FAMILIAR  # the lowest clearance with standing instructions
 MAX_SHOWN_INSTRUCTIONS_CHARS = 2_000  # characters shown in a prompt
 INSTRUCTIONS_STORE = "instructions"  # the store name in the event log
-
-INSTRUCTIONS_TOOLS = Toolset(
-    [
-        Tool(
-            name="update_instructions",
-            description=(
-                "Replace this person's standing instructions, which you are told in every conversation with them. "
-                "Read the present ones with read_memory first and keep in the new text all that still holds; "
-                "an empty text clears them."
-            ),
-            parameters={
-                "type": "object",
-                "properties": {
-                    "instructions": {
-                        "type": "string",
-                        "maxLength": MAX_INSTRUCTIONS_CHARS,
-                        "description": "The whole new text; it replaces all that was there.",
-                    }
-                },
-                "required": ["instructions"],
-                "additionalProperties": False,
-            },
-            trust=INSTRUCTIONS_TRUST,
-            kind="instructions",
-            shown_in=("instructions",),
-            seconds=20,
-            changes=True,
-        )
-    ]
-)
-
-
-class InstructionsTools:
-    """Runs the tool for one turn; it changes the current person's instructions for this agent only."""
-
-    def __init__(self, assembly: Assembly, folder: str) -> None:
-        self._assembly = assembly
-        self._folder = folder
-
-    def call(self, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
-        """Replace the instructions."""
-        turn = self._assembly.turn
-        if name not in self._assembly.terms.tools or name not in INSTRUCTIONS_TOOLS:
-            raise UnknownName("tool", name, self._assembly.terms.tools.names & INSTRUCTIONS_TOOLS.names)
-        if has_other_readers(turn):
-            raise Forbidden("standing instructions are changed in a private conversation, not where others read")
-        if not turn.user:
-            raise Forbidden("nobody is known to be speaking, so there is nobody to keep instructions for")
-        text = arguments.get("instructions")
-        if not isinstance(text, str):
-            raise InputError("'instructions' is a text: the whole new instructions")
-        if unknown := arguments.keys() - {"instructions"}:
-            raise UnknownName("argument", min(map(str, unknown))[:40], ["instructions"])
-        with use_state(self._folder) as state:
-            kept = replace_instructions(state, turn.user, turn.agent, text, self._assembly.clearance.level)
-        said = describe_instructions(kept)
-        return ToolAnswer(text=said, tokens=self._assembly.terms.meter.count(said), store=INSTRUCTIONS_STORE, count=1)
-
-
-def describe_instructions(kept: str) -> str:
-    """Describe the stored instructions, and whether a prompt shows them whole."""
-    if not kept:
-        return "The standing instructions are cleared."
-    long = (
-        f" A prompt may show only {MAX_SHOWN_INSTRUCTIONS_CHARS:,} of them; read_memory shows all."
-        if len(kept) > MAX_SHOWN_INSTRUCTIONS_CHARS
-        else ""
-    )
-    return f"The standing instructions are replaced: {len(kept):,} characters, in force from the next message on.{long}"
-
-
 MAX_TASKS = 50  # tasks of a session, and steps of a task
 MAX_TASK_TITLE_CHARS, MAX_TASK_DESCRIPTION_CHARS = 200, 2_000  # characters
-STATUS_PARAMETER = {"type": "string", "enum": list(STEP_STATUSES)}
+TITLE = {"type": "string", "maxLength": agents.MAX_TITLE_CHARS}
+STATUS = {"type": "string", "enum": list(STEP_STATUSES)}
+STEP_SCHEMA = {"type": "object", "properties": {"text": TEXT, "status": STATUS}, "required": ["text"]}
+TASK_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "id": {**TEXT, "description": "Its number; in their order if left out."},
+        "title": TEXT,
+        "description": TEXT,
+        "status": {**STATUS, "description": "open if left out."},
+        "steps": {"type": "array", "items": STEP_SCHEMA},
+    },
+    "required": ["title"],
+}
 
-TASK_TOOLS = Toolset(
-    [
-        Tool(
-            name="task_write",
-            description=(
-                "Write the task list of this conversation anew, whole: tasks that are left out are gone. "
-                "One task at a time is active; an empty list clears it."
-            ),
-            parameters={
-                "type": "object",
-                "properties": {
-                    "tasks": {
-                        "type": "array",
-                        "maxItems": MAX_TASKS,
-                        "items": {
-                            "type": "object",
-                            "properties": {
-                                "id": {"type": "string", "description": "Its number; in their order if left out."},
-                                "title": {"type": "string"},
-                                "description": {"type": "string"},
-                                "status": {**STATUS_PARAMETER, "description": "open if left out."},
-                                "steps": {
-                                    "type": "array",
-                                    "items": {
-                                        "type": "object",
-                                        "properties": {"text": {"type": "string"}, "status": STATUS_PARAMETER},
-                                        "required": ["text"],
-                                    },
-                                },
-                            },
-                            "required": ["title"],
-                        },
-                    }
-                },
-                "required": ["tasks"],
-            },
-            trust=Trust.INNER,
-            kind="tasks",
-            shown_in=("tasks", "task_title"),
-            seconds=20,
-        )
-    ]
+RESPONSIBILITIES = ToolFamily("responsibilities", Trust.FULL, 20, shown_in=("responsibilities",))
+INSTRUCTIONS = ToolFamily("instructions", INSTRUCTIONS_TRUST, 20, shown_in=("instructions",))
+TASKS = ToolFamily("tasks", Trust.INNER, 20, shown_in=("tasks", "task_title"))
+WORKFLOW = ToolFamily("workflow", Trust.INNER, 20, shown_in=("workflow",))
+
+
+@RESPONSIBILITIES.tool(
+    "Take on a lasting responsibility, which you are told in every conversation from the next message on.",
+    {
+        "title": {**TITLE, "description": "The name it is known by; no other responsibility has it."},
+        "content": {
+            "type": "string",
+            "maxLength": agents.MAX_CONTENT_CHARS,
+            "description": "What it asks of you, whole.",
+        },
+    },
+    ("title", "content"),
+    closed=True,
+    changes=True,
 )
+def responsibility_add(run: ToolRun) -> ToolAnswer:
+    """Add a responsibility to the turn's agent."""
+    title, content = (normalise_lines(run.get_text(name)).strip() for name in ("title", "content"))
+    if title.casefold() in list_configured_titles(run):
+        raise InputError(f"the configuration has a responsibility {title!r} already; choose another title")
+    if scan_injections(f"{title}\n{content}"):
+        raise Forbidden("its words read like an order to disregard others; say what is to be done instead")
+    with use_state(run.workspace.state) as state, state:
+        state.execute("BEGIN IMMEDIATE")  # concurrent calls must not add the same title twice
+        agents.add_responsibility(state, run.turn.agent, Responsibility(title=title, content=content), run.turn.user)
+    return run.answer(f"Taken on: {title}. It is in force from the next message on.", "responsibilities", 1)
 
 
-class TaskTools:
-    """Runs the tool for one turn; it changes the tasks of the turn's session only."""
+@RESPONSIBILITIES.tool(
+    "Give up a responsibility that was added with responsibility_add.",
+    {"title": {**TITLE, "description": "Its exact title, as your responsibilities show it."}},
+    ("title",),
+    closed=True,
+    changes=True,
+)
+def responsibility_remove(run: ToolRun) -> ToolAnswer:
+    """Remove a responsibility of the turn's agent."""
+    title, agent = normalise_lines(run.get_text("title")).strip(), run.turn.agent
+    with use_state(run.workspace.state) as state:
+        if agents.remove_responsibility(state, agent, title):
+            return run.answer(f"Given up: {title}.", "responsibilities", 1)
+        titles = [one.title for one in agents.list_responsibilities(state, agent)]
+    if title.casefold() in list_configured_titles(run):
+        raise Forbidden(f"{title!r} stands in the configuration; only the owner can remove it, in foreword.yaml")
+    raise InputError(f"there is no responsibility with exactly this title{suggest_name(title, titles)}")
 
-    def __init__(self, assembly: Assembly, folder: str) -> None:
-        self._assembly = assembly
-        self._folder = folder
 
-    def call(self, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
-        """Write the task list."""
-        if name not in self._assembly.terms.tools or name not in TASK_TOOLS:
-            raise UnknownName("tool", name, self._assembly.terms.tools.names & TASK_TOOLS.names)
-        session = self._assembly.turn.session
-        if not session:
-            raise InputError("this turn belongs to no session, so there is nowhere to keep its tasks")
-        tasks = parse_tasks(arguments.get("tasks"))
-        with use_state(self._folder) as state:
-            replace_tasks(state, session, tasks)
-        said = describe_tasks(tasks)
-        return ToolAnswer(text=said, tokens=self._assembly.terms.meter.count(said), count=len(tasks))
+def list_configured_titles(run: ToolRun) -> set[str]:
+    """List the titles of the responsibilities in the configuration, for comparison."""
+    configured = run.workspace.ground.config.agents[run.turn.agent].responsibilities
+    return {" ".join(one.title.split()).casefold() for one in configured}
+
+
+@INSTRUCTIONS.tool(
+    "Replace this person's standing instructions, which you are told in every conversation with them. "
+    "Read the present ones with read_memory first and keep in the new text all that still holds; "
+    "an empty text clears them.",
+    {
+        "instructions": {
+            "type": "string",
+            "maxLength": agents.MAX_INSTRUCTIONS_CHARS,
+            "description": "The whole new text; it replaces all that was there.",
+        }
+    },
+    ("instructions",),
+    closed=True,
+    changes=True,
+)
+def update_instructions(run: ToolRun) -> ToolAnswer:
+    """Replace the current person's instructions for this agent."""
+    turn = run.turn
+    if has_other_readers(turn):
+        raise Forbidden("standing instructions are changed in a private conversation, not where others read")
+    if not turn.user:
+        raise Forbidden("nobody is known to be speaking, so there is nobody to keep instructions for")
+    with use_state(run.workspace.state) as state:
+        stored = agents.replace_instructions(state, turn.user, turn.agent, run.get_text("instructions"), run.level)
+    return run.answer(describe_instructions(stored), INSTRUCTIONS_STORE, 1)
+
+
+def describe_instructions(stored: str) -> str:
+    """Describe the stored instructions, and whether a prompt shows them whole."""
+    if not stored:
+        return "The standing instructions are cleared."
+    note = f" A prompt may show only {MAX_SHOWN_INSTRUCTIONS_CHARS:,} of them; read_memory shows all."
+    return (
+        f"The standing instructions are replaced: {len(stored):,} characters, in force from the next message on."
+        f"{note if len(stored) > MAX_SHOWN_INSTRUCTIONS_CHARS else ''}"
+    )
+
+
+@TASKS.tool(
+    "Write the task list of this conversation anew, whole: tasks that are left out are gone. "
+    "One task at a time is active; an empty list clears it.",
+    {"tasks": {"type": "array", "maxItems": MAX_TASKS, "items": TASK_SCHEMA}},
+    ("tasks",),
+)
+def task_write(run: ToolRun) -> ToolAnswer:
+    """Replace the task list of the turn's session."""
+    if not run.turn.session:
+        raise InputError("this turn belongs to no session, so there is nowhere to keep its tasks")
+    parsed = parse_tasks(run.arguments["tasks"])
+    with use_state(run.workspace.state) as state:
+        tasks.replace_tasks(state, run.turn.session, parsed)
+    return run.answer(describe_tasks(parsed), count=len(parsed))
+
+
+@WORKFLOW.tool(
+    "Write down where this conversation stands in a process of several stages, which you are told with "
+    "every further message of it. The text replaces the one before; an empty text ends the workflow.",
+    {
+        "text": {
+            "type": "string",
+            "maxLength": tasks.MAX_WORKFLOW_CHARS,
+            "description": "The process, the stage it is in, and what comes next, in a few lines.",
+        }
+    },
+    ("text",),
+    closed=True,
+)
+def workflow_write(run: ToolRun) -> ToolAnswer:
+    """Replace the workflow of the turn's session."""
+    if not run.turn.session:
+        raise InputError("this turn belongs to no session, so there is nowhere to keep its workflow")
+    with use_state(run.workspace.state) as state:
+        stored = tasks.replace_workflow(state, run.turn.session, run.get_text("text"))
+    return run.answer("The workflow is written." if stored else "No workflow is active any more.", count=1)
+
+
+RESPONSIBILITY_TOOLS = RESPONSIBILITIES.toolset
+INSTRUCTIONS_TOOLS = INSTRUCTIONS.toolset
+TASK_TOOLS = TASKS.toolset
+WORKFLOW_TOOLS = WORKFLOW.toolset
 
 
 def parse_tasks(listed: object) -> tuple[Task, ...]:
     """Validate the tasks of a call; raise InputError for the first error."""
     given = check_list(listed, "'tasks'")
-    tasks = tuple(parse_task(one, f"task {number}", str(number)) for number, one in enumerate(given, 1))
-    ids = [task.id for task in tasks]
+    parsed = tuple(parse_task(one, f"task {number}", str(number)) for number, one in enumerate(given, 1))
+    ids = [task.id for task in parsed]
     if twice := sorted({one for one in ids if ids.count(one) > 1}):
         raise InputError(f"two tasks have the id {quote_name(twice[0])}")
-    if len([task for task in tasks if task.status == ACTIVE_STATUS]) > 1:
+    if len([task for task in parsed if task.status == tasks.ACTIVE_STATUS]) > 1:
         raise InputError("more than one task is active; keep one under way at a time")
-    return tasks
+    return parsed
 
 
 def parse_task(one: object, where: str, number: str) -> Task:
@@ -325,60 +241,9 @@ def read_status(one: Mapping[str, Any], where: str) -> Any:
     return status
 
 
-def describe_tasks(tasks: Sequence[Task]) -> str:
+def describe_tasks(parsed: Sequence[Task]) -> str:
     """Summarize the task list."""
-    if not tasks:
+    if not parsed:
         return "The task list is empty."
-    counts = [(status, len([task for task in tasks if task.status == status])) for status in STEP_STATUSES]
+    counts = [(status, len([task for task in parsed if task.status == status])) for status in STEP_STATUSES]
     return "The task list is written: " + ", ".join(f"{number} {status}" for status, number in counts if number) + "."
-
-
-WORKFLOW_TOOLS = Toolset(
-    [
-        Tool(
-            name="workflow_write",
-            description=(
-                "Write down where this conversation stands in a process of several stages, which you are told with "
-                "every further message of it. The text replaces the one before; an empty text ends the workflow."
-            ),
-            parameters={
-                "type": "object",
-                "properties": {
-                    "text": {
-                        "type": "string",
-                        "maxLength": MAX_WORKFLOW_CHARS,
-                        "description": "The process, the stage it is in, and what comes next, in a few lines.",
-                    }
-                },
-                "required": ["text"],
-                "additionalProperties": False,
-            },
-            trust=Trust.INNER,
-            kind="workflow",
-            shown_in=("workflow",),
-            seconds=20,
-        )
-    ]
-)
-
-
-class WorkflowTools:
-    """Runs the tool for one turn; it changes the workflow of the turn's session only."""
-
-    def __init__(self, assembly: Assembly, folder: str) -> None:
-        self._assembly = assembly
-        self._folder = folder
-
-    def call(self, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
-        """Write the workflow."""
-        if name not in self._assembly.terms.tools or name not in WORKFLOW_TOOLS:
-            raise UnknownName("tool", name, self._assembly.terms.tools.names & WORKFLOW_TOOLS.names)
-        session, text = self._assembly.turn.session, arguments.get("text")
-        if not session:
-            raise InputError("this turn belongs to no session, so there is nowhere to keep its workflow")
-        if not isinstance(text, str):
-            raise InputError("'text' is a text: where the workflow stands")
-        with use_state(self._folder) as state:
-            kept = replace_workflow(state, session, text)
-        said = "The workflow is written." if kept else "No workflow is active any more."
-        return ToolAnswer(text=said, tokens=self._assembly.terms.meter.count(said), count=1)
