@@ -8,7 +8,7 @@ import pytest
 from conversation import LAMPS, MODELS, Conversation, Lamps, equip, with_tools
 
 from foreword.agent.agent_events import ApprovalNeeded, ToolFinished
-from foreword.agent.approval import write_question
+from foreword.agent.tool_calls import write_question
 from foreword.agent.conversation import dump_messages, load_messages
 from foreword.agent.loop import TurnLimits
 from foreword.agent.reply_stream import ToolCall

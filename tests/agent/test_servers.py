@@ -105,7 +105,7 @@ def test_tools(tmp_path):
         assert "small_add, small_buy_milk_, small_do: Tools of connected servers belong to others" in text
         assert (await place.servers.list("reid"))[0][0] is tools[0]
         assert await place.servers.list("plain") == ((), ())
-        assert place.servers.faults == {}
+        assert not place.heard.events
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,6 @@ def test_one_that_does_not_start(tmp_path, command, reason):
     async def place(place):
         tools, _ = await place.servers.list("reid")
         assert {tool.name.partition("_")[0] for tool in tools} == {"small"}
-        assert place.servers.faults == {"lost": reason}
         await place.servers.list("reid")  # a moment later it is not tried again
 
     (event,) = place.heard.events
@@ -307,7 +306,7 @@ def test_the_environment(tmp_path):
     @run(tmp_path / "unset", ((), {"name": "small", "env": {"SECRET": "$NOT_SET"}}))
     async def _(place):
         await place.servers.list("reid")
-        assert place.servers.faults == {"small": "SECRET is to be $NOT_SET, which is not set"}
+        assert place.heard.events[0].error == "SECRET is to be $NOT_SET, which is not set"
 
 
 def test_many_at_once(tmp_path):

@@ -86,7 +86,7 @@ def test_one_less(tmp_path):
     async def _(house):
         assembly = await house.assemble()
         pid = int(await house.call("slow_do", what="pid"))
-        with house.servers._routes["reid", "slow_do"].used.calling():
+        with house.servers._routes["reid", "slow_do"].used.hold():
             house.edit(SMALL)
             await asyncio.sleep(0.05)
             assert is_running(pid)

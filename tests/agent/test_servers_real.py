@@ -109,9 +109,10 @@ def test_nobody_there(tmp_path):
 
     async def go(port):
         ws = open_place(tmp_path, {"url": f"http://127.0.0.1:{port}/mcp"})
-        async with McpServers(ws, FakeRecorder(), {}) as servers:
+        recorder = FakeRecorder()
+        async with McpServers(ws, recorder, {}) as servers:
             assert await servers.list("reid") == ((), ())
-            assert servers.faults == {"shop": "it cannot be reached"}
+        assert "it cannot be reached" in recorder.events[0].error
 
     with socket.socket() as deaf:  # bound, so that nobody else gets the port, and not listening
         deaf.bind(("127.0.0.1", 0))

@@ -1,7 +1,4 @@
-"""Events of a running turn, and the callbacks that receive them.
-
-The outcome of a turn, and the errors that end a turn early.
-"""
+"""Events and outcome of a turn, the callbacks that receive them, and the errors that end a turn early."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any

@@ -1,9 +1,7 @@
-"""The history of a session as pydantic-ai messages: reading, appending and closing turns.
+"""The messages of a session as pydantic-ai types: reading, appending, closing turns, and their stored segments.
 
 The messages of a turn are the user's message, then model answers and tool results in order. They are recorded after
 every step, so a turn can resume after the last one.
-
-Segments of the history: parsed once and serialized once for all later requests.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,12 +1,10 @@
 """The agent loop: run one turn, from the assembled prompt to the reply.
 
-    outcome = await Loop(workspace, models, listeners).run(Work(assembly=assembly, history=history), received, ears)
+    outcome = await AgentLoop(workspace, models, event_stream).run(TurnInput(assembly=assembly), received, callbacks)
 
 The prompt is assembled once; each round only appends to it. Events are recorded in the trace of `received`. After every
-step the loop passes the turn's messages to `ears.step`. A later run that gets them as `taken` resumes after the last
-step, and no finished tool call runs twice.
-
-One run of a turn: its input, its limits, its messages so far, and the next step.
+step the loop passes the turn's messages to `callbacks.step`. A later run that gets them as `taken` resumes after the
+last step, and no finished tool call runs twice.
 """
 
 import asyncio
@@ -119,20 +117,20 @@ class TurnInput:
 class TurnRun:
     """One running turn: holds its messages and takes the next step."""
 
-    def __init__(self, line: CallContext, work: TurnInput, tools: ToolRunner, bounds: TurnLimits) -> None:
-        self._line = line
-        self._bench = ToolContext(
-            assembly=line.assembly,
+    def __init__(self, context: CallContext, work: TurnInput, tools: ToolRunner, bounds: TurnLimits) -> None:
+        self._context = context
+        self._tool_context = ToolContext(
+            assembly=context.assembly,
             tools=tools,
             limits=bounds.limits,
-            ears=line.ears,
-            records_arguments=line.config.events.arguments,
+            callbacks=context.callbacks,
+            records_arguments=context.config.events.arguments,
         )
         self._bounds = bounds
-        self._native = line.assembly.terms.meter.facts.native_tools
-        self._caller = ModelCaller(line, work.history)
+        self._native = context.assembly.terms.meter.facts.native_tools
+        self._caller = ModelCaller(context, work.history)
         self._results = work.results
-        self.messages: Messages = work.taken or (make_first_message(line.envelope, work.results),)
+        self.messages: Messages = work.taken or (make_first_message(context.envelope, work.results),)
         """The messages of this turn."""
 
     async def converse(self, turn: TraceStep) -> Outcome:
@@ -170,14 +168,14 @@ class TurnRun:
             taken = self.messages if find_answer(self.messages) else ()
             return self._conclude(Outcome(end=error.end, text=error.told, messages=taken, wait=error.wait))
         if not find_answer(self.messages):  # no provider accepted the request: store only the person's message
-            self.messages = (make_user_message(self._line.assembly.message, *self._results),)
+            self.messages = (make_user_message(self._context.assembly.message, *self._results),)
         await self._keep(close_turn(self.messages, error.told))
         too_long = isinstance(error, ProviderError) and error.too_long
         return self._conclude(Outcome(end=error.end, text=error.told, messages=self.messages, too_long=too_long))
 
     def _conclude(self, outcome: Outcome) -> Outcome:
         usage, usd = self._caller.add_up()
-        return replace(outcome, usage=usage, cost_usd=usd, prompt_hash=self._line.key)
+        return replace(outcome, usage=usage, cost_usd=usd, prompt_hash=self._context.key)
 
     async def _finish_tools(self, turn: TraceStep, newest: ModelResponse) -> bool:
         """Run the calls of the newest answer that have no result yet; return whether the answer had any calls."""
@@ -195,14 +193,15 @@ class TurnRun:
 
     async def _act(self, turn: TraceStep, asked: ToolCall | MalformedCall, call: ToolCallPart | int) -> None:
         """Run a tool and persist its result before any event announces it."""
-        ears, name = self._line.ears, asked.name[:MAX_CALLED_NAME_CHARS] if isinstance(asked, ToolCall) else ""
-        await ears.hear(ToolStarted(name=name))
-        result = await run_tool_call(turn, self._bench, asked, self._identify(asked, call))
+        callbacks = self._context.callbacks
+        name = asked.name[:MAX_CALLED_NAME_CHARS] if isinstance(asked, ToolCall) else ""
+        await callbacks.hear(ToolStarted(name=name))
+        result = await run_tool_call(turn, self._tool_context, asked, self._identify(asked, call))
         if isinstance(call, ToolCallPart):
             await self._keep(add_result(self.messages, call, result.text, failed=not result.done))
         else:
             await self._keep(add_fenced_result(self.messages, f"Result of {name or 'your block'}:\n{result.text}"))
-        await ears.hear(ToolFinished(name=name, done=result.done))
+        await callbacks.hear(ToolFinished(name=name, done=result.done))
 
     def _identify(self, asked: ToolCall | MalformedCall, call: ToolCallPart | int) -> str:
         """Return an id for a call that is unique in the turn and the same after an interruption."""
@@ -214,7 +213,7 @@ class TurnRun:
 
     async def _keep(self, messages: Messages) -> None:
         self.messages = messages
-        await self._line.ears.keep(messages)
+        await self._context.callbacks.keep(messages)
 
 
 def make_first_message(envelope: Envelope, results: Sequence[str] = ()) -> ModelRequest:
@@ -255,19 +254,19 @@ class AgentLoop:
     ) -> None:
         self._workspace = workspace
         self._models = models
-        self._listeners = listeners
+        self._event_stream = listeners
         self._tools = tools or BuiltInTools(workspace)
         self._bounds = bounds
         self._retrying = retrying
         self._recent: deque[tuple[str, datetime]] = deque()
         """The session and end of each recent turn."""
 
-    async def run(self, work: TurnInput, place: TraceNode, ears: TurnCallbacks = NO_CALLBACKS) -> Outcome:
+    async def run(self, work: TurnInput, place: TraceNode, callbacks: TurnCallbacks = NO_CALLBACKS) -> Outcome:
         """Run a turn and return its outcome; raise InputError if the model cannot be opened."""
-        line = self._connect(work, ears, place.trace.id)
+        context = self._connect(work, callbacks, place.trace.id)
         place.tell(
             EventType.PROMPT_BUILT,
-            prompt_hash=line.key,
+            prompt_hash=context.key,
             layers=work.assembly.prompt.section_count,
             tokens=work.assembly.used,
             cached_tokens=measure_prefix(work.assembly),
@@ -277,9 +276,9 @@ class AgentLoop:
         now = place.trace.timepiece.now()
         while self._recent and self._recent[0][1] <= now - RECENT_PERIOD:
             self._recent.popleft()
-        run = TurnRun(line, work, self._tools, self._bounds)
+        run = TurnRun(context, work, self._tools, self._bounds)
         if work.assembly.plan.mode is Mode.BRIEF:
-            await ears.hear(PassagesRecalled(passages=work.assembly.passages))
+            await callbacks.hear(PassagesRecalled(passages=work.assembly.passages))
         try:
             with place.step(EventType.TURN_STARTED, model=work.assembly.turn.model, attempt=work.attempt) as turn:
                 return await self._work(turn, run, work.assembly.turn.session)
@@ -287,27 +286,27 @@ class AgentLoop:
             return await run.give_up(error)
 
     async def call_tool(
-        self, assembly: Assembly, asked: ToolCall, place: TraceNode, ears: TurnCallbacks, call: str
+        self, assembly: Assembly, asked: ToolCall, place: TraceNode, callbacks: TurnCallbacks, call: str
     ) -> ToolResult:
         """Run one tool for a turn before its model is called, under a stable call id."""
-        bench = ToolContext(
+        context = ToolContext(
             assembly=assembly,
             tools=self._tools,
             limits=self._bounds.limits,
-            ears=ears,
+            callbacks=callbacks,
             records_arguments=self._workspace.config.events.arguments,
         )
-        return await run_tool_call(place, bench, asked, call)
+        return await run_tool_call(place, context, asked, call)
 
     async def ask(
         self, assembly: Assembly, above: TraceStep, *, response_format: str = "", max_tokens: int | None = None
     ) -> str:
         """Call a model once outside any turn and return its text; run no tools."""
         work = TurnInput(assembly=assembly, apart=True, response_format=response_format, max_tokens=max_tokens)
-        line = self._connect(work, NO_CALLBACKS)
-        return read_text(await ModelCaller(line).call(above, (make_first_message(line.envelope),)))
+        context = self._connect(work, NO_CALLBACKS)
+        return read_text(await ModelCaller(context).call(above, (make_first_message(context.envelope),)))
 
-    def _connect(self, work: TurnInput, ears: TurnCallbacks, turn: str = "") -> CallContext:
+    def _connect(self, work: TurnInput, callbacks: TurnCallbacks, turn: str = "") -> CallContext:
         """Find the model of a turn, record its prompt, and open its ledger."""
         assembly = work.assembly
         opened = self._models.find(assembly.turn.model)
@@ -332,10 +331,10 @@ class AgentLoop:
             # The envelope omits the history: stored messages are sent again byte for byte.
             envelope=replace(assembly, turn=replace(assembly.turn, history=())).envelope(opened.shape),
             accounting=accounting,
-            key=self._listeners.prompts.keep(assembly) if self._listeners.prompts else "",
+            key=self._event_stream.prompts.keep(assembly) if self._event_stream.prompts else "",
             config=self._workspace.config,
-            listeners=self._listeners,
-            ears=ears,
+            event_stream=self._event_stream,
+            callbacks=callbacks,
             retrying=self._retrying,
             max_tokens=min(self._bounds.max_tokens, work.max_tokens or self._bounds.max_tokens),
             seconds=self._bounds.seconds,

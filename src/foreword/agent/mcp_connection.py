@@ -1,8 +1,4 @@
-"""A connection to an MCP server: opened at first use, reopened after it was lost.
-
-The stdio transport of MCP servers: a child process that exchanges lines, with limits, and ends with us. The HTTP
-transport of MCP servers, with the same limits as the stdio transport.
-"""
+"""A connection to an MCP server over stdio or HTTP: opened at first use, and reopened after it was lost."""
 
 import asyncio
 import os
@@ -29,6 +25,7 @@ if TYPE_CHECKING:
 
 
 MAX_MESSAGE_BYTES = 8_000_000  # bytes of one message
+TOO_LARGE_TEXT = f"it sent more than {MAX_MESSAGE_BYTES:,} bytes at once"
 MAX_INVALID_LINES = 50  # consecutive lines that are not messages
 INHERITED_VARIABLES = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
 MAX_STDERR_LINES = 20  # lines of standard error
@@ -60,16 +57,15 @@ class ServerError(ForewordError):
 
 
 class McpProcess:
-    """One child process and its output."""
+    """A child process that exchanges lines over its standard streams, and ends with us."""
 
-    def __init__(self, command: Sequence[str], env: Mapping[str, str], ending: float) -> None:
+    def __init__(self, command: Sequence[str], env: Mapping[str, str], exit_timeout: float) -> None:
         self._command = command
         self._env = dict(env)
-        self._ending = ending
+        self._exit_timeout = exit_timeout
         self._process: asyncio.subprocess.Process | None = None
-        self._last_words: deque[str] = deque(maxlen=MAX_STDERR_LINES)
-        self._spoken, self._ended = asyncio.Event(), asyncio.Event()
-        """Set at the end of standard error, and of standard output."""
+        self._stderr: deque[str] = deque(maxlen=MAX_STDERR_LINES)
+        self._stderr_ended, self._stdout_ended = asyncio.Event(), asyncio.Event()
         self.fault = ""
         """Why we stopped reading, if we did."""
 
@@ -77,24 +73,20 @@ class McpProcess:
     def is_alive(self) -> bool:
         """Whether the process is running and we still read from it."""
         running = self._process is not None and self._process.returncode is None
-        return running and not self._ended.is_set()
+        return running and not self._stdout_ended.is_set()
 
-    async def settle(self) -> None:
-        """Wait briefly for the exit of a process that closed its output, so that `explain` is complete."""
-        if not self._ended.is_set() or self.fault:
-            return
-        with suppress(TimeoutError):
-            async with asyncio.timeout(EXIT_WAIT_S):
-                await self._spoken.wait()
-                while self._process and self._process.returncode is None:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
-
-    def explain(self) -> str:
-        """Return the exit code and the last lines of standard error."""
-        code = self._process.returncode if self._process else None
-        said = " | ".join(self._last_words)
-        known = (f"exit code {code}" if code is not None else "", f"last words: {said[-500:]}" if said else "")
-        return "; ".join(filter(None, known))
+    async def explain(self) -> str:
+        """Return the exit code and the last lines of standard error; wait briefly if the process is about to exit."""
+        process = self._process
+        if self._stdout_ended.is_set() and not self.fault:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(EXIT_WAIT_S):
+                    await self._stderr_ended.wait()
+                    await wait_for_exit(process)
+        code = process.returncode if process else None
+        lines = " | ".join(self._stderr)
+        facts = (f"exit code {code}" if code is not None else "", f"last words: {lines[-500:]}" if lines else "")
+        return "; ".join(filter(None, facts))
 
     @asynccontextmanager
     async def open(self) -> "AsyncIterator[TransportStreams]":
@@ -110,89 +102,94 @@ class McpProcess:
             limit=MAX_MESSAGE_BYTES,
             start_new_session=True,
         )
-        heard, hearing = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-        saying, said = anyio.create_memory_object_stream[SessionMessage](0)
+        stdin, stdout, stderr = process.stdin, process.stdout, process.stderr
+        if not (stdin and stdout and stderr):
+            raise AssertionError("all three are pipes")
+        incoming, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        write_stream, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
         try:
             async with anyio.create_task_group() as group:
-                group.start_soon(self._listen, process, heard)
-                group.start_soon(self._speak, process, said)
-                group.start_soon(self._keep_last_words, process)
+                group.start_soon(self._read_messages, stdout, incoming)
+                group.start_soon(write_messages, stdin, outgoing)
+                group.start_soon(self._read_stderr, stderr)
                 try:
-                    yield hearing, saying
+                    yield read_stream, write_stream
                 finally:
                     with anyio.CancelScope(shield=True):
-                        await end_process_group(process, self._ending)
+                        await end_process_group(process, stdin, self._exit_timeout)
                     group.cancel_scope.cancel()
         finally:
-            for stream in (heard, hearing, saying, said):
+            for stream in (incoming, read_stream, write_stream, outgoing):
                 stream.close()
 
-    async def _listen(
-        self, process: asyncio.subprocess.Process, heard: "anyio.abc.ObjectSendStream[SessionMessage | Exception]"
+    async def _read_messages(
+        self, stdout: asyncio.StreamReader, incoming: "anyio.abc.ObjectSendStream[SessionMessage | Exception]"
     ) -> None:
         """Forward messages from standard output; close the stream at the end."""
         from mcp.shared.message import SessionMessage
         from mcp_types import jsonrpc_message_adapter
 
-        garbled = 0
-        async with heard:
-            while garbled < MAX_INVALID_LINES and (line := await self._read_line(process)):
+        invalid = 0
+        async with incoming:
+            while invalid < MAX_INVALID_LINES and (line := await self._read_line(stdout)):
                 try:
                     message = jsonrpc_message_adapter.validate_json(line, by_name=False)
                 except ValueError:
-                    garbled += 1
+                    invalid += 1
                     continue
-                garbled = 0
+                invalid = 0
                 with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-                    await heard.send(SessionMessage(message))
-            if garbled >= MAX_INVALID_LINES:
+                    await incoming.send(SessionMessage(message))
+            if invalid >= MAX_INVALID_LINES:
                 self.fault = "it writes something else than MCP to its standard output"
-            self._ended.set()
+            self._stdout_ended.set()
 
-    async def _read_line(self, process: asyncio.subprocess.Process) -> bytes:
-        assert process.stdout  # it was opened with pipes
+    async def _read_line(self, stdout: asyncio.StreamReader) -> bytes:
         try:
-            return await process.stdout.readuntil(b"\n")
+            return await stdout.readuntil(b"\n")
         except asyncio.IncompleteReadError:
             return b""
         except asyncio.LimitOverrunError:
-            self.fault = f"it sent more than {MAX_MESSAGE_BYTES:,} bytes at once"
+            self.fault = TOO_LARGE_TEXT
             return b""
 
-    async def _speak(
-        self, process: asyncio.subprocess.Process, said: "anyio.abc.ObjectReceiveStream[SessionMessage]"
-    ) -> None:
-        assert process.stdin  # it was opened with pipes
-        async with said:
-            async for message in said:
-                line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
-                with suppress(ConnectionError):  # the reader reports the end of the process
-                    process.stdin.write(f"{line}\n".encode())
-                    await process.stdin.drain()
-
-    async def _keep_last_words(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stderr  # it was opened with pipes
-        while piece := await process.stderr.read(4_096):
-            lines = piece.decode("utf-8", "replace").splitlines()
-            self._last_words.extend(" ".join(line.split())[:500] for line in lines if line.strip())
-        self._spoken.set()
+    async def _read_stderr(self, stderr: asyncio.StreamReader) -> None:
+        while chunk := await stderr.read(4_096):
+            lines = chunk.decode("utf-8", "replace").splitlines()
+            self._stderr.extend(" ".join(line.split())[:500] for line in lines if line.strip())
+        self._stderr_ended.set()
 
 
-async def end_process_group(process: asyncio.subprocess.Process, patience: float) -> None:
+async def write_messages(
+    stdin: asyncio.StreamWriter, outgoing: "anyio.abc.ObjectReceiveStream[SessionMessage]"
+) -> None:
+    """Write messages to standard input, one per line; the reader reports the end of the process."""
+    async with outgoing:
+        async for message in outgoing:
+            line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+            with suppress(ConnectionError):
+                stdin.write(f"{line}\n".encode())
+                await stdin.drain()
+
+
+async def wait_for_exit(process: asyncio.subprocess.Process | None) -> None:
+    """Wait for a process alone: `process.wait` also waits for its pipes, which its children may hold open."""
+    while process and process.returncode is None:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+
+
+async def end_process_group(process: asyncio.subprocess.Process, stdin: asyncio.StreamWriter, seconds: float) -> None:
     """End a process: close its input, then send SIGTERM and SIGKILL to its group."""
-    assert process.stdin  # it was opened with pipes
     with suppress(OSError):
-        process.stdin.close()
-    for further in (signal.SIGTERM, signal.SIGKILL):
+        stdin.close()
+    for signum in (signal.SIGTERM, signal.SIGKILL):
         with suppress(TimeoutError):
-            # The process's children may hold its pipes open, so wait for the process alone.
-            async with asyncio.timeout(patience):
-                while process.returncode is None:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+            async with asyncio.timeout(seconds):
+                await wait_for_exit(process)
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, further)
+            os.killpg(process.pid, signum)
     with suppress(TimeoutError):
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(seconds):
             await process.wait()
     transport = getattr(process, "_transport", None)
     if transport is not None:
@@ -205,31 +202,19 @@ HTTP_TIMEOUT = httpx2.Timeout(30.0, read=300.0)
 @asynccontextmanager
 async def open_http(url: str, headers: Mapping[str, str]) -> AsyncIterator[TransportStreams]:
     """Open a connection to a server by URL."""
-    bounded = BoundedTransport(httpx2.AsyncHTTPTransport())
+    hooks = {"response": [limit_response]}
     async with (
-        httpx2.AsyncClient(headers=dict(headers), timeout=HTTP_TIMEOUT, transport=bounded) as client,
+        httpx2.AsyncClient(headers=dict(headers), timeout=HTTP_TIMEOUT, event_hooks=hooks) as client,
         streamable_http_client(url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES) as streams,
     ):
         yield streams
 
 
-class BoundedTransport(httpx2.AsyncBaseTransport):
-    """Limits the size of whole responses; for event streams the library limits each event."""
-
-    def __init__(self, inner: httpx2.AsyncBaseTransport) -> None:
-        self._inner = inner
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request and limit its response."""
-        response = await self._inner.handle_async_request(request)
-        streamed = response.headers.get("content-type", "").startswith("text/event-stream")
-        if not streamed and isinstance(response.stream, httpx2.AsyncByteStream):
-            response.stream = BoundedStream(response.stream)
-        return response
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._inner.aclose()
+async def limit_response(response: httpx2.Response) -> None:
+    """Limit the size of a whole response; for event streams the library limits each event."""
+    streamed = response.headers.get("content-type", "").startswith("text/event-stream")
+    if not streamed and isinstance(response.stream, httpx2.AsyncByteStream):
+        response.stream = BoundedStream(response.stream)
 
 
 class BoundedStream(httpx2.AsyncByteStream):
@@ -243,7 +228,7 @@ class BoundedStream(httpx2.AsyncByteStream):
         async for piece in self._inner:
             left -= len(piece)
             if left < 0:
-                raise ServerError(f"it sent more than {MAX_MESSAGE_BYTES:,} bytes at once")
+                raise ServerError(TOO_LARGE_TEXT)
             yield piece
 
     async def aclose(self) -> None:
@@ -281,14 +266,14 @@ class McpConnection:
         self._stop = asyncio.Event()
         self._client: Client | None = None
         self._child: McpProcess | None = None
-        self._suspect = False
+        self._must_check = False
         """Whether a call was not answered; the next call first checks that the server responds."""
         self.changed = asyncio.Event()
         """Set when the server announces changed tools."""
 
     async def list(self) -> ServerListing:
         """Request the server's tool list."""
-        client = await self._reach()
+        client = await self._connect()
         self.changed.clear()  # the list may miss changes from now on
         tools: list[mcp_types.Tool] = []
         cursor: str | None = None
@@ -301,7 +286,7 @@ class McpConnection:
                     if cursor is None or len(tools) >= MAX_SERVER_TOOLS:
                         break
         except Exception as error:
-            self._suspect = True
+            self._must_check = True
             self.changed.set()
             raise await self._describe(error) from error
         info = client.server_info
@@ -317,33 +302,33 @@ class McpConnection:
 
         Raise ToolFailed if the server returns an error, ServerError if the connection is lost.
         """
-        return await self._ask(lambda client: client.call_tool(tool, dict(arguments)))
+        return await self._send(lambda client: client.call_tool(tool, dict(arguments)))
 
     async def read(self, uri: str) -> "mcp_types.ReadResourceResult":
         """Read a resource."""
-        return await self._ask(lambda client: client.read_resource(uri))
+        return await self._send(lambda client: client.read_resource(uri))
 
-    async def _ask(self, request: "Callable[[Client], Awaitable[T]]") -> T:
+    async def _send(self, request: "Callable[[Client], Awaitable[T]]") -> T:
         """Send a request within the time limit of a call."""
         from mcp.shared.exceptions import MCPError
 
-        client = await self._reach()
+        client = await self._connect()
         try:
             async with asyncio.timeout(self.server.seconds):
                 return await request(client)
         except TimeoutError:
-            self._suspect = True
+            self._must_check = True
             raise ServerError(f"it did not answer within {self.server.seconds:g} seconds") from None
         except asyncio.CancelledError:
-            self._suspect = True
+            self._must_check = True
             raise
         except MCPError as error:
             if self._is_lost() or is_connection_closed(error):
-                self._suspect = True
+                self._must_check = True
                 raise await self._describe(error) from error
             raise ToolError(str(error)[:MAX_REASON_CHARS]) from error
         except Exception as error:
-            self._suspect = True
+            self._must_check = True
             raise await self._describe(error) from error
 
     async def close(self) -> None:
@@ -354,21 +339,21 @@ class McpConnection:
             task.cancel()  # it is still starting
         if task:
             _, late = await asyncio.wait({task}, timeout=5 * self._times.ending)
-            for one in late:
-                one.cancel()
+            for unfinished in late:
+                unfinished.cancel()
             with suppress(asyncio.CancelledError):
                 await asyncio.gather(task, return_exceptions=True)
         self._client = None
 
-    async def _reach(self) -> "Client":
+    async def _connect(self) -> "Client":
         """Return a connected client; start the server if needed."""
         async with self._lock:
-            if self._client and not self._is_lost() and (not self._suspect or await self._answers(self._client)):
-                self._suspect = False
+            if self._client and not self._is_lost() and (not self._must_check or await self._responds(self._client)):
+                self._must_check = False
                 return self._client
             await self.close()
             self._client = await self._start()
-            self._suspect = False
+            self._must_check = False
             self.changed.set()  # the new process may offer other tools
             return self._client
 
@@ -376,7 +361,7 @@ class McpConnection:
         ended = self._task is None or self._task.done()
         return ended or (self._child is not None and not self._child.is_alive)
 
-    async def _answers(self, client: "Client") -> bool:
+    async def _responds(self, client: "Client") -> bool:
         with suppress(Exception):
             async with asyncio.timeout(self._times.showing):
                 await client.list_tools(cache_mode="refresh")
@@ -389,7 +374,7 @@ class McpConnection:
         self._stop = asyncio.Event()
         self._child = None
         # The library requires the task that opened a connection to close it.
-        self._task = asyncio.create_task(self._live(ready, self._stop))
+        self._task = asyncio.create_task(self._hold_open(ready, self._stop))
         try:
             async with asyncio.timeout(self._times.starting):
                 return await asyncio.shield(ready)
@@ -401,14 +386,14 @@ class McpConnection:
             self._task.cancel()
             raise
 
-    async def _live(self, ready: "asyncio.Future[Client]", stop: asyncio.Event) -> None:
+    async def _hold_open(self, ready: "asyncio.Future[Client]", stop: asyncio.Event) -> None:
         """Hold the connection until `stop` is set; report a failed start through `ready`."""
         from mcp.client import Client
         from mcp_types import Implementation
 
         try:
             us = Implementation(name="foreword", version="1")
-            opened = Client(self._open(), cache=None, client_info=us, message_handler=self._take_note)
+            opened = Client(self._open(), cache=None, client_info=us, message_handler=self._handle_notification)
             async with opened as client:
                 if not ready.done():
                     ready.set_result(client)
@@ -424,7 +409,7 @@ class McpConnection:
         finally:
             ready.cancel()
 
-    async def _take_note(self, message: object) -> None:
+    async def _handle_notification(self, message: object) -> None:
         """Handle the notification of changed tools (protocol versions up to 2025-11-25)."""
         from mcp_types import ToolListChangedNotification
 
@@ -459,12 +444,12 @@ class McpConnection:
         if isinstance(error, ServerError):
             return error
         child = self._child
-        told = f"{type(error).__name__}: {error}"[:300]
+        described = f"{type(error).__name__}: {error}"[:300]
         if child is None:
-            return ServerError("it cannot be reached", told)
-        await child.settle()
+            return ServerError("it cannot be reached", described)
+        details = await child.explain()
         reason = child.fault or ("it gave no answer that can be used" if child.is_alive else "it is not running")
-        return ServerError(reason, "; ".join(filter(None, (told, child.explain()))))
+        return ServerError(reason, "; ".join(filter(None, (described, details))))
 
 
 def is_connection_closed(error: Exception) -> bool:

@@ -1,38 +1,24 @@
 """The MCP servers of a configuration: started at first use, shared by all agents, stopped with the process.
 
-    async with Servers(workspace, recorder, environ) as servers:
+    async with McpServers(workspace, recorder, environ) as servers:
         tools, extensions = await servers.list("reid")
 
 The tool list of a server is read when it starts, and again before the next turn after the server announces a change. A
 conversation keeps its first tool list while a provider may cache it, so that its prefix does not change. A lost server
 is restarted for the next call. A server that cannot be used is logged, and the agent continues without it.
-
-After a configuration edit, new servers start at once, unchanged servers stay, and removed servers stop after their last
-pending call. If an edited server does not start, its predecessor stays in use.
-
-MCP servers in use: which process serves which name, and under which settings.
 """
 
 import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Self
 
+from foreword.agent import mcp_tools
 from foreword.agent.mcp_connection import McpConnection, McpTimeouts, ServerError, ServerListing
-from foreword.agent.mcp_tools import (
-    ServerTools,
-    add_change_note,
-    choose_server_name,
-    list_links,
-    make_server_tools,
-    name_servers,
-    read_answer,
-    read_resource,
-    render_link,
-)
+from foreword.agent.mcp_tools import ServerTools, name_servers
 from foreword.assembly import Assembly
 from foreword.config.schema import Config, McpServer
 from foreword.errors import InputError, ToolError, UnknownName
@@ -54,8 +40,8 @@ class RunningServer:
         self.listing: ServerListing | None = None
         self.fault = ""
         self.tried = 0.0
-        self.asking: asyncio.Task[None] | None = None
-        self.offers: dict[object, ServerTools] = {}
+        self.listing_task: asyncio.Task[None] | None = None
+        self.converted: dict[object, ServerTools] = {}
         """Offers made from its tool lists, by the settings of the agents."""
         self.is_edited = False
         """Whether a configuration edit added it; the owner is notified if it does not start."""
@@ -74,7 +60,7 @@ class RunningServer:
         return self.listing is not None and self.connection.changed.is_set()
 
     @contextmanager
-    def calling(self) -> Iterator[None]:
+    def hold(self) -> Iterator[None]:
         """Keep the server running until the block ends."""
         self._calls += 1
         self.idle.clear()
@@ -166,7 +152,7 @@ def list_server_names(config: Config) -> Mapping[tuple[str, str], str]:
 DEFAULT_TIMEOUTS = McpTimeouts()
 TOOL_CACHE_S = 3_600.0  # seconds for which a provider may cache the tools of a conversation
 MAX_CONVERSATIONS = 10_000
-MAX_OFFERS = 64  # of one server
+MAX_CONVERTED = 64  # of one server
 
 ResultReader = Callable[[str], Awaitable[Sequence[tuple[str, str]]]]
 """Reads the stored tool results of a session: pairs of tool name and text."""
@@ -202,10 +188,9 @@ class McpServers:
         self._serving: dict[tuple[str, str], AgentServer] = {}
         self._routes: dict[tuple[str, str], ToolRoute] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._leaving: list[RunningServer] = []
         self._names: dict[tuple[str, str], str] = {}
         """The tool name prefix of a server, by agent and the server's name before it has started."""
-        self._frozen: dict[str | Assembly, PinnedTools] = {}
+        self._pinned: dict[str | Assembly, PinnedTools] = {}
         """The tool lists and links of sessions, and of turns without a session; the most recently used last."""
 
     async def __aenter__(self) -> Self:
@@ -215,38 +200,31 @@ class McpServers:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for used in self._used.values():
+            used.idle.set()  # stop without waiting for pending calls
         await self._end([*self._used])
-        await asyncio.gather(*(used.connection.close() for used in self._leaving), return_exceptions=True)
 
     def follow(self, before: Config, after: Config) -> Iterable[str]:
         """Start the servers that a configuration edit added, and stop those that it removed."""
         new = list_servers_by_key(after).keys() - list_servers_by_key(before).keys()
         if new or list_server_names(before) != list_server_names(after):
-            self._work(self._renew(new))
+            self._start(self._apply_edit(new))
         return ()
 
-    def _work(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _renew(self, new: Collection[str]) -> None:
+    async def _apply_edit(self, new: Collection[str]) -> None:
         """Start new servers, then stop those that are no longer needed."""
         servers = list_servers_by_key(self._workspace.config)
         for key in new & servers.keys():
             if key not in self._used:
-                self._use(servers[key]).is_edited = True
-        asking = [used.asking for key in new if (used := self._used.get(key)) and used.asking]
-        await asyncio.gather(*asking, return_exceptions=True)
-        await self._tidy()
-
-    @property
-    def faults(self) -> Mapping[str, str]:
-        """The faults of configured servers, by name; the command is not shown because it may contain a secret."""
-        lost = [one for one in self._used.values() if one.fault]
-        return dict(
-            zip(name_servers([one.connection.server for one in lost]), (one.fault for one in lost), strict=True)
-        )
+                self._ensure_running(servers[key]).is_edited = True
+        listing = [used.listing_task for key in new if (used := self._used.get(key)) and used.listing_task]
+        await asyncio.gather(*listing, return_exceptions=True)
+        await self._stop_unused()
 
     async def list(
         self, agent: str, reserved: Collection[str] = (), session: str = ""
@@ -255,18 +233,18 @@ class McpServers:
 
         A session keeps its first tool list until it was unused for an hour.
         """
-        await self._tidy()
+        await self._stop_unused()
         servers = self._workspace.config.agents[agent].mcp
         named = [
-            AgentServer(name=name, server=server, used=self._use(server))
+            AgentServer(name=name, server=server, used=self._ensure_running(server))
             for name, server in zip(name_servers(servers), servers, strict=True)
         ]
-        waited = [one.used.asking for one in named if (agent, one.name) not in self._serving or one.used.is_stale]
-        if asking := {one for one in waited if one and not one.done()}:
-            await asyncio.wait(asking, timeout=self._times.listing)
-        settled = [self._settle(agent, one) for one in named]
-        frozen = self._find_frozen(session) if session else PinnedTools()
-        offers = self._take_offers(agent, settled, frozenset(reserved), frozen)
+        waited = [one.used.listing_task for one in named if (agent, one.name) not in self._serving or one.used.is_stale]
+        if unfinished := {task for task in waited if task and not task.done()}:
+            await asyncio.wait(unfinished, timeout=self._times.listing)
+        settled = [self._choose_running(agent, one) for one in named]
+        pinned = self._find_pinned(session) if session else PinnedTools()
+        offers = self._collect_tools(agent, settled, frozenset(reserved), pinned)
         tools = [tool for offer in offers for tool in offer.tools]
         extensions = [offer.extension for offer in offers if offer.extension]
         return tuple(sorted(tools, key=lambda one: one.name)), tuple(extensions)
@@ -276,86 +254,86 @@ class McpServers:
         route = self._routes.get((assembly.turn.agent, name))
         if route is None or name not in assembly.terms.tools:
             raise UnknownName("tool", name, ())
-        frozen = self._find_frozen(assembly.turn.session or assembly)
+        pinned = self._find_pinned(assembly.turn.session or assembly)
         try:
-            with route.used.calling():
+            with route.used.hold():
                 if not route.original:
-                    await self._restore_link(route, assembly, frozen, str(arguments.get("uri", "")))
-                text = await self._ask_server(route, frozen, arguments)
+                    await self._restore_link(route, assembly, pinned, str(arguments.get("uri", "")))
+                text = await self._send(route, pinned, arguments)
         except ServerError as error:
-            self._tell(route.server, error)
+            self._record(route.server, error)
             raise ToolError(f"server {route.server!r} did not answer: {error}") from error
         return ToolAnswer(text=text, tokens=await asyncio.to_thread(assembly.terms.meter.count, text[:100_000]))
 
-    async def _ask_server(self, route: ToolRoute, frozen: PinnedTools, arguments: Mapping[str, Any]) -> str:
+    async def _send(self, route: ToolRoute, pinned: PinnedTools, arguments: Mapping[str, Any]) -> str:
         """Call a tool of a server, or read a resource that one of its tools linked in the same conversation."""
         used = route.used
         if not route.original:
             uri = str(arguments.get("uri", ""))
-            if frozen.links.get(uri) is not used:
+            if pinned.links.get(uri) is not used:
                 raise InputError(
                     "no tool of this server has linked that resource in this conversation; call the tool that links it"
                 )
-            return read_resource(await used.connection.read(uri))
+            return mcp_tools.read_resource(await used.connection.read(uri))
         if used.listing and route.original not in {one.name for one in used.listing.tools}:
             raise ToolError(f"the server {route.server!r} has no such tool any more")
         result = await used.connection.call(route.original, arguments)
         if route.reader:
-            frozen.link(list_links(result), used)
-        return read_answer(result, route.reader)
+            pinned.link(mcp_tools.list_links(result), used)
+        return mcp_tools.read_answer(result, route.reader)
 
-    async def _restore_link(self, route: ToolRoute, assembly: Assembly, frozen: PinnedTools, uri: str) -> None:
+    async def _restore_link(self, route: ToolRoute, assembly: Assembly, pinned: PinnedTools, uri: str) -> None:
         """Restore a link from the stored tool results of the conversation: links in memory are lost at a restart."""
         turn = assembly.turn
-        if not turn.session or frozen.links.get(uri) is route.used:
+        if not turn.session or pinned.links.get(uri) is route.used:
             return
-        line = render_link(route.reader, uri)
+        line = mcp_tools.render_link(route.reader, uri)
         for tool, text in await self._results(turn.session):
             other = self._routes.get((turn.agent, tool))
             if other and other.original and other.used is route.used and line in text.split("\n"):
-                frozen.link([uri], route.used)
+                pinned.link([uri], route.used)
                 return
 
-    def _find_frozen(self, owner: str | Assembly) -> PinnedTools:
+    def _find_pinned(self, owner: str | Assembly) -> PinnedTools:
         """Return the tool lists and links of a session, or of a turn without a session."""
         now = self._clock()
-        for name, one in list(self._frozen.items()):
-            if now - one.used_at < TOOL_CACHE_S and len(self._frozen) <= MAX_CONVERSATIONS:
+        for name, one in list(self._pinned.items()):
+            if now - one.used_at < TOOL_CACHE_S and len(self._pinned) <= MAX_CONVERSATIONS:
                 break
-            del self._frozen[name]
-        frozen = self._frozen.pop(owner, None) or PinnedTools()
-        frozen.used_at = now
-        self._frozen[owner] = frozen
-        return frozen
+            del self._pinned[name]
+        pinned = self._pinned.pop(owner, None) or PinnedTools()
+        pinned.used_at = now
+        self._pinned[owner] = pinned
+        return pinned
 
-    def _use(self, server: McpServer) -> RunningServer:
+    def _ensure_running(self, server: McpServer) -> RunningServer:
         """Return a server in use; request its tool list unless it is known or was requested recently."""
         used = self._used.setdefault(
             make_server_key(server), RunningServer(McpConnection(server, self._environ, self._times))
         )
-        idle = used.asking is None or used.asking.done()
+        idle = used.listing_task is None or used.listing_task.done()
         if (
             (used.listing is None or used.is_stale)
             and idle
             and (not used.fault or self._clock() - used.tried >= self._times.again)
         ):
-            used.asking = asyncio.create_task(self._ask(used))
+            used.listing_task = asyncio.create_task(self._request_listing(used))
         return used
 
-    async def _ask(self, used: RunningServer) -> None:
+    async def _request_listing(self, used: RunningServer) -> None:
         try:
             used.listing = await used.connection.list()
             used.fault = ""
         except ServerError as error:
             used.fault, used.tried = str(error), self._clock()
             name = next(name_servers((used.connection.server,)))
-            self._tell(name, error, Level.ERROR if used.is_edited else Level.WARN)
+            self._record(name, error, Level.ERROR if used.is_edited else Level.WARN)
             if used.is_edited:
                 text = f"the MCP server {name!r} of foreword.yaml does not start: {error}; the previous one stays"
                 self._notices.notify(Notice(text=text))
                 used.is_edited = False
 
-    def _settle(self, agent: str, wanted: AgentServer) -> AgentServer:
+    def _choose_running(self, agent: str, wanted: AgentServer) -> AgentServer:
         """Return the server to use for a name: the wanted one if it works, else its predecessor.
 
         A predecessor gets the stricter of the old and the new settings.
@@ -367,19 +345,21 @@ class McpServers:
             self._serving[agent, wanted.name] = wanted
         return wanted
 
-    def _take_offers(
-        self, agent: str, named: Sequence[AgentServer], reserved: frozenset[str], frozen: PinnedTools
+    def _collect_tools(
+        self, agent: str, named: Sequence[AgentServer], reserved: frozenset[str], pinned: PinnedTools
     ) -> tuple[ServerTools, ...]:
         """Return the offers of an agent's servers; equal offers are the same object, so that prompts stay cached."""
         taken, offers = set(reserved), []
         for one in self._find_ready(agent, named):
-            listing, current = frozen.pin(one.name, one.used), one.used.listing
+            listing, current = pinned.pin(one.name, one.used), one.used.listing
             if listing is None or current is None:
                 continue
-            name = self._name(agent, one)
-            offer = self._make_offer(name, one, listing, taken)
+            name = self._choose_prefix(agent, one)
+            offer = self._convert_listing(name, one, listing, taken)
             if listing is not current:
-                offer = add_change_note(name, one.server, offer, self._make_offer(name, one, current, taken))
+                offer = mcp_tools.add_change_note(
+                    name, one.server, offer, self._convert_listing(name, one, current, taken)
+                )
             taken |= {tool.name for tool in offer.tools}
             offers.append(offer)
             for tool in offer.tools:
@@ -401,7 +381,7 @@ class McpServers:
             elif one.server.name or not is_open or (agent, one.name) in self._names:
                 yield one
 
-    def _name(self, agent: str, one: AgentServer) -> str:
+    def _choose_prefix(self, agent: str, one: AgentServer) -> str:
         """Return the name of a server for an agent; choose it once and keep it."""
         key = (agent, one.name)
         if key not in self._names:
@@ -410,31 +390,31 @@ class McpServers:
             # A configured name is never given to another server that merely reports it.
             written = zip(name_servers(mcp := self._workspace.config.agents[agent].mcp), mcp, strict=True)
             taken |= {name for name, server in written if server.name and name != one.name}
-            self._names[key] = choose_server_name(one.server, one.used.listing, one.name, taken)
+            self._names[key] = mcp_tools.choose_server_name(one.server, one.used.listing, one.name, taken)
         return self._names[key]
 
-    def _make_offer(self, name: str, one: AgentServer, listing: ServerListing, taken: set[str]) -> ServerTools:
+    def _convert_listing(self, name: str, one: AgentServer, listing: ServerListing, taken: set[str]) -> ServerTools:
         """Make the offer of a tool list under an agent's settings, once."""
-        server, known = one.server, one.used.offers
+        server, known = one.server, one.used.converted
         # Agents that share a process may use it with different settings.
         key = (name, server.trust, server.confirm, server.tools, frozenset(taken), listing)
         if key not in known:
-            if len(known) >= MAX_OFFERS:
+            if len(known) >= MAX_CONVERTED:
                 known.clear()
-            known[key] = make_server_tools(name, server, listing, taken)
+            known[key] = mcp_tools.make_server_tools(name, server, listing, taken)
             for fault in known[key].faults:
-                self._tell(name, ServerError(fault))
+                self._record(name, ServerError(fault))
         return known[key]
 
-    def _tell(self, server: str, error: ServerError, level: Level = Level.WARN) -> None:
-        told = "; ".join(filter(None, (str(error), error.details)))
-        Tracer(self._recorder, NO_CONTEXT).tell(EventType.TOOL_ERROR, level=level, server=server, error=told)
+    def _record(self, server: str, error: ServerError, level: Level = Level.WARN) -> None:
+        text = "; ".join(filter(None, (str(error), error.details)))
+        Tracer(self._recorder, NO_CONTEXT).tell(EventType.TOOL_ERROR, level=level, server=server, error=text)
 
     def runs(self, agent: str, name: str) -> bool:
         """Return whether a tool of an agent belongs to a server."""
         return (agent, name) in self._routes
 
-    async def _tidy(self) -> None:
+    async def _stop_unused(self) -> None:
         """Stop servers that are no longer configured; keep one until its successor has started."""
         config = self._workspace.config
         names, wanted = list_server_names(config), list_servers_by_key(config)
@@ -451,19 +431,20 @@ class McpServers:
         """Stop servers concurrently; one with a pending call stops after it has answered."""
         ending = [self._used.pop(key) for key in keys]
         self._routes = {key: route for key, route in self._routes.items() if route.used not in ending}
+        listing = [used.listing_task for used in ending if used.listing_task]
+        for task in listing:
+            task.cancel()
+        idle = [used for used in ending if used.idle.is_set()]
         for used in ending:
-            if used.asking:
-                used.asking.cancel()
-            if not used.idle.is_set():
-                self._leaving.append(used)
-                self._work(self._leave(used))
-        free = [used for used in ending if used not in self._leaving]
-        waiting = [used.asking for used in free if used.asking]
-        await asyncio.gather(*waiting, *(used.connection.close() for used in free), return_exceptions=True)
+            if used not in idle:
+                self._start(close_when_idle(used))
+        closing = [used.connection.close() for used in idle]
+        await asyncio.gather(*listing, *closing, return_exceptions=True)
 
-    async def _leave(self, used: RunningServer) -> None:
-        """Stop a server after its last pending call, which has its own time limit."""
+
+async def close_when_idle(used: RunningServer) -> None:
+    """Stop a server after its last pending call, which has its own time limit, or when we stop."""
+    try:
         await used.idle.wait()
+    finally:
         await used.connection.close()
-        with suppress(ValueError):
-            self._leaving.remove(used)

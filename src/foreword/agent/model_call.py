@@ -1,7 +1,4 @@
-"""Model calls: reserve budget, send, record, settle, and retry transient errors.
-
-The ledger of a running turn: sets cache breakpoints in each request and accounts for each answer.
-"""
+"""Model calls: reserve budget, set cache breakpoints, send, account for the answer, and retry transient errors."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -172,8 +169,8 @@ class CallContext:
     key: str
     """The hash of the prompt."""
     config: Config
-    listeners: EventStream
-    ears: TurnCallbacks
+    event_stream: EventStream
+    callbacks: TurnCallbacks
     retrying: RetryPolicy
     max_tokens: int
     seconds: float
@@ -184,50 +181,52 @@ class CallContext:
 class ModelCaller:
     """Calls the model of one turn."""
 
-    def __init__(self, line: CallContext, history: Sequence[HistorySegment] = ()) -> None:
-        self._line = line
-        shape, meter = line.opened.shape, line.assembly.terms.meter
-        opening = count_opening(line.envelope.request[REQUEST_SHAPES[shape].field])
+    def __init__(self, context: CallContext, history: Sequence[HistorySegment] = ()) -> None:
+        self._context = context
+        shape, meter = context.opened.shape, context.assembly.terms.meter
+        opening = count_opening(context.envelope.request[REQUEST_SHAPES[shape].field])
         self._before = SegmentedHistory(history, shape, meter, opening)
         self._heard = False
         self._used: list[tuple[Usage, float | None]] = []
-        self._native = line.assembly.terms.meter.facts.native_tools
+        self._native = context.assembly.terms.meter.facts.native_tools
 
     async def call(self, turn: TraceStep, own: Sequence[ModelMessage]) -> ModelResponse:
         """Call the model with the history and this turn's messages; retry transient errors."""
-        line, waits = self._line, self._line.retrying.waits
+        context, waits = self._context, self._context.retrying.waits
         for number, wait in enumerate((*waits, None), 1):
             pause = None
             try:
                 with turn.step(
-                    EventType.API_CALL, model=line.assembly.turn.model, prompt_hash=line.key, attempt=number
+                    EventType.API_CALL, model=context.assembly.turn.model, prompt_hash=context.key, attempt=number
                 ) as call:
                     try:
                         return await self._call(call, own)
                     except ProviderError as error:
                         error.tries, error.whom = number, self._name_model()
-                        pause = line.retrying.choose(wait, error.wait) if error.passing and wait is not None else None
+                        pause = (
+                            context.retrying.choose(wait, error.wait) if error.passing and wait is not None else None
+                        )
                         call.note(**describe_retry(error, pause, last=wait is None))
                         raise
             except ProviderError:
                 if pause is None:
                     raise
             if self._heard:
-                await line.ears.hear(CallRestarted())
-            await line.retrying.sleep(pause)
+                await context.callbacks.hear(CallRestarted())
+            await context.retrying.sleep(pause)
         raise AssertionError("the last try returns or raises")
 
     def _name_model(self) -> str:
         """Return the model's name and address for people with enough trust; "The model" for others."""
-        assembly = self._line.assembly
+        assembly = self._context.assembly
         if assembly.clearance.level < Trust.INNER:
             return "The model"
-        address = strip_credentials(self._line.opened.model.base_url)
+        address = strip_credentials(self._context.opened.model.base_url)
         return f"The model {assembly.turn.model}{f' at {address}' if address else ''}"
 
     async def _call(self, call: TraceStep, own: Sequence[ModelMessage]) -> ModelResponse:
         """Make one call: reserve budget, send, settle, and record the usage."""
-        purse = self._line.listeners.purse
+        purse = self._context.event_stream.purse
         purse = purse if purse and purse.has_limits(call.trace.context) else None
         grant = await reserve_budget(purse, call, self._foresee(own)) if purse else Reservation(allowed=True)
         self._heard = False
@@ -252,8 +251,8 @@ class ModelCaller:
 
     def _foresee(self, own: Sequence[ModelMessage]) -> Cost:
         """Return the maximum cost of a call, including the messages added since the prompt was assembled."""
-        line = self._line
-        most = estimate_max_cost(line.assembly, line.config.models, line.max_tokens)
+        context = self._context
+        most = estimate_max_cost(context.assembly, context.config.models, context.max_tokens)
         if most.usd is None or most.prices is None:
             return most
         return Cost(
@@ -262,19 +261,19 @@ class ModelCaller:
 
     def _weigh(self, own: Sequence[ModelMessage]) -> int:
         """Count the tokens of the messages added since the prompt was assembled."""
-        count = self._line.assembly.terms.meter.count
+        count = self._context.assembly.terms.meter.count
         return sum(count(message.text) for message in convert_to_texts(own[1:]))
 
     def _bound_answer(self, own: Sequence[ModelMessage]) -> int:
         """Return the output limit: the model's maximum or the rest of its context window."""
-        assembly = self._line.assembly
+        assembly = self._context.assembly
         facts = assembly.terms.meter.facts
         left = facts.window - assembly.used - assembly.conversation - self._weigh(own)
-        return max(MIN_ANSWER_TOKENS, min(self._line.max_tokens, facts.answer or left, left))
+        return max(MIN_ANSWER_TOKENS, min(self._context.max_tokens, facts.answer or left, left))
 
     def _tell(self, call: TraceStep, response: ModelResponse) -> float | None:
         """Record the usage and cost of a call, by section."""
-        line = self._line
+        context = self._context
         used = response.usage
         if response.finish_reason == "length":
             call.note(cut=True)
@@ -290,13 +289,13 @@ class ModelCaller:
             cache_write=used.cache_write_tokens,
         )
         done = PricedCall(
-            model=line.assembly.turn.model,
+            model=context.assembly.turn.model,
             usage=usage,
             time=call.trace.timepiece.now(),
-            hour=line.accounting.hour,
+            hour=context.accounting.hour,
         )
-        cost = price_call(done, line.config.models)
-        shares = [share.row for share in split_cost(line.assembly, done, cost)]
+        cost = price_call(done, context.config.models)
+        shares = [share.row for share in split_cost(context.assembly, done, cost)]
         call.note(usage=usage, cost_usd=cost.usd, sections=shares)
         if cost.usd is None:
             call.note(unpriced=cost.reason)
@@ -306,10 +305,10 @@ class ModelCaller:
 
     def _settle(self, call: TraceStep, usage: Usage | None, answer: str) -> None:
         """Advance the ledger, and record the cache reads and the reason for misses."""
-        line = self._line
-        settled = line.accounting.settle(usage, line.config.models, answer)
+        context = self._context
+        settled = context.accounting.settle(usage, context.config.models, answer)
         if settled:
-            line.ears.advance(settled)
+            context.callbacks.advance(settled)
             if settled.account:
                 call.note(cache=account_to_json(settled.account))
 
@@ -331,24 +330,24 @@ class ModelCaller:
 
     async def _ask(self, call: TraceStep, own: Sequence[ModelMessage]) -> ModelResponse:
         """Send one request and stream its answer."""
-        line, messages = self._line, (*self._before.list_unwritten(), *own)
+        context, messages = self._context, (*self._before.list_unwritten(), *own)
         fences = None if self._native else FencedCallParser()
         longest = self._bound_answer(own)
         what = OutgoingPrompt(
-            envelope=line.envelope,
+            envelope=context.envelope,
             said=list_user_messages(messages),
             max_tokens=longest,
-            cache_key=make_cache_key(line.assembly.turn) if line.opened.keyed else "",
-            told=line.assembly.terms.meter.facts.cache.system_messages,
-            write=lambda owned: line.accounting.write(*self._before.take(owned), call.trace.timepiece.now()),
-            response_format=line.response_format,
-            hear=line.accounting.hear if line.accounting.diagnosed else None,
+            cache_key=make_cache_key(context.assembly.turn) if context.opened.keyed else "",
+            told=context.assembly.terms.meter.facts.cache.system_messages,
+            write=lambda owned: context.accounting.write(*self._before.take(owned), call.trace.timepiece.now()),
+            response_format=context.response_format,
+            hear=context.accounting.hear if context.accounting.diagnosed else None,
         )
         settings = ModelSettings(max_tokens=longest)
         # Call the model object directly: the library's agents and `direct` functions would rewrite the messages.
-        async with asyncio.timeout(line.seconds):
+        async with asyncio.timeout(context.seconds):
             with use_prompt(what):
-                async with line.opened.model.request_stream(list(messages), settings, NO_TOOLS) as stream:
+                async with context.opened.model.request_stream(list(messages), settings, NO_TOOLS) as stream:
                     async for event in stream:
                         self._heard = True
                         await self._pass_on(read_delta_text(event), fences)
@@ -356,7 +355,7 @@ class ModelCaller:
         if fences:
             for found in fences.finish():
                 if isinstance(found, str):
-                    await line.ears.hear(TextDelta(text=found))
+                    await context.callbacks.hear(TextDelta(text=found))
         return response
 
     async def _pass_on(self, piece: str, fences: FencedCallParser | None) -> None:
@@ -364,7 +363,7 @@ class ModelCaller:
         found = fences.feed(piece) if fences else [piece]
         for text in found:
             if text and isinstance(text, str):
-                await self._line.ears.hear(TextDelta(text=text))
+                await self._context.callbacks.hear(TextDelta(text=text))
 
 
 async def reserve_budget(purse: BudgetGuard, call: TraceStep, most: Cost) -> Reservation:

