@@ -8,11 +8,10 @@ import pytest
 from conversation import LAMPS, MODELS, Conversation, Lamps, equip, with_tools
 
 from foreword.agent.agent_events import ApprovalNeeded, ToolFinished
-from foreword.agent.tool_calls import write_question
 from foreword.agent.conversation import dump_messages, load_messages
 from foreword.agent.loop import TurnLimits
 from foreword.agent.reply_stream import ToolCall
-from foreword.agent.tool_calls import ToolTimeLimits
+from foreword.agent.tool_calls import ToolTimeLimits, write_question
 from foreword.events.event import EventType
 from foreword.testing import ScriptedCall, ScriptedReply
 

@@ -89,7 +89,7 @@ def test_unknown_shape():
 def test_told_in_the_middle(shape):
     """What the model was told behind a message stays there, as a system message of its own."""
     where = "input" if shape == "responses" else "messages"
-    said = (UserMessage(texts=("one",), told="Be careful."), UserMessage(texts=("two",)))
+    said = (UserMessage(texts=("one",), system="Be careful."), UserMessage(texts=("two",)))
     theirs = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]
     body = insert_prompt({"model": "m", where: theirs}, send(shape, {"model": "m", where: []}, said)).request
     assert [message["role"] for message in body[where]] == ["user", "system", "assistant", "user"]
@@ -102,7 +102,7 @@ def test_places_of_what_was_said(shape):
     where = next(name for name in ("messages", "input", "contents") if name in FINISHED[shape])
     theirs = FINISHED[shape][where][-1]
     answer = {**theirs, "role": "assistant" if where != "contents" else "model"}
-    said = (UserMessage(texts=("one",), told="Be careful."), UserMessage(texts=("two",)))
+    said = (UserMessage(texts=("one",), system="Be careful."), UserMessage(texts=("two",)))
     owned = insert_prompt(
         {**FINISHED[shape], where: [theirs, answer, theirs]}, send(shape, {"model": "m", where: []}, said)
     )

@@ -37,7 +37,7 @@ DROPPED = {"input_transformations": [{"type": "thinking_dropped", "reason": "pre
 def converse(number, chance, thoughts=None):
     """Make one turn: with calls of tools or without, with something told behind what was said, or with thoughts."""
     told = "It is noon now." if chance.random() < 0.4 else ""
-    messages = [make_user_message(f"<now>{number}</now>", f"Ütterance {number}?", told=told)]
+    messages = [make_user_message(f"<now>{number}</now>", f"Ütterance {number}?", system=told)]
     for step in range(chance.randint(0, 2)):
         ids = [f"call_{number}_{step}_{at}" for at in range(chance.randint(1, 3))]
         calls = [ToolCallPart("lamps", {"room": each}, each) for each in ids]

@@ -83,7 +83,7 @@ class Desk:
     async def read(self, session):
         """Read the texts of a session."""
         rows = await self.writer.do(lambda state: load_history(state, session))
-        return [message.text for row in rows for message in row.stretch.told]
+        return [message.text for row in rows for message in row.stretch.texts]
 
 
 @contextmanager

@@ -42,7 +42,7 @@ def make_piece(text, kind=HistoryKind.TURN):
 
 def tell(rows):
     """Return the first words of each row."""
-    return [row.stretch.told[0].text.split(" x")[0] for row in rows]
+    return [row.stretch.texts[0].text.split(" x")[0] for row in rows]
 
 
 def test_the_very_rows(state):

@@ -143,7 +143,7 @@ class House:
     async def read(self, session):
         """Read the messages of a session."""
         rows = await self.gateway.sessions.read(session)
-        return "\n".join(message.text for row in rows for message in row.stretch.told)
+        return "\n".join(message.text for row in rows for message in row.stretch.texts)
 
 
 def play(folder, script, work, *, shop, channels=None, clock=None, files=FILES, **more):

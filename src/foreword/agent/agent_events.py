@@ -196,7 +196,7 @@ class TurnEnded(ForewordError):
     end = TurnEnd.FAILED
 
     @property
-    def told(self) -> str:
+    def message(self) -> str:
         """The message for the person."""
         return str(self)
 
@@ -225,7 +225,7 @@ class ProviderError(TurnEnded):
         """Number of attempts, including this one."""
 
     @property
-    def told(self) -> str:
+    def message(self) -> str:
         """The message for the person."""
         status = f" (status {self.status_code})" if self.status_code else ""
         if self.too_long:

@@ -36,10 +36,12 @@ def replace_invalid_characters(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def make_user_message(*texts: str, told: str = "") -> ModelRequest:
+def make_user_message(*texts: str, system: str = "") -> ModelRequest:
     """Make a user message with one part per text, followed by an optional system message."""
     said = UserPromptPart(content=[replace_invalid_characters(text) for text in texts])
-    return ModelRequest(parts=[said, SystemPromptPart(content=replace_invalid_characters(told))] if told else [said])
+    return ModelRequest(
+        parts=[said, SystemPromptPart(content=replace_invalid_characters(system))] if system else [said]
+    )
 
 
 def list_user_texts(part: UserPromptPart) -> tuple[str, ...]:
@@ -52,7 +54,7 @@ def list_user_texts(part: UserPromptPart) -> tuple[str, ...]:
 def list_user_messages(messages: Sequence[ModelMessage]) -> UserMessages:
     """List the user messages in their sent form."""
     return tuple(
-        UserMessage(texts=list_user_texts(part), told=find_system_text(message))
+        UserMessage(texts=list_user_texts(part), system=find_system_text(message))
         for message in messages
         if isinstance(message, ModelRequest)
         for part in message.parts
@@ -129,8 +131,8 @@ def add_fenced_result(messages: Messages, text: str) -> Messages:
     last = messages[-1]
     if isinstance(last, ModelResponse):
         return (*messages, make_user_message(text))
-    told = [each for part in last.parts if isinstance(part, UserPromptPart) for each in list_user_texts(part)]
-    return (*messages[:-1], make_user_message(*told, text))
+    texts = [each for part in last.parts if isinstance(part, UserPromptPart) for each in list_user_texts(part)]
+    return (*messages[:-1], make_user_message(*texts, text))
 
 
 def close_turn(messages: Sequence[ModelMessage], words: str) -> Messages:
@@ -154,15 +156,15 @@ def is_empty(message: ModelMessage) -> bool:
 
 def convert_to_texts(messages: Sequence[ModelMessage]) -> tuple[Message, ...]:
     """Return a history as plain texts, for token counting."""
-    told: list[Message] = []
+    converted: list[Message] = []
     for message in messages:
         role = "assistant" if isinstance(message, ModelResponse) else "user"
         text = "\n\n".join(filter(None, render_parts(message)))
-        if told and told[-1].role == role:
-            told[-1] = replace(told[-1], text=f"{told[-1].text}\n\n{text}")
+        if converted and converted[-1].role == role:
+            converted[-1] = replace(converted[-1], text=f"{converted[-1].text}\n\n{text}")
         elif text:
-            told.append(Message(role="assistant" if role == "assistant" else "user", text=text))
-    return tuple(told)
+            converted.append(Message(role="assistant" if role == "assistant" else "user", text=text))
+    return tuple(converted)
 
 
 def render_parts(message: ModelMessage) -> Iterator[str]:
@@ -210,12 +212,12 @@ class SerializedSegment:
 class HistorySegment:
     """One or more stored turns, with their cached derived forms."""
 
-    __slots__ = ("_messages", "_told", "_written", "stored")
+    __slots__ = ("_messages", "_texts", "_written", "stored")
 
     def __init__(self, stored: bytes) -> None:
         self.stored = stored
         self._messages: Messages | None = None
-        self._told: tuple[Message, ...] | None = None
+        self._texts: tuple[Message, ...] | None = None
         self._written: SerializedSegment | None = None
 
     @property
@@ -228,11 +230,11 @@ class HistorySegment:
         return self._messages
 
     @property
-    def told(self) -> tuple[Message, ...]:
+    def texts(self) -> tuple[Message, ...]:
         """The messages as plain texts."""
-        if self._told is None:
-            self._told = convert_to_texts(self.messages)
-        return self._told
+        if self._texts is None:
+            self._texts = convert_to_texts(self.messages)
+        return self._texts
 
     def find(self, shape: str, meter: Meter, start: int) -> SerializedSegment | None:
         """Return the serialized form for a request with `start` messages before the segment, if it is known."""
@@ -252,10 +254,10 @@ def make_segments(messages: Messages) -> tuple[HistorySegment, ...]:
 
 def convert_segments_to_texts(history: Sequence[HistorySegment]) -> tuple[Message, ...]:
     """Return a history as plain texts; consecutive messages of one role become one message."""
-    told = [one.told for one in history if one.told]
-    if any(one[-1].role == other[0].role for one, other in pairwise(told)):
+    texts = [one.texts for one in history if one.texts]
+    if any(one[-1].role == other[0].role for one, other in pairwise(texts)):
         return convert_to_texts([message for one in history for message in one.messages])
-    return tuple(chain.from_iterable(told))
+    return tuple(chain.from_iterable(texts))
 
 
 class SegmentedHistory:

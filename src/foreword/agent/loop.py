@@ -166,12 +166,12 @@ class TurnRun:
         if isinstance(error, ProviderError) and error.passing:
             # Without an answer there is nothing to resume; the retry assembles a new prompt.
             taken = self.messages if find_answer(self.messages) else ()
-            return self._conclude(Outcome(end=error.end, text=error.told, messages=taken, wait=error.wait))
+            return self._conclude(Outcome(end=error.end, text=error.message, messages=taken, wait=error.wait))
         if not find_answer(self.messages):  # no provider accepted the request: store only the person's message
             self.messages = (make_user_message(self._context.assembly.message, *self._results),)
-        await self._keep(close_turn(self.messages, error.told))
+        await self._keep(close_turn(self.messages, error.message))
         too_long = isinstance(error, ProviderError) and error.too_long
-        return self._conclude(Outcome(end=error.end, text=error.told, messages=self.messages, too_long=too_long))
+        return self._conclude(Outcome(end=error.end, text=error.message, messages=self.messages, too_long=too_long))
 
     def _conclude(self, outcome: Outcome) -> Outcome:
         usage, usd = self._caller.add_up()
@@ -221,12 +221,12 @@ def make_first_message(envelope: Envelope, results: Sequence[str] = ()) -> Model
     request = envelope.request
     conversation = list(request.get("messages") or request.get("input") or request.get("contents") or ())
     roles = [one.get("role") for one in conversation[-2:]]
-    told = conversation.pop()["content"][0]["text"] if roles == ["user", "system"] else ""
+    system = conversation.pop()["content"][0]["text"] if roles == ["user", "system"] else ""
     newest = conversation[-1] if conversation else {}
     parts = newest.get("content") or newest.get("parts") or ()
     if newest.get("role") != "user" or isinstance(parts, str):
         raise InputError("the turn has no message to send to the model")
-    return make_user_message(*(part["text"] for part in parts), *results, told=told)
+    return make_user_message(*(part["text"] for part in parts), *results, system=system)
 
 
 RECENT_PERIOD = timedelta(minutes=5)  # period in which recent turns are counted when a turn fails

@@ -338,7 +338,7 @@ class ModelCaller:
             said=list_user_messages(messages),
             max_tokens=longest,
             cache_key=make_cache_key(context.assembly.turn) if context.opened.keyed else "",
-            told=context.assembly.terms.meter.facts.cache.system_messages,
+            system_messages=context.assembly.terms.meter.facts.cache.system_messages,
             write=lambda owned: context.accounting.write(*self._before.take(owned), call.trace.timepiece.now()),
             response_format=context.response_format,
             hear=context.accounting.hear if context.accounting.diagnosed else None,

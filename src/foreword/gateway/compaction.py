@@ -54,7 +54,7 @@ def choose_cut(past: Sequence[HistoryRow], room: int) -> CompactionCut:
 
 def list_compacted(cut: CompactionCut) -> list[Message]:
     """List the messages to compact as plain text."""
-    return [message for row in cut.folded for message in row.stretch.told]
+    return [message for row in cut.folded for message in row.stretch.texts]
 
 
 def write_summary_prompt(cut: CompactionCut, meter: Meter, room: int) -> str:

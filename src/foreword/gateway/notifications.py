@@ -106,7 +106,7 @@ def list_of_person(
 def read_notification(row: Sequence[object]) -> Notification:
     """Make a notification from its row."""
     number, session, position, messages, agent, finished, schedule, name, say = row
-    said = HistorySegment(bytes(messages)).told if isinstance(messages, bytes) else ()
+    said = HistorySegment(bytes(messages)).texts if isinstance(messages, bytes) else ()
     return Notification(
         number=int(str(number)),
         session=str(session),

@@ -391,7 +391,7 @@ async def answer_housekeeping(
         answer = await context.gateway.housekeeping.answer(task)
     except TurnEnded as error:
         if error.end is TurnEnd.REFUSED:
-            raise HttpError(402, error.told) from error
+            raise HttpError(402, error.message) from error
         raise HttpError(502, "the model failed; the request was not stored") from error
     own = ForewordField(turn=answer.id, session="", state=str(TurnState.ANSWERED), cost_usd=answer.cost_usd)
     return make_completion(body.model, answer.text, answer.usage, own, created=int(context.now.timestamp()))

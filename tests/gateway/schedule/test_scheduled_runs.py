@@ -378,7 +378,7 @@ def test_where_people_look(tmp_path, stand_in, spoke):
             return await gateway.sessions.read(own.id)
 
     past = asyncio.run(run())
-    texts = [message.text for row in past for message in row.stretch.told]
+    texts = [message.text for row in past for message in row.stretch.texts]
     assert "All is well." in texts
     assert "channel_error" not in [kind for kind, *_ in read_log(tmp_path)]
 

@@ -143,7 +143,7 @@ def start_engine(setup: EngineSettings) -> RunningEngine:
     control = read_header(path).control
     key = secrets.token_urlsafe(24)
     weights = setup.weights
-    asked = {
+    settings = {
         "path": path,
         "name": os.path.basename(path),
         "key": key,
@@ -166,29 +166,29 @@ def start_engine(setup: EngineSettings) -> RunningEngine:
             env={**THREAD_ENVIRONMENT, **os.environ},
             start_new_session=True,
         )
-        told = exchange_settings(process, asked)
-        if "url" not in told:
+        reply = exchange_settings(process, settings)
+        if "url" not in reply:
             kill_process(process)
-            raise InputError(f"{path} cannot be loaded as a model: {told.get('error') or read_last_line(log)}")
-    return RunningEngine(process=process, url=told["url"], key=key, control=control)
+            raise InputError(f"{path} cannot be loaded as a model: {reply.get('error') or read_last_line(log)}")
+    return RunningEngine(process=process, url=reply["url"], key=key, control=control)
 
 
-def exchange_settings(process: "subprocess.Popen[bytes]", asked: dict[str, object]) -> dict[str, str]:
+def exchange_settings(process: "subprocess.Popen[bytes]", settings: dict[str, object]) -> dict[str, str]:
     """Send the process its settings and return its answer; empty if it dies or takes too long."""
     if process.stdin is None or process.stdout is None:
         raise AssertionError("both are pipes")
     impatient = threading.Timer(MAX_START_S, process.kill)
     impatient.start()
     try:
-        process.stdin.write(json.dumps(asked).encode() + b"\n")
+        process.stdin.write(json.dumps(settings).encode() + b"\n")
         process.stdin.flush()
         line = process.stdout.readline()
     except BrokenPipeError:
         line = b""
     finally:
         impatient.cancel()
-    told: dict[str, str] = json.loads(line) if line else {}
-    return told
+    reply: dict[str, str] = json.loads(line) if line else {}
+    return reply
 
 
 def read_last_line(log: IO[bytes]) -> str:
@@ -281,11 +281,11 @@ def write_stop_events(chunk: dict[str, Any]) -> list[bytes]:
     """Write the events that end a reply as if the model had stopped, with the usage so far."""
     timings = chunk.pop("timings", {})
     read = timings.get("cache_n", 0)
-    asked, said = read + timings.get("prompt_n", 0), timings.get("predicted_n", 0)
+    settings, said = read + timings.get("prompt_n", 0), timings.get("predicted_n", 0)
     usage = {
-        "prompt_tokens": asked,
+        "prompt_tokens": settings,
         "completion_tokens": said,
-        "total_tokens": asked + said,
+        "total_tokens": settings + said,
         "prompt_tokens_details": {"cached_tokens": read},
     }
     stop = {**chunk, "choices": [{"index": 0, "finish_reason": "stop", "delta": {}}]}
@@ -447,7 +447,7 @@ async def translate_context_error(response: httpx2.Response) -> httpx2.Response:
     content = await response.aread()
     await response.aclose()
     if CONTEXT_ERROR.encode() in content:
-        told = json.loads(content)
-        told["error"]["code"] = "context_length_exceeded"
-        content = json.dumps(told).encode()
+        answer = json.loads(content)
+        answer["error"]["code"] = "context_length_exceeded"
+        content = json.dumps(answer).encode()
     return httpx2.Response(response.status_code, headers={"content-type": "application/json"}, content=content)

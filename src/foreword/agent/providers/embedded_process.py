@@ -19,16 +19,16 @@ def main() -> None:
     # The engine's output goes to the log; a duplicate of standard output carries the one line for the parent.
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    asked = json.loads(sys.stdin.readline())
+    settings = json.loads(sys.stdin.readline())
     threading.Thread(target=exit_with_parent, daemon=True).start()
     try:
-        server = serve_model(asked)
-        told = {"url": server.listening_address}
+        server = serve_model(settings)
+        reply = {"url": server.listening_address}
     except Exception as error:  # noqa: BLE001 - report any error to the parent
-        told = {"error": str(error) or type(error).__name__}
-    answer.write(json.dumps(told) + "\n")
+        reply = {"error": str(error) or type(error).__name__}
+    answer.write(json.dumps(reply) + "\n")
     answer.flush()
-    if "error" not in told:
+    if "error" not in reply:
         threading.Event().wait()
 
 
@@ -39,22 +39,22 @@ def exit_with_parent() -> None:
     os._exit(0)
 
 
-def serve_model(asked: dict[str, Any]) -> Any:
+def serve_model(settings: dict[str, Any]) -> Any:
     """Load the weights and serve them."""
     import xllamacpp
 
     params = xllamacpp.CommonParams()
-    params.model.path = asked["path"]
-    params.model_alias = {asked["name"]}
+    params.model.path = settings["path"]
+    params.model_alias = {settings["name"]}
     params.hostnames = ["127.0.0.1"]
     params.port = 0
-    params.api_keys = [asked["key"]]
-    params.n_ctx = asked["window"] * asked["slots"]
-    params.n_parallel = asked["slots"]
+    params.api_keys = [settings["key"]]
+    params.n_ctx = settings["window"] * settings["slots"]
+    params.n_parallel = settings["slots"]
     params.kv_unified = False  # each slot has its own part of the KV cache
-    params.cache_ram_mib = asked["aside"]  # RAM for the caches of sessions that lost their slot
+    params.cache_ram_mib = settings["aside"]  # RAM for the caches of sessions that lost their slot
     params.ctx_shift = False  # refuse requests that do not fit instead of dropping tokens
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = asked["threads"]
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = settings["threads"]
     params.n_batch = BATCH_TOKENS
     params.n_gpu_layers = 0
     params.warmup = False
@@ -65,11 +65,11 @@ def serve_model(asked: dict[str, Any]) -> Any:
     params.sse_ping_interval = PING_INTERVAL_S
     params.endpoint_slots = True
     params.timeout_read = params.timeout_write = 600
-    if asked.get("template"):
-        params.chat_template = asked["template"]
+    if settings.get("template"):
+        params.chat_template = settings["template"]
     for name in ("temp", "top_p", "penalty_repeat"):
-        if asked.get(name) is not None:
-            setattr(params.sampling, name, asked[name])
+        if settings.get(name) is not None:
+            setattr(params.sampling, name, settings[name])
     return xllamacpp.Server(params)
 
 

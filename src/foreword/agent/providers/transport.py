@@ -151,7 +151,7 @@ class UserMessage:
 
     texts: tuple[str, ...]
     """Its texts, in the form first sent."""
-    told: str = ""
+    system: str = ""
     """The text of the system message that follows; empty if there is none."""
 
 
@@ -189,7 +189,7 @@ class OutgoingPrompt:
     """An opaque key of the conversation, for providers that cache per key."""
     write: Callable[[OwnRequest], bytes] = serialize_request
     """Serializes the finished request with its history and cache breakpoints."""
-    told: bool = True
+    system_messages: bool = True
     """Whether the model accepts system messages within a conversation. If not, those of an earlier model are left out:
     the prompt contains their text."""
     response_format: str = ""
@@ -218,8 +218,8 @@ def insert_into_anthropic(body: Body, sending: OutgoingPrompt) -> tuple[Body, li
     """Put our prompt into the body of POST /v1/messages."""
     request = sending.envelope.request
     words = UserMessageFiller(sending, lambda text: {"type": "text", "text": text})
-    kept = (message for message in body["messages"] if message["role"] not in SYSTEM_ROLES)
-    messages = words.fill(kept, lambda message: is_user_text(message, "tool_result"))
+    conversation = (message for message in body["messages"] if message["role"] not in SYSTEM_ROLES)
+    messages = words.fill(conversation, lambda message: is_user_text(message, "tool_result"))
     rest = omit_fields(body, "model", "system", "tools", "tool_choice", "messages", "max_tokens", "cache_control")
     return {**request, "messages": messages, "max_tokens": sending.max_tokens, **rest}, words.places
 
@@ -229,8 +229,8 @@ def insert_into_chat(body: Body, sending: OutgoingPrompt) -> tuple[Body, list[in
     request = sending.envelope.request
     words = UserMessageFiller(sending, lambda text: {"type": "text", "text": text})
     system = [message for message in request["messages"][:1] if message["role"] == "system"]
-    kept = (message for message in body["messages"] if message["role"] not in SYSTEM_ROLES)
-    messages = words.fill(kept, lambda message: message["role"] == "user")
+    conversation = (message for message in body["messages"] if message["role"] not in SYSTEM_ROLES)
+    messages = words.fill(conversation, lambda message: message["role"] == "user")
     limit = "max_tokens" if "max_tokens" in body else "max_completion_tokens"  # the library's choice for this server
     rest = omit_fields(body, "model", "tools", "tool_choice", "messages", limit)
     whole = {**request, "messages": [*system, *messages], limit: sending.max_tokens, **sending.keyed, **rest}
@@ -242,8 +242,8 @@ def insert_into_responses(body: Body, sending: OutgoingPrompt) -> tuple[Body, li
     request = sending.envelope.request
     words = UserMessageFiller(sending, lambda text: {"type": "input_text", "text": text})
     system = [item for item in request["input"][:1] if item["role"] == "system"]
-    kept = (item for item in body["input"] if item.get("role") not in SYSTEM_ROLES)
-    items = words.fill(kept, lambda item: item.get("role") == "user")
+    conversation = (item for item in body["input"] if item.get("role") not in SYSTEM_ROLES)
+    items = words.fill(conversation, lambda item: item.get("role") == "user")
     # The library requests cache diagnostics by default; here the configuration decides.
     ours = ("model", "instructions", "tools", "tool_choice", "input", "max_output_tokens", "prompt_cache_options")
     rest = omit_fields(body, *ours)
@@ -255,9 +255,9 @@ def insert_into_gemini(body: Body, sending: OutgoingPrompt) -> tuple[Body, list[
     """Put our prompt into the body of generateContent; write `role` before `parts`, unlike Google's library."""
     request = sending.envelope.request
     words = UserMessageFiller(sending, lambda text: {"text": text}, "parts")
-    kept = ({"role": content.get("role"), "parts": content["parts"]} for content in body["contents"])
+    conversation = ({"role": content.get("role"), "parts": content["parts"]} for content in body["contents"])
     contents = words.fill(
-        kept,
+        conversation,
         lambda content: content["role"] == "user" and not any("functionResponse" in part for part in content["parts"]),
     )
     settings = {**body.get("generationConfig", {}), "maxOutputTokens": sending.max_tokens}
@@ -272,7 +272,7 @@ class UserMessageFiller:
 
     def __init__(self, sending: OutgoingPrompt, part: Callable[[str], dict[str, str]], field: str = "content") -> None:
         self._said = iter(sending.said)
-        self._told = sending.told
+        self._system_messages = sending.system_messages
         self._part = part
         self._field = field
         self.places: list[int] = []
@@ -297,8 +297,8 @@ class UserMessageFiller:
         if spoken is None:
             raise ForeignRequest("the request has an unknown user message; it was not sent")
         yield {"role": "user", self._field: [self._part(text) for text in spoken.texts]}
-        if spoken.told and self._told:
-            yield {"role": "system", self._field: [self._part(spoken.told)]}
+        if spoken.system and self._system_messages:
+            yield {"role": "system", self._field: [self._part(spoken.system)]}
 
 
 def is_user_text(message: Body, result: str) -> bool:

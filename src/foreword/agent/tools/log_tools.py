@@ -201,14 +201,14 @@ class LogQueries:
 
     def _fill(self, lines: Iterable[str]) -> tuple[str, int]:
         """Join lines up to the token limit, at least one; return the text and the number of lines."""
-        kept: list[str] = []
+        shown: list[str] = []
         left = MAX_LOG_ANSWER_TOKENS
         for line in lines:
             left -= self._run.count(line) + 1
-            if left < 0 and kept:
+            if left < 0 and shown:
                 break
-            kept.append(line)
-        return "\n".join(kept), len(kept)
+            shown.append(line)
+        return "\n".join(shown), len(shown)
 
 
 def render_stock(stock: Stock) -> str:
