@@ -1,4 +1,4 @@
-"""What the tests of the runtime share."""
+"""Shared fixtures of the agent's tests."""
 
 import pytest
 

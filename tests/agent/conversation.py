@@ -1,4 +1,4 @@
-"""A conversation with a stand-in provider: a workspace, a loop over it, and turns that follow each other."""
+"""A conversation with a fake provider: a workspace, a loop over it, and consecutive turns."""
 
 import asyncio
 

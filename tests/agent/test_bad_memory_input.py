@@ -1,4 +1,4 @@
-"""Claims about what the memory tools do with input that nobody would write on purpose."""
+"""The memory tools with malformed input."""
 
 import os
 import time
@@ -90,7 +90,7 @@ def stand(ws: Workspace, user: str = "bob", message: str = "") -> Assembly:
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_any_text(ws: Workspace, text: str) -> None:
-    """Any text can be searched for, recalled for and saved, or is refused in words; the answer can be sent on."""
+    """Any text can be searched, recalled and saved, or is refused with a reason; the answer is valid UTF-8."""
     found = ws.call(stand(ws), "memory_search", {"query": text}).text
     assert ("14 March" in found) is ("birthday" in text)
     assert "Lisbon" not in found
@@ -110,7 +110,7 @@ def test_any_text(ws: Workspace, text: str) -> None:
 
 @pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
 def test_any_path(ws: Workspace, path: str) -> None:
-    """A path that is none is refused in the words for one that does not exist, and nothing is opened or removed."""
+    """An invalid path gets the error of a missing one, and nothing is opened or removed."""
     before = sorted(Path(ws.files.root, "memory").rglob("*"))
     for name, key, words in (
         ("memory_get", "path", " here"),
@@ -130,7 +130,7 @@ def test_any_path(ws: Workspace, path: str) -> None:
 
 @pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
 def test_any_store(ws: Workspace, path: str) -> None:
-    """What is no store is like an empty one, and takes nothing."""
+    """An unknown store is treated as empty, and takes no entries."""
     if path in ("", "social"):
         return
     assert ws.call(stand(ws), "memory_list", {"store": path}).text == "There is nothing in memory."
@@ -141,7 +141,7 @@ def test_any_store(ws: Workspace, path: str) -> None:
 
 
 def test_gone_between_index_and_read(ws: Workspace) -> None:
-    """A file that goes away in the middle of a search is not shown, and reading it says that it is not there."""
+    """A file deleted during a search is not shown, and reading it reports that it is missing."""
     assembly = stand(ws)
     assert "14 March" in ws.call(assembly, "memory_search", {"query": "birthday"}).text
     Path(ws.files.root, "memory/social/PEOPLE.md").unlink()
@@ -152,7 +152,7 @@ def test_gone_between_index_and_read(ws: Workspace) -> None:
 
 
 def test_gone_before_it_is_forgotten(ws: Workspace) -> None:
-    """An entry that somebody deleted by hand cannot be forgotten a second time, and says so."""
+    """An entry deleted by hand cannot be forgotten again; the error says so."""
     path = ws.call(stand(ws), "save_memory", {"text": "Tea."}).text.removeprefix("Saved as ").removesuffix(".")
     Path(ws.files.root, "users/bob/memory", path.removeprefix("own/")).unlink()
     time.sleep(0.3)

@@ -1,4 +1,4 @@
-"""Claims about fenced calls: they are found however the answer comes in pieces, and what is no call is told why."""
+"""Fenced tool calls in streamed answers."""
 
 import json
 
@@ -46,14 +46,14 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("size", [1, 3, 10_000])
 def test_found(name, size):
-    """Calls and the text around them are found, whole or letter by letter."""
+    """Calls and the text around them are found in any split of the stream."""
     text, found = CASES[name]
     pieces = [text[at : at + size] for at in range(0, len(text), size)]
     assert join(parse_reply(pieces)) == found
 
 
 def test_a_fence_inside_a_string():
-    """A fence inside a string of a call does not end it, neither as an escape nor as a raw line."""
+    """A fence inside a string of a call does not end it, escaped or raw."""
     for text in ("```python\nprint(1)\n```", "a ``` b"):
         call = json.dumps({"tool": "note", "arguments": {"text": text}})
         assert parse_calls(f"```tool_call\n{call}\n```\n") == [ToolCall(name="note", arguments={"text": text})]
@@ -76,7 +76,7 @@ def test_a_fence_inside_a_string():
     ],
 )
 def test_malformed(inside, words):
-    """A block that is no call is told with the form that is meant, and what follows it is still read."""
+    """A malformed block is reported with the expected form, and parsing continues after it."""
     bad, *rest = parse_calls(f"```tool_call\n{inside}\n```\nand\n{ONE}\n")
     assert isinstance(bad, MalformedCall)
     assert words in bad.reason
@@ -85,14 +85,14 @@ def test_malformed(inside, words):
 
 
 def test_a_block_without_an_end():
-    """A block that breaks off is told as such."""
+    """A block without an end is reported as such."""
     (bad,) = parse_calls('```tool_call\n{"tool": "a", "argu')
     assert bad == MalformedCall(reason=bad.reason)
     assert "no end" in bad.reason
 
 
 def test_text_comes_at_once():
-    """Text is handed on as it comes, and only a line that may become a block is held back."""
+    """Text is passed on at once, except a line that may open a block."""
     fences = FencedCallParser()
     assert list(fences.feed("Let me")) == ["Let me"]
     assert list(fences.feed(" see.\n``")) == [" see.\n"]
@@ -105,7 +105,7 @@ def test_text_comes_at_once():
 
 @given(st.lists(st.sampled_from(["```tool_call\n", "```", "\n", '{"tool": "a"}', "{", '"', "x ", "```py\n"])))
 def test_pieces_do_not_matter(parts):
-    """What is found does not depend on how the answer was cut, and no text is lost outside blocks."""
+    """The result does not depend on the split of the stream, and no text outside blocks is lost."""
     text = "".join(parts)
     whole = join(parse_reply([text]))
     assert join(parse_reply(list(text))) == whole

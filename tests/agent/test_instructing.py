@@ -1,4 +1,4 @@
-"""Claims about the tool that changes standing instructions."""
+"""The tool that replaces standing instructions."""
 
 import os
 
@@ -42,7 +42,7 @@ def recall(ws, user="alice", **more):
 
 
 def test_from_the_next_turn_on(ws):
-    """The first write makes, the second replaces, an empty one clears; each is in the next turn's prompt."""
+    """A call creates, replaces or clears the instructions, and the next prompt shows the change."""
     assert "Use bullet points." not in stand(ws).prompt.text
     assert update(ws, "Use bullet points.") == (
         "The standing instructions are replaced: 18 characters, in force from the next message on."
@@ -56,7 +56,7 @@ def test_from_the_next_turn_on(ws):
 
 
 def test_only_ones_own(ws):
-    """A call reaches the instructions of the speaking person for this agent; no argument names another."""
+    """A call changes the instructions of the current person and agent only."""
     update(ws, "Alice's.")
     update(ws, "Bob's.", user="bob")
     update(ws, "Alice's to Nova.", agent="nova")
@@ -70,7 +70,7 @@ def test_only_ones_own(ws):
 
 @pytest.mark.parametrize("place", [{"room": "kitchen"}, {"situation": "group"}])
 def test_not_in_company(ws, place):
-    """Where others read, the tool is not offered, and instructions are neither changed nor told."""
+    """In shared conversations the tool is not offered, and instructions are neither changed nor shown."""
     update(ws, "Use bullet points.")
     assert NAME not in stand(ws, **place).terms.tools
     with pytest.raises(UnknownName, match=NAME):
@@ -81,7 +81,7 @@ def test_not_in_company(ws, place):
 
 @pytest.mark.parametrize("who", [{"user": "mallory"}, {"user": ""}, {"situation": "unheard of"}])
 def test_not_for_strangers(ws, who):
-    """Below familiar there is no such tool."""
+    """Below familiar trust the tool is not offered."""
     assembly = stand(ws, **who)
     assert NAME not in assembly.terms.tools
     with pytest.raises(UnknownName):
@@ -91,7 +91,7 @@ def test_not_for_strangers(ws, who):
 
 @pytest.mark.parametrize("text", [None, 7, ["a"], "x" * (MAX_INSTRUCTIONS_CHARS + 1), "\ud800"])
 def test_refused(ws, text):
-    """What is no text or too long is refused, and what was there stays whole."""
+    """Invalid or long text is refused, and the stored text stays."""
     update(ws, "x" * MAX_INSTRUCTIONS_CHARS)
     with pytest.raises(InputError):
         update(ws, text)
@@ -99,7 +99,7 @@ def test_refused(ws, text):
 
 
 def test_whole_behind_the_cut(ws):
-    """SPEC-010 cuts instructions at 2,000 characters, the tool says so, and read_memory shows all of them."""
+    """SPEC-010 shows 2,000 characters of instructions; the tool says so, and read_memory shows all."""
     text = "\n".join(f"Rule {number}." for number in range(1, 400))
     assert "read_memory shows all" in update(ws, text)
     told = stand(ws, blueprint="spec010").prompt.text
@@ -109,7 +109,7 @@ def test_whole_behind_the_cut(ws):
 
 
 def test_read_again_in_the_same_turn(ws):
-    """After a change, read_memory shows what is kept now, and what this prompt still says."""
+    """After a change, read_memory shows the stored text and the text of this prompt."""
     update(ws, "Use bullet points.")
     assembly = stand(ws)
     ws.call(assembly, NAME, {"instructions": "Be brief."})
@@ -118,19 +118,19 @@ def test_read_again_in_the_same_turn(ws):
 
 
 def test_what_a_turn_brings_along_is_shown(ws):
-    """Instructions that a turn brings along are shown whole, whatever the store keeps."""
+    """Instructions of a turn are shown whole, whatever is stored."""
     assert recall(ws, instructions="Of the turn.") == "Of the turn."
     update(ws, "Of the store.")
     assert recall(ws, instructions="Of the turn.").endswith("Of the turn.")
 
 
 def test_guided():
-    """The tool has guidance, asks a person where that is possible, and is for everybody who is no stranger."""
+    """The tool has guidance, needs approval, and is offered from familiar trust on."""
     (tool,) = INSTRUCTIONS_TOOLS.tools
     assert tool.changes
     assert tool.kind == "instructions"
 
 
 def test_guidance(ws):
-    """The prompt says how to use it well."""
+    """The prompt has guidance on the tool."""
     assert f"- {NAME}: When a person states a lasting wish" in stand(ws).prompt.text

@@ -1,4 +1,4 @@
-"""Claims about the tools by which an agent asks what went on."""
+"""The introspection tools, which query the event log."""
 
 import re
 from collections.abc import Iterator
@@ -47,14 +47,14 @@ def use(ws: Workspace, tool: str, user: str = "alice", **arguments: object) -> s
 
 
 def test_the_four_are_built_in():
-    """The tools are among the built-in ones, for everybody who is more than a stranger."""
+    """The tools are built in and need familiar trust."""
     assert {*NAMES} == LOG_TOOLS.names <= WITH_LOG.names
     assert {tool.trust for tool in LOG_TOOLS.tools} == {Trust.FAMILIAR}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_strangers(ws, name):
-    """A stranger's turn has none of them, and none can be called in it."""
+    """A stranger's turn offers none of them, and calls are refused."""
     turn = ws.assemble(Turn(user="mallory", situation="dm", tools=WITH_LOG))
     assert not turn.terms.tools.names & LOG_TOOLS.names
     with pytest.raises(UnknownName):
@@ -63,14 +63,14 @@ def test_strangers(ws, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_before_anything_happened(ws, name):
-    """Before there is a log, the answers are empty and none is made."""
+    """Without a log, the answers are empty and no log is created."""
     text = use(ws, name, **({"turn": TRACE} if name == "foreword_trace" else {}))
     assert re.search("^No recorded|no error is recorded|^There is no such turn|nothing is recorded", text)
     assert not (Path(ws.files.root) / ".foreword" / "events.sqlite").exists()
 
 
 def test_logs(ws):
-    """An event is told in one line: when in the reader's zone, what, whose, and everything that is known."""
+    """An event is one line: time in the reader's zone, type, owner and all facts."""
     usage = Usage(tokens_in=5_200, tokens_out=30, cache_read=3_100)
     record(
         ws,
@@ -102,7 +102,7 @@ def test_logs(ws):
 
 
 def test_what_is_left_out_is_offered(ws):
-    """Where more fits than is told, the answer names the call that goes on, and each event is told once."""
+    """A long answer names the call for older events, and pages show each event once."""
     record(ws, *(make_event(EventType.TOOL_CALL, -n, facts={"n": n}) for n in range(50)))
     seen, arguments = [], {"event_type": "tool_call", "limit": 7}
     while True:
@@ -116,7 +116,7 @@ def test_what_is_left_out_is_offered(ws):
 
 
 def test_a_long_answer_is_cut(ws):
-    """An answer stays within its space, says so, and tells the newest."""
+    """An answer stays within its token limit, says so, and shows the newest events."""
     record(ws, *(make_event(EventType.TOOL_CALL, -n, facts={"text": "word " * 30, "n": n}) for n in range(300)))
     assembly = ws.assemble(Turn(user="alice", situation="dm", tools=WITH_LOG))
     answer = ws.call(assembly, "foreword_logs", {"limit": 10**9})
@@ -127,7 +127,7 @@ def test_a_long_answer_is_cut(ws):
 
 
 def test_trace(ws):
-    """A turn is told as a tree with a line that sums it up; another's turn is like one that does not exist."""
+    """A trace is a tree with a summary line; another person's turn gets the answer of a missing one."""
     call = {"usage": Usage(tokens_in=5_200, tokens_out=30), "model": "m-1", "duration_ms": 900}
     record(
         ws,
@@ -167,7 +167,7 @@ def test_trace(ws):
 
 
 def test_cost(ws):
-    """The three questions of the document are answered at once, and by each thing that can be summed by."""
+    """The three questions of the document are answered, and costs are summed by every grouping."""
     usage = Usage(tokens_in=1_000, tokens_out=100)
     record(
         ws,
@@ -201,7 +201,7 @@ def test_cost(ws):
 
 
 def test_cost_of_breaks(ws):
-    """An agent that asks what was spent is told what its caches gave, what broke them, and where it says why."""
+    """The cost answer includes cache savings, cache breaks and the tool that explains them."""
     blame = {
         "cause": "tools",
         "reason": "tool x is not what it was",
@@ -225,7 +225,7 @@ def test_cost_of_breaks(ws):
 
 
 def test_status(ws):
-    """The status has channels, sessions, memory and the newest errors, of what the reader may see."""
+    """The status shows channels, sessions, memory and recent errors that the reader may see."""
     record(
         ws,
         make_event(EventType.MESSAGE_RECEIVED, -60 * 50, channel="signal", session="old"),
@@ -261,7 +261,7 @@ def test_status(ws):
 
 
 def test_in_a_room(ws):
-    """In a room only what happened there is told, in the room's zone; in company without a name nothing is."""
+    """In a room only its events are shown, in its zone; in company without a room nothing is."""
     record(
         ws,
         make_event(EventType.TOOL_CALL, -3, user="alice", facts={"where": "private"}),
@@ -296,13 +296,13 @@ def test_in_a_room(ws):
     ],
 )
 def test_bad_arguments(ws, name, arguments):
-    """What makes no sense is refused in words that a model can act on."""
+    """Invalid arguments are refused with a reason that a model can act on."""
     with pytest.raises(InputError):
         use(ws, name, **arguments)
 
 
 def test_a_damaged_log(ws):
-    """A damaged log is put aside, and the answer is that of a new one, which tells the owner of it."""
+    """A damaged log is moved away, the answer is that of a new log, and the owner sees the event."""
     record(ws, make_event())
     file = Path(ws.files.root) / ".foreword" / "events.sqlite"
     file.write_bytes(b"nonsense" * 4_000)

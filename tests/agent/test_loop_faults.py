@@ -1,4 +1,4 @@
-"""Claims about faults: whatever a provider does, the outcome is clear, it is told, and the next turn works."""
+"""Faults of providers and tools in a turn."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ FAULTS = {
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faults(tmp_path, stand_in, shape, fault):
-    """Each fault ends the turn with words for the person and an error in the log, and the next turn is answered."""
+    """Each fault ends the turn with a message and an error event, and the next turn is answered."""
     talk = Conversation(tmp_path, stand_in.url, MODELS[shape])
     line, end = FAULTS[fault]
     patient, talk.silence = talk.silence, 0.2 if isinstance(line, ScriptedHang) else talk.silence
@@ -66,7 +66,7 @@ def test_faults(tmp_path, stand_in, shape, fault):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_four_refusals(tmp_path, stand_in, shape):
-    """One call and three more after 1, 2 and 4 seconds: four errors with their status and wait, then it is queued."""
+    """A call is retried after 1, 2 and 4 seconds: four error events, then the turn is queued."""
     talk = Conversation(tmp_path, stand_in.url, MODELS[shape])
     for _ in range(2):
         talk.run("Hello")
@@ -87,7 +87,7 @@ def test_four_refusals(tmp_path, stand_in, shape):
 
 
 def test_what_a_provider_asks_for(tmp_path, stand_in):
-    """A longer wait that a provider asks for is kept, and one that is too long queues the turn at once."""
+    """A provider's longer delay is respected; one beyond the limit queues the turn at once."""
     talk = Conversation(tmp_path, stand_in.url)
     stand_in.follow(ScriptedError(retry_after=7), ScriptedError(retry_after=0.5), ScriptedReply(text="Now."))
     assert talk.run("Hello").text == "Now."
@@ -98,7 +98,7 @@ def test_what_a_provider_asks_for(tmp_path, stand_in):
 
 
 def test_half_an_answer(tmp_path, stand_in):
-    """An answer that breaks off is asked for again, and who listens is told to forget the half."""
+    """An answer that breaks off is requested again, and the event stream says to discard the first part."""
     talk = Conversation(tmp_path, stand_in.url)
     stand_in.follow(ScriptedDisconnect(text="It was a dark and stormy night."), ScriptedReply(text="It was noon."))
     assert talk.run("Tell me.").text == "It was noon."
@@ -108,7 +108,7 @@ def test_half_an_answer(tmp_path, stand_in):
 
 
 def test_an_error_inside_a_stream(tmp_path, stand_in):
-    """A provider that gives up inside its stream is tried again, as if it had said so before."""
+    """An error inside a stream is retried like an error before it."""
     talk = Conversation(tmp_path, stand_in.url)
     error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
     stand_in.follow(ScriptedGarbage(text=f"event: error\ndata: {json.dumps(error)}\n\n"), ScriptedReply(text="Now."))
@@ -117,7 +117,7 @@ def test_an_error_inside_a_stream(tmp_path, stand_in):
 
 
 def test_too_long(tmp_path, stand_in):
-    """A conversation that does not fit the window is told apart, since making it shorter would help."""
+    """A conversation that exceeds the context window is reported as such."""
     talk = Conversation(tmp_path, stand_in.url)
     stand_in.follow(ScriptedError(status=400, message="prompt is too long: 210000 tokens > 200000 maximum"))
     outcome = talk.run("Hello")
@@ -127,7 +127,7 @@ def test_too_long(tmp_path, stand_in):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_reply_that_was_cut(tmp_path, stand_in, shape):
-    """A reply that ends because it became too long says so, to the caller and in the log."""
+    """A reply truncated at its token limit is marked in the outcome and the log."""
     talk = Conversation(tmp_path, stand_in.url, MODELS[shape])
     stand_in.follow(ScriptedReply(text="And then", cut=True))
     outcome = talk.run("Tell me everything.")
@@ -155,7 +155,7 @@ TROUBLE = {
 @pytest.mark.parametrize("trouble", TROUBLE)
 @pytest.mark.parametrize("shape", ["anthropic", "openai", "responses"])
 def test_tools_in_trouble(tmp_path, stand_in, shape, trouble):
-    """A call that cannot be made or goes wrong is answered to the model in words, and the turn goes on."""
+    """A failed or invalid call is answered with text for the model, and the turn continues."""
     called, error, words = TROUBLE[trouble]
     talk = Conversation(tmp_path, stand_in.url, MODELS[shape])
     talk.options["tools"] = equip(talk, Lamps(error))
@@ -174,7 +174,7 @@ def test_tools_in_trouble(tmp_path, stand_in, shape, trouble):
 
 
 def test_no_end(tmp_path, stand_in):
-    """A model that never stops calling tools is stopped, and the next turn works."""
+    """A model that keeps calling tools is stopped at the limit, and the next turn works."""
     talk = Conversation(tmp_path, stand_in.url)
     talk.options |= {"tools": equip(talk, Lamps()), "bounds": TurnLimits(rounds=3)}
     stand_in.follow(*[LIGHT] * 3)
@@ -185,7 +185,7 @@ def test_no_end(tmp_path, stand_in):
 
 
 def test_stopping(tmp_path, stand_in):
-    """A turn that is stopped ends at once; closed, its history can be followed, and the log says that it was so."""
+    """A stopped turn ends at once; its closed history can be continued, and the log records it."""
     talk = Conversation(tmp_path, stand_in.url)
     lamps = Lamps(60.0)
     talk.options["tools"] = equip(talk, lamps)
@@ -213,7 +213,7 @@ def test_stopping(tmp_path, stand_in):
 
 
 def test_stopping_in_mid_sentence(tmp_path, stand_in):
-    """A turn that is stopped while the model speaks leaves its connection, and the words so far were heard."""
+    """A turn stopped during an answer closes its connection; the text so far was passed on."""
     talk = Conversation(tmp_path, stand_in.url)
     stand_in.follow(ScriptedHang(seconds=20, text="It was a dark and stormy night."))
 
@@ -230,7 +230,7 @@ def test_stopping_in_mid_sentence(tmp_path, stand_in):
 
 
 def test_words_come_as_they_are_said(tmp_path, stand_in):
-    """Words arrive piece by piece, in order and whole."""
+    """Text arrives in pieces, in order and complete."""
     talk = Conversation(tmp_path, stand_in.url)
     stand_in.follow(ScriptedReply(text="A long answer, in many pieces."))
     talk.run("Hello")
@@ -241,7 +241,7 @@ def test_words_come_as_they_are_said(tmp_path, stand_in):
 
 @pytest.mark.parametrize("deaf", ["note_delta", "note_step"])
 def test_a_listener_that_fails(tmp_path, stand_in, deaf):
-    """An error of who listens is not taken for one of the provider: the turn ends, and the call is not made again."""
+    """An error in a callback ends the turn and is not retried as a provider error."""
     talk = Conversation(tmp_path, stand_in.url)
 
     async def fail(_):

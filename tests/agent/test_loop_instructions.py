@@ -1,4 +1,4 @@
-"""Claims about standing instructions and tasks in a whole turn: a model calls the tools, and the next turn knows."""
+"""Standing instructions and tasks in a whole turn."""
 
 import os
 
@@ -21,7 +21,7 @@ def find_system(request):
 
 
 def test_a_wish_lasts(tmp_path, stand_in):
-    """A wish of one session is in the prompt of the next, after the person has said yes."""
+    """A wish of one session is in the prompt of the next after the person's approval."""
     talk = Conversation(tmp_path, stand_in.url)
     talk.allows = True
     stand_in.follow(UPDATE, ScriptedReply(text="- Noted."), ScriptedReply(text="- Hello."))
@@ -37,7 +37,7 @@ def test_a_wish_lasts(tmp_path, stand_in):
 
 @pytest.mark.parametrize("allows", [None, False])
 def test_a_wish_is_refused(tmp_path, stand_in, allows):
-    """What the person does not allow, or is not asked about, is not kept."""
+    """Instructions without approval are not stored."""
     talk = Conversation(tmp_path, stand_in.url)
     talk.allows = allows
     stand_in.follow(UPDATE, ScriptedReply(text="As you like."))
@@ -46,7 +46,7 @@ def test_a_wish_is_refused(tmp_path, stand_in, allows):
 
 
 def test_tasks(tmp_path, stand_in):
-    """A list that a model writes is kept for its session, without a question, in plan mode too."""
+    """A task list of a model is stored for its session without approval, in plan mode as well."""
     talk = Conversation(tmp_path, stand_in.url)
     tasks = [{"title": "Read", "status": "active"}, {"title": "Write"}]
     stand_in.follow(

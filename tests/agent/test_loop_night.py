@@ -1,4 +1,4 @@
-"""The document's example over HTTP: twelve busy turns, four refusals, queued, and delivered a minute later."""
+"""The document's example over HTTP: twelve turns, four refusals, a queued turn, and its delivery."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -62,7 +62,7 @@ async def live_through(night, stand_in):
 
 
 def test_the_night(tmp_path, stand_in):
-    """The events of the turn that failed, in order, with their levels and facts."""
+    """The events of the failed turn, in order, with levels and facts."""
     heard = FakeRecorder()
 
     async def run():
@@ -81,7 +81,7 @@ def test_the_night(tmp_path, stand_in):
 
 
 def test_many_at_once(tmp_path, stand_in):
-    """Many turns run at once through one loop, and each request holds the prompt of its own turn."""
+    """Concurrent turns of one loop each send their own prompt."""
     stand_in.choose = lambda body: ScriptedReply(text=body["messages"][-1]["content"][-1]["text"])
 
     async def run():

@@ -1,4 +1,4 @@
-"""Claims about what a turn tells: usage, cost and sections of each call, the prompt that was sent, and its budget."""
+"""Events of a turn: usage, cost and sections of each call, the sent prompt, and the budget."""
 
 import asyncio
 from contextlib import closing
@@ -24,7 +24,7 @@ SHAPES = tuple(MODELS)
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_usage_and_cost(tmp_path, stand_in, shape):
-    """A call is told with what the provider counted, what it cost, and which section cost how much."""
+    """A call's event has its usage, its cost and the cost of each section."""
     talk = Conversation(tmp_path, stand_in.url, MODELS[shape])
     for words in ("Hello", "And now?"):
         outcome = talk.run(words)
@@ -45,7 +45,7 @@ def test_usage_and_cost(tmp_path, stand_in, shape):
 
 
 def test_the_prompt_is_kept(tmp_path, stand_in):
-    """What the model saw can be shown afterwards, found by its turn."""
+    """The sent prompt can be shown later, by its turn."""
     state = str(tmp_path / "state")
     heard = FakeRecorder()
     with EventLog(state) as log:
@@ -60,7 +60,7 @@ def test_the_prompt_is_kept(tmp_path, stand_in):
 
 
 def test_budgets(tmp_path, stand_in):
-    """The most that a call can cost is reserved, what it cost is settled, and beyond the limit no call is made."""
+    """The maximum cost of a call is reserved, its cost is settled, and beyond the limit no call is made."""
     free = Conversation(tmp_path / "free", stand_in.url)
     most = estimate_max_cost(free.assemble("Hello"), {}, DEFAULT_TURN_LIMITS.max_tokens).usd
     limited = {**FILES, "foreword.yaml": f"{FILES['foreword.yaml']}budgets: {{daily_usd: {most * 1.1:.4f}}}\n"}
@@ -83,7 +83,7 @@ def test_budgets(tmp_path, stand_in):
 
 
 def test_a_stopped_call_gives_back(tmp_path, stand_in):
-    """What was reserved for a call that was stopped before it was answered can be spent on the next one."""
+    """The reservation of a stopped call is released for the next one."""
     free = Conversation(tmp_path / "free", stand_in.url)
     most = estimate_max_cost(free.assemble("Hello"), {}, DEFAULT_TURN_LIMITS.max_tokens).usd
     limited = {**FILES, "foreword.yaml": f"{FILES['foreword.yaml']}budgets: {{daily_usd: {most * 1.1:.4f}}}\n"}
@@ -104,7 +104,7 @@ def test_a_stopped_call_gives_back(tmp_path, stand_in):
 
 
 def test_an_unknown_price(tmp_path, stand_in):
-    """A call that nobody can price is told without a cost, and why."""
+    """A call without a price is recorded without a cost, with the reason."""
     talk = Conversation(tmp_path, stand_in.url, "ollama:tiny")
     stand_in.follow(ScriptedReply(text="Hm."))
     assert talk.run("Hello").cost_usd is None

@@ -1,4 +1,4 @@
-"""Claims about tools in a turn: memory answers over HTTP, fenced calls work, and no finished call is made twice."""
+"""Tools in a turn, over HTTP."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ def light(talk, *errors):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_memory_search(tmp_path, stand_in, shape):
-    """The model searches memory, reads on where the result says so, and answers; the log is told of the search."""
+    """The model searches memory, reads on as the result says, and answers; the search is recorded."""
     talk = Conversation(tmp_path, stand_in.url, MODELS[shape])
     stand_in.follow(
         ScriptedReply(
@@ -57,7 +57,7 @@ def test_memory_search(tmp_path, stand_in, shape):
 
 
 def test_fenced_calls(tmp_path, stand_in):
-    """A model without native tools calls them in its text: several, malformed ones too; people see only the words."""
+    """A model without native tools calls them in fenced blocks; people see only the text."""
     talk = Conversation(tmp_path, stand_in.url, "ollama:tiny")
     lamps = light(talk)
     bad = "```tool_call\nlamps(hall)\n```\n"
@@ -102,7 +102,7 @@ def kill_at(talk, step, message, **facts):
 @pytest.mark.parametrize("model", [*MODELS.values(), "ollama:tiny"])
 @pytest.mark.parametrize("step", [1, 2, 3, 4, 5])
 def test_going_on(tmp_path, stand_in, model, step):
-    """A turn that died after any step goes on after it: no finished call is repeated, none is left out."""
+    """A turn that died after any step resumes after it, and repeats no finished call."""
     talk = Conversation(tmp_path, stand_in.url, model)
     lamps = light(talk)
     rooms = [("hall", "attic"), ("shed",)]
@@ -125,7 +125,7 @@ def test_going_on(tmp_path, stand_in, model, step):
 
 
 def test_a_finished_turn(tmp_path, stand_in):
-    """A turn whose answer was recorded already is answered without a call."""
+    """A turn whose answer was recorded is answered without a call."""
     talk = Conversation(tmp_path, stand_in.url)
     stand_in.follow(ScriptedReply(text="Noon."))
     taken = kill_at(talk, 1, "What time is it?")
@@ -134,7 +134,7 @@ def test_a_finished_turn(tmp_path, stand_in):
 
 
 def test_queued_in_the_middle(tmp_path, stand_in):
-    """A turn that is queued after a tool has run goes on later with its steps, and does not run the tool again."""
+    """A turn queued after a tool call resumes later without running the tool again."""
     talk = Conversation(tmp_path, stand_in.url)
     lamps = light(talk)
     stand_in.follow(

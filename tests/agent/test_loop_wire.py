@@ -1,4 +1,4 @@
-"""Claims about the wire: what arrives at a provider is the envelope, over rounds of tools and over turns."""
+"""The bytes that arrive at a provider, over rounds of tools and over turns."""
 
 import json
 from itertools import pairwise
@@ -45,7 +45,7 @@ def start(tmp_path, stand_in, shape):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_first_request(tmp_path, stand_in, shape):
-    """The first request is the envelope, down to the order of every key, and what a call adds; nothing else."""
+    """The first request is the envelope, in the same key order, plus the fields of the call."""
     talk = start(tmp_path, stand_in, shape)
     outcome = talk.run("Is the <system>light</system> on? Grüße 🪶")
     assert (outcome.end, outcome.text) == (TurnEnd.ANSWERED, "Yes.")
@@ -58,7 +58,7 @@ def test_first_request(tmp_path, stand_in, shape):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_three_rounds_of_tools(tmp_path, stand_in, shape):
-    """Over three rounds of tools the prompt stays as it is, and each request extends the one before."""
+    """Over three rounds of tools the prompt is unchanged, and each request extends the previous one."""
     talk = start(tmp_path, stand_in, shape)
     stand_in.follow(call("hall"), call("attic"), call("shed"), ScriptedReply(text="All on."))
     outcome = talk.run("Lights, please.", **with_tools(LAMPS))
@@ -80,7 +80,7 @@ def test_three_rounds_of_tools(tmp_path, stand_in, shape):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_three_turns(tmp_path, stand_in, shape, clock):
-    """Over three turns each request extends the one before, tails and all, and the cache is read on the second."""
+    """Over three turns each request extends the previous one, and the second reads the cache."""
     talk = start(tmp_path, stand_in, shape)
     for number, words in enumerate(("Good morning", "And the bees?", "Thanks"), 1):
         stand_in.follow(call("hall"), ScriptedReply(text=f"Answer {number}."))
@@ -101,7 +101,7 @@ def test_three_turns(tmp_path, stand_in, shape, clock):
 
 
 def test_marks(tmp_path, stand_in):
-    """There are at most four marks, over turns and rounds; the last one stands at the end of the conversation."""
+    """There are at most four cache breakpoints; the last is at the end of the conversation."""
     talk = start(tmp_path, stand_in, "anthropic")
     for words in ("Good morning", "And the bees?", "Thanks"):
         stand_in.follow(call("hall"), call("attic"), ScriptedReply(text="So."))
@@ -113,7 +113,7 @@ def test_marks(tmp_path, stand_in):
 
 
 def test_many_calls_at_once(tmp_path, stand_in):
-    """A round of more blocks than a provider looks back over still reads what was cached before it."""
+    """A round with more blocks than a provider looks back over still reads the earlier cache."""
     talk = start(tmp_path, stand_in, "anthropic")
     many = tuple(ScriptedCall(name="lamps", arguments={"room": f"room {number}"}) for number in range(15))
     stand_in.follow(ScriptedReply(text="All of them.", calls=many), ScriptedReply(text="Done."))
@@ -125,7 +125,7 @@ def test_many_calls_at_once(tmp_path, stand_in):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_results_are_not_rewritten(tmp_path, stand_in, shape):
-    """A result of a tool arrives as the tool gave it, also where it looks like a tag of the library."""
+    """A tool result arrives unchanged, even if it resembles a tag of the library."""
     talk = start(tmp_path, stand_in, shape)
     stand_in.follow(call("<system>hall</system> <context>"), ScriptedReply(text="On."))
     talk.run("Light.", **with_tools(LAMPS))
@@ -135,7 +135,7 @@ def test_results_are_not_rewritten(tmp_path, stand_in, shape):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_letters_that_are_none(tmp_path, stand_in, shape):
-    """Half a letter in a message does not spoil the session, nor does a very long one."""
+    """Neither half a character nor a very long message breaks the session."""
     talk = start(tmp_path, stand_in, shape)
     assert talk.run("broken \ud83d letter").text == "Yes."
     assert talk.run("x " * 100_000).text == "Yes."
@@ -143,7 +143,7 @@ def test_letters_that_are_none(tmp_path, stand_in, shape):
 
 
 def test_cache_key(tmp_path, stand_in):
-    """OpenAI is told which conversation a request belongs to, in a word that names nobody; other houses are not."""
+    """OpenAI gets an opaque cache key of the conversation; other providers get none."""
     talk = Conversation(tmp_path, stand_in.url, MODELS["openai"])
     keys = []
     for session in ("dm:alice", "dm:alice", "dm:bob", ""):
@@ -158,7 +158,7 @@ def test_cache_key(tmp_path, stand_in):
 
 
 def test_answer_fits_the_window(tmp_path, stand_in):
-    """No more is asked for than the window leaves after the prompt and the conversation."""
+    """The output limit is at most the rest of the window after prompt and conversation."""
     config = FILES["foreword.yaml"].replace("window: 32000", "window: 9000")
     talk = Conversation(tmp_path, stand_in.url, "ollama:tiny", files={**FILES, "foreword.yaml": config})
     talk.run("Hello")
@@ -169,7 +169,7 @@ def test_answer_fits_the_window(tmp_path, stand_in):
 
 
 def test_gpt_over_responses(tmp_path, stand_in):
-    """GPT-5.6 is told its system part in a marked message that opens every request, and reads it in the next."""
+    """GPT-5.6 gets its system prompt as a marked first message, and reads it from the cache next time."""
     files = {**FILES, "AGENTS.md": "Be kind.\n" * 800}
     talk = Conversation(tmp_path, stand_in.url, "openai-responses:gpt-5.6", files=files)
     talk.options["tools"] = equip(talk, Lamps())

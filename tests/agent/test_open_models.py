@@ -1,4 +1,4 @@
-"""Claims about models by name: known providers and configured addresses open, and what is missing is named."""
+"""Models by name: known providers, configured addresses, and errors for what is missing."""
 
 import asyncio
 import subprocess
@@ -18,7 +18,7 @@ KEYS = {variable: "k" for provider in KNOWN_PROVIDERS.values() for variable in p
 
 @pytest.mark.parametrize("provider", KNOWN_PROVIDERS)
 def test_known(provider):
-    """Every known provider opens with its key, and the same name is the same model."""
+    """Every known provider opens with its key, and equal names return the same model."""
     models = ModelClients({}, KEYS)
     opened = models.find(f"{provider}:some-model")
     assert opened.model.model_name == "some-model"
@@ -29,7 +29,7 @@ def test_known(provider):
 
 @pytest.mark.parametrize("provider", [name for name, provider in KNOWN_PROVIDERS.items() if provider.needs_key])
 def test_no_key(provider):
-    """Without a key the error names the variables that could hold one."""
+    """The error about a missing key names its variables."""
     with pytest.raises(
         InputError, match=f"{provider}:m needs an API key; set {' or '.join(KNOWN_PROVIDERS[provider].keys)} in"
     ):
@@ -38,13 +38,13 @@ def test_no_key(provider):
 
 @pytest.mark.parametrize("name", ["claude", "", "anthropic:", ":"])
 def test_no_model(name):
-    """A name without a provider or a model is refused with the form that is meant."""
+    """A name without a provider or a model is refused with the expected form."""
     with pytest.raises(InputError, match="provider"):
         ModelClients({}, KEYS).find(name)
 
 
 def test_unknown():
-    """An unknown provider is refused with the nearest one."""
+    """An unknown provider is refused with the nearest known one."""
     with pytest.raises(UnknownName, match="unknown provider 'antropic'; did you mean 'anthropic'"):
         ModelClients({}, KEYS).find("antropic:claude")
 
@@ -57,7 +57,7 @@ def find_address(models, name):
 
 
 def test_addresses():
-    """The configuration wins over the variable, and the variable over the usual address."""
+    """The configured address has priority over the variable, and that over the default."""
     variable = {**KEYS, "OPENAI_BASE_URL": "http://there/v1"}
     assert find_address(ModelClients({"openai": "http://here/v1"}, variable), "openai:m") == "http://here/v1"
     assert find_address(ModelClients({}, variable), "openai:m") == "http://there/v1"
@@ -70,13 +70,13 @@ def test_addresses():
 
 
 def test_own_server():
-    """Any other name with an address is a server that speaks as OpenAI does, and needs no key."""
+    """An unknown provider with an address is treated as OpenAI-compatible, and needs no key."""
     models = ModelClients({"shed": "http://shed.local:8000/v1"}, {})
     assert find_address(models, "shed:qwen") == "http://shed.local:8000/v1"
 
 
 def test_keys_from_a_file():
-    """A key may come from the .env of the workspace."""
+    """A key may come from the workspace's .env."""
     secrets = Secrets.read("ANTHROPIC_API_KEY=k\n", {})
     models = ModelClients({}, secrets)
     assert models.find("anthropic:m").shape == "anthropic"
@@ -84,7 +84,7 @@ def test_keys_from_a_file():
 
 
 def test_nothing_leaves_without_a_prompt(stand_in):
-    """A model that is called without a prompt of ours sends nothing."""
+    """A model called without an assembled prompt sends nothing."""
     from pydantic_ai.messages import ModelRequest, UserPromptPart
     from pydantic_ai.models import ModelRequestParameters
 
@@ -105,7 +105,7 @@ def test_nothing_leaves_without_a_prompt(stand_in):
 
 
 def test_late():
-    """Nothing heavy is imported before a model is opened."""
+    """No provider library is imported before a model is opened."""
     script = "import sys, foreword.agent.providers.model_clients; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
@@ -113,7 +113,7 @@ def test_late():
 
 
 def test_opened_once_by_many_at_once():
-    """Turns that begin at the same moment, in several threads, share one model and one pool of connections."""
+    """Concurrent threads share one model and one connection pool."""
     models = ModelClients({}, KEYS)
     names = [f"{provider}:some-model" for provider in ("anthropic", "openai", "google")]
     with ThreadPoolExecutor(16) as threads:

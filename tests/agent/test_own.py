@@ -1,4 +1,4 @@
-"""Claims about owning a request, without HTTP: ours is in it, the library's is not, and it is marked whole."""
+"""Replacement of the prompt in a library's request."""
 
 import json
 
@@ -44,7 +44,7 @@ FINISHED = {
 
 @pytest.mark.parametrize("shape", MODELS)
 def test_ours(tmp_path, shape):
-    """The finished request holds our prompt in our order, and not a word that the library wrote about it."""
+    """The finished request has our prompt in our order, and none of the library's text."""
     talk = Conversation(tmp_path, "http://127.0.0.1:9", MODELS[shape])
     envelope = talk.assemble("Hello", **with_tools(LAMPS)).envelope()
     where = next(name for name in ("messages", "input", "contents") if name in envelope.request)
@@ -62,14 +62,14 @@ def test_ours(tmp_path, shape):
 
 
 def test_the_limit_as_an_address_knows_it():
-    """Where the library writes the older name of the limit, the address knows no other."""
+    """The older name of the token limit is used where the library uses it."""
     body = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 9}
     assert insert_prompt(body, send("openai", {"model": "m", "messages": []})).request["max_tokens"] == 64
 
 
 @pytest.mark.parametrize("shape", MODELS)
 def test_lost_and_added_messages(shape):
-    """A request in which a message of the user was merged, lost or added is not sent."""
+    """A request with a merged, lost or added user message is not sent."""
     where = next(name for name in ("messages", "input", "contents") if name in FINISHED[shape])
     for said, words in (
         ((), "unknown user message"),
@@ -80,14 +80,14 @@ def test_lost_and_added_messages(shape):
 
 
 def test_unknown_shape():
-    """A shape that no provider has is refused by name."""
+    """An unknown wire shape is refused by name."""
     with pytest.raises(UnknownName, match="shape of a request 'plain'"):
         insert_prompt({}, send("plain", {}))
 
 
 @pytest.mark.parametrize("shape", ["anthropic", "openai", "responses"])
 def test_told_in_the_middle(shape):
-    """What the model was told behind a message stays there, as a system message of its own."""
+    """A system message stays after its user message."""
     where = "input" if shape == "responses" else "messages"
     said = (UserMessage(texts=("one",), system="Be careful."), UserMessage(texts=("two",)))
     theirs = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]
@@ -98,7 +98,7 @@ def test_told_in_the_middle(shape):
 
 @pytest.mark.parametrize("shape", MODELS)
 def test_places_of_what_was_said(shape):
-    """It is known where each message of a person stands, behind what opens the conversation."""
+    """The index of each user message is known, counted after the opening."""
     where = next(name for name in ("messages", "input", "contents") if name in FINISHED[shape])
     theirs = FINISHED[shape][where][-1]
     answer = {**theirs, "role": "assistant" if where != "contents" else "model"}
@@ -111,7 +111,7 @@ def test_places_of_what_was_said(shape):
 
 
 def test_nobody_is_asked_unless_the_owner_wants_it(tmp_path, stand_in):
-    """A library that asks a provider by itself why its cache was not read is not heard."""
+    """The library's own request for cache diagnostics is removed."""
     talk = Conversation(tmp_path, stand_in.url, "openai-responses:gpt-5.6")
     for _ in range(2):
         stand_in.follow(ScriptedReply(text="Done."))

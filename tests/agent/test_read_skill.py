@@ -1,4 +1,4 @@
-"""Claims about the tool that opens a skill."""
+"""The tool that reads a skill."""
 
 import re
 from html import unescape
@@ -40,7 +40,7 @@ def assemble(ws, user="bob", **facts):
 
 
 def test_what_the_list_offers(ws):
-    """Every path in the list is redeemed by the call that the list names."""
+    """Every path in the list can be read with the call that the list names."""
     assembly = assemble(ws)
     text = assembly.prompt.text
     assert 'by its path: read_skill("PATH").' in text
@@ -53,7 +53,7 @@ def test_what_the_list_offers(ws):
 
 
 def test_without_the_tool(ws):
-    """A turn that has no read_skill is told of memory_get instead, and cannot call it."""
+    """A turn without read_skill is given memory_get instead, and cannot call it."""
     assembly = assemble(ws, tools=BUILT_IN)
     assert 'memory_get("PATH/SKILL.md")' in assembly.prompt.text
     with pytest.raises(UnknownName):
@@ -61,7 +61,7 @@ def test_without_the_tool(ws):
 
 
 def test_names(ws):
-    """A skill is found by its name, its folder or its path; where two share a name it asks for the path."""
+    """A skill is found by name, folder or path; an ambiguous name asks for the path."""
     assembly = assemble(ws)
     for name in ("Make tea", "tea", "skills/tea", "skills/tea/SKILL.md", "/skills/tea"):
         assert ws.call(assembly, "read_skill", {"name": name}).text.startswith("Boil")
@@ -76,7 +76,7 @@ def test_lines(ws):
 
 
 def test_a_long_skill(tmp_path):
-    """A long skill ends with the call that goes on, until all of it was read."""
+    """A long skill ends with the call for the rest, until all of it was read."""
     body = "".join(f"{number}. Stir for a while.\n" for number in range(2_000))
     ws = make_workspace(tmp_path, {**FILES, "skills/long/SKILL.md": body})
     assembly, call, read = assemble(ws), {"name": "long"}, []
@@ -90,7 +90,7 @@ def test_a_long_skill(tmp_path):
 
 
 def test_trust(ws):
-    """What may not be seen is answered in the words for what is not there, for strangers all of it."""
+    """A withheld skill gets the error of a missing one; for strangers that is every skill."""
     said = []
     for name in ("skills/vault", "vault", "skills/nothing", "secret", "secret/SKILL.md", "../secret", "foreword.yaml"):
         with pytest.raises(InputError) as error:
@@ -103,6 +103,6 @@ def test_trust(ws):
 
 @pytest.mark.parametrize("arguments", [{}, {"name": 3}, {"name": "tea", "from": 0}, {"name": "tea", "from": 99}])
 def test_bad_input(ws, arguments):
-    """What cannot be used is refused in words."""
+    """Invalid arguments are refused with a reason."""
     with pytest.raises(InputError):
         ws.call(assemble(ws), "read_skill", arguments)

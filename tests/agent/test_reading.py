@@ -1,4 +1,4 @@
-"""Claims about the tools that redeem menu lines and markers."""
+"""The tools that read shortened and listed texts."""
 
 import re
 from pathlib import Path
@@ -59,7 +59,7 @@ def redeem(ws: Workspace, assembly: Assembly, call: str) -> TextExcerpt:
 
 
 def test_markers_are_redeemed(ws: Workspace) -> None:
-    """Every call that a marker names gives exactly the lines that the marker says are left out."""
+    """Every call in a marker returns exactly the lines that the marker left out."""
     assembly = assemble(ws, instructions=LONG)
     markers = re.findall(
         r"lines ([\d,]+)–([\d,]+) of ([\d,]+) are left out here; read them with (.*)\]", assembly.prompt.text
@@ -74,7 +74,7 @@ def test_markers_are_redeemed(ws: Workspace) -> None:
 
 
 def test_menu_lines_are_redeemed(ws: Workspace) -> None:
-    """Every path on the menu can be read, and weighs what the menu says; unreviewed words come with their origin."""
+    """Every path on the menu can be read and has its stated tokens; unreviewed text shows its origin."""
     assembly = assemble(ws)
     entries = re.findall(r"^- (\S+) \(([\d,]+) tok\)", assembly.prompt.text, re.MULTILINE)
     assert [path for path, _ in entries] == ["MEMORY.md", "private/A.md", "social/P.md", "social/inbox/x"]
@@ -85,7 +85,7 @@ def test_menu_lines_are_redeemed(ws: Workspace) -> None:
 
 
 def test_cut_menu_is_redeemed(tmp_path: Path) -> None:
-    """A menu that was cut can be read to its end."""
+    """A shortened menu can be read to its end."""
     files = {f"memory/social/{number:03}.md": f"# Person {number}\n" for number in range(60)}
     small = (read_blueprint("default") or "").replace("  system: 30000", "  system: 2500")
     ws = make_workspace(tmp_path, {**files, "blueprints/small.yaml": small})
@@ -100,7 +100,7 @@ def test_skill(ws: Workspace) -> None:
 
 
 def test_lines(ws: Workspace) -> None:
-    """Lines are counted from 1, and an answer that has all that was asked for offers nothing more."""
+    """Lines are counted from 1, and a complete answer offers no further call."""
     assert get(ws, "MEMORY.md") == TextExcerpt(text="one\ntwo\nthree\nfour", first=1, last=4, total=4, tokens=8)
     part = get(ws, "MEMORY.md", **{"from": 2, "lines": 2})
     assert (part.text, part.first, part.last, part.more) == ("two\nthree", 2, 3, "")
@@ -110,7 +110,7 @@ def test_lines(ws: Workspace) -> None:
 
 
 def test_answer_is_bounded(tmp_path: Path) -> None:
-    """One answer has 2,000 tokens at most, ends with a whole line and says how to go on."""
+    """One answer has at most 2,000 tokens, ends with a whole line and names the next call."""
     ws = make_workspace(tmp_path, {"memory/social/big.md": LONG * 5})
     assembly = ws.assemble(Turn(user="alice", situation="dm"))
     reading = ws.call(assembly, "memory_get", {"path": "social/big.md"})
@@ -125,7 +125,7 @@ def test_answer_is_bounded(tmp_path: Path) -> None:
 
 
 def test_one_long_line(tmp_path: Path) -> None:
-    """A line that no answer could hold is cut, says by how much, and what stands after it can be read."""
+    """A very long line is truncated with the missing length, and the lines after it can be read."""
     ws = make_workspace(tmp_path, {"memory/social/big.md": "words " * 2_000 + "\nend\n"})
     assembly = ws.assemble(Turn(user="alice", situation="dm"))
     reading = ws.call(assembly, "memory_get", {"path": "social/big.md", "lines": 1})
@@ -144,7 +144,7 @@ PATHS = [
 @pytest.mark.parametrize("path", PATHS, ids=range(len(PATHS)))
 @pytest.mark.parametrize("user", ["bob", "mallory"])
 def test_not_for_them(ws: Workspace, user: str, path: str) -> None:
-    """What may not be seen and what does not exist get the same words, whatever the path looks like."""
+    """Withheld and missing paths get the same error."""
     with pytest.raises(InputError) as caught:
         get(ws, path, user)
     assert str(caught.value) == f"there is no {quote_name(path)} here"
@@ -154,13 +154,13 @@ def test_not_for_them(ws: Workspace, user: str, path: str) -> None:
     "path", ["secret.md", "foreword.yaml", "memory/../secret.md", "skills/../secret.md", "AGENTS.md/"]
 )
 def test_not_for_the_owner_either(ws: Workspace, path: str) -> None:
-    """The tools read what the prompt offers, not the disk."""
+    """The tools read what the prompt offers, not any file."""
     with pytest.raises(InputError, match="there is no"):
         get(ws, path)
 
 
 def test_withheld_section(ws: Workspace) -> None:
-    """A section above the clearance is no section of this turn."""
+    """A section above the clearance does not exist in this turn."""
     with pytest.raises(InputError, match="there is no 'boot' here"):
         ws.call(assemble(ws, "bob"), "read_section", {"id": "boot"})
     assert ws.call(assemble(ws), "read_section", {"id": "boot"}).text == "SECRET BOOT"
@@ -175,13 +175,13 @@ def test_withheld_section(ws: Workspace) -> None:
     ],
 )
 def test_bad_arguments(ws: Workspace, arguments: dict[str, Any]) -> None:
-    """Arguments that make no sense are refused in words that a model can act on."""
+    """Invalid arguments are refused with a reason that a model can act on."""
     with pytest.raises(InputError, match=r"is missing|is to be string|is to be integer|a whole number from 1 up"):
         ws.call(assemble(ws), "memory_get", arguments)
 
 
 def test_tool_of_this_turn(ws: Workspace) -> None:
-    """A turn without the tool cannot call it, and no other tool is run here."""
+    """A turn without the tool cannot call it, and other tools are not run here."""
     with pytest.raises(UnknownName):
         ws.call(assemble(ws, tools=Toolset()), "memory_get", {"path": "MEMORY.md"})
     with pytest.raises(UnknownName):
@@ -189,7 +189,7 @@ def test_tool_of_this_turn(ws: Workspace) -> None:
 
 
 def test_public_may_know_them() -> None:
-    """Both tools are for everybody: what they show is decided per file."""
+    """Both tools need public trust: visibility is decided per file."""
     assert READING_TOOLS.names == {"memory_get", "read_section"}
     assert {str(tool.trust) for tool in READING_TOOLS.tools} == {"public"}
 
@@ -203,7 +203,7 @@ def test_public_may_know_them() -> None:
     ],
 )
 def test_quotes_in_a_path(tmp_path: Path, name: str, call: str) -> None:
-    """The call that goes on names the very path as a JSON text, also one with a quote in it."""
+    """The next call quotes the exact path as JSON, even with a quote in it."""
     ws = make_workspace(tmp_path, {f"memory/social/{name}": LONG * 5})
     assembly = ws.assemble(Turn(user="alice", situation="dm"))
     assert ws.call(assembly, "memory_get", {"path": f"social/{name}"}).more.startswith(call)
@@ -211,7 +211,7 @@ def test_quotes_in_a_path(tmp_path: Path, name: str, call: str) -> None:
 
 @pytest.mark.parametrize("kind", ["../../x", "../core", "/etc/passwd", "a\0b"])
 def test_kind_is_no_path(ws: Workspace, kind: str) -> None:
-    """The kind of a tool names a text of ours or nothing; it reads no file."""
+    """The kind of a tool selects a built-in text or none; it reads no file."""
     write_files(ws.files.root, {"x.md": "SECRET X\n"})
     tool = Tool(name="lamp", kind=kind, trust=Trust.PUBLIC)
     assembly = assemble(ws, tools=Toolset([tool]), blueprint="")
@@ -221,7 +221,7 @@ def test_kind_is_no_path(ws: Workspace, kind: str) -> None:
 
 
 def test_more_only_where_the_answer_ended_early(tmp_path: Path) -> None:
-    """An answer that has the last line asked for offers no more, though the file goes on."""
+    """An answer with the last requested line offers no further call, even if the file is longer."""
     ws = make_workspace(tmp_path, {"memory/social/big.md": LONG})
     assembly = ws.assemble(Turn(user="alice", situation="dm"))
     asked = {"path": "social/big.md", "from": 10, "lines": 5}

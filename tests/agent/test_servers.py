@@ -1,4 +1,4 @@
-"""Claims about MCP servers: their tools are ours, and whatever they do the agent goes on."""
+"""MCP servers: their tools, and their failures."""
 
 import asyncio
 import json
@@ -87,7 +87,7 @@ SMALL = ((), {"name": "small"})
 
 
 def test_tools(tmp_path):
-    """The tools of a server are there under its name, for full trust, each to be confirmed, and they answer."""
+    """A server's tools are offered under its name, at full trust, with approval, and they answer."""
 
     @run(tmp_path, (("speaks",), {"name": "small"}))
     async def _(place):
@@ -114,7 +114,7 @@ def test_tools(tmp_path):
      ("never", (True, False), (True, False))],
 )  # fmt: skip
 def test_confirming(tmp_path, confirm, add, buy):
-    """The owner says whether a server's word that a tool is read-only is believed, and whether anybody is asked."""
+    """The configuration decides whether a read-only hint is trusted and whether approval is needed."""
 
     @run(tmp_path, ((), {"name": "small", "confirm": confirm, "tools": ["add", "buy milk!"]}))
     async def _(place):
@@ -123,7 +123,7 @@ def test_confirming(tmp_path, confirm, add, buy):
 
 
 def test_trust(tmp_path):
-    """Below the trust of a server its tools and words are not there, and cannot be called."""
+    """Below the trust of a server its tools and instructions are absent, and calls are refused."""
 
     @run(tmp_path, (("speaks",), {"name": "low", "trust": "familiar"}), (("speaks",), {"name": "high"}))
     async def _(place):
@@ -137,7 +137,7 @@ def test_trust(tmp_path):
 
 
 def test_names(tmp_path):
-    """Names are safe, bounded, and never those of another tool; servers of one name are numbered."""
+    """Tool names are valid, limited and unique; servers of one name are numbered."""
 
     @run(tmp_path, SMALL, ((), {}), ((), {}))
     async def _(place):
@@ -154,7 +154,7 @@ def test_names(tmp_path):
 
 
 def test_odd_tools(tmp_path):
-    """What no model could be told is left out and said in the log; the rest is bounded and scanned."""
+    """Tools that no model could be given are left out and logged; the rest is limited and scanned."""
 
     @run(tmp_path, (("odd",), {"name": "memory", "tools": ["none", *("x" * 200, "x" * 199, "wide", "sly", "get")]}))
     async def told(place):
@@ -179,7 +179,7 @@ def test_odd_tools(tmp_path):
     ],
 )
 def test_answers(tmp_path, what, told):
-    """What is no text is named, and what is endless is cut."""
+    """Content that is not text is described, and long content is truncated."""
 
     @run(tmp_path, SMALL)
     async def _(place):
@@ -187,7 +187,7 @@ def test_answers(tmp_path, what, told):
 
 
 def test_a_tool_that_fails(tmp_path):
-    """What a tool says of its failure is told to the model."""
+    """The error message of a tool reaches the model."""
 
     @run(tmp_path, SMALL)
     async def _(place):
@@ -205,7 +205,7 @@ def test_a_tool_that_fails(tmp_path):
     ],
 )
 def test_misbehaving(tmp_path, what, reason):
-    """A server that dies, hangs or babbles is a failed call, and there again for the next one."""
+    """A server that dies, hangs or sends garbage fails the call, and works again for the next one."""
 
     @run(tmp_path, ((), {"name": "small", "seconds": 0.5 if what == "hang" else 20}))
     async def place(place):
@@ -222,7 +222,7 @@ def test_misbehaving(tmp_path, what, reason):
 
 
 def test_stopping_a_call(tmp_path):
-    """A call that a person stops leaves the server usable for others."""
+    """A cancelled call leaves the server usable."""
 
     @run(tmp_path, SMALL)
     async def _(place):
@@ -244,7 +244,7 @@ def test_stopping_a_call(tmp_path):
     ],
 )
 def test_one_that_does_not_start(tmp_path, command, reason):
-    """A server that does not start is told to the log, and the agent goes on without it, beside the others."""
+    """A server that does not start is logged, and the agent works without it."""
 
     @run(tmp_path, SMALL, ((), {"name": "lost", "command": command}))
     async def place(place):
@@ -258,7 +258,7 @@ def test_one_that_does_not_start(tmp_path, command, reason):
 
 
 def test_one_that_never_comes(tmp_path):
-    """A turn waits for a silent server for a while only."""
+    """A turn waits a limited time for a silent server."""
 
     @run(tmp_path, SMALL, (("silent",), {"name": "lost"}), listing=0.3)
     async def _(place):
@@ -267,7 +267,7 @@ def test_one_that_never_comes(tmp_path):
 
 
 def test_ending(tmp_path):
-    """At the end no process is left, not even one that will not go."""
+    """At exit no process is left, not even one that ignores signals."""
     pids = []
 
     @run(tmp_path, SMALL, (("stubborn",), {"name": "mule"}))
@@ -279,7 +279,7 @@ def test_ending(tmp_path):
 
 
 def test_a_server_that_is_no_longer_named(tmp_path):
-    """A server that the configuration no longer names is ended, and its tools are gone."""
+    """A server removed from the configuration is stopped, and its tools are gone."""
 
     @run(tmp_path, SMALL)
     async def _(place):
@@ -294,7 +294,7 @@ def test_a_server_that_is_no_longer_named(tmp_path):
 
 
 def test_the_environment(tmp_path):
-    """A server is given what the owner names and a few harmless variables, never our keys."""
+    """A server gets the configured variables and a few harmless ones, never our keys."""
 
     @run(tmp_path, ((), {"name": "small", "env": {"PLAIN": "p", "SECRET": "$TOKEN"}}))
     async def _(place):
@@ -310,7 +310,7 @@ def test_the_environment(tmp_path):
 
 
 def test_many_at_once(tmp_path):
-    """Calls of several turns are made at once, to one process."""
+    """Calls of several turns run concurrently in one process."""
 
     @run(tmp_path, SMALL)
     async def _(place):

@@ -1,4 +1,4 @@
-"""Claims about MCP servers that come, go and change while they are used."""
+"""MCP servers that are added, removed and edited while in use."""
 
 import asyncio
 import os
@@ -67,7 +67,7 @@ def play(folder, *servers):
 
 
 def test_one_more(tmp_path):
-    """A server that is added is started without a turn that asks for it, and those that were there stay."""
+    """An added server starts without a turn, and the others stay."""
 
     @play(tmp_path, SMALL)
     async def _(house):
@@ -80,7 +80,7 @@ def test_one_more(tmp_path):
 
 
 def test_one_less(tmp_path):
-    """A server that is taken away ends without a turn that asks, and not before its last call is answered."""
+    """A removed server stops without a turn, after its last call has ended."""
 
     @play(tmp_path, SMALL, ((), {"name": "slow", "seconds": 20}))
     async def _(house):
@@ -98,7 +98,7 @@ def test_one_less(tmp_path):
 
 
 def test_an_answer_on_its_way(tmp_path):
-    """A call that is under way when its server is taken away gets its answer."""
+    """A call that is running when its server is removed gets its answer."""
 
     @play(tmp_path, SMALL)
     async def _(house):
@@ -112,7 +112,7 @@ def test_an_answer_on_its_way(tmp_path):
 
 
 def test_one_that_does_not_start(tmp_path):
-    """Where an edited server does not start, the one before it stays, on the stricter terms, and the owner is told."""
+    """If an edited server does not start, its predecessor stays with stricter settings, and the owner is notified."""
 
     @play(tmp_path, SMALL)
     async def house(house):
@@ -134,7 +134,7 @@ def test_one_that_does_not_start(tmp_path):
 
 
 def test_other_terms(tmp_path):
-    """Other terms for a server that stays are in the next prompt, and its process is the same."""
+    """Changed settings of an unchanged server are in the next prompt, and its process stays."""
 
     @play(tmp_path, SMALL)
     async def _(house):
@@ -146,7 +146,7 @@ def test_other_terms(tmp_path):
 
 
 def test_ending_in_the_middle(tmp_path):
-    """A process that ends while a server starts and another leaves has none of them left."""
+    """At exit during an edit no server process is left."""
 
     @play(tmp_path, SMALL)
     async def house(house):

@@ -1,4 +1,4 @@
-"""Claims about servers that the official library makes: over standard input and output, and over HTTP."""
+"""Servers made with the official library, over stdio and HTTP."""
 
 import asyncio
 import json
@@ -45,7 +45,7 @@ async def ask(ws, servers, **arguments):
 
 
 def test_standard_streams(tmp_path):
-    """A server of the library, started as a command, lists, instructs and answers."""
+    """A server started by a command lists its tools, gives instructions and answers."""
 
     async def go():
         ws = open_place(tmp_path, {"command": [sys.executable, "-c", PROGRAM]})
@@ -85,7 +85,7 @@ async def serve(seen):
 
 
 def test_an_address(tmp_path):
-    """A server at an address answers, is sent the headers that the owner names, and may be gone later."""
+    """A server at an address answers, gets the configured headers, and may disappear later."""
     seen = []
 
     async def go():
@@ -105,7 +105,7 @@ def test_an_address(tmp_path):
 
 
 def test_nobody_there(tmp_path):
-    """An address at which nobody is leaves the agent without these tools."""
+    """An unreachable address leaves the agent without these tools."""
 
     async def go(port):
         ws = open_place(tmp_path, {"url": f"http://127.0.0.1:{port}/mcp"})

@@ -1,4 +1,4 @@
-"""Claims about silent replies: the word of silence is shown to nobody, and every other word is."""
+"""Suppressed replies: the token is never shown, and all other text is."""
 
 import pytest
 from hypothesis import given
@@ -27,7 +27,7 @@ CUT = {
 
 @pytest.mark.parametrize("text", [*SILENT, "NO\\_ACTION\\_NEEDED"])
 def test_nothing_but_the_word(text):
-    """A reply that is only the word, however it is dressed up, is no reply."""
+    """A reply that consists of the token, in any decoration, is suppressed."""
     written = text.replace("{}", NO_REPLY_TOKEN)
     assert strip_no_reply_token(written) == ""
     assert NO_REPLY_TOKEN in find_suppression_reason(written)
@@ -35,14 +35,14 @@ def test_nothing_but_the_word(text):
 
 @pytest.mark.parametrize("text", KEPT)
 def test_stays(text):
-    """Amid a sentence the word stays, and what is another word stays everywhere."""
+    """The token within a sentence stays, and so does any similar word."""
     written = text.replace("{}", NO_REPLY_TOKEN)
     assert strip_no_reply_token(written) == written
 
 
 @pytest.mark.parametrize(("text", "left"), CUT.items())
 def test_at_an_edge(text, left):
-    """At the beginning or the end of a reply the word is cut off."""
+    """The token at the start or end of a reply is removed."""
     assert strip_no_reply_token(text.replace("{}", NO_REPLY_TOKEN)) == left
     assert find_suppression_reason(text.replace("{}", NO_REPLY_TOKEN)) == ""
 
@@ -72,7 +72,7 @@ PIECES = st.lists(
 
 @given(PIECES, st.integers(1, 7))
 def test_as_it_is_said(pieces, size):
-    """Heard piece by piece, a reply is what it is as a whole, however it is cut into pieces."""
+    """The streamed result equals the result for the whole text, for any split."""
     text = "".join(pieces)
     hush = NoReplyFilter()
     said = [hush.add(text[at : at + size]) for at in range(0, len(text), size)]
@@ -80,13 +80,13 @@ def test_as_it_is_said(pieces, size):
 
 
 def test_said_at_once():
-    """Words that cannot become the word of silence are passed on at once."""
+    """Text that cannot become the token is passed on at once."""
     hush = NoReplyFilter()
     assert [hush.add(piece) for piece in ("Good", " morning", ", Alice")] == ["Good", " morning", ", Alice"]
     assert [hush.add(piece) for piece in (" NO", "_ACTION", "S today")] == [" ", "", "NO_ACTIONS today"]
 
 
 def test_ends_soon():
-    """However long and odd a text is, it is looked through quickly."""
+    """Long and odd texts are filtered quickly."""
     for text in ("* " * 20_000, "*" * 40_000, " " * 50_000, "x" + " " * 50_000, f"{NO_REPLY_TOKEN} " * 2_000):
         strip_no_reply_token(text)

@@ -1,4 +1,4 @@
-"""Claims about an engine that dies: what it had is lost, whenever that is noticed, and nobody else is blamed."""
+"""The ledger after a restart of the embedded engine."""
 
 from datetime import timedelta
 
@@ -45,7 +45,7 @@ def call(tmp_path):
 
 @pytest.mark.parametrize("answers", [(LATER, LATER), (NOON, LATER)], ids=["before", "meanwhile"])
 def test_what_an_engine_had_is_lost_with_it(call, answers):
-    """An engine that was started anew before a call, or for it, is predicted to read nothing, and that is the cause."""
+    """After a restart before or during a call, no cache read is predicted, and the restart is the cause."""
     first = call(None, NOON, Engine(NOON, NOON))
     made = call(first.frozen, LATER, Engine(*answers)).account
     assert made.predicted.read == 0
@@ -53,7 +53,7 @@ def test_what_an_engine_had_is_lost_with_it(call, answers):
 
 
 def test_an_engine_that_lives(call):
-    """One that has what it was sent is predicted to read it, and so is one of which nobody knows."""
+    """A running engine, or one of unknown lifetime, is predicted to read its cache."""
     first = call(None, NOON, Engine(NOON, NOON))
     for engine in (Engine(NOON, NOON), None):
         made = call(first.frozen, LATER, engine, read=1.0).account
@@ -62,7 +62,7 @@ def test_an_engine_that_lives(call):
 
 
 def test_what_is_sent_to_the_new_one_is_there(call):
-    """What the new engine was sent first is warm from then on."""
+    """The first request to the new engine is warm from then on."""
     first = call(None, NOON, Engine(NOON, NOON))
     second = call(first.frozen, LATER, Engine(LATER, LATER))
     third = call(second.frozen, LATER + timedelta(minutes=1), Engine(LATER, LATER), read=1.0)

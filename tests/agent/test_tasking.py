@@ -1,4 +1,4 @@
-"""Claims about the tool that writes the task list."""
+"""The tool that writes the task list."""
 
 import os
 from contextlib import closing
@@ -51,7 +51,7 @@ LIST = [
 
 
 def test_written(ws):
-    """A list is kept for its session, in its order, numbered where nothing else is said."""
+    """A list is stored for its session in its order, with numbers as default ids."""
     assert write(ws, LIST) == "The task list is written: 1 active, 1 open, 1 done."
     steps = (Step(text="Find out why", status="done"), Step(text="Build it anew"))
     assert read(ws) == (
@@ -65,7 +65,7 @@ def test_written(ws):
 
 
 def test_told(ws):
-    """What is kept is what Nova's task and OSA's list of tasks tell."""
+    """The stored list is Nova's task and OSA's task list."""
     write(ws, LIST)
     tasks = read(ws)
     nova = stand(ws, blueprint="nova", task=find_active_task(tasks)).prompt.text
@@ -95,7 +95,7 @@ def test_told(ws):
     ],
 )
 def test_refused(ws, tasks, said):
-    """What is wrong with a list is said in words that mend it, and the old list stays."""
+    """An invalid list is refused with a reason, and the old list stays."""
     write(ws, LIST)
     before = read(ws)
     with pytest.raises(InputError, match=said):
@@ -104,7 +104,7 @@ def test_refused(ws, tasks, said):
 
 
 def test_needs_a_session(ws):
-    """A turn without a session has nowhere to keep tasks, and below inner there is no such tool."""
+    """A turn without a session cannot store tasks, and below inner trust the tool is not offered."""
     with pytest.raises(InputError, match="belongs to no session"):
         write(ws, LIST, session="")
     with pytest.raises(UnknownName):

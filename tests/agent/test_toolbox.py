@@ -1,4 +1,4 @@
-"""Claims about the toolbox: all tools of an agent in one place, and each call goes where it belongs."""
+"""The toolbox: all tools of an agent, and the dispatch of calls."""
 
 import asyncio
 import json
@@ -44,7 +44,7 @@ def find(toolbox, agent="reid", directories=()):
 
 
 def test_files_where_there_are_directories(tmp_path):
-    """Tools for files are there for an agent with directories, from the least trust of these on."""
+    """File tools are offered to agents with directories, from the lowest trust of these on."""
     some = Toolbox(open_place(tmp_path / "some", "~/a, {path: ~/b, trust: full}"))
     full = Toolbox(open_place(tmp_path / "full", "{path: ~/b, trust: full}"))
     assert FILE_TOOLS.names <= find(some).names
@@ -56,7 +56,7 @@ def test_files_where_there_are_directories(tmp_path):
 
 
 def test_guidance(tmp_path):
-    """Every tool has a time of its own, and its kind a line on how to use it well."""
+    """Every tool has a time limit, and its kind has guidance."""
     toolbox = Toolbox(open_place(tmp_path, "~/a"))
     assert [
         tool.name for tool in find(toolbox).tools if not tool.seconds or not read_builtin(f"tools/{tool.kind}")
@@ -64,14 +64,14 @@ def test_guidance(tmp_path):
 
 
 def test_the_same_object(tmp_path):
-    """As long as nothing changes the tools are the very same, so that prompts are remembered."""
+    """Unchanged tools are the same object, so that prompts stay cached."""
     toolbox = Toolbox(open_place(tmp_path, "~/a"), None, (AdditionalTools(tools=Toolset([LAMPS]), runs=Lamps()),))
     assert find(toolbox) is find(toolbox)
     assert "lamps" in find(toolbox)
 
 
 def test_a_whole_turn(tmp_path, stand_in):
-    """A model adds with a server, writes a file after a person said yes, and turns on a lamp, all in one turn."""
+    """One turn calls an MCP server, writes a file after approval, and calls an additional tool."""
     write_files(tmp_path / "notes", {"old.md": "old\n"})
     server = {"command": [sys.executable, SCRIPT], "name": "small", "confirm": "changes"}
     ws = open_place(tmp_path / "ws", str(tmp_path / "notes"), [server])

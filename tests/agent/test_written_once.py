@@ -1,4 +1,4 @@
-"""Claims about stretches of a conversation: however much of it is remembered, the request is the same."""
+"""Serialized segments of the history."""
 
 import random
 import re
@@ -61,7 +61,7 @@ def keep_all(turns):
 @pytest.mark.parametrize("shape", MODELS)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_same_request(tmp_path, stand_in, shape, seed):
-    """What is sent after turns that were written before is, byte for byte, what a library writes of all of them."""
+    """A request with cached segments equals the library's serialization of all messages, byte for byte."""
     chance = random.Random(f"{shape} {seed}")
     turns = [converse(number, chance, THOUGHTS[shape]) for number in range(TURNS)]
     known = keep_all(turns)
@@ -110,7 +110,7 @@ def send(before, own):
 
 
 def test_written_once():
-    """However long a conversation is, a library writes the newest stretch and the turn itself, and nothing twice."""
+    """The library serializes only the newest segment and the current turn."""
     meter, chance = make_meter("openai:gpt-5"), random.Random(5)
     turns = [converse(number, chance) for number in range(40)]
     history, own = keep_all(turns), (make_user_message("And now?"),)
@@ -123,7 +123,7 @@ def test_written_once():
 
 
 def test_read_once():
-    """What was told and written needs no messages any more, and is the same whenever it is asked for."""
+    """A serialized segment drops its messages, and its texts stay the same."""
     turns = [converse(number, random.Random(1)) for number in range(5)]
     history = keep_all(turns)
     told = convert_segments_to_texts(history)
@@ -135,7 +135,7 @@ def test_read_once():
 
 @pytest.mark.parametrize("other", ["meter", "opening", "before"])
 def test_written_anew(other):
-    """Under another meter, behind another opening or after other messages, a stretch is written anew."""
+    """A segment is serialized again for another meter, another opening or other messages before it."""
     meter = make_meter("openai:gpt-5")
     turns = [converse(number, random.Random(2)) for number in range(4)]
     history, own = keep_all(turns), (make_user_message("And now?"),)
@@ -151,7 +151,7 @@ def test_written_anew(other):
 
 
 def test_what_cannot_be_cut():
-    """A stretch that begins with no words of a person goes out whole with the turn, and nothing of it is lost."""
+    """A segment that does not start with a user message is sent whole with the turn."""
     headless = (ModelResponse(parts=[TextPart(content="I went on.")]),)
     history = keep_all([converse(0, random.Random(3)), headless, converse(2, random.Random(3))])
     before = SegmentedHistory(history, "openai", make_meter("openai:gpt-5"), 0)
@@ -162,7 +162,7 @@ def test_what_cannot_be_cut():
 
 
 def test_thoughts_bind_a_chat():
-    """A library that learns from thoughts how to write what follows is given all from the first of them on."""
+    """After an answer with thinking parts, the library serializes all following messages."""
     plain, thought = converse(0, random.Random(7)), ThinkingPart(content="Hm.", **THOUGHTS["openai"])
     thinking = (make_user_message("Well?"), ModelResponse(parts=[thought, TextPart(content="Yes.")]))
     known, meter = keep_all([plain, thinking, plain, plain]), make_meter("deepseek:deepseek-chat")
@@ -172,7 +172,7 @@ def test_thoughts_bind_a_chat():
 
 
 def test_a_lost_message():
-    """A request in which a message of an earlier turn is missing is not sent."""
+    """A request without a message of an earlier turn is not sent."""
     before = SegmentedHistory(keep_all([converse(0, random.Random(4))]), "openai", make_meter("openai:gpt-5"), 0)
     before.list_unwritten()
     with pytest.raises(ForeignRequest, match="lacks a user message"):
@@ -180,7 +180,7 @@ def test_a_lost_message():
 
 
 def test_one_speaker():
-    """Where two stretches meet in words of one speaker, these are told as one message, as they were before."""
+    """Two segments that meet in messages of one role become one message."""
     first, second = (
         (make_user_message("one"),),
         (make_user_message("two"), ModelResponse(parts=[TextPart(content="yes")])),

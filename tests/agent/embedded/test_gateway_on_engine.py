@@ -1,4 +1,4 @@
-"""Claims about the gateway's ledger on the real engine, from what was recorded of each call."""
+"""The gateway's ledger on the real engine, by the recorded calls."""
 
 import asyncio
 import json
@@ -62,7 +62,7 @@ def read_log(folder, kind, *columns):
 
 
 def test_a_session_of_the_gateway(tmp_path, environ):
-    """Through edits of files and clock ticks nothing that was sent before is evaluated again."""
+    """Edits of files and clock ticks cause no repeated evaluation of earlier text."""
     clock = SimulatedClock(datetime(2026, 11, 16, 9, 58, tzinfo=UTC))
     workspace = make_workspace(tmp_path, {"foreword.yaml": CONFIG, "USER.md": PROFILE})
 
@@ -88,7 +88,7 @@ def test_a_session_of_the_gateway(tmp_path, environ):
 
 
 def test_an_engine_that_was_started_anew(tmp_path, environ):
-    """A new engine has nothing of what was sent before: an edit moves the prefix for nothing, and that is the cause."""
+    """After an engine restart an edit moves the prefix for free, and the restart is recorded as the cause."""
     clock = SimulatedClock(datetime(2026, 11, 16, 9, 58, tzinfo=UTC))
     for text in (PROFILE, EDITED):
         workspace = make_workspace(tmp_path, {"foreword.yaml": CONFIG, "USER.md": text})
@@ -111,7 +111,7 @@ def test_an_engine_that_was_started_anew(tmp_path, environ):
 
 
 def test_an_engine_that_dies_alone(tmp_path, environ):
-    """What an engine had is lost when it dies, also for the other sessions; the next call knows, and the one after."""
+    """When the engine dies, the cache of every session is lost; the next calls record it."""
     clock = SimulatedClock(datetime(2026, 11, 16, 9, 58, tzinfo=UTC))
     workspace = make_workspace(tmp_path, {"foreword.yaml": CONFIG, "USER.md": PROFILE})
 

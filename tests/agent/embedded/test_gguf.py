@@ -1,4 +1,4 @@
-"""Claims about headers of GGUF files: what they say is read, and a broken one is refused in words."""
+"""Headers of GGUF files."""
 
 import struct
 
@@ -23,7 +23,7 @@ def write(folder, data):
 
 
 def test_read(tmp_path):
-    """Window, memory for a token and marks of the template are read from a header."""
+    """Window, memory per token and control tokens are read from a header."""
     known = read_header(write(tmp_path, header(SMALL)))
     assert known.trained_window == 4_096
     assert known.token_bytes == 2 * 2 * (16 + 16) * 2  # blocks, heads, key and value, bytes
@@ -31,13 +31,13 @@ def test_read(tmp_path):
 
 
 def test_sizes_anywhere(tmp_path):
-    """The sizes are found where the vocabulary stands before them, too."""
+    """The sizes are found after the vocabulary as well."""
     turned = dict(reversed(SMALL.items()))
     assert read_sizes(write(tmp_path, header(turned))).trained_window == 4_096
 
 
 def test_window_of_a_file(tmp_path):
-    """A file's own window holds; the configuration wins; what a file does not say is assumed and said."""
+    """The configured window has priority over the file's; a missing value is assumed and reported."""
     path = write(tmp_path, header(SMALL))
     facts = find_model(f"local:{path}", {})
     assert (facts.window, facts.local, facts.native_tools, facts.assumed) == (4_096, True, False, "")
@@ -50,7 +50,7 @@ def test_window_of_a_file(tmp_path):
 
 
 def test_room_of_a_file(tmp_path):
-    """A small model has all slots and room to set conversations aside; a large one has one slot, and no such room."""
+    """A small model gets all slots and room for cached conversations; a large one gets one slot and none."""
     setups = [
         make_engine_settings(
             find_model(f"local:{write(tmp_path, header({**SMALL, 'llama.block_count': blocks}))}", {}), {}
@@ -74,7 +74,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken(tmp_path, name):
-    """A broken file is refused with its path and what is wrong, and no memory is taken for what it claims."""
+    """A broken file is refused with its path and reason, and its claimed sizes allocate no memory."""
     data, words = BROKEN[name]
     path = write(tmp_path, data)
     with pytest.raises(InputError, match=words) as caught:
@@ -84,7 +84,7 @@ def test_broken(tmp_path, name):
 
 @given(st.binary(max_size=40), st.integers(min_value=0, max_value=400))
 def test_damaged(tmp_path_factory, noise, at):
-    """Whatever stands in a header, it is read or refused."""
+    """Any header is either read or refused."""
     whole = header(SMALL)
     path = write(tmp_path_factory.mktemp("gguf"), whole[:at] + noise + whole[at + len(noise) :])
     try:
@@ -98,12 +98,12 @@ def test_damaged(tmp_path_factory, noise, at):
 
 @pytest.mark.parametrize("name", ["local:models/x.gguf", "local:x.gguf"])
 def test_whole_paths(name):
-    """A path that depends on where one stands is refused."""
+    """A relative path is refused."""
     with pytest.raises(InputError, match="not an absolute path"):
         ModelClients({}, {}).find(name)
 
 
 def test_unknown_name():
-    """A name that is not in the catalogue is refused with those that are."""
+    """An unknown model name is refused with the known ones."""
     with pytest.raises(InputError, match="unknown local model 'smolm'; did you mean 'smollm2'"):
         ModelClients({}, {}).find("local:smolm")

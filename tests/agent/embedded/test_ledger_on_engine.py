@@ -1,4 +1,4 @@
-"""Claims about the ledger on the real engine: of each turn it evaluates what is new, and next to nothing else."""
+"""The ledger on the real engine: each turn evaluates little more than the new text."""
 
 import asyncio
 import threading
@@ -35,7 +35,7 @@ MOST = 1.05  # times what is new, as the engine itself counts it
 
 
 def test_only_what_is_new(environ):
-    """Through edits, clock ticks and a tool call, a turn evaluates what is new and at most a twentieth more."""
+    """With edits, clock ticks and a tool call, a turn evaluates the new text and at most a twentieth more."""
     scenario = read_scenario(SHORT, "short.yaml")
     kept = LedgerDesign(make_stage(scenario), make_simulated_model(find_model(MODEL, {}), None))
     done = asyncio.run(play_all(list_calls(scenario), {"ours": kept}, environ, 6))["ours"]
@@ -47,7 +47,7 @@ def test_only_what_is_new(environ):
 
 
 def test_a_question_beside_a_conversation(tmp_path, environ):
-    """Who asks the model for a summary, or has a subagent ask it, finds the conversation in its slot afterwards."""
+    """A summary or a subagent's request does not replace the conversation in its slot."""
 
     async def talk():
         async with Embedded(tmp_path, environ, longest=4) as house:
@@ -65,7 +65,7 @@ def test_a_question_beside_a_conversation(tmp_path, environ):
 
 
 def test_more_sessions_than_slots(weights):
-    """A session that has lost its slot to another finds what was evaluated of it when it comes back."""
+    """A session that lost its slot gets its cached conversation back."""
     engine = EmbeddedEngine(EngineSettings(path=weights, weights=None, window=512, slots=1, aside=64))
     try:
         running = engine.start()
@@ -83,7 +83,7 @@ def test_more_sessions_than_slots(weights):
 
 
 def test_asked_while_it_starts(weights):
-    """Whoever asks while the engine starts hears the same as who asked before: it has all that it will be sent."""
+    """A request during the start of the engine gets the same cache lifetime as one before it."""
     engine, done = EmbeddedEngine(EngineSettings(path=weights, weights=None, window=256, slots=1)), threading.Event()
     since = engine.remembers(NOON)
 

@@ -1,4 +1,4 @@
-"""The claim on what the real engine reads again: an answer from its first token on that its text does not have."""
+"""Which tokens of an answer the real engine evaluates again."""
 
 import asyncio
 
@@ -57,7 +57,7 @@ def count_common(one, other):
 
 @pytest.mark.parametrize("edited", [False, True])
 def test_from_the_first_token_that_differs(weights, edited):
-    """Whatever is said, in whatever tokens, what is read again begins with the first token that is another one."""
+    """The engine evaluates again from the first token that differs, for any text and tokenization."""
 
     async def talk():
         engine = EmbeddedEngine(EngineSettings(path=weights, weights=None, window=1_024, slots=1))

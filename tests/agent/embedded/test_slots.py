@@ -1,4 +1,4 @@
-"""Claims about slots: a session keeps its own while there are enough, and nobody shares one at a time."""
+"""Assignment of engine slots to sessions."""
 
 import asyncio
 
@@ -20,24 +20,24 @@ async def use(slots, *sessions):
 
 
 def test_each_its_own():
-    """As many sessions as there are slots never move."""
+    """As many sessions as slots stay in their slots."""
     taken = run(lambda slots: use(slots, "a", "b", "c", "b", "a", "c", "a"))
     assert taken == [0, 1, 2, 1, 0, 2, 0]
 
 
 def test_longest_silent_makes_room():
-    """One session too many takes the slot of the one that was silent longest, and only that one has to begin anew."""
+    """One more session replaces the least recently used one, and only that one."""
     taken = run(lambda slots: use(slots, "a", "b", "c", "a", "d", "c", "a", "b"))
     assert taken == [0, 1, 2, 0, 1, 2, 0, 1]
 
 
 def test_nobody():
-    """Without a session a slot is nobody's afterwards, and goes to whoever comes next."""
+    """A slot used without a session is free afterwards."""
     assert run(lambda slots: use(slots, "a", "", "b", "a", "")) == [0, 1, 1, 0, 2]
 
 
 def test_waiting():
-    """Who finds every slot busy waits; one who stops waiting takes nothing away."""
+    """A request waits while all slots are busy; a cancelled one takes no slot."""
 
     async def work(slots):
         held = [await slots.take(name) for name in "abc"]
