@@ -11,7 +11,7 @@ from typing import Any
 from foreword.agent.agent_events import TurnEnd
 from foreword.agent.loop import AgentLoop, TurnInput
 from foreword.agent.tool_calls import CURRENT_CALL, Toolbox
-from foreword.agent.tools.gateway_tools import DELEGATE_TOOL
+from foreword.agent.tools.registry import DELEGATE_TOOL
 from foreword.agent.tools.state_tools import TASK_TOOLS, WORKFLOW_TOOLS
 from foreword.assembly import Assembly
 from foreword.errors import InputError, ToolError, UnknownName

@@ -14,7 +14,7 @@ from pydantic_ai.messages import ModelResponse, TextPart
 
 from foreword.agent.conversation import HistorySegment, dump_messages, make_user_message
 from foreword.agent.tool_calls import CURRENT_CALL
-from foreword.agent.tools.gateway_tools import MAX_NOTICE_CHARS, NOTIFICATION_TOOLS
+from foreword.agent.tools.registry import MAX_NOTICE_CHARS, NOTIFICATION_TOOLS
 from foreword.assembly import Assembly
 from foreword.engine.sources.documents import read_prompt
 from foreword.errors import Forbidden, InputError, UnknownName

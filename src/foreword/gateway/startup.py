@@ -19,7 +19,7 @@ from foreword.agent.mcp_servers import McpServers
 from foreword.agent.providers.model_clients import open_models
 from foreword.agent.retry import DEFAULT_RETRY_POLICY, RetryPolicy
 from foreword.agent.tool_calls import AdditionalTools, Toolbox
-from foreword.agent.tools.gateway_tools import DELEGATION_TOOLS, NOTIFICATION_TOOLS, SCHEDULE_TOOLS
+from foreword.agent.tools.registry import DELEGATION_TOOLS, NOTIFICATION_TOOLS, SCHEDULE_TOOLS
 from foreword.events.event import NO_CONTEXT, EventType, Level, NoticeFanout, NoticeTarget, Recorder
 from foreword.events.sinks import Output, open_event_stream
 from foreword.events.tracer import Clocks, Tracer, describe_error

@@ -1,4 +1,4 @@
-"""What every built-in tool is made of: its declaration, its function, and the call that the function gets."""
+"""The parts of a built-in tool: its declaration, its function, and the call that the function gets."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -118,35 +118,43 @@ ToolFunction = Callable[[ToolRun], TextExcerpt | ToolAnswer]
 
 
 class ToolFamily:
-    """Tools of one kind. Its decorator declares a function as the tool of the same name."""
+    """Tools of one kind, with common settings."""
 
     def __init__(self, kind: str, trust: Trust, seconds: float, shown_in: tuple[str, ...] = ()) -> None:
         self._common: dict[str, Any] = {"kind": kind, "trust": trust, "seconds": seconds, "shown_in": shown_in}
         self._tools: list[Tool] = []
         self.functions: dict[str, ToolFunction] = {}
 
-    def tool(
+    def declare(
         self,
+        name: str,
         description: str,
         properties: Mapping[str, Any],
-        required: tuple[str, ...] = (),
+        required: tuple[str, ...] | None = (),
         *,
         closed: bool = False,
         **settings: Any,
-    ) -> Callable[[ToolFunction], ToolFunction]:
+    ) -> None:
         """Declare a tool; `settings` are further fields of `Tool`, and `closed` refuses other arguments."""
-        parameters: dict[str, Any] = {"type": "object", "properties": properties, "required": list(required)}
+        parameters: dict[str, Any] = {"type": "object", "properties": properties}
+        if required is not None:
+            parameters["required"] = list(required)
         if closed:
             parameters["additionalProperties"] = False
+        fields = {**self._common, **settings}
+        self._tools.append(Tool(name=name, description=description, parameters=parameters, **fields))
 
-        def declare(function: ToolFunction) -> ToolFunction:
-            name = function.__name__
-            fields = {**self._common, **settings}
-            self._tools.append(Tool(name=name, description=description, parameters=parameters, **fields))
-            self.functions[name] = function
+    def tool(
+        self, description: str, properties: Mapping[str, Any], required: tuple[str, ...] = (), **settings: Any
+    ) -> Callable[[ToolFunction], ToolFunction]:
+        """Declare the decorated function as the tool of the same name; the arguments are those of `declare`."""
+
+        def register(function: ToolFunction) -> ToolFunction:
+            self.declare(function.__name__, description, properties, required, **settings)
+            self.functions[function.__name__] = function
             return function
 
-        return declare
+        return register
 
     @property
     def toolset(self) -> Toolset:

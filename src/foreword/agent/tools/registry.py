@@ -1,4 +1,4 @@
-"""The registry of tools: the toolsets of agents, and the function of each built-in tool."""
+"""The registry of tools: toolsets, the declarations of the gateway's tools, and the dispatch to built-in tools."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -6,13 +6,13 @@ from functools import lru_cache
 from typing import Any
 
 from foreword.agent.tools import file_tools, log_tools, memory_tools, reading_tools, state_tools
-from foreword.agent.tools.built_in import TextExcerpt, ToolFunction, ToolRun, ToolWorkspace, validate_arguments
-from foreword.agent.tools.gateway_tools import (
-    CREATE_SCHEDULE,
-    DELEGATION_TOOLS,
-    NOTIFICATION_TOOLS,
-    NOTIFY_USER,
-    SCHEDULE_TOOLS,
+from foreword.agent.tools.built_in import (
+    TextExcerpt,
+    ToolFamily,
+    ToolFunction,
+    ToolRun,
+    ToolWorkspace,
+    validate_arguments,
 )
 from foreword.assembly import Assembly
 from foreword.config.schema import Directory
@@ -20,7 +20,84 @@ from foreword.errors import InputError, UnknownName
 from foreword.events.event import EventType
 from foreword.events.tracer import TraceNode
 from foreword.turn import Tool, ToolAnswer, Toolset
-from foreword.types import Trust
+from foreword.types import Delivery, Trust
+
+DELEGATE_TOOL, CREATE_SCHEDULE, NOTIFY_USER = "delegate", "schedule_create", "notify_user"
+LIST_SCHEDULES, CANCEL_SCHEDULE = "schedule_list", "schedule_cancel"
+MAX_SAY_CHARS, MAX_NOTICE_CHARS, MAX_SCHEDULE_NAME_CHARS = 4_000, 2_000, 60  # characters
+
+# The tools that the gateway runs. Those for schedules and notices need no approval: they act for the calling person
+# only, and scheduled runs hold calls that need approval.
+DELEGATION = ToolFamily("delegation", Trust.FAMILIAR, 600.0)
+DELEGATION.declare(
+    DELEGATE_TOOL,
+    "Give a self-contained piece of work to a helper agent, and get its report.",
+    {
+        "task": {
+            "type": "string",
+            "minLength": 1,
+            "description": "Everything the helper has to know; it sees nothing of this conversation.",
+        },
+        "agent": {"type": "string", "description": "Which agent helps; left out, one like yourself."},
+    },
+    ("task",),
+)
+SCHEDULES = ToolFamily("schedule", Trust.FAMILIAR, 20)
+SCHEDULES.declare(
+    CREATE_SCHEDULE,
+    "Plan a later run of yourself for this person, once or again and again: you are told the text at that "
+    "time, and your reply is delivered here. Give either cron or at.",
+    {
+        "say": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": MAX_SAY_CHARS,
+            "description": "What you will be told; you will know nothing else of this conversation.",
+        },
+        "cron": {"type": "string", "description": "Minute, hour, day, month and weekday, such as 0 8 * * 1-5."},
+        "at": {"type": "string", "description": "Once: 18:00, tomorrow 8:00, in 5 minutes, or 2026-12-24T18:00."},
+        "zone": {"type": "string", "description": "The time zone; the person's own if left out."},
+        "name": {"type": "string", "maxLength": MAX_SCHEDULE_NAME_CHARS, "description": "What it is known by."},
+        "delivery": {
+            "type": "string",
+            "enum": [str(delivery) for delivery in Delivery],
+            "description": "What happens with the reply; always if left out.",
+        },
+    },
+    ("say",),
+    closed=True,
+    changes=True,
+    confirm=False,
+)
+SCHEDULES.declare(
+    LIST_SCHEDULES,
+    "List this person's schedules, with their ids and when each is due next.",
+    {},
+    None,
+    closed=True,
+)
+SCHEDULES.declare(
+    CANCEL_SCHEDULE,
+    "Cancel one of this person's schedules.",
+    {"schedule": {"type": "string", "description": "Its id, as schedule_list gives it."}},
+    ("schedule",),
+    closed=True,
+    changes=True,
+    confirm=False,
+)
+NOTIFICATIONS = ToolFamily("messages", Trust.FAMILIAR, 20)
+NOTIFICATIONS.declare(
+    NOTIFY_USER,
+    "Send this person a short notice in private, at the address they used last.",
+    {"text": {"type": "string", "minLength": 1, "maxLength": MAX_NOTICE_CHARS}},
+    ("text",),
+    closed=True,
+    changes=True,
+    confirm=False,
+)
+DELEGATION_TOOLS = DELEGATION.toolset
+SCHEDULE_TOOLS = SCHEDULES.toolset
+NOTIFICATION_TOOLS = NOTIFICATIONS.toolset
 
 STATE_FAMILIES = (state_tools.INSTRUCTIONS, state_tools.TASKS, state_tools.WORKFLOW, state_tools.RESPONSIBILITIES)
 FUNCTIONS: Mapping[str, ToolFunction] = {

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from foreword.agent.tools import gateway_tools
+from foreword.agent.tools import registry
 from foreword.assembly import Assembly
 from foreword.config import schedule_settings
 from foreword.config.schedule_settings import MissedRuns, ScheduleSettings
@@ -187,9 +187,9 @@ class ScheduleTools:
     async def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Run one tool in one transaction."""
         methods = {
-            gateway_tools.CREATE_SCHEDULE: self._create,
-            gateway_tools.LIST_SCHEDULES: self._list,
-            gateway_tools.CANCEL_SCHEDULE: self._cancel,
+            registry.CREATE_SCHEDULE: self._create,
+            registry.LIST_SCHEDULES: self._list,
+            registry.CANCEL_SCHEDULE: self._cancel,
         }
         if name not in assembly.terms.tools or name not in methods:
             raise UnknownName("tool", name, assembly.terms.tools.names & methods.keys())
@@ -209,12 +209,12 @@ class ScheduleTools:
         timing, notes = parse_timing(arguments, zone, now)
         made = StoredSchedule(
             id=make_id(32),
-            name=get_text_argument(arguments, "name", gateway_tools.MAX_SCHEDULE_NAME_CHARS),
+            name=get_text_argument(arguments, "name", registry.MAX_SCHEDULE_NAME_CHARS),
             origin=ScheduleOrigin.AGENT,
             agent=turn.agent,
             user=turn.user,
             timing=timing,
-            say=get_text_argument(arguments, "say", gateway_tools.MAX_SAY_CHARS),
+            say=get_text_argument(arguments, "say", registry.MAX_SAY_CHARS),
             delivery=Delivery(arguments.get("delivery", "always")),
             to=to,
             clearance=assembly.clearance.level,
