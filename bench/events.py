@@ -77,7 +77,7 @@ def write_raw(events: Sequence[Event]) -> float:
 def write_ours(events: Sequence[Event]) -> float:
     """Record events until all are in the database; return events per second. Errors are acknowledged one by one."""
     plain = [event for event in events if event.level is Level.INFO]
-    with tempfile.TemporaryDirectory() as folder, EventLog(folder, bounds=LogLimits(rows=10 * WRITTEN)) as log:
+    with tempfile.TemporaryDirectory() as folder, EventLog(folder, limits=LogLimits(rows=10 * WRITTEN)) as log:
         begin = time.perf_counter()
         for event in plain:
             log.record(event)
@@ -155,7 +155,7 @@ def list_questions(connection: sqlite3.Connection) -> dict[str, Callable[[int], 
     def total(number: int, by: Grouping, days: float, *, mine: bool = False) -> object:
         reader = find_reader(number) if mine else OWNER
         since = (END - timedelta(days=days, minutes=number)) if days else today(number)
-        return sum_usage_by(connection, reader, by, since)
+        return sum_usage_by(connection, reader, by, since)[0]
 
     questions: dict[str, Callable[[int], object]] = {
         "all events of a session": partial(logs, session_id="{session}"),

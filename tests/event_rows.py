@@ -43,7 +43,7 @@ def make_event(kind: EventType = EventType.API_CALL, minutes: float = 0, **said:
 
 def tell(folder: str, *events: Event) -> None:
     """Write events as a gateway does, with their sums."""
-    log = EventLog(folder, bounds=LogLimits(closing=60.0))
+    log = EventLog(folder, limits=LogLimits(close_timeout_s=60.0))
     for event in events:
         log.record(event)
     log.close()

@@ -25,7 +25,7 @@ def test_rows_and_sums(tmp_path):
         Grouping.CHANNEL,
         Grouping.MODEL,
     ):
-        totals = sum_usage_by(connection, OWNER, by)
+        totals = sum_usage_by(connection, OWNER, by)[0]
         assert sum(total.calls for total in totals) == calls
         assert sum(total.tokens_in for total in totals) == tokens
     for ask in list_questions(connection).values():

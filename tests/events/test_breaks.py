@@ -104,7 +104,7 @@ def test_sums(folder):
         make_event(EventType.TOOL_CALL, 5, facts=blame()),
     )
     found = look(folder)
-    assert (found.calls, found.reported.part, found.predicted.part) == (4, 1_900 / 4_000, 2_400 / 4_000)
+    assert (found.calls, found.tokens_in, found.read, found.predicted) == (4, 4_000, 1_900, 2_400)
     sums = [(one.cause, one.breaks, one.tokens, one.usd, one.unpriced) for one in found.losses]
     assert sums == [("expired", 1, 900, 0.05, 0), ("section", 2, 1_000, 0.01, 1)]
     assert (found.broken, found.tokens, found.usd) == (3, 1_900, pytest.approx(0.06))
@@ -137,7 +137,7 @@ def test_the_error_of_counts(folder):
     few, many = ({"cache": {"predicted": {"read": 0, "write": size}, "blame": None}} for size in (900, 1_100))
     tell(folder, call(0, few), call(1, many))
     found = look(folder)
-    assert (found.predicted.tokens, found.off, found.error) == (2_000, 200, 0.1)
+    assert (found.tokens_in, found.off) == (2_000, 200)
     assert report_to_json(found)["error"] == 0.1
     assert next(show_breaks(found, UTC)).endswith("0.0 % were predicted, with counts off by 10.0 %")
 
@@ -175,7 +175,7 @@ def test_what_the_ledger_did(folder):
 def test_nothing_yet(folder):
     """Without a log nothing was read or lost, and the report says so."""
     found = look(folder)
-    assert (found.calls, found.reported.part, found.losses, found.usd) == (0, None, (), None)
+    assert (found.calls, found.tokens_in, found.losses, found.usd) == (0, 0, (), None)
     assert "no call with ledger data is recorded" in next(show_breaks(found, UTC))
     assert list(show_causes(found)) == []
     assert report_to_json(found)["lost"] == {"breaks": 0, "tokens": 0, "usd": None, "causes": []}

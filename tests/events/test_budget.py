@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -229,20 +228,6 @@ def test_closing_settles(tmp_path):
     purse.close()
     assert blocker.execute("SELECT usd FROM budget_spent").fetchall() == [(9.0,)]
     blocker.close()
-
-
-def test_forked(tmp_path):
-    """A forked process settles an inherited reservation and does not wait for its parent's lock."""
-    purse = make_purse(tmp_path, "{daily_usd: 10}")
-    grant = purse.reserve(ALICE, "t", usd(1))
-    with purse._lock:
-        child = os.fork()
-        if child == 0:
-            signal.alarm(20)
-            purse.settle(grant, 1)
-            os._exit(0)
-        assert os.waitpid(child, 0)[1] == 0
-    assert "$1.0000 spent + $10.0000 for" in purse.reserve(ALICE, "t", usd(10)).reason
 
 
 def test_a_locked_database(tmp_path):

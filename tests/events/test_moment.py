@@ -93,9 +93,9 @@ def test_at(text, moment):
 
 def test_a_further_page():
     """A page cursor is accepted as an end, and refused by queries without pages."""
-    for told in (0, 7):
-        text = format_page_end(NOW, told)
-        assert parse_period("", text, NOW) == Period(until=NOW, told=told)
+    for shown in (0, 7):
+        text = format_page_end(NOW, shown)
+        assert parse_period("", text, NOW) == Period(until=NOW, shown=shown)
     with pytest.raises(InputError, match="is not a time"):
         parse_unpaged_period("", text, NOW)
 

@@ -252,29 +252,6 @@ def test_many_threads(tmp_path):
         assert connection.execute("SELECT count(*) = count(DISTINCT hash) FROM sections").fetchone() == (1,)
 
 
-def test_forked(tmp_path):
-    """A forked process stores its prompts with a new thread."""
-    make_workspace(tmp_path / "home", {"foreword.yaml": CONFIG, **LONG})
-    code = (
-        "import os, sys, foreword\n"
-        "from foreword.events.log import EventLog\n"
-        "from foreword.events.sent_prompts import PromptStore\n"
-        "workspace, log = foreword.open(sys.argv[1]), EventLog(sys.argv[2])\n"
-        "turn = lambda words: foreword.Turn(user='alice', situation='dm', message=words)\n"
-        "keep = lambda words: PromptStore(log).keep(workspace.assemble(turn(words)))\n"
-        "keep('parent')\n"
-        "child = os.fork()\n"
-        "if not child:\n"
-        "    keep('a child')\n"
-        "    os._exit(not log.flush())\n"
-        "assert os.waitpid(child, 0)[1] == 0 and log.flush()\n"
-    )
-    folders = [str(tmp_path / "home"), str(tmp_path / "state")]
-    subprocess.run([sys.executable, "-c", code, *folders], timeout=120, check=True)
-    with closing(sqlite3.connect(tmp_path / "state" / "events.sqlite")) as connection:
-        assert count(connection, "prompts") == 2
-
-
 def test_written_at_the_end(tmp_path):
     """Queued prompts are written when the interpreter exits."""
     make_workspace(tmp_path / "home", {"foreword.yaml": CONFIG, **LONG})

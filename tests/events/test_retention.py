@@ -53,10 +53,10 @@ def test_cutoff():
 def test_pruned(connection):
     """Older rows are pruned with their sums; the sums of the remaining rows are unchanged."""
     before = find_cutoff(NOW, 30)
-    kept = sum_usage_by(connection, OWNER, "session", before)
+    kept = sum_usage_by(connection, OWNER, "session", before)[0]
     assert sum(prune_log(connection, before)) == 9
     assert count(connection) == 31
-    assert sum_usage_by(connection, OWNER, "session") == kept
+    assert sum_usage_by(connection, OWNER, "session")[0] == kept
     for table in ("totals_quarter", "totals_day"):
         assert connection.execute(f"SELECT min(start) >= '2026-10-17' FROM {table}").fetchone() == (1,)
     assert sum(prune_log(connection, before)) == 0
@@ -85,7 +85,7 @@ def test_in_the_background(tmp_path):
     with EventLog(str(tmp_path)) as log:
         for _ in range(3_000):
             log.record(tell(40))
-    with EventLog(str(tmp_path), clock=lambda: NOW, bounds=LogLimits(days=30)) as log:
+    with EventLog(str(tmp_path), clock=lambda: NOW, limits=LogLimits(days=30)) as log:
         for number in range(200):
             log.record(tell(0, facts={"number": number}))
             time.sleep(0.002)
@@ -101,7 +101,7 @@ def test_in_the_background(tmp_path):
 def test_while_nothing_is_recorded(tmp_path):
     """A log without new events also prunes, once an hour by default."""
     now = [NOW]
-    with EventLog(str(tmp_path), clock=lambda: now[0], bounds=LogLimits(days=30, prune=0.05)) as log:
+    with EventLog(str(tmp_path), clock=lambda: now[0], limits=LogLimits(days=30, prune_interval_s=0.05)) as log:
         log.record(tell(0))
         log.flush()
         now[0] = NOW + timedelta(days=31)
@@ -167,7 +167,7 @@ def test_no_thread_left(tmp_path):
     with EventLog(str(tmp_path)) as log:
         for _ in range(3_000):
             log.record(tell(40))
-    with EventLog(str(tmp_path), clock=lambda: NOW, bounds=LogLimits(days=1)) as log:
+    with EventLog(str(tmp_path), clock=lambda: NOW, limits=LogLimits(days=1)) as log:
         log.record(tell(0))
         log.flush()
     assert "foreword-events" not in {thread.name for thread in threading.enumerate()}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from foreword.errors import UnknownName
 from foreword.events.event import Context, Event, EventType, Grouping, Reader, Usage
 from foreword.events.record import INSERT_EVENT, make_row
-from foreword.events.totals import count_names, sum_usage_by, write_totals
+from foreword.events.totals import split_period, sum_usage_by, write_totals
 from foreword.resources import read_resource
 from foreword.types import Trust
 
@@ -54,6 +54,11 @@ READERS = st.builds(
     room=st.sampled_from(["", "", "kitchen", "cellar"]),
     timezone=st.sampled_from(ZONES),
 )
+
+
+def sum_usage(*arguments, **options):
+    """Return the totals, without the number of names."""
+    return sum_usage_by(*arguments, **options)[0]
 
 
 def store(events) -> sqlite3.Connection:
@@ -111,7 +116,7 @@ def test_sums_are_those_of_the_rows(events, reader, by, since, until):
             if inside and may_read(reader, event.context):
                 expected[name] = [one + other for one, other in zip(expected[name], figures, strict=True)]
     connection = store(events)
-    found = sum_usage_by(connection, reader, by, since, until)
+    found = sum_usage(connection, reader, by, since, until)
     connection.close()
     for total in found:
         assert (total.cost_usd is None) == (total.calls == total.unpriced)
@@ -137,14 +142,14 @@ def test_largest():
     events += [call("s3", 500, 1.0, BEGIN + timedelta(days=1)), call("s1", 96, 1.0, BEGIN + timedelta(days=1))]
     connection = store(events)
     since = BEGIN - timedelta(minutes=7)
-    assert [total.name for total in sum_usage_by(connection, OWNER, "session", since, limit=4)] == [
+    assert [total.name for total in sum_usage(connection, OWNER, "session", since, limit=4)] == [
         "s3",
         "s99",
         "s1",
         "s98",
     ]
-    assert [total.name for total in sum_usage_by(connection, OWNER, "session", limit=1)] == ["s3"]
-    costly = sum_usage_by(connection, OWNER, "session", since, most="cost", limit=2)
+    assert [total.name for total in sum_usage(connection, OWNER, "session", limit=1)] == ["s3"]
+    costly = sum_usage(connection, OWNER, "session", since, most="cost", limit=2)
     assert [total.name for total in costly] == ["s1", "s0"]
     connection.close()
 
@@ -152,7 +157,7 @@ def test_largest():
 def test_the_largest_of_what_has_no_price():
     """Without prices the largest names are those with the most tokens."""
     connection = store([call(f"s{number}", number, None) for number in range(100)])
-    assert [total.name for total in sum_usage_by(connection, OWNER, "session", most="cost", limit=2)] == ["s99", "s98"]
+    assert [total.name for total in sum_usage(connection, OWNER, "session", most="cost", limit=2)] == ["s99", "s98"]
     connection.close()
 
 
@@ -162,9 +167,9 @@ def test_how_many_names():
     events = [call(f"s{number}", 1, 1.0, day) for day in days for number in range(1_200)]
     connection = store([*events, call("other", 1, 1.0, days[-1])])
     for since, until in ((None, None), (days[0], None), (days[1], days[2] + timedelta(seconds=1))):
-        assert count_names(connection, OWNER, "session", since, until) == 1_201
-    assert count_names(connection, OWNER, "session", days[0], days[2]) == 1_200
-    assert count_names(connection, Reader(user="eve", clearance=Trust.INNER), "session", None, None) == 0
+        assert sum_usage_by(connection, OWNER, "session", since, until)[1] == 1_201
+    assert sum_usage_by(connection, OWNER, "session", days[0], days[2])[1] == 1_200
+    assert sum_usage_by(connection, Reader(user="eve", clearance=Trust.INNER), "session", None, None)[1] == 0
     connection.close()
 
 
@@ -180,7 +185,7 @@ def test_what_is_above_the_clearance_moves_no_day(days):
     bob = Reader(user="bob", clearance=Trust.FAMILIAR)
     mine, above = own(0, Trust.PUBLIC), own(days, Trust.INNER)
     one, both = store([mine]), store([mine, above])
-    assert sum_usage_by(both, bob, "day") == sum_usage_by(one, bob, "day") != []
+    assert sum_usage(both, bob, "day") == sum_usage(one, bob, "day") != []
     one.close()
     both.close()
 
@@ -191,7 +196,7 @@ def test_a_strange_clock(year):
     time = datetime(year, 12, 31, 23, 59, tzinfo=UTC) if year > 1 else datetime(1, 1, 1, tzinfo=UTC)
     connection = store([call("s", 1, 1.0), call("s", 1, 1.0, time)])
     for zone in ZONES:
-        (day,) = sum_usage_by(connection, Reader(user="owner", clearance=Trust.FULL, timezone=zone), "day")
+        (day,) = sum_usage(connection, Reader(user="owner", clearance=Trust.FULL, timezone=zone), "day")
         assert day.calls == 1
     connection.close()
 
@@ -199,7 +204,7 @@ def test_a_strange_clock(year):
 def test_unknown_price():
     """Without any known price the cost is None, never zero; otherwise the unpriced calls are counted."""
     connection = store([call("a", 1, None), call("b", 1, None), call("b", 1, 0.5), call("c", 1, 0.0)])
-    totals = {total.name: total for total in sum_usage_by(connection, OWNER, Grouping.SESSION)}
+    totals = {total.name: total for total in sum_usage(connection, OWNER, Grouping.SESSION)}
     assert (totals["a"].cost_usd, totals["a"].unpriced) == (None, 1)
     assert (totals["b"].cost_usd, totals["b"].unpriced) == (0.5, 1)
     assert (totals["c"].cost_usd, totals["c"].unpriced) == (0.0, 0)
@@ -211,7 +216,7 @@ def test_unknown_sum(by):
     """An unknown sum is refused with the list of known ones."""
     connection = store([])
     with pytest.raises(UnknownName, match="session"):
-        sum_usage_by(connection, OWNER, by)
+        sum_usage(connection, OWNER, by)
     connection.close()
 
 
@@ -221,7 +226,7 @@ def test_short_walks():
     asked = []
     connection.set_trace_callback(asked.append)
     for by in Grouping:
-        sum_usage_by(
+        sum_usage(
             connection, Reader(user="alice", clearance=Trust.INNER), by, BEGIN, BEGIN + timedelta(days=3, minutes=1)
         )
     connection.set_trace_callback(None)
@@ -239,8 +244,31 @@ def test_sections_of_a_moment():
     event = replace(call("a", 10, 0.5), facts={"sections": [["soul", 10, 4, 0.5]]})
     connection = store([event])
     moment = timedelta(seconds=1)
-    (total,) = sum_usage_by(
+    (total,) = sum_usage(
         connection, Reader(user="owner", clearance=Trust.FULL), "section", event.time - moment, event.time + moment
     )
     connection.close()
     assert (total.name, total.calls, total.tokens_in, total.cache_read, total.cost_usd) == ("soul", 1, 10, 4, 0.5)
+
+
+TIMES = st.datetimes(datetime(2026, 1, 1), datetime(2026, 1, 4), timezones=st.just(UTC))  # noqa: DTZ001
+ROUND_TIMES = TIMES.map(lambda moment: moment.replace(minute=moment.minute // 15 * 15, second=0, microsecond=0))
+
+
+@given(since=st.none() | TIMES | ROUND_TIMES, until=st.none() | TIMES | ROUND_TIMES, at=TIMES | ROUND_TIMES)
+def test_every_time_is_in_one_range(since, until, at):
+    """Every time of a period is in exactly one range, and no other time is in any."""
+    text = at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    quarter = at.replace(minute=at.minute // 15 * 15).strftime("%Y-%m-%dT%H:%M")
+    stored = {"events": text, "totals_quarter": quarter, "totals_day": text[:10]}
+    hits = sum(first <= stored[table] < last for table, first, last in split_period(since, until))
+    assert hits == ((since is None or since <= at) and (until is None or at < until))
+
+
+def test_whole_days_are_days():
+    """UTC days need no quarter-hours; a day in Kathmandu needs nothing finer than quarter-hours."""
+    day = datetime(2026, 11, 16, tzinfo=UTC)
+    assert split_period(day, day + timedelta(days=2)) == [("totals_day", "2026-11-16", "2026-11-18")]
+    quarters, days = split_period(day.replace(tzinfo=ZoneInfo("Asia/Kathmandu")), None)
+    assert quarters == ("totals_quarter", "2026-11-15T18:15", "2026-11-16T00:00")
+    assert days[:2] == ("totals_day", "2026-11-16")

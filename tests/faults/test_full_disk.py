@@ -17,7 +17,7 @@ from foreword.events.event import Event, EventType, Level
 from foreword.events.log import EventLog, LogLimits
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-log = EventLog(sys.argv[1], bounds=LogLimits(rows=500, pause=0.05, closing=30.0, write_timeout_s=0.5))
+log = EventLog(sys.argv[1], limits=LogLimits(rows=500, retry_delay_s=0.05, close_timeout_s=30.0, write_timeout_s=0.5))
 def tell(level=Level.INFO):
     log.record(Event(type=EventType.TOOL_CALL, time=datetime.now(UTC), level=level, facts={"text": "x" * 1000}))
 
@@ -36,7 +36,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 assert log.flush(30) or log.flush(30)
 tell(Level.ERROR)
 log.close()
-print(full, log.lost, waited / (30 * log.bounds.write_timeout_s))
+print(full, log.lost, waited / (30 * log.limits.write_timeout_s))
 """
 
 

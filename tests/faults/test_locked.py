@@ -27,8 +27,8 @@ def tell(level: Level) -> Event:
 
 def test_locked(tmp_path):
     """While another process holds the lock only one error waits; after release every row is stored."""
-    bounds = LogLimits(patience=0.2, pause=0.05, write_timeout_s=0.5)
-    with EventLog(str(tmp_path), bounds=bounds) as log:
+    limits = LogLimits(lock_timeout_s=0.2, retry_delay_s=0.05, write_timeout_s=0.5)
+    with EventLog(str(tmp_path), limits=limits) as log:
         log.record(tell(Level.ERROR))
         holder = subprocess.Popen(
             [sys.executable, "-c", HOLD, tmp_path / EVENTS_FILE],
@@ -52,8 +52,8 @@ def test_locked(tmp_path):
 
 def test_locked_to_the_end(tmp_path):
     """If the database stays locked, close() returns after a bounded wait and the number of lost events is known."""
-    bounds = LogLimits(patience=0.1, pause=0.05, write_timeout_s=0.1, closing=0.5)
-    log = EventLog(str(tmp_path), bounds=bounds)
+    limits = LogLimits(lock_timeout_s=0.1, retry_delay_s=0.05, write_timeout_s=0.1, close_timeout_s=0.5)
+    log = EventLog(str(tmp_path), limits=limits)
     log.record(tell(Level.ERROR))
     holder = sqlite3.connect(tmp_path / EVENTS_FILE, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")

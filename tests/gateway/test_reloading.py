@@ -95,7 +95,7 @@ def test_while_nobody_writes(tmp_path, stand_in):
                 heard = len(owner.heard)
                 (tmp_path / name).write_text(text)
                 await until(lambda heard=heard: len(owner.heard) > heard)
-            await until(lambda: gateway.listeners.log.bounds.days == 7)
+            await until(lambda: gateway.listeners.log.limits.days == 7)
             await asyncio.sleep(0.6)  # no further notice
             return await say(gateway, "Are you there?")
 

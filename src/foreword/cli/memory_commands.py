@@ -24,7 +24,7 @@ from foreword.workspace import Workspace
 
 MAX_SEARCH_RESULTS = 20  # maximum passages of a search
 # Do not block the shell on a log that cannot be written.
-SHORT_LOG_LIMITS = log.LogLimits(gather=0.0, closing=0.3, patience=0.2)
+SHORT_LOG_LIMITS = log.LogLimits(batch_s=0.0, close_timeout_s=0.3, lock_timeout_s=0.2)
 
 
 def add_memory_options(parser: ArgumentParser) -> None:

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from threading import Lock
 
 from foreword.config.schema import Budgets, Config, SpendingLimits
-from foreword.events import log
 from foreword.events.cost import Cost
 from foreword.events.event import Context
 from foreword.events.period import format_timestamp
@@ -75,30 +74,18 @@ class BudgetGuard:
     def __init__(self, folder: str, config: Config, clock: Callable[[], datetime]) -> None:
         self._folder = folder
         self._clock = clock
-        self._config: Config | None = None
         self.follow(config)
         self._opened: OpenDatabase | None = None
-        self.reset()
-        log.reset_after_fork(self)
-
-    def follow(self, config: Config) -> None:
-        """Apply a new configuration. Recorded spending is unchanged."""
-        if config is self._config:
-            return
-        self._config = config
-        self._budgets = config.budgets
-        owner = config.users.get(config.owner)
-        self._zone, _ = load_zone((owner.timezone if owner else "") or config.host.timezone)
-
-    def reset(self) -> None:
-        """Start without lock, connection and pending settlements. A forked process must not use its parent's."""
-        if self._opened is not None:
-            log.retain_inherited(self._opened)
-        self._opened = None
         self._lock = Lock()
         self._file = (0, 0)
         self._stuck = False
         self._unwritten: list[tuple[Reservation, float, int]] = []
+
+    def follow(self, config: Config) -> None:
+        """Apply a new configuration. Recorded spending is unchanged."""
+        self._budgets = config.budgets
+        owner = config.users.get(config.owner)
+        self._zone, _ = load_zone((owner.timezone if owner else "") or config.host.timezone)
 
     def has_limits(self, context: Context) -> bool:
         """Return whether any limit applies to calls with this context."""

@@ -1,7 +1,4 @@
-"""Cache breaks of a period: what was read and predicted, and what misses cost by cause.
-
-Sessions whose cache breaks repeatedly for the same cause in the same place.
-"""
+"""Cache reads of a period: what was read and predicted, what breaks cost by cause, and breaks that repeat."""
 
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping
@@ -11,24 +8,12 @@ from itertools import islice
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from foreword.events import lines
 from foreword.events.event import EventType, Reader
-from foreword.events.lines import (
-    SHORT_ID_DIGITS,
-    CacheBreak,
-    LedgerDecision,
-    read_break,
-    read_decision,
-    show_cause,
-    show_cost,
-    show_count_of,
-    show_share,
-    show_time,
-    show_word,
-    to_json_values,
-)
-from foreword.events.period import Period, format_timestamp, parse_unpaged_period
-from foreword.events.query import AccessPath, Filter, build_condition, choose_paths, iterate_rows
-from foreword.events.record import Record, read_record
+from foreword.events.lines import CacheBreak, LedgerDecision, read_break, read_decision, show_count_of, show_share
+from foreword.events.period import Period, format_timestamp, parse_report_period
+from foreword.events.query import Filter, build_condition, choose_paths, iterate_rows
+from foreword.events.record import Record, read_record, sum_known
 from foreword.types import frozen
 
 MAX_BREAKS = 20  # breaks and decisions in one answer
@@ -55,29 +40,9 @@ SUMS_SQL = (
     " count(json_extract(cache, '$.blame.usd')),"
     f" sum(abs({PREDICTED_SQL} - coalesce(tokens_in, 0))),"
     " count(json_extract(cache, '$.surplus.tokens')), sum(json_extract(cache, '$.surplus.tokens'))"
-    " FROM ({inner}) WHERE cache IS NOT NULL GROUP BY 1"
+    f" FROM (SELECT tokens_in, cache_read, {CACHE_SQL} AS cache FROM events {{index}} WHERE {{terms}})"
+    " WHERE cache IS NOT NULL GROUP BY 1"
 )
-
-
-@frozen(eq=True)
-class CacheShare:
-    """Input tokens, and the number of them that were read from the cache."""
-
-    tokens: int = 0
-    read: int = 0
-
-    @property
-    def part(self) -> float | None:
-        """The share that was read, or None without tokens."""
-        return self.read / self.tokens if self.tokens else None
-
-
-@frozen(eq=True)
-class SurplusReads:
-    """Calls that read more tokens than predicted, and the number of additional tokens."""
-
-    calls: int = 0
-    tokens: int = 0
 
 
 @frozen(eq=True)
@@ -100,12 +65,17 @@ class CacheReport:
     period: Period
     calls: int
     """Calls with ledger data."""
-    reported: CacheShare
-    predicted: CacheShare
-    """The predicted share of each call, applied to its billed tokens."""
+    tokens_in: int
+    """Billed input tokens."""
+    read: int
+    """Tokens of them that were read from the cache."""
+    predicted: int
+    """Tokens predicted to be read: the predicted share of each call, applied to its billed tokens."""
     off: int
     """Sum of the absolute differences between predicted and billed input tokens of each call."""
-    surplus: SurplusReads
+    surplus_calls: int
+    """Calls that read more tokens than predicted."""
+    surplus_tokens: int
     losses: tuple[CauseLoss, ...]
     """Losses by cause, most expensive first."""
     breaks: tuple[CacheBreak, ...]
@@ -114,11 +84,6 @@ class CacheReport:
     """Number of ledger decisions by action."""
     moves: tuple[LedgerDecision, ...]
     """The newest decisions, newest first."""
-
-    @property
-    def error(self) -> float | None:
-        """The error of predicted token counts, as a share of the billed tokens."""
-        return self.off / self.reported.tokens if self.reported.tokens else None
 
     @property
     def broken(self) -> int:
@@ -133,154 +98,136 @@ class CacheReport:
     @property
     def usd(self) -> float | None:
         """The total cost of the breaks, or None if no price is known."""
-        known = [loss.usd for loss in self.losses if loss.usd is not None]
-        return sum(known) if known else None
+        return sum_known(loss.usd for loss in self.losses)
 
 
-def parse_cache_filter(asked: Mapping[str, str], reader: Reader, now: datetime) -> Filter:
+def parse_cache_filter(options: Mapping[str, str], reader: Reader, now: datetime) -> Filter:
     """Parse the filter for calls. The default period is today."""
-    since, until = asked.get("since") or "", asked.get("until") or ""
-    period = parse_unpaged_period(since or ("" if until else "today"), until, now, reader.timezone)
-    return Filter(session=asked.get("session") or "", user=asked.get("user") or "", period=period)
+    period = parse_report_period(options, now, reader.timezone)
+    return Filter(session=options.get("session") or "", user=options.get("user") or "", period=period)
 
 
-def find_breaks(connection: sqlite3.Connection, reader: Reader, wanted: Filter) -> CacheReport:
+def find_breaks(connection: sqlite3.Connection, reader: Reader, query: Filter) -> CacheReport:
     """Find cache reads and losses in the matching calls that the reader may see."""
-    calls, prompts = (replace(wanted, type=kind, level=None) for kind in (CALL_TYPE, PROMPT_TYPE))
-    rows = sum_causes(connection, reader, calls)
+    calls, prompts = (
+        CacheQuery(connection, reader, replace(query, type=kind, level=None)) for kind in (CALL_TYPE, PROMPT_TYPE)
+    )
+    rows = calls.execute(SUMS_SQL)
     losses = [
         CauseLoss(cause=str(cause), breaks=broken, tokens=tokens or 0, usd=usd, unpriced=broken - priced)
         for cause, broken, _, _, _, tokens, usd, priced, *_ in rows
         if cause is not None
     ]
-    billed = sum(row[2] or 0 for row in rows)
-    moves = list(find_events_with(connection, reader, prompts, LEDGER_SQL))
+    actions = prompts.execute(
+        "SELECT json_extract(metadata, '$.ledger.deed') AS deed, count(*) FROM events {index}"
+        f" WHERE {{terms}} AND {LEDGER_SQL} IS NOT NULL AND deed IS NOT NULL GROUP BY 1 ORDER BY 2 DESC, 1"
+    )
     return CacheReport(
-        period=wanted.period,
+        period=query.period,
         calls=sum(row[1] for row in rows),
-        reported=CacheShare(tokens=billed, read=sum(row[3] or 0 for row in rows)),
-        predicted=CacheShare(tokens=billed, read=round(sum(row[4] or 0 for row in rows))),
+        tokens_in=sum(row[2] or 0 for row in rows),
+        read=sum(row[3] or 0 for row in rows),
+        predicted=round(sum(row[4] or 0 for row in rows)),
         off=sum(row[8] or 0 for row in rows),
-        surplus=SurplusReads(calls=sum(row[9] for row in rows), tokens=sum(row[10] or 0 for row in rows)),
+        surplus_calls=sum(row[9] for row in rows),
+        surplus_tokens=sum(row[10] or 0 for row in rows),
         losses=tuple(sorted(losses, key=lambda loss: (-(loss.usd or 0), -loss.tokens, loss.cause))),
-        breaks=tuple(filter(None, map(read_break, find_events_with(connection, reader, calls, BLAME_SQL)))),
-        deeds=count_actions(connection, reader, prompts) if moves else {},
-        moves=tuple(filter(None, map(read_decision, moves))),
+        breaks=tuple(filter(None, map(read_break, islice(calls.find_with(BLAME_SQL), MAX_BREAKS)))),
+        deeds={str(deed): number for deed, number in actions},
+        moves=tuple(filter(None, map(read_decision, islice(prompts.find_with(LEDGER_SQL), MAX_BREAKS)))),
     )
 
 
-def choose_path(connection: sqlite3.Connection, reader: Reader, wanted: Filter) -> tuple[AccessPath, str, list[Any]]:
-    """Return the access path and the condition for rows of one type."""
-    where, values = build_condition(reader, wanted)
-    (way,) = choose_paths(connection, reader, wanted)  # only a filter by level has several
-    return way, where, values
+class CacheQuery:
+    """Reads the visible rows of one type through their shortest access path."""
+
+    def __init__(self, connection: sqlite3.Connection, reader: Reader, query: Filter) -> None:
+        self._connection = connection
+        self._where, self._values = build_condition(reader, query)
+        (self._path,) = choose_paths(connection, reader, query)  # only a filter by level has several
+
+    def execute(self, sql: str) -> list[tuple[Any, ...]]:
+        """Execute a statement with the access path as `{index}` and the condition as `{terms}`."""
+        terms = " AND ".join([*self._path.terms, self._where])
+        statement = sql.format(index=f"INDEXED BY {self._path.index}", terms=terms)
+        return self._connection.execute(statement, [*self._path.values, *self._values]).fetchall()
+
+    def find_with(self, fact: str) -> Iterator[Record]:
+        """Find the events that have a fact, newest first."""
+        where = f"{self._where} AND {fact} IS NOT NULL"
+        return map(read_record, iterate_rows(self._connection, self._path, where, self._values))
 
 
-def sum_causes(connection: sqlite3.Connection, reader: Reader, wanted: Filter) -> list[tuple[Any, ...]]:
-    """Sum calls by the cause of their break. Calls without a break have the cause NULL."""
-    way, where, values = choose_path(connection, reader, wanted)
-    terms = " AND ".join([*way.terms, where])
-    inner = f"SELECT tokens_in, cache_read, {CACHE_SQL} AS cache FROM events INDEXED BY {way.index} WHERE {terms}"
-    return connection.execute(SUMS_SQL.format(inner=inner), [*way.values, *values]).fetchall()
-
-
-def find_events_with(connection: sqlite3.Connection, reader: Reader, wanted: Filter, fact: str) -> Iterator[Record]:
-    """Find the newest events that have a fact."""
-    way, where, values = choose_path(connection, reader, wanted)
-    return map(
-        read_record, islice(iterate_rows(connection, way, f"{where} AND {fact} IS NOT NULL", values), MAX_BREAKS)
-    )
-
-
-def count_actions(connection: sqlite3.Connection, reader: Reader, wanted: Filter) -> Mapping[str, int]:
-    """Count ledger decisions by action."""
-    way, where, values = choose_path(connection, reader, wanted)
-    terms = " AND ".join([*way.terms, where, f"{LEDGER_SQL} IS NOT NULL"])
-    rows = connection.execute(
-        f"SELECT json_extract(metadata, '$.ledger.deed'), count(*) FROM events INDEXED BY {way.index}"
-        f" WHERE {terms} GROUP BY 1 ORDER BY 2 DESC, 1",
-        [*way.values, *values],
-    )
-    return {str(deed): number for deed, number in rows if deed is not None}
-
-
-def show_breaks(found: CacheReport, zone: ZoneInfo) -> Iterator[str]:
+def show_breaks(report: CacheReport, zone: ZoneInfo) -> Iterator[str]:
     """Format cache reads and losses as lines."""
-    since, until = found.period.since, found.period.until
-    ends = f"since {show_time(since, zone)}" if since else "since the beginning"
-    ends += f" until {show_time(until, zone)}" if until else ""
-    if not found.calls:
-        yield f"{ends} ({zone.key}): no call with ledger data is recorded"
+    period = lines.show_period(report.period, zone)
+    if not report.calls:
+        yield f"{period}: no call with ledger data is recorded"
         return
-    read, predicted = (show_share(one.read, one.tokens) for one in (found.reported, found.predicted))
-    off = show_share(found.off, found.reported.tokens)
+    read, predicted, off = (show_share(part, report.tokens_in) for part in (report.read, report.predicted, report.off))
     yield (
-        f"{ends} ({zone.key}): {show_count_of(found.calls, 'call')},"
-        f" {read} of {found.reported.tokens:,} input tokens were read"
+        f"{period}: {show_count_of(report.calls, 'call')}, {read} of {report.tokens_in:,} input tokens were read"
         f" from the cache; {predicted} were predicted, with counts off by {off}"
     )
-    if found.surplus.calls:
-        yield f"{show_surplus(found.surplus)}: {SURPLUS_REASON}"
-    if not found.losses:
+    if report.surplus_calls:
+        yield show_surplus_reads(report)
+    if report.losses:
+        yield f"{show_count_of(report.broken, 'break')}: {show_lost(report)}"
+    else:
         yield "no break: every cached prefix was read"
-        return
-    yield f"{show_count_of(found.broken, 'break')}: {show_lost(found)}"
 
 
-def show_surplus(surplus: SurplusReads) -> str:
+def show_surplus_reads(report: CacheReport) -> str:
     """Format the tokens read beyond the prediction."""
-    return f"{show_count_of(surplus.calls, 'call')} read {surplus.tokens:,} tokens more than predicted"
+    calls = show_count_of(report.surplus_calls, "call")
+    return f"{calls} read {report.surplus_tokens:,} tokens more than predicted: {SURPLUS_REASON}"
 
 
-def show_causes(found: CacheReport, trace: str = "foreword_trace") -> Iterator[str]:
+def show_causes(report: CacheReport, trace: str = "foreword_trace") -> Iterator[str]:
     """Format the share read from caches, the cost of each cause and the newest break, for a model.
 
     `trace` is the name of the tool that explains a turn.
     """
-    if not found.calls:
+    if not report.calls:
         return
-    read, predicted = (show_share(one.read, one.tokens) for one in (found.reported, found.predicted))
+    read, predicted = (show_share(part, report.tokens_in) for part in (report.read, report.predicted))
     yield f"cache: {read} of the input was read from it, {predicted} were predicted"
-    if found.surplus.calls:
-        yield f"- {show_surplus(found.surplus)}: {SURPLUS_REASON}"
-    for loss in found.losses:
-        yield f"- broken by {show_word(loss.cause)}: {show_count_of(loss.breaks, 'time')}, {show_lost(loss)}"
-    for one in found.breaks[:1]:
-        yield f"newest break: {show_word(show_cause(one))} in turn {one.turn[:SHORT_ID_DIGITS]}; {trace} says why"
+    if report.surplus_calls:
+        yield f"- {show_surplus_reads(report)}"
+    for loss in report.losses:
+        yield f"- broken by {lines.show_word(loss.cause)}: {show_count_of(loss.breaks, 'time')}, {show_lost(loss)}"
+    for newest in report.breaks[:1]:
+        turn = newest.turn[: lines.SHORT_ID_DIGITS]
+        yield f"newest break: {lines.show_word(lines.show_cause(newest))} in turn {turn}; {trace} says why"
 
 
 def show_lost(lost: CacheReport | CauseLoss) -> str:
     """Format the tokens that were billed again, and their cost if known."""
-    cost = "at a price that nobody knows" if lost.usd is None else f"{show_cost(lost.usd)} lost"
+    cost = "at a price that nobody knows" if lost.usd is None else f"{lines.show_cost(lost.usd)} lost"
     return f"{show_count_of(lost.tokens, 'token')} billed again, {cost}"
 
 
-def report_to_json(found: CacheReport) -> dict[str, Any]:
+def report_to_json(report: CacheReport) -> dict[str, Any]:
     """Convert the result to JSON-ready values."""
-    since, until = found.period.since, found.period.until
+    since, until, whole = report.period.since, report.period.until, report.tokens_in
     return {
         "since": since and format_timestamp(since),
         "until": until and format_timestamp(until),
-        "calls": found.calls,
-        "reported": share_to_json(found.reported),
-        "predicted": share_to_json(found.predicted),
-        "error": found.error,
-        "surplus": asdict(found.surplus),
+        "calls": report.calls,
+        "reported": {"tokens": whole, "read": report.read, "share": report.read / whole if whole else None},
+        "predicted": {"tokens": whole, "read": report.predicted, "share": report.predicted / whole if whole else None},
+        "error": report.off / whole if whole else None,
+        "surplus": {"calls": report.surplus_calls, "tokens": report.surplus_tokens},
         "lost": {
-            "breaks": found.broken,
-            "tokens": found.tokens,
-            "usd": found.usd,
-            "causes": [asdict(loss) for loss in found.losses],
+            "breaks": report.broken,
+            "tokens": report.tokens,
+            "usd": report.usd,
+            "causes": [asdict(loss) for loss in report.losses],
         },
-        "breaks": [to_json_values(one) for one in found.breaks],
-        "deeds": dict(found.deeds),
-        "moves": [to_json_values(one) for one in found.moves],
+        "breaks": [lines.to_json_values(each) for each in report.breaks],
+        "deeds": dict(report.deeds),
+        "moves": [lines.to_json_values(each) for each in report.moves],
     }
-
-
-def share_to_json(share: CacheShare) -> dict[str, float | None]:
-    """Convert a share to JSON-ready values."""
-    return {"tokens": share.tokens, "read": share.read, "share": share.part}
 
 
 MIN_BREAKS = 3  # number of breaks that is reported
@@ -305,28 +252,24 @@ def find_repeated(
     connection: sqlite3.Connection, reader: Reader, since: datetime, causes: Collection[str]
 ) -> list[RepeatedBreak]:
     """Find the sessions with repeated breaks of these causes since a time, most frequent first."""
-    wanted = Filter(type=CALL_TYPE, period=Period(since=since))
-    way, where, values = choose_path(connection, reader, wanted)
     found: dict[tuple[str, str, str], list[CacheBreak]] = {}
-    for row in iterate_rows(connection, way, f"{where} AND {BLAME_SQL} IS NOT NULL", values):
-        one = read_break(read_record(row))
-        if one and one.session and one.cause in causes:
+    calls = CacheQuery(connection, reader, Filter(type=CALL_TYPE, period=Period(since=since)))
+    for each in filter(None, map(read_break, calls.find_with(BLAME_SQL))):
+        if each.session and each.cause in causes:
             # Each rewritten message has another position. The cause is the same, so the position is ignored.
-            place = "" if one.cause == "history" else one.where or ""
-            found.setdefault((one.session, one.cause, place), []).append(one)
-    repeated = [summarise_breaks(session, cause, place, breaks) for (session, cause, place), breaks in found.items()]
-    return sorted((one for one in repeated if one.breaks >= MIN_BREAKS), key=lambda one: (-one.breaks, one.session))
-
-
-def summarise_breaks(session: str, cause: str, where: str, breaks: list[CacheBreak]) -> RepeatedBreak:
-    """Summarise breaks with the same session, cause and place, newest first."""
-    known = [one.usd for one in breaks if one.usd is not None]
-    return RepeatedBreak(
-        session=session,
-        cause=cause,
-        where=where,
-        breaks=len(breaks),
-        tokens=sum(one.tokens for one in breaks),
-        usd=sum(known) if known else None,
-        turn=breaks[0].turn,
-    )
+            place = "" if each.cause == "history" else each.where or ""
+            found.setdefault((each.session, each.cause, place), []).append(each)
+    repeated = [
+        RepeatedBreak(
+            session=session,
+            cause=cause,
+            where=place,
+            breaks=len(breaks),
+            tokens=sum(each.tokens for each in breaks),
+            usd=sum_known(each.usd for each in breaks),
+            turn=breaks[0].turn,
+        )
+        for (session, cause, place), breaks in found.items()
+        if len(breaks) >= MIN_BREAKS
+    ]
+    return sorted(repeated, key=lambda each: (-each.breaks, each.session))

@@ -1,22 +1,26 @@
-"""Formatting of records as single lines of text, in the reader's timezone.
-
-Cache breaks and ledger decisions, read from the facts of recorded events. Explanations of cache breaks and ledger
-decisions as text.
-"""
+"""Records as lines of text in the reader's timezone, with the cache breaks and ledger decisions in their facts."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
 from foreword.events.event import EventType
-from foreword.events.period import format_timestamp
+from foreword.events.period import Period, format_timestamp
 from foreword.events.query import TreeEntry
-from foreword.events.record import Record, sum_cost
+from foreword.events.record import Record, sum_known
 from foreword.tokens.prices import format_usd
 from foreword.types import frozen
+
+T = TypeVar("T")
+# Keys of a line that a tool argument must not overwrite.
+RESERVED_KEYS = frozenset((
+    "user", "channel", "agent", "room", "session", "schedule", "duration", "tokens_in", "tokens_out",
+    "cache_read", "cache_write", "cost", "model", "error", "turn",
+))  # fmt: skip
+UNKNOWN_COST_REASON = "damaged"  # the reason of a rebase with unknown cost
 
 
 @frozen(eq=True)
@@ -86,10 +90,10 @@ def read_break(record: Record) -> CacheBreak | None:
         cause=get_text(blame, "cause"),
         reason=get_text(blame, "reason"),
         where=get_text(blame, "where") or None,
-        byte=get_number(blame, "byte"),
-        tokens=get_number(blame, "tokens") or 0,
+        byte=get_value(blame, "byte", int),
+        tokens=get_value(blame, "tokens", int) or 0,
         usd=get_amount(blame, "usd"),
-        confirmed=blame["confirmed"] if isinstance(blame.get("confirmed"), bool) else None,
+        confirmed=get_value(blame, "confirmed", bool),
     )
 
 
@@ -98,7 +102,7 @@ def read_decision(record: Record) -> LedgerDecision | None:
     ledger = get_mapping(record.facts, "ledger")
     if not ledger:
         return None
-    rebase, decisions = get_mapping(ledger, "rebase"), ledger.get("decisions")
+    rebase, decisions = get_mapping(ledger, "rebase"), get_value(ledger, "decisions", list) or []
     return LedgerDecision(
         time=record.time,
         session=record.session,
@@ -108,92 +112,69 @@ def read_decision(record: Record) -> LedgerDecision | None:
         reason=get_text(ledger, "reason"),
         ground=get_text(rebase, "ground") or None,
         section=get_text(rebase, "section") or None,
-        byte=get_number(rebase, "byte"),
-        tokens=get_number(rebase, "tokens") or 0,
+        byte=get_value(rebase, "byte", int),
+        tokens=get_value(rebase, "tokens", int) or 0,
         usd=get_amount(rebase, "usd"),
         decisions=tuple(
             SectionDecision(
-                **{name: get_text(one, name) for name in ("section", "what", "deed", "reason", "policy")},
-                tokens=get_number(one, "tokens") or 0,
+                **{name: get_text(decision, name) for name in ("section", "what", "deed", "reason", "policy")},
+                tokens=get_value(decision, "tokens", int) or 0,
             )
-            for one in (decisions if isinstance(decisions, list) else ())
-            if isinstance(one, dict)
+            for decision in decisions
+            if isinstance(decision, dict)
         ),
     )
 
 
-def to_json_values(one: CacheBreak | LedgerDecision) -> dict[str, Any]:
+def to_json_values(found: CacheBreak | LedgerDecision) -> dict[str, Any]:
     """Convert a break or a decision to JSON-ready values."""
-    return {**asdict(one), "time": format_timestamp(one.time)}
+    return {**asdict(found), "time": format_timestamp(found.time)}
+
+
+def get_value(facts: Mapping[str, Any], name: str, kind: type[T]) -> T | None:
+    """Return a fact if it has this type. A boolean is not a number."""
+    value = facts.get(name)
+    return value if isinstance(value, kind) and (kind is bool or not isinstance(value, bool)) else None
 
 
 def get_mapping(facts: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Return a mapping from the facts, or an empty one."""
-    part = facts.get(name)
-    return part if isinstance(part, dict) else {}
+    return get_value(facts, name, dict) or {}
 
 
 def get_text(facts: Mapping[str, Any], name: str) -> str:
     """Return a string from the facts, or an empty one."""
-    value = facts.get(name)
-    return value if isinstance(value, str) else ""
-
-
-def get_number(facts: Mapping[str, Any], name: str) -> int | None:
-    """Return an integer from the facts, or None."""
-    value = facts.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return get_value(facts, name, str) or ""
 
 
 def get_amount(facts: Mapping[str, Any], name: str) -> float | None:
     """Return a number from the facts, or None."""
-    value = facts.get(name)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    whole = get_value(facts, name, int)
+    return get_value(facts, name, float) if whole is None else float(whole)
 
 
-RESERVED_KEYS = frozenset(
-    [
-        "user",
-        "channel",
-        "agent",
-        "room",
-        "session",
-        "schedule",
-        "duration",
-        "tokens_in",
-        "tokens_out",
-        "cache_read",
-        "cache_write",
-        "cost",
-        "model",
-        "error",
-        "turn",
-    ]
-)  # keys of a line that a tool argument must not overwrite
-UNKNOWN_COST_REASON = "damaged"  # the reason of a rebase with unknown cost
-
-
-def show_break(one: CacheBreak) -> str:
+def show_break(found: CacheBreak) -> str:
     """Format a break: cause, place, tokens billed again, and reason."""
     agreed = {True: "; the provider says the same", False: "; the provider names another cause", None: ""}
-    return f"{show_cause(one)}, {show_billed_again(one.tokens, one.usd)}: {one.reason}{agreed[one.confirmed]}"
+    return f"{show_cause(found)}, {show_billed_again(found.tokens, found.usd)}: {found.reason}{agreed[found.confirmed]}"
 
 
-def show_cause(one: CacheBreak) -> str:
+def show_cause(found: CacheBreak) -> str:
     """Format the cause and the place of a break."""
-    return " ".join(filter(None, (one.cause, one.where, show_byte(one.byte))))
+    return " ".join(filter(None, (found.cause, found.where, show_byte(found.byte))))
 
 
-def show_decision(one: LedgerDecision) -> str:
+def show_decision(decision: LedgerDecision) -> str:
     """Format a decision of the ledger and its reason."""
-    if one.ground is None:
-        sections = ", ".join(each.section for each in one.decisions if each.deed == one.deed)
-        return f"{' '.join(filter(None, (one.deed, sections)))}: {one.reason}"
-    place = " ".join(filter(None, (f"from {one.section}" if one.section else "", show_byte(one.byte))))
-    if one.ground == UNKNOWN_COST_REASON:
-        return f"{one.deed}, nobody knows at what cost ({one.ground}): {one.reason}"
-    again = show_billed_again(one.tokens, one.usd) if one.tokens else "free"
-    return f"{one.deed}{f' {place}' if place else ''}, {again} ({one.ground}): {one.reason}"
+    if decision.ground is None:
+        sections = ", ".join(each.section for each in decision.decisions if each.deed == decision.deed)
+        return f"{' '.join(filter(None, (decision.deed, sections)))}: {decision.reason}"
+    if decision.ground == UNKNOWN_COST_REASON:
+        return f"{decision.deed}, nobody knows at what cost ({decision.ground}): {decision.reason}"
+    start = f"from {decision.section}" if decision.section else ""
+    place = " ".join(filter(None, (decision.deed, start, show_byte(decision.byte))))
+    again = show_billed_again(decision.tokens, decision.usd) if decision.tokens else "free"
+    return f"{place}, {again} ({decision.ground}): {decision.reason}"
 
 
 def show_byte(byte: int | None) -> str:
@@ -211,18 +192,15 @@ def flatten_facts(record: Record) -> dict[str, Any]:
     shown: dict[str, Any] = {}
     for name, value in record.facts.items():
         if name == "cache" and isinstance(value, dict):
-            shown["cache"] = show_shares(record)
-            shown["surplus"] = show_surplus(record) or None
             broken = read_break(record)
+            shown["cache"], shown["surplus"] = show_shares(record), show_surplus(record)
             shown["break"] = show_break(broken) if broken else None
         elif name == "arguments" and isinstance(value, dict):
-            shown |= {
-                f"arguments.{key}" if key in RESERVED_KEYS or key in record.facts else key: one
-                for key, one in value.items()
-            }
+            taken = RESERVED_KEYS | record.facts.keys()
+            shown |= {f"arguments.{key}" if key in taken else key: each for key, each in value.items()}
         elif name == "ledger" and isinstance(value, dict):
-            moved = read_decision(record)
-            shown["ledger"] = show_decision(moved) if moved else None
+            decision = read_decision(record)
+            shown["ledger"] = show_decision(decision) if decision else None
         else:
             shown[name] = value
     return shown
@@ -230,49 +208,45 @@ def flatten_facts(record: Record) -> dict[str, Any]:
 
 def explain_cache(records: tuple[Record, ...]) -> Iterator[str]:
     """Explain the ledger decisions and the cache reads of a turn. Yield nothing without ledger data."""
-    calls = [one for one in records if one.type == EventType.API_CALL.value and get_mapping(one.facts, "cache")]
-    prompts = [one for one in records if one.type == EventType.PROMPT_BUILT.value]
-    begun = any(one.type == EventType.SESSION_CREATED.value for one in records)
-    if not calls and not any(get_mapping(one.facts, "ledger") for one in prompts):
+    calls = [each for each in records if each.type == EventType.API_CALL.value and get_mapping(each.facts, "cache")]
+    prompts = [each for each in records if each.type == EventType.PROMPT_BUILT.value]
+    begun = any(each.type == EventType.SESSION_CREATED.value for each in records)
+    if not calls and not any(get_mapping(each.facts, "ledger") for each in prompts):
         return
     for record in prompts:
-        moved = read_decision(record)
-        if moved:
-            yield f"ledger: {show_decision(moved)}"
-            for each in moved.decisions:
+        decision = read_decision(record)
+        if decision:
+            yield f"ledger: {show_decision(decision)}"
+            for each in decision.decisions:
                 weight = f" in {each.tokens:,} tokens" if each.tokens else ""
-                why = "" if each.reason == moved.reason else f": {each.reason}"
+                why = "" if each.reason == decision.reason else f": {each.reason}"
                 yield f"  {each.section} {each.what}, {each.deed}{weight}{why}"
         elif begun:
             yield "ledger: the session begins with this prompt"
         else:
             yield "ledger: no section differs from what the session was sent"
     for number, record in enumerate(calls, 1):
-        yield f"call {number}: {show_read(record)}"
+        read, whole = record.cache_read or 0, record.tokens_in or 0
+        off = show_share(abs(sum_predicted(record) - whole), whole)
+        shares = f"{show_shares(record)}, counts off by {off}"
+        yield f"call {number}: {read:,} of {whole:,} input tokens read from the cache: {shares}"
         if more := show_surplus(record):
             yield f"  {more}"
         if broken := read_break(record):
             yield f"  break by {show_break(broken)}"
 
 
-def show_read(record: Record) -> str:
-    """Format the tokens that a call read from the cache, with the prediction."""
-    read, whole = record.cache_read or 0, record.tokens_in or 0
-    off = show_share(abs(sum_predicted(record) - whole), whole)
-    return f"{read:,} of {whole:,} input tokens read from the cache: {show_shares(record)}, counts off by {off}"
-
-
 def show_surplus(record: Record) -> str:
     """Format the tokens read beyond the prediction with the reason, or return an empty string."""
     more = get_mapping(get_mapping(record.facts, "cache"), "surplus")
-    tokens = get_number(more, "tokens") or 0
+    tokens = get_value(more, "tokens", int) or 0
     return f"{tokens:,} tokens more were read than predicted: {get_text(more, 'reason')}" if tokens else ""
 
 
 def sum_predicted(record: Record) -> int:
     """Return the predicted input tokens of a call."""
     predicted = get_mapping(get_mapping(record.facts, "cache"), "predicted")
-    return sum(get_number(predicted, name) or 0 for name in ("read", "write", "fresh"))
+    return sum(get_value(predicted, name, int) or 0 for name in ("read", "write", "fresh"))
 
 
 def show_shares(record: Record) -> str:
@@ -281,7 +255,7 @@ def show_shares(record: Record) -> str:
     Shares are compared instead of tokens, because a wrong count affects both parts equally.
     """
     predicted = get_mapping(get_mapping(record.facts, "cache"), "predicted")
-    expected = show_share(get_number(predicted, "read") or 0, sum_predicted(record))
+    expected = show_share(get_value(predicted, "read", int) or 0, sum_predicted(record))
     return f"{show_share(record.cache_read or 0, record.tokens_in or 0)} read, {expected} predicted"
 
 
@@ -300,6 +274,13 @@ def show_time(moment: datetime, zone: ZoneInfo) -> str:
     return f"{moment.astimezone(zone):%Y-%m-%d %H:%M:%S}"
 
 
+def show_period(period: Period, zone: ZoneInfo) -> str:
+    """Format a period with its timezone."""
+    since = f"since {show_time(period.since, zone)}" if period.since else "since the beginning"
+    until = f" until {show_time(period.until, zone)}" if period.until else ""
+    return f"{since}{until} ({zone.key})"
+
+
 def show_line(record: Record, *, turn: bool = True) -> str:
     """Format a record without its time: category, type, and facts as `key=value`.
 
@@ -307,26 +288,25 @@ def show_line(record: Record, *, turn: bool = True) -> str:
     """
     shared = {"user": record.user, "channel": record.channel, **list_context(record)} if turn else {}
     last = {"turn": record.trace[:SHORT_ID_DIGITS]} if turn else {}
-    level = "" if record.level == "info" else f"{record.level} "
-    parts = list_parts({**shared, **list_figures(record), **list_model_and_error(record)}, flatten_facts(record), last)
-    return " ".join([f"{level}[{record.category}] {record.type}", *parts])
+    figures = {**shared, **list_figures(record), **list_model_and_error(record)}
+    return " ".join([show_type(record), *list_parts(figures, flatten_facts(record), last)])
 
 
 def show_label(record: Record) -> str:
     """Format a record for a table that has separate columns for its figures."""
-    level = "" if record.level == "info" else f"{record.level} "
-    return " ".join(
-        [f"{level}[{record.category}] {record.type}", *list_parts(list_model_and_error(record), flatten_facts(record))]
-    )
+    return " ".join([show_type(record), *list_parts(list_model_and_error(record), flatten_facts(record))])
 
 
 def show_details(record: Record) -> str:
     """Format a record for a table with columns for time, level, type, user, channel and turn."""
-    return " ".join(
-        list_parts(
-            {**list_figures(record), **list_model_and_error(record)}, flatten_facts(record), list_context(record)
-        )
-    )
+    figures = {**list_figures(record), **list_model_and_error(record)}
+    return " ".join(list_parts(figures, flatten_facts(record), list_context(record)))
+
+
+def show_type(record: Record) -> str:
+    """Format level, category and type of a record."""
+    level = "" if record.level == "info" else f"{record.level} "
+    return f"{level}[{record.category}] {record.type}"
 
 
 def list_context(record: Record) -> dict[str, Any]:
@@ -355,8 +335,8 @@ def list_figures(record: Record) -> dict[str, Any]:
 def list_parts(*groups: Mapping[str, Any]) -> Iterator[str]:
     """Yield `key=value` parts in the order of the groups, without empty values and duplicates."""
     shown: set[str] = set()
-    for name, value in ((name, value) for group in groups for name, value in group.items()):
-        part = "" if value is None or value == "" else f"{show_word(str(name))}={show_value(value)}"
+    for name, value in (pair for group in groups for pair in group.items()):
+        part = f"{show_word(str(name))}={show_value(value)}" if value is not None and value != "" else ""
         if part and part not in shown:
             shown.add(part)
             yield part
@@ -415,14 +395,16 @@ def show_tree_entry(branch: TreeEntry, start: datetime) -> str:
 
 def summarise_turn(records: Iterable[Record], zone: ZoneInfo) -> str:
     """Summarise a turn in one line: owner, start, duration, tokens, cost and errors."""
-    known = sorted(records, key=lambda record: (record.time, record.id))
-    first = known[0]
-    calls = [record for record in known if record.type == EventType.API_CALL.value]
-    errors = sum(record.level == "error" for record in known)
+    ordered = sorted(records, key=lambda record: (record.time, record.id))
+    first = ordered[0]
+    calls = [record for record in ordered if record.type == EventType.API_CALL.value]
+    errors = sum(record.level == "error" for record in ordered)
     unpriced = sum(record.cost_usd is None for record in calls)
-    last = max(record.time for record in known)
+    tokens_in, tokens_out = (sum(getattr(call, name) or 0 for call in calls) for name in ("tokens_in", "tokens_out"))
+    last = max(record.time for record in ordered)
     names = {
-        name: next(filter(None, (getattr(one, name) for one in known)), "") for name in ("user", "channel", "session")
+        name: next(filter(None, (getattr(each, name) for each in ordered)), "")
+        for name in ("user", "channel", "session")
     }
     parts = [
         f"turn {first.trace}",
@@ -430,8 +412,8 @@ def summarise_turn(records: Iterable[Record], zone: ZoneInfo) -> str:
         show_time(first.time, zone) + f" {zone.key}",
         f"{(last - first.time).total_seconds():.1f} s",
         show_count_of(len(calls), "call"),
-        f"{sum(one.tokens_in or 0 for one in calls):,} tokens in, {sum(one.tokens_out or 0 for one in calls):,} out",
-        f"cost {show_cost(sum_cost(calls))}" if calls else "",
+        f"{tokens_in:,} tokens in, {tokens_out:,} out",
+        f"cost {show_cost(sum_known(call.cost_usd for call in calls))}" if calls else "",
         f"{show_count_of(unpriced, 'call')} without a known price" if unpriced else "",
         show_count_of(errors, "error"),
     ]

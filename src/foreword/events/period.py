@@ -1,9 +1,7 @@
-"""Times as users write them: `12h`, `today`, `2026-11-15`, `2026-11-15T08:30`, in their timezone.
-
-Splitting of a period into the units of the totals: days, quarter-hours and the remaining rows.
-"""
+"""Times and periods as users write them: `12h`, `today`, `2026-11-15`, `2026-11-15T08:30`, in their timezone."""
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
@@ -27,7 +25,7 @@ class Period:
 
     since: datetime | None = None
     until: datetime | None = None
-    told: int = 0
+    shown: int = 0
     """Number of newest events before `until` to skip, because an earlier page showed them."""
 
 
@@ -41,25 +39,31 @@ def parse_period(since: str, until: str, now: datetime, timezone: str = "") -> P
     """
     zone, _ = load_zone(timezone)
     page = PAGE_PATTERN.fullmatch(until.strip())
-    end, told = (page[1], int(page[2])) if page else (until, 0)
+    end, shown = (page[1], int(page[2])) if page else (until, 0)
     first = parse_time(since, now, zone, "since") if since else None
     last = parse_time(end, now, zone, "until") if end else None
     if first and last and first >= last:
         raise InputError(f"since {since!r} is not before until {until!r}")
-    return Period(since=first, until=last, told=told)
+    return Period(since=first, until=last, shown=shown)
 
 
 def parse_unpaged_period(since: str, until: str, now: datetime, timezone: str = "") -> Period:
     """Parse a period for a query without pages."""
     period = parse_period(since, until, now, timezone)
-    if period.told:
+    if period.shown:
         raise InputError(f"until {until!r} is not a time; {TIME_FORMATS}")
     return period
 
 
-def format_page_end(until: datetime, told: int) -> str:
+def parse_report_period(options: Mapping[str, str], now: datetime, timezone: str) -> Period:
+    """Parse `since` and `until` of a report. The default period is today."""
+    since, until = options.get("since") or "", options.get("until") or ""
+    return parse_unpaged_period(since or ("" if until else "today"), until, now, timezone)
+
+
+def format_page_end(until: datetime, shown: int) -> str:
     """Format the end of a further page."""
-    return f"{format_timestamp(until)}#{told}" if told else format_timestamp(until)
+    return f"{format_timestamp(until)}#{shown}" if shown else format_timestamp(until)
 
 
 def parse_time(text: str, now: datetime, zone: ZoneInfo, end: str = "since") -> datetime:
@@ -113,61 +117,3 @@ def format_timestamp(moment: datetime) -> str:
 def parse_timestamp(text: str) -> datetime:
     """Parse a stored time."""
     return datetime.fromisoformat(text)
-
-
-QUARTER_HOUR, ONE_DAY = timedelta(minutes=15), timedelta(days=1)
-BEFORE_ALL_TIMES, AFTER_ALL_TIMES = "0001", "9999~"  # sort before and after every timestamp
-Ends = tuple[str, str]
-
-
-@frozen(eq=True)
-class PeriodParts:
-    """A period as whole days, the quarter-hours around them, and the remaining times around those."""
-
-    days: Ends | None
-    quarters: tuple[Ends, ...]
-    moments: tuple[Ends, ...]
-
-
-def split_period(since: datetime | None, until: datetime | None) -> PeriodParts:
-    """Split a period. `since` is inclusive, `until` is exclusive, and None is an open end."""
-    begin = since.astimezone(UTC) if since else None
-    end = until.astimezone(UTC) if until else None
-    if begin and end and begin >= end:
-        return PeriodParts(days=None, quarters=(), moments=())
-    first, last = begin and round_up(begin, QUARTER_HOUR), end and round_down(end, QUARTER_HOUR)
-    if first and last and first > last:  # within one quarter-hour
-        return PeriodParts(days=None, quarters=(), moments=((format_end(begin), format_end(end)),))
-    moments = [(format_end(begin), format_end(first)), (format_end(last), format_end(end))]
-    dawn, dusk = first and round_up(first, ONE_DAY), last and round_down(last, ONE_DAY)
-    if dawn and dusk and dawn >= dusk:
-        return PeriodParts(
-            days=None,
-            quarters=drop_empty_ranges([(format_end(first, 16), format_end(last, 16))]),
-            moments=drop_empty_ranges(moments),
-        )
-    edges = [(format_end(first, 16), format_end(dawn, 16)), (format_end(dusk, 16), format_end(last, 16))]
-    days = (format_end(dawn, 10) or BEFORE_ALL_TIMES, format_end(dusk, 10) or AFTER_ALL_TIMES)
-    return PeriodParts(days=days, quarters=drop_empty_ranges(edges), moments=drop_empty_ranges(moments))
-
-
-def drop_empty_ranges(ends: list[Ends]) -> tuple[Ends, ...]:
-    """Return the ranges that are not empty. An open end has no length."""
-    return tuple((first, last) for first, last in ends if first < last)
-
-
-def round_down(moment: datetime, step: timedelta) -> datetime:
-    """Round a time down to a step of its day."""
-    dawn = moment.replace(hour=0, minute=0, second=0, microsecond=0)
-    return dawn + (moment - dawn) // step * step
-
-
-def round_up(moment: datetime, step: timedelta) -> datetime:
-    """Round a time up to a step of its day."""
-    low = round_down(moment, step)
-    return low if low == moment else low + step
-
-
-def format_end(moment: datetime | None, length: int | None = None) -> str:
-    """Format a time as in rows, cut to `length`. An open end is empty."""
-    return "" if moment is None else format_timestamp(moment)[:length]

@@ -1,10 +1,4 @@
-"""Queries on the event log, limited to rows that the reader may see.
-
-Read access to the event log: one snapshot per query; a damaged file is moved aside. The layout of a turn's events as a
-tree: parents before children, each with its depth. Filters for events, parsed from command options or tool arguments.
-Lookup of names in the log: sessions, users and rooms that the reader may see. The reader and the event context of a
-turn.
-"""
+"""Queries on the event log, limited to rows that the reader may see: by filter, by turn and by name."""
 
 import heapq
 import os
@@ -21,17 +15,9 @@ from foreword.config.schema import Config
 from foreword.engine.trust import has_other_readers
 from foreword.errors import InputError, UnknownName, quote_name
 from foreword.events.event import Context, EventType, Level, Reader, build_visibility_condition
-from foreword.events.period import ANY_TIME, Period, format_page_end, format_timestamp, parse_period, parse_timestamp
+from foreword.events.period import ANY_TIME, Period, format_page_end, format_timestamp, parse_period
 from foreword.events.record import RECORD_SELECT, Record, read_record
-from foreword.storage.database import (
-    EVENTS_FILE,
-    FileIdentity,
-    OpenDatabase,
-    identify_file,
-    is_damage,
-    move_damaged_aside,
-    read_events,
-)
+from foreword.storage import database
 from foreword.turn import Turn
 from foreword.types import Trust, frozen
 
@@ -40,44 +26,42 @@ MAX_READ_ATTEMPTS = 2  # reads of a log that may be damaged
 T = TypeVar("T")
 
 
-def query_log(folder: str, question: Callable[[sqlite3.Connection], T]) -> tuple[T, str]:
-    """Run a read-only query on the log of a folder. Return its result and a note about repairs.
+def query_log(folder: str, query: Callable[[sqlite3.Connection], T]) -> tuple[T, str]:
+    """Run a read-only query on one snapshot of a folder's log. Return its result and a note about repairs.
 
-    A missing log reads as empty. The query may run twice, so it must have no side effects.
+    A missing log reads as empty, and a damaged one is moved aside. The query may run twice, so it must have no side
+    effects.
     """
     note = ""
     for _ in range(MAX_READ_ATTEMPTS):
-        seen = identify_file(os.path.join(folder, EVENTS_FILE))
+        seen = database.identify_file(os.path.join(folder, database.EVENTS_FILE))
         opened = open_log(folder)
         note = note or opened.note
         with closing(opened.connection) as connection:
             try:
                 connection.execute("BEGIN")
-                return question(connection), note
+                return query(connection), note
             except sqlite3.DatabaseError as error:
-                if not is_damage(error):
+                if not database.is_damage(error):
                     raise InputError(f"the event log cannot be read: {error}; try again") from None
                 damage = str(error)
-        note = replace_damaged_log(opened.path, seen, damage)
+        try:
+            note = database.move_damaged_aside(opened.path, seen, damage)
+        except (sqlite3.DatabaseError, OSError) as error:
+            raise InputError(f"the event log is damaged and cannot be put aside: {error}") from None
     raise InputError("the event log cannot be read: it is damaged and could not be put aside")
 
 
-def open_log(folder: str, way: Callable[[str], OpenDatabase] = read_events) -> OpenDatabase:
+def open_log(
+    folder: str, open_file: Callable[[str], database.OpenDatabase] = database.read_events
+) -> database.OpenDatabase:
     """Open the log, read-only by default. Raise InputError if that is not possible."""
     try:
-        return way(folder)
+        return open_file(folder)
     except sqlite3.DatabaseError as error:
         raise InputError(f"the event log cannot be read: {error}; try again") from None
     except OSError as error:
         raise InputError(f"the event log cannot be read: {error.strerror or error}") from None
-
-
-def replace_damaged_log(path: str, seen: FileIdentity, damage: str) -> str:
-    """Move a damaged log aside and return a message about it."""
-    try:
-        return move_damaged_aside(path, seen, damage)
-    except (sqlite3.DatabaseError, OSError) as error:
-        raise InputError(f"the event log is damaged and cannot be put aside: {error}") from None
 
 
 @frozen(eq=True)
@@ -89,39 +73,28 @@ class TreeEntry:
 
 
 def lay_out_turn(records: Iterable[Record]) -> Iterator[TreeEntry]:
-    """Lay out the events of a turn. An event whose parent is not visible moves to the top level."""
+    """Lay out the events of a turn, parents before children. An event whose parent is not visible moves to the top."""
     ordered = sorted(records, key=lambda record: (record.time, record.id))
-    owners: dict[str, int] = {}
-    for record in ordered:
-        if record.span:
-            owners.setdefault(record.span, record.id)
+    owners = {record.span: record.id for record in reversed(ordered) if record.span}
     children: dict[int | None, list[Record]] = {}
     for record in ordered:
         parent = owners.get(record.parent)
         children.setdefault(parent if parent != record.id else None, []).append(record)
-    left = {record.id: record for record in ordered}
-    yield from walk_tree(children.get(None, []), children, left)
-    # Cyclic ids come from a faulty client. Show these events as well.
-    while left:
-        yield from walk_tree([next(iter(left.values()))], children, left)
-
-
-def walk_tree(
-    tops: Iterable[Record], children: dict[int | None, list[Record]], left: dict[int, Record]
-) -> Iterator[TreeEntry]:
-    """Traverse the trees below some events and yield each event once."""
-    waiting = [(0, record) for record in reversed(list(tops))]
-    while waiting:
-        depth, record = waiting.pop()
-        if left.pop(record.id, None) is not None:
+    remaining = {record.id: record for record in ordered}
+    pending = [(0, record) for record in reversed(children.get(None, []))]
+    while remaining:
+        if not pending:  # a faulty client sent cyclic ids
+            pending = [(0, next(iter(remaining.values())))]
+        depth, record = pending.pop()
+        if remaining.pop(record.id, None) is not None:
             yield TreeEntry(depth=depth, record=record)
-            waiting += [(depth + 1, child) for child in reversed(children.get(record.id, []))]
+            pending += [(depth + 1, child) for child in reversed(children.get(record.id, []))]
 
 
 DEFAULT_EVENTS = 50  # default number of events in an answer
 TEXT_FILTERS = ("session_id", "level", "event_type", "user", "channel", "since", "until")
 FILTER_NAMES = (*TEXT_FILTERS, "limit")
-LEVEL_BY_NAME = {level.value: level for level in Level}
+LEVELS = tuple(level.value for level in Level)
 # The log itself emits the last two. They are spelled out because importing the log is slow.
 EVENT_TYPES = (*(kind.value for kind in EventType), "events_lost", "log_replaced")
 
@@ -142,28 +115,30 @@ class Filter:
     @property
     def levels(self) -> tuple[str, ...]:
         """The levels to include, or an empty tuple for all of them."""
-        if self.level in (None, Level.INFO):
-            return ()
-        return ("error",) if self.level is Level.ERROR else ("warn", "error")
+        return () if self.level in (None, Level.INFO) else LEVELS[LEVELS.index(self.level.value) :]
 
 
 NO_FILTER = Filter()
 
 
-def parse_filter(asked: Mapping[str, Any], reader: Reader, now: datetime) -> Filter:
-    """Parse a filter. Raise InputError with the accepted values."""
-    for name in asked:
+def parse_filter(options: Mapping[str, Any], reader: Reader, now: datetime) -> Filter:
+    """Parse a filter from command options or tool arguments. Raise InputError with the accepted values."""
+    for name in options:
         if name not in FILTER_NAMES:
             raise UnknownName("filter", str(name)[:40], FILTER_NAMES)
-    texts = {name: parse_text(name, asked.get(name)) for name in TEXT_FILTERS}
+    texts = {name: parse_text(name, options.get(name)) for name in TEXT_FILTERS}
+    level = parse_word("level", texts["level"], LEVELS)
+    limit = DEFAULT_EVENTS if options.get("limit") is None else options["limit"]
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+        raise InputError("'limit' must be a whole number from 1 on")
     return Filter(
         session=texts["session_id"],
-        level=LEVEL_BY_NAME[parse_word("level", texts["level"], LEVEL_BY_NAME)] if texts["level"] else None,
-        type=parse_word("event type", texts["event_type"], EVENT_TYPES) if texts["event_type"] else "",
+        level=Level(level) if level else None,
+        type=parse_word("event type", texts["event_type"], EVENT_TYPES),
         user=texts["user"],
         channel=texts["channel"],
         period=parse_period(texts["since"], texts["until"], now, reader.timezone),
-        limit=parse_limit(asked.get("limit")),
+        limit=limit,
     )
 
 
@@ -176,21 +151,12 @@ def parse_text(name: str, value: object) -> str:
     return value
 
 
-def parse_word(name: str, text: str, known: Collection[str]) -> str:
-    """Return a word of a vocabulary, ignoring case."""
+def parse_word(name: str, text: str, vocabulary: Collection[str]) -> str:
+    """Return a word of a vocabulary, ignoring case, or an empty text."""
     word = text.lower()
-    if word not in known:
-        raise UnknownName(name, text[:40], known)
+    if word and word not in vocabulary:
+        raise UnknownName(name, text[:40], vocabulary)
     return word
-
-
-def parse_limit(value: object) -> int:
-    """Return the requested number of events."""
-    if value is None:
-        return DEFAULT_EVENTS
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InputError("'limit' must be a whole number from 1 on")
-    return value
 
 
 MAX_EVENTS = 1_000  # maximum number of events in an answer
@@ -210,7 +176,7 @@ class EventPage:
     notice: str = ""
     """A message about a limit that was applied."""
 
-    def find_next_page(self, shown: int, wanted: Filter) -> str:
+    def find_next_page(self, shown: int, query: Filter) -> str:
         """Return the `until` value of the next page after the first `shown` records, or an empty string.
 
         `until` is exclusive, so it is set just after the next event. Events with the same timestamp may already be
@@ -220,16 +186,15 @@ class EventPage:
         if left is None:
             return ""
         until = left + timedelta(microseconds=1)
-        before = wanted.period.told if wanted.period.until == until else 0
+        before = query.period.shown if query.period.until == until else 0
         return format_page_end(until, before + sum(record.time == left for record in self.records[:shown]))
 
 
 NO_EVENTS = EventPage(records=())
 
 
-FLAGGED_CONDITION = (
-    "level IN ('warn', 'error')"  # must equal the condition of the partial indexes, or SQLite ignores them
-)
+# This must equal the condition of the partial indexes, or SQLite ignores them.
+FLAGGED_CONDITION = "level IN ('warn', 'error')"
 COLUMN_INDEXES = {
     "session_id": "idx_events_session",
     "level": "idx_events_error",
@@ -255,126 +220,124 @@ class AccessPath:
         return cls(index=COLUMN_INDEXES[column], terms=(*partial, f"{column} = ?"), values=(value,))
 
 
-def find_events(connection: sqlite3.Connection, reader: Reader, wanted: Filter = NO_FILTER) -> EventPage:
+def find_events(connection: sqlite3.Connection, reader: Reader, query: Filter = NO_FILTER) -> EventPage:
     """Find the newest matching events that the reader may see, newest first."""
-    limit = min(wanted.limit, MAX_EVENTS)
-    where, values = build_condition(reader, wanted)
-    walks = [iterate_rows(connection, way, where, values) for way in choose_paths(connection, reader, wanted)]
+    limit = min(query.limit, MAX_EVENTS)
+    where, values = build_condition(reader, query)
+    walks = [iterate_rows(connection, path, where, values) for path in choose_paths(connection, reader, query)]
     # Each walk is sorted, so the merge reads no more rows than it returns.
     merged = heapq.merge(*walks, key=lambda row: (row[1], row[0]), reverse=True)
-    told = wanted.period.told
-    rows = list(islice(merged, told, told + limit + 1))
-    capped = f"one answer holds {MAX_EVENTS:,} events at most, so not {wanted.limit:,}" if limit < wanted.limit else ""
+    skipped = query.period.shown
+    rows = list(islice(merged, skipped, skipped + limit + 1))
+    capped = f"one answer holds {MAX_EVENTS:,} events at most, so not {query.limit:,}" if limit < query.limit else ""
     return build_page(rows, limit, capped)
 
 
-def build_condition(reader: Reader, wanted: Filter) -> tuple[str, list[Any]]:
+def build_condition(reader: Reader, query: Filter) -> tuple[str, list[Any]]:
     """Return the SQL condition and parameters for rows that match and that the reader may see."""
     columns = {
-        "session_id": wanted.session,
-        "user_id": wanted.user,
-        "channel": wanted.channel,
-        "event_type": wanted.type,
+        "session_id": query.session,
+        "user_id": query.user,
+        "channel": query.channel,
+        "event_type": query.type,
     }
     terms = [f"{column} = ?" for column, value in columns.items() if value]
-    values: list[Any] = [value for value in columns.values() if value]
-    if wanted.levels:
-        terms.append(f"level IN ({', '.join('?' * len(wanted.levels))})")
-        values += wanted.levels
-    within, ends = build_time_condition(wanted)
+    values: list[Any] = [*filter(None, columns.values()), *query.levels]
+    if query.levels:
+        terms.append(f"level IN ({', '.join('?' * len(query.levels))})")
+    within, ends = build_time_condition(query)
     # These columns come first in a row, before long values, so most rows are rejected cheaply.
     where, own = build_visibility_condition(reader)
     return " AND ".join([*terms, *within, where]), [*values, *ends, *own]
 
 
-def build_time_condition(wanted: Filter) -> tuple[list[str], list[str]]:
+def build_time_condition(query: Filter) -> tuple[list[str], list[str]]:
     """Return the SQL conditions on the timestamp."""
-    bounds = [(">=", wanted.period.since), ("<", wanted.period.until)]
+    bounds = [(">=", query.period.since), ("<", query.period.until)]
     return [f"timestamp {sign} ?" for sign, end in bounds if end], [format_timestamp(end) for _, end in bounds if end]
 
 
-def choose_paths(connection: sqlite3.Connection, reader: Reader, wanted: Filter) -> Sequence[AccessPath]:
+def choose_paths(connection: sqlite3.Connection, reader: Reader, query: Filter) -> Sequence[AccessPath]:
     """Choose the access path with the fewest rows, estimated from the indexes.
 
     All paths run back through the same time, so the path with the fewest rows is the shortest. The result may be
     several paths to be merged.
     """
-    options = list_paths(reader, wanted)
-    if len(options) == 1:
-        return options[0]
-    return min(options, key=lambda ways: measure_density(connection, ways, wanted))
+    options = list_paths(reader, query)
+    return min(options, key=lambda paths: measure_density(connection, paths, query)) if options[1:] else options[0]
 
 
-def list_paths(reader: Reader, wanted: Filter) -> list[Sequence[AccessPath]]:
+def list_paths(reader: Reader, query: Filter) -> list[Sequence[AccessPath]]:
     """List the possible access paths, preferred ones first. The time index is the last resort."""
     bound = reader.clearance is not Trust.FULL
-    keys = {"session_id": wanted.session, "channel": wanted.channel, "room": reader.room}
+    keys = {"session_id": query.session, "channel": query.channel, "room": reader.room}
     options: list[Sequence[AccessPath]] = []
-    if bound or wanted.user:
+    if bound or query.user:
         # The reader's own index comes first: response times must not reveal how many rows others have.
-        name = reader.user if bound else wanted.user
-        if wanted.levels:
+        name = reader.user if bound else query.user
+        if query.levels:
             options.append(
                 [AccessPath(index="idx_events_own_error", terms=(FLAGGED_CONDITION, "user_id = ?"), values=(name,))]
             )
         options.append([AccessPath.by("user_id", name)])
     options += [[AccessPath.by(column, value)] for column, value in keys.items() if value]
-    if wanted.levels:
-        options.append([AccessPath.by("level", level) for level in wanted.levels])
-    if wanted.type:
-        options.append([AccessPath.by("event_type", wanted.type)])
+    if query.levels:
+        options.append([AccessPath.by("level", level) for level in query.levels])
+    if query.type:
+        options.append([AccessPath.by("event_type", query.type)])
     return options or [[AccessPath(index="idx_events_time")]]
 
 
-def measure_density(connection: sqlite3.Connection, ways: Sequence[AccessPath], wanted: Filter) -> tuple[str, int]:
+def measure_density(connection: sqlite3.Connection, paths: Sequence[AccessPath], query: Filter) -> tuple[str, int]:
     """Estimate the density of access paths from their indexes alone.
 
     Return the time back to which `PROBE_ROWS` rows reach, or an empty string if there are fewer,
     and the number of rows.
     """
-    within, ends = build_time_condition(wanted)
+    within, ends = build_time_condition(query)
     reach, rows = "", 0
-    for way in ways:
-        where = " AND ".join([*way.terms, *within]) or "1"
-        probed = f"SELECT timestamp FROM events INDEXED BY {way.index} WHERE {where}"
-        inner = f"{probed} ORDER BY timestamp DESC LIMIT {PROBE_ROWS}"
-        query = f"SELECT count(*), min(timestamp) FROM ({inner})"
-        count, oldest = connection.execute(query, [*way.values, *ends]).fetchone()
+    for path in paths:
+        where = " AND ".join([*path.terms, *within]) or "1"
+        probed = f"SELECT timestamp FROM events INDEXED BY {path.index} WHERE {where}"
+        count, oldest = connection.execute(
+            f"SELECT count(*), min(timestamp) FROM ({probed} ORDER BY timestamp DESC LIMIT {PROBE_ROWS})",
+            [*path.values, *ends],
+        ).fetchone()
         rows += count
         reach = max(reach, oldest) if count == PROBE_ROWS else reach
     return reach, rows
 
 
 def iterate_rows(
-    connection: sqlite3.Connection, way: AccessPath, where: str, values: Sequence[Any]
+    connection: sqlite3.Connection, path: AccessPath, where: str, values: Sequence[Any]
 ) -> Iterator[Sequence[Any]]:
     """Iterate over the rows of an access path that match, newest first."""
-    terms = " AND ".join([*way.terms, where])
+    terms = " AND ".join([*path.terms, where])
     return connection.execute(
-        f"SELECT {RECORD_SELECT} FROM events INDEXED BY {way.index} WHERE {terms} ORDER BY timestamp DESC, id DESC",
-        [*way.values, *values],
+        f"SELECT {RECORD_SELECT} FROM events INDEXED BY {path.index} WHERE {terms} ORDER BY timestamp DESC, id DESC",
+        [*path.values, *values],
     )
 
 
-def count_by_channel(connection: sqlite3.Connection, reader: Reader, wanted: Filter) -> dict[str, tuple[int, datetime]]:
+def count_by_channel(connection: sqlite3.Connection, reader: Reader, query: Filter) -> dict[str, tuple[int, datetime]]:
     """Return the number of matching visible events and the newest time for each channel."""
-    where, values = build_condition(reader, wanted)
-    found: dict[str, tuple[int, datetime]] = {}
-    for way in choose_paths(connection, reader, wanted):
-        terms = " AND ".join([*way.terms, where, "channel IS NOT NULL"])
+    where, values = build_condition(reader, query)
+    found: dict[str, tuple[int, str]] = {}
+    for path in choose_paths(connection, reader, query):
+        terms = " AND ".join([*path.terms, where, "channel IS NOT NULL"])
         rows = connection.execute(
-            f"SELECT channel, count(*), max(timestamp) FROM events INDEXED BY {way.index} WHERE {terms} GROUP BY 1",
-            [*way.values, *values],
+            f"SELECT channel, count(*), max(timestamp) FROM events INDEXED BY {path.index} WHERE {terms} GROUP BY 1",
+            [*path.values, *values],
         )
         for channel, count, newest in rows:
-            known = found.get(channel, (0, parse_timestamp(newest)))
-            found[channel] = (known[0] + count, max(known[1], parse_timestamp(newest)))
-    return found
+            before, latest = found.get(channel, (0, newest))
+            found[channel] = (before + count, max(latest, newest))
+    return {name: (count, datetime.fromisoformat(newest)) for name, (count, newest) in found.items()}
 
 
-def find_events_after(connection: sqlite3.Connection, reader: Reader, wanted: Filter, last: int) -> list[Record]:
+def find_events_after(connection: sqlite3.Connection, reader: Reader, query: Filter, last: int) -> list[Record]:
     """Find matching events written after a row id, in the order of writing."""
-    where, values = build_condition(reader, wanted)
+    where, values = build_condition(reader, query)
     rows = connection.execute(
         f"SELECT {RECORD_SELECT} FROM events NOT INDEXED WHERE id > ? AND {where} ORDER BY id LIMIT {MAX_EVENTS}",
         [last, *values],
@@ -407,19 +370,15 @@ def find_turn_events(connection: sqlite3.Connection, reader: Reader, turn: str) 
         f"SELECT {RECORD_SELECT} {source} trace_id = ? AND {where} ORDER BY timestamp, id LIMIT {MAX_TURN_EVENTS + 1}",
         [*ids, *values],
     ).fetchall()
-    longer = (
-        f"the turn has more than {MAX_TURN_EVENTS:,} events; the first ones are shown"
-        if len(rows) > MAX_TURN_EVENTS
-        else ""
-    )
-    return build_page(rows, MAX_TURN_EVENTS, longer)
+    notice = f"the turn has more than {MAX_TURN_EVENTS:,} events; the first ones are shown"
+    return build_page(rows, MAX_TURN_EVENTS, notice if len(rows) > MAX_TURN_EVENTS else "")
 
 
 def find_turn_at(connection: sqlite3.Connection, reader: Reader, moment: datetime) -> str:
     """Return the id of the last visible turn that was sent before or at a time, or an empty string."""
     until = moment + timedelta(microseconds=1)
-    wanted = Filter(type=EventType.PROMPT_BUILT.value, period=Period(until=until), limit=1)
-    return "".join(record.trace for record in find_events(connection, reader, wanted).records)
+    query = Filter(type=EventType.PROMPT_BUILT.value, period=Period(until=until), limit=1)
+    return "".join(record.trace for record in find_events(connection, reader, query).records)
 
 
 def build_page(rows: Sequence[Sequence[Any]], limit: int, notice: str) -> EventPage:
@@ -436,22 +395,20 @@ class NotRecorded(InputError):
     """No such name is recorded, or the reader may not see it. Both cases have the same message."""
 
 
-def complete_session(connection: sqlite3.Connection, reader: Reader, named: str) -> str:
+def complete_session(connection: sqlite3.Connection, reader: Reader, prefix: str) -> str:
     """Complete the prefix of a session id among the sessions that the reader may see."""
     where, values = build_visibility_condition(reader)
     rows = connection.execute(
         "SELECT DISTINCT session_id FROM events INDEXED BY idx_events_session"
         f" WHERE session_id >= ? AND session_id < ? AND {where} ORDER BY session_id LIMIT 3",
-        [named, f"{named}{PREFIX_END}", *values],
+        [prefix, f"{prefix}{PREFIX_END}", *values],
     )
-    known = [session for (session,) in rows]
-    if named in known:
-        return named
-    if not known:
-        raise NotRecorded(f"no session {quote_name(named)} is recorded")
-    if len(known) > 1:
-        raise InputError(f"several sessions match; write more of the id: {', '.join(known)}")
-    return str(known[0])
+    found: list[str] = [session for (session,) in rows]
+    if not found:
+        raise NotRecorded(f"no session {quote_name(prefix)} is recorded")
+    if prefix not in found and len(found) > 1:
+        raise InputError(f"several sessions match; write more of the id: {', '.join(found)}")
+    return found[0]  # a complete id sorts before longer ones
 
 
 def is_recorded(connection: sqlite3.Connection, reader: Reader, column: str, value: str) -> bool:

@@ -1,13 +1,4 @@
-"""The console of a server: `foreword serve` writes its log to stderr through it, within limits.
-
-Entries that differ only in numbers and ids are of one kind. A console writes the first few entries of each kind in a
-window and counts the rest; one line at the end of the window gives the count. A limit in bytes bounds all entries of a
-window, and a part of it is reserved for warnings and errors. So a flood of requests or a failing provider cannot fill
-a disk.
-
-A recorder that passes events to several others. The live tree: writes each event as a line, indented below its parent
-step. The event stream of a workspace: opens log, prompts, budgets and collector as configured.
-"""
+"""Targets of events besides the log: the console of a server within limits, the live tree, and all configured ones."""
 
 import logging
 import re
@@ -23,7 +14,6 @@ from threading import Lock
 from typing import Any, Protocol
 
 from foreword.config.schema import Config
-from foreword.events import log
 from foreword.events.budget_guard import BudgetGuard
 from foreword.events.event import Event, Recorder
 from foreword.events.lines import show_line
@@ -90,11 +80,6 @@ class Console:
         self._stream = stream
         self._limits = limits
         self._elapsed = elapsed
-        self.reset()
-        log.reset_after_fork(self)
-
-    def reset(self) -> None:
-        """Reset the lock and the counts, as a forked process must."""
         self._lock = threading.RLock()  # a finaliser may log while this thread writes
         self._busy = False
         self._nested = 0
@@ -299,11 +284,6 @@ class LiveTree:
     def __init__(self, stream: Output | None = None) -> None:
         self._stream = stream
         self._depths: OrderedDict[str, int] = OrderedDict()
-        self.reset()
-        log.reset_after_fork(self)
-
-    def reset(self) -> None:
-        """Discard waiting lines. In a forked process the parent writes them."""
         self._held: dict[str, list[Record]] = {}
         self._lock = Lock()
 
@@ -369,7 +349,7 @@ class EventStream:
         if self.purse:
             self.purse.follow(after)
         if self.log:
-            self.log.bounds = replace(self.log.bounds, days=after.events.retention_days)
+            self.log.limits = replace(self.log.limits, days=after.events.retention_days)
         return [] if after.events.otlp == self.otlp else ["events.otlp"]
 
 
@@ -378,7 +358,7 @@ def open_event_stream(
     folder: str,
     config: Config,
     clock: Callable[[], datetime],
-    bounds: LogLimits = DEFAULT_LOG_LIMITS,
+    limits: LogLimits = DEFAULT_LOG_LIMITS,
     tree: Output | None = None,
 ) -> Iterator[EventStream]:
     """Open the log, the recorded prompts, the budgets and the configured collector of a folder.
@@ -390,7 +370,7 @@ def open_event_stream(
             from foreword.events.otlp import start_export
 
             opened.enter_context(closing(start_export(config.events.otlp)))
-        log = opened.enter_context(EventLog(folder, clock, replace(bounds, days=config.events.retention_days)))
+        log = opened.enter_context(EventLog(folder, clock, replace(limits, days=config.events.retention_days)))
         purse = opened.enter_context(closing(BudgetGuard(folder, config, clock)))
         drawn = [opened.enter_context(closing(LiveTree(tree)))] if tree else []
         yield EventStream(

@@ -1,20 +1,18 @@
-"""Status: channels with last message and errors, active sessions, and the newest errors.
-
-Outcomes of turns with errors, such as a queued message that was delivered later.
-"""
+"""Status: channels with last message and errors, active sessions, newest errors, and outcomes of failed turns."""
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from foreword.events.event import EventType, Level, Reader, build_visibility_condition
+from foreword.events.event import EventType, Level, Reader, build_visibility_condition, sees_all
 from foreword.events.lines import SHORT_ID_DIGITS, list_parts, show_count_of, show_line, show_time, show_word
 from foreword.events.period import Period
 from foreword.events.query import Filter, count_by_channel, find_events
 from foreword.events.record import RECORD_SELECT, Record, read_record
-from foreword.events.totals import count_sessions, list_sessions
-from foreword.types import Trust, frozen
+from foreword.events.totals import list_sessions
+from foreword.types import frozen
 
 MAX_TURNS = 20  # turns in one answer
 MAX_ROWS = 50  # rows of one turn; each attempt and each delivery has one
@@ -37,37 +35,32 @@ class TurnOutcome:
         return bool(self.attempts) and "outcome" not in self.attempts[-1].facts
 
 
-def selects_errors(wanted: Filter) -> bool:
+def selects_errors(query: Filter) -> bool:
     """Return whether a filter selects warnings or errors, so that its result lacks the rows that follow."""
-    return bool(wanted.levels) or wanted.type in ERROR_TYPES
+    return bool(query.levels) or query.type in ERROR_TYPES
 
 
 def find_outcomes(connection: sqlite3.Connection, reader: Reader, records: Iterable[Record]) -> list[TurnOutcome]:
     """Find the outcomes of the turns of some records that the reader may see, in the order of the records."""
     turns = list(dict.fromkeys(record.trace for record in records if record.trace and record.session))[:MAX_TURNS]
-    found = (build_outcome(turn, find_steps(connection, reader, turn)) for turn in turns)
+    found = (find_outcome(connection, reader, turn) for turn in turns)
     return [outcome for outcome in found if outcome.attempts]
 
 
-def find_steps(connection: sqlite3.Connection, reader: Reader, turn: str) -> list[Record]:
-    """Find the ends of a turn's attempts and its deliveries, oldest first."""
+def find_outcome(connection: sqlite3.Connection, reader: Reader, turn: str) -> TurnOutcome:
+    """Find the attempts of a turn and the delivery of its reply. A message sent before the reply is a delay notice."""
     where, values = build_visibility_condition(reader)
     rows = connection.execute(
         f"SELECT {RECORD_SELECT} FROM events INDEXED BY idx_events_trace WHERE trace_id = ? "
         f"AND event_type IN ('{COMPLETED}', '{SENT}') AND {where} ORDER BY timestamp DESC, id DESC LIMIT {MAX_ROWS}",
         [turn, *values],
     ).fetchall()
-    return [read_record(row) for row in reversed(rows)]
-
-
-def build_outcome(turn: str, steps: Sequence[Record]) -> TurnOutcome:
-    """Build an outcome from a turn's steps. A message sent before the answer was only a delay notice."""
-    attempts = tuple(step for step in steps if step.type == COMPLETED)
-    outcome = TurnOutcome(turn=turn, attempts=attempts)
+    steps = [read_record(row) for row in reversed(rows)]
+    outcome = TurnOutcome(turn=turn, attempts=tuple(step for step in steps if step.type == COMPLETED))
     if not outcome.is_answered:
         return outcome
-    sent = [step.time for step in steps if step.type == SENT and step.time >= attempts[-1].time]
-    return TurnOutcome(turn=turn, attempts=attempts, delivered=sent[-1] if sent else None)
+    sent = [step.time for step in steps if step.type == SENT and step.time >= outcome.attempts[-1].time]
+    return replace(outcome, delivered=sent[-1] if sent else None)
 
 
 def show_outcomes(outcomes: Iterable[TurnOutcome], zone: ZoneInfo) -> Iterator[str]:
@@ -138,11 +131,17 @@ def find_status(connection: sqlite3.Connection, reader: Reader, now: datetime) -
     since = now - STATUS_PERIOD
     # Totals are stored per quarter-hour, so whole ones are fast to add.
     since = since.replace(minute=since.minute // 15 * 15, second=0, microsecond=0)
+    names, count = list_sessions(connection, reader, since, MAX_CANDIDATE_SESSIONS)
+    latest = [
+        ActiveSession(id=name, agent=record.agent, channel=record.channel, last=record.time)
+        for name in names
+        for record in find_events(connection, reader, Filter(session=name, limit=1)).records
+    ]
     return Status(
         since=since,
         channels=tuple(find_channels(connection, reader, Period(since=since))),
-        sessions=count_sessions(connection, reader, since),
-        latest=tuple(find_sessions(connection, reader, since)),
+        sessions=count,
+        latest=tuple(sorted(latest, key=lambda session: session.last, reverse=True)[:MAX_SESSIONS]),
         errors=find_events(connection, reader, Filter(level=Level.ERROR, limit=MAX_ERRORS)).records,
     )
 
@@ -154,43 +153,25 @@ def find_channels(connection: sqlite3.Connection, reader: Reader, period: Period
     others the search is limited to the period, because an old message could be many rows away.
     """
     errors = count_by_channel(connection, reader, Filter(level=Level.ERROR, period=period))
-    if reader.clearance is Trust.FULL and not reader.room:
-        messages = {name: find_last_message(connection, reader, name) for name in list_channels(connection)}
+    if sees_all(reader):
+        queries = [
+            Filter(channel=name, type=kind, limit=1) for name in list_channels(connection) for kind in MESSAGE_TYPES
+        ]
+        found = (record for query in queries for record in find_events(connection, reader, query).records)
+        messages = [(record.channel, record.time) for record in found]
     else:
-        sums = [count_by_channel(connection, reader, Filter(type=kind, period=period)) for kind in MESSAGE_TYPES]
-        names = {name for each in sums for name in each}
-        messages = {name: max(each[name][1] for each in sums if name in each) for name in names}
-    for name in sorted(messages.keys() | errors.keys()):
-        last, count = messages.get(name), errors.get(name, (0, None))[0]
-        if last or count:
-            yield ChannelStatus(name=name, last_message=last, errors=count)
+        sums = (count_by_channel(connection, reader, Filter(type=kind, period=period)) for kind in MESSAGE_TYPES)
+        messages = [(name, newest) for each in sums for name, (_, newest) in each.items()]
+    for name in sorted({name for name, _ in messages} | errors.keys()):
+        last = max((time for channel, time in messages if channel == name), default=None)
+        yield ChannelStatus(name=name, last_message=last, errors=errors.get(name, (0, None))[0])
 
 
-def find_last_message(connection: sqlite3.Connection, reader: Reader, channel: str) -> datetime | None:
-    """Return the time of the last message received or sent on a channel."""
-    found = (find_events(connection, reader, Filter(channel=channel, type=kind, limit=1)) for kind in MESSAGE_TYPES)
-    return max((record.time for each in found for record in each.records), default=None)
-
-
-def list_channels(connection: sqlite3.Connection) -> list[str]:
+def list_channels(connection: sqlite3.Connection) -> Iterator[str]:
     """List all channels of all users, with one index lookup each."""
-    names: list[str] = []
-    step = "SELECT min(channel) FROM events INDEXED BY idx_events_channel WHERE channel > ?"
-    (name,) = connection.execute(step, [""]).fetchone()
-    while name is not None:
-        names.append(name)
-        (name,) = connection.execute(step, [name]).fetchone()
-    return names
-
-
-def find_sessions(connection: sqlite3.Connection, reader: Reader, since: datetime) -> list[ActiveSession]:
-    """Find the most recently active sessions."""
-    found = [
-        ActiveSession(id=name, agent=record.agent, channel=record.channel, last=record.time)
-        for name in list_sessions(connection, reader, since, MAX_CANDIDATE_SESSIONS)
-        for record in find_events(connection, reader, Filter(session=name, limit=1)).records
-    ]
-    return sorted(found, key=lambda session: session.last, reverse=True)[:MAX_SESSIONS]
+    name, step = "", "SELECT min(channel) FROM events INDEXED BY idx_events_channel WHERE channel > ?"
+    while name := connection.execute(step, [name]).fetchone()[0]:
+        yield name
 
 
 def show_left_out(status: Status) -> str:

@@ -1,12 +1,9 @@
-"""Queries for totals of usage and cost, by day, session, user, agent, channel, model or section.
-
-Totals of usage and cost, updated with the rows they count, so that queries need not read the rows. Spending of a
-period: totals by day, session, user and so on.
-"""
+"""Totals of usage and cost: added up per quarter-hour and day as rows are written, and queried for a reader."""
 
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from operator import itemgetter
 from typing import Any
@@ -14,176 +11,131 @@ from zoneinfo import ZoneInfo
 
 from foreword.errors import UnknownName
 from foreword.events.event import GROUPINGS, EventType, Grouping, Reader, build_visibility_condition
-from foreword.events.lines import show_cost, show_count_of, show_time, show_word
-from foreword.events.period import Period, PeriodParts, format_timestamp, parse_unpaged_period, split_period
-from foreword.events.record import EVENT_COLUMNS, EventRow, read_sections
+from foreword.events.lines import show_cost, show_count_of, show_period, show_word
+from foreword.events.period import Period, format_timestamp, parse_report_period
+from foreword.events.record import EVENT_COLUMNS, EventRow
 from foreword.host import load_zone
 from foreword.types import Trust, frozen
 
 FIGURES = ("turns", "calls", "unpriced", "tokens_in", "tokens_out", "cache_read", "cache_write", "cost_usd")
 TOTALS_KEY = ("kind", "owner", "room", "start", "name", "trust")
+TOTALS_TABLES = ("totals_quarter", "totals_day")
 TURN_TYPE, CALL_TYPE = EventType.TURN_STARTED.value, EventType.API_CALL.value
-COUNTED_TYPES = (TURN_TYPE, CALL_TYPE)
-SECTION_GROUPING = Grouping.SECTION.value
-QUARTER_STARTS = ("00", "15", "30", "45")
 MAX_CALL_FIGURE = 10**12  # limit for the tokens or dollars of one call, so that no total overflows
 
 TotalsKey = tuple[str, str, str, str, str, int]
-Sums = dict[TotalsKey, list[Any]]
+Figures = Sequence[float]
 
-_AT = {column: place for place, column in enumerate(EVENT_COLUMNS)}
-_TYPE, _TIME, _METADATA = _AT["event_type"], _AT["timestamp"], _AT["metadata"]
-_find_place = itemgetter(
-    *(_AT[name] for name in ("session_id", "user_id", "agent_id", "channel", "model", "room", "trust"))
+_COLUMN_AT = {column: place for place, column in enumerate(EVENT_COLUMNS)}
+_TYPE, _TIME, _METADATA = _COLUMN_AT["event_type"], _COLUMN_AT["timestamp"], _COLUMN_AT["metadata"]
+_get_place = itemgetter(
+    *(_COLUMN_AT[name] for name in ("session_id", "user_id", "agent_id", "channel", "model", "room", "trust"))
 )
-_find_usage = itemgetter(*(_AT[name] for name in ("tokens_in", "tokens_out", "cache_read", "cache_write", "cost_usd")))
-
-
-def find_quarter(timestamp: str) -> str:
-    """Return the start of the quarter-hour of a timestamp."""
-    return timestamp[:14] + QUARTER_STARTS[int(timestamp[14:16]) // 15]
+_get_usage = itemgetter(*(_COLUMN_AT[name] for name in FIGURES[3:]))
 
 
 def write_totals(connection: sqlite3.Connection, rows: Iterable[EventRow]) -> None:
     """Add rows to the totals, inside the transaction that writes them."""
     quarters = count_rows(rows)
-    if not quarters:
-        return
-    days: Sums = {}
+    days: dict[TotalsKey, Figures] = {}
     for (kind, owner, room, start, name, trust), figures in quarters.items():
         add_figures(days, (kind, owner, room, start[:10], name, trust), figures)
-    for table, sums in (("totals_quarter", quarters), ("totals_day", days)):
-        connection.executemany(_UPSERT[table], [(*key, *figures) for key, figures in sorted(sums.items())])
+    columns = (*TOTALS_KEY, *FIGURES)
+    added = ", ".join(f"{figure} = {figure} + excluded.{figure}" for figure in FIGURES)
+    for table, sums in zip(TOTALS_TABLES, (quarters, days), strict=True):
+        connection.executemany(
+            f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))}) "
+            f"ON CONFLICT ({', '.join(TOTALS_KEY)}) DO UPDATE SET {added}",
+            [(*key, *figures) for key, figures in sorted(sums.items())],
+        )
 
 
-def count_rows(rows: Iterable[EventRow]) -> Sums:
-    """Count rows into totals per quarter-hour.
-
-    Rows are first counted by place, since most rows of a batch share theirs with others.
-    """
-    places: dict[tuple[Any, ...], list[Any]] = {}
-    sections: dict[tuple[Any, ...], dict[str, list[Any]]] = {}
-    for values, parts in rows:
-        kind = values[_TYPE]
-        if kind not in COUNTED_TYPES:
-            continue
-        start = find_quarter(values[_TIME])
-        place = (start, *_find_place(values))
-        figures = places.get(place)
-        if figures is None:
-            figures = places[place] = [0, 0, 0, 0, 0, 0, 0, 0.0]
-        if kind == TURN_TYPE:
-            figures[0] += is_first_attempt(values[_METADATA])
-            continue
-        count_call(figures, values)
-        if parts:
-            _, _, user, _, _, _, room, trust = place
-            count_sections(sections.setdefault((start, user, room, trust), {}), parts)
-    sums: Sums = {}
-    for place, figures in places.items():
-        add_to_totals(sums, place, figures)
-    for (start, user, room, trust), shares in sections.items():
+def count_rows(rows: Iterable[EventRow]) -> dict[TotalsKey, Figures]:
+    """Count rows into totals per quarter-hour. Rows of one place are added first, since most of a batch share one."""
+    places: dict[tuple[Any, ...], Figures] = {}
+    sections: dict[tuple[Any, ...], Figures] = {}
+    for values, shares in rows:
+        if values[_TYPE] in (TURN_TYPE, CALL_TYPE):
+            start, place = find_quarter(values[_TIME]), _get_place(values)
+            add_figures(places, (start, *place), count_row(values))
+            _, user, _, _, _, room, trust = place
+            for name, tokens, cached, usd in shares if values[_TYPE] == CALL_TYPE else ():
+                share = (0, 1, int(usd is None), *map(clamp_figure, (tokens, 0, cached, 0, usd or 0.0)))
+                add_figures(sections, (start, user, room, trust, name), share)
+    sums: dict[TotalsKey, Figures] = {}
+    for (start, session, user, agent, channel, model, room, trust), figures in places.items():
+        names = {"all": "", "session": session, "agent": agent, "channel": channel, "model": model}
         for owner, where in list_scopes(user, room):
-            for name, figures in shares.items():
-                add_figures(sums, (SECTION_GROUPING, owner, where, start, name, trust), figures)
+            # For one user, the total by user equals the overall total.
+            for kind, name in (names if owner else {**names, "user": user}).items():
+                add_figures(sums, (kind, owner, where, start, name or "", trust), figures)
+    for (start, user, room, trust, name), figures in sections.items():
+        for owner, where in list_scopes(user, room):
+            add_figures(sums, (Grouping.SECTION.value, owner, where, start, name, trust), figures)
     return sums
 
 
-def is_first_attempt(metadata: str | None) -> bool:
-    """Return whether this is the first attempt of a turn, not a retry."""
-    return metadata is None or '"attempt"' not in metadata or json.loads(metadata).get("attempt") in (None, 1)
+def find_quarter(timestamp: str) -> str:
+    """Return the start of the quarter-hour of a timestamp."""
+    return f"{timestamp[:14]}{int(timestamp[14:16]) // 15 * 15:02}"
 
 
-def count_call(figures: list[Any], values: Sequence[Any]) -> None:
-    """Add a call to the figures of its place."""
-    tokens_in, tokens_out, read, written, cost = _find_usage(values)
-    figures[1] += 1
-    if cost is None:
-        figures[2] += 1
-    else:
-        figures[7] += clamp_figure(cost)
-    figures[3] += clamp_figure(tokens_in or 0)
-    figures[4] += clamp_figure(tokens_out or 0)
-    figures[5] += clamp_figure(read or 0)
-    figures[6] += clamp_figure(written or 0)
-
-
-def count_sections(shares: dict[str, list[Any]], parts: Iterable[Sequence[Any]]) -> None:
-    """Add the sections of a call to their figures."""
-    for name, tokens, cached, usd in parts:
-        figures = shares.get(name)
-        if figures is None:
-            figures = shares[name] = [0, 0, 0, 0, 0, 0, 0, 0.0]
-        figures[1] += 1
-        if usd is None:
-            figures[2] += 1
-        else:
-            figures[7] += clamp_figure(usd)
-        figures[3] += clamp_figure(tokens)
-        figures[5] += clamp_figure(cached)
+def count_row(values: Sequence[Any]) -> Figures:
+    """Return the figures of a turn or a call. A retry is not another turn."""
+    if values[_TYPE] == TURN_TYPE:
+        metadata = values[_METADATA] or ""
+        retried = '"attempt"' in metadata and json.loads(metadata).get("attempt") not in (None, 1)
+        return (int(not retried), 0, 0, 0, 0, 0, 0, 0.0)
+    *tokens, cost = _get_usage(values)
+    return (0, 1, int(cost is None), *(clamp_figure(each or 0) for each in tokens), clamp_figure(cost or 0.0))
 
 
 def clamp_figure(figure: float) -> float:
     """Limit a figure of one call."""
-    return (
-        figure if -MAX_CALL_FIGURE <= figure <= MAX_CALL_FIGURE else MAX_CALL_FIGURE if figure > 0 else -MAX_CALL_FIGURE
-    )
-
-
-def add_to_totals(sums: Sums, place: Sequence[Any], figures: Sequence[Any]) -> None:
-    """Add the figures of one place to every total that includes it."""
-    start, session, user, agent, channel, model, room, trust = place
-    names = {"all": "", "session": session, "agent": agent, "channel": channel, "model": model}
-    for owner, where in list_scopes(user, room):
-        for kind, name in names.items():
-            add_figures(sums, (kind, owner, where, start, name or "", trust), figures)
-        if not owner:  # for the user alone this equals the overall total
-            add_figures(sums, ("user", owner, where, start, user or "", trust), figures)
+    return max(-MAX_CALL_FIGURE, min(figure, MAX_CALL_FIGURE))
 
 
 def list_scopes(user: str | None, room: str | None) -> Iterator[tuple[str, str]]:
     """List the scopes of a row: everybody, its user, its room, and its user in that room."""
-    yield "", ""
-    if user:
-        yield user, ""
-    if room:
-        yield "", room
-    if user and room:
-        yield user, room
+    for owner in ("", user) if user else ("",):
+        for where in ("", room) if room else ("",):
+            yield owner, where
 
 
-def add_figures(sums: dict[Any, list[Any]], key: Any, figures: Sequence[Any]) -> None:
+def add_figures(sums: dict[Any, Figures], key: Any, figures: Figures) -> None:
     """Add figures to those of a key."""
     known = sums.get(key)
-    sums[key] = list(figures) if known is None else [one + other for one, other in zip(known, figures, strict=True)]
-
-
-def _write_upsert(table: str) -> str:
-    columns = (*TOTALS_KEY, *FIGURES)
-    added = ", ".join(f"{figure} = {figure} + excluded.{figure}" for figure in FIGURES)
-    return (
-        f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))}) "
-        f"ON CONFLICT ({', '.join(TOTALS_KEY)}) DO UPDATE SET {added}"
-    )
-
-
-_UPSERT = {table: _write_upsert(table) for table in ("totals_quarter", "totals_day")}
+    sums[key] = figures if known is None else [one + other for one, other in zip(known, figures, strict=True)]
 
 
 MAX_TOTALS = 1_000  # totals in one answer
 MAX_DAYS = 400  # days in one answer
+QUARTER_HOUR, ONE_DAY = timedelta(minutes=15), timedelta(days=1)
+FIRST_DAY, LAST_DAY = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)  # the open ends of a period
+NO_OWNER = "\0"  # no user has this name: a reader without a name has no totals
 
-Figures = list[Any]
 _SUMMED = ", ".join(f"sum({figure})" for figure in FIGURES)
-_COLUMNS = {"session": "session_id", "user": "user_id", "agent": "agent_id", "channel": "channel", "model": "model"}
-_USED = ", ".join(f"coalesce(sum({figure}), 0)" for figure in FIGURES[3:])
-_FIRST = "coalesce(json_extract(metadata, '$.attempt'), 1) = 1"  # a retry is not another turn
-_COUNTED = {
-    TURN_TYPE: f"coalesce(sum({_FIRST}), 0), 0, 0, 0, 0, 0, 0, 0.0",
-    CALL_TYPE: f"0, count(*), sum(cost_usd IS NULL), {_USED}",
+_COLUMNS = {
+    Grouping.SESSION: "session_id",
+    Grouping.USER: "user_id",
+    Grouping.AGENT: "agent_id",
+    Grouping.CHANNEL: "channel",
+    Grouping.MODEL: "model",
 }
-_TOKENS = "sum(tokens_in) + sum(tokens_out) DESC"
+_TOKENS = "sum(tokens_in) + sum(tokens_out) DESC, name"
 _ORDERS = {"tokens": _TOKENS, "cost": f"sum(cost_usd) DESC, {_TOKENS}"}
+_TURN_FIGURES = "coalesce(json_extract(metadata, '$.attempt'), 1) = 1, 0, 0, 0, 0, 0, 0, 0.0"
+_CALL_FIGURES = f"0, 1, cost_usd IS NULL, {', '.join(f'coalesce({figure}, 0)' for figure in FIGURES[3:])}"
+_SECTION_FIGURES = (
+    "0, 1, json_extract(part.value, '$[3]') IS NULL, json_extract(part.value, '$[1]'), 0,"
+    " json_extract(part.value, '$[2]'), 0, coalesce(json_extract(part.value, '$[3]'), 0.0)"
+)
+_IS_SECTION = (  # as `record.is_section`, which selects what is added to the totals
+    "part.type = 'array' AND json_array_length(part.value) = 4 AND json_type(part.value, '$[0]') = 'text'"
+    " AND json_type(part.value, '$[1]') = 'integer' AND json_extract(part.value, '$[1]') >= 0"
+    " AND json_type(part.value, '$[2]') = 'integer' AND json_extract(part.value, '$[2]') >= 0"
+    " AND json_type(part.value, '$[3]') IN ('null', 'integer', 'real')"
+)
 
 
 @frozen(eq=True)
@@ -192,17 +144,17 @@ class Total:
 
     name: str
     """The name: a day such as 2026-11-16, a session, a user and so on. Empty for the overall total."""
-    turns: int
+    turns: int = 0
     """Turns that started. Sections have none."""
-    calls: int
+    calls: int = 0
     """Model calls. For a section, the calls that contained it."""
-    unpriced: int
+    unpriced: int = 0
     """Calls without a known price."""
-    tokens_in: int
-    tokens_out: int
-    cache_read: int
-    cache_write: int
-    cost_usd: float | None
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    cost_usd: float | None = None
     """The sum of the known prices, or None if none is known."""
 
 
@@ -215,244 +167,149 @@ def sum_usage_by(
     *,
     most: str = "tokens",
     limit: int = MAX_TOTALS,
-) -> list[Total]:
-    """Sum what a reader may see in a period, largest first, or by day.
+) -> tuple[list[Total], int]:
+    """Sum what a reader may see in a period, largest by tokens or cost first, or all days in order.
 
-    `most` is the sort key: tokens or cost. Except for days, only the `limit` largest names are returned; the grouping
-    `all` gives the overall total.
+    Return at most `limit` totals, and the number of all names.
     """
-    kind = Grouping(by) if by in [word.value for word in Grouping] else by
-    if not isinstance(kind, Grouping):
-        raise UnknownName("sum", str(by)[:40], [word.value for word in Grouping])
-    if most not in _ORDERS:
-        raise UnknownName("order", most[:40], _ORDERS)
-    limit = max(0, min(limit, MAX_TOTALS))
-    desk = TotalsQuery(connection, reader, kind, most, limit)
-    if not desk.owner and reader.clearance is not Trust.FULL:
-        return []  # rows without a user are visible only at full trust
-    if kind is Grouping.DAY:
-        return desk.sum_days(since, until)
-    sums = desk.sum(split_period(since, until))
-    return sorted(map(build_total, sums.items()), key=desk.rank)[:limit]
-
-
-def count_names(
-    connection: sqlite3.Connection, reader: Reader, by: Grouping | str, since: datetime | None, until: datetime | None
-) -> int:
-    """Count the names with totals that a reader may see in a period. Not for days."""
-    desk = TotalsQuery(connection, reader, Grouping(by), "tokens", 0)
-    if not desk.owner and reader.clearance is not Trust.FULL:
-        return 0  # rows without a user are visible only at full trust
-    return desk.count(split_period(since, until))
-
-
-def count_sessions(connection: sqlite3.Connection, reader: Reader, since: datetime) -> int:
-    """Count the visible sessions with a turn or a call since the quarter-hour of a time."""
-    desk = TotalsQuery(connection, reader, Grouping.SESSION, "tokens", 0)
-    if not desk.owner and reader.clearance is not Trust.FULL:
-        return 0  # rows without a user are visible only at full trust
-    where, values = desk.scope()
-    (count,) = connection.execute(
-        f"SELECT count(DISTINCT name) FROM totals_quarter WHERE {where} AND name > '' AND start >= ?",
-        [*values, find_quarter(format_timestamp(since))],
-    ).fetchone()
-    return int(count)
-
-
-def list_sessions(connection: sqlite3.Connection, reader: Reader, since: datetime, limit: int) -> list[str]:
-    """List the sessions that `count_sessions` counts, newest quarter-hour first."""
-    desk = TotalsQuery(connection, reader, Grouping.SESSION, "tokens", 0)
-    if not desk.owner and reader.clearance is not Trust.FULL:
-        return []  # rows without a user are visible only at full trust
-    where, values = desk.scope()
+    try:
+        grouping = Grouping(by)
+    except ValueError:
+        raise UnknownName("sum", str(by)[:40], [each.value for each in Grouping]) from None
+    if grouping is Grouping.DAY:
+        days = list(sum_days(connection, reader, since, until))
+        return days, len(days)
+    source, values = build_source(reader, grouping, since, until)
     rows = connection.execute(
-        f"SELECT name FROM totals_quarter WHERE {where} AND name > '' AND start >= ? "
-        "GROUP BY name ORDER BY max(start) DESC, name LIMIT ?",
-        [*values, find_quarter(format_timestamp(since)), limit],
-    )
-    return [name for (name,) in rows]
+        f"SELECT name, {_SUMMED}, count(*) OVER () FROM ({source}) GROUP BY name ORDER BY {_ORDERS[most]} LIMIT ?",
+        [*values, min(limit, MAX_TOTALS)],
+    ).fetchall()
+    own = reader.user if grouping is Grouping.USER and reader.clearance is not Trust.FULL else ""
+    return [build_total(own or row[0], row[1:-1]) for row in rows], rows[0][-1] if rows else 0
 
 
-class TotalsQuery:
-    """One query for totals of a reader."""
-
-    def __init__(self, connection: sqlite3.Connection, reader: Reader, by: Grouping, most: str, limit: int) -> None:
-        self.connection, self.reader, self.by, self.most, self.limit = connection, reader, by, most, limit
-        self.owner = "" if reader.clearance is Trust.FULL else reader.user
-        self.kind = self._choose_kind()
-
-    def _choose_kind(self) -> str:
-        if self.by is Grouping.DAY or (self.by is Grouping.USER and self.owner):
-            return str(Grouping.ALL)
-        return str(self.by)
-
-    def rank(self, total: Total) -> tuple[float, int, str]:
-        """Return the sort key: largest first, by cost or tokens, then by tokens and name."""
-        cost = total.cost_usd or 0.0 if self.most == "cost" else 0.0
-        return (-cost, -total.tokens_in - total.tokens_out, total.name)
-
-    def sum(self, stretch: PeriodParts) -> dict[str, Figures]:
-        """Sum a period by name.
-
-        Days have many names, so the query finds the largest ones, and then the figures of those and of the names at the
-        edges. No other name can be among the largest of both.
-        """
-        edges = self._sum_edges(stretch)
-        if stretch.days is None:
-            return self._name(edges)
-        sums = self._sum_days_of({*self._find_largest(stretch.days), *edges}, stretch.days)
-        for name, figures in edges.items():
-            add_figures(sums, name, figures)
-        return self._name(sums)
-
-    def count(self, stretch: PeriodParts) -> int:
-        """Count the names in a period."""
-        edges = self._sum_edges(stretch)
-        if stretch.days is None:
-            return len(edges)
-        where, given = self.scope()
-        (count,) = self.connection.execute(
-            f"SELECT count(DISTINCT name) FROM totals_day WHERE {where} AND start >= ? AND start < ?",
-            [*given, *stretch.days],
-        ).fetchone()
-        return int(count) + len(edges.keys() - self._sum_days_of({*edges}, stretch.days).keys())
-
-    def _name(self, sums: dict[str, Figures]) -> dict[str, Figures]:
-        """Return the totals by name. For a single user, the total by user is the overall total."""
-        if self.by is Grouping.USER and self.owner:
-            return dict.fromkeys([self.owner], sums[""]) if sums else {}
-        return sums
-
-    def _find_largest(self, days: tuple[str, str]) -> Iterator[str]:
-        where, given = self.scope()
-        rows = self.connection.execute(
-            f"SELECT name FROM totals_day WHERE {where} AND start >= ? AND start < ? "
-            f"GROUP BY name ORDER BY {_ORDERS[self.most]}, name LIMIT ?",
-            [*given, *days, self.limit],
-        )
-        return (name for (name,) in rows)
-
-    def _sum_days_of(self, names: set[str], days: tuple[str, str]) -> dict[str, Figures]:
-        where, given = self.scope()
-        rows = self.connection.execute(
-            f"SELECT name, {_SUMMED} FROM totals_day WHERE {where} AND start >= ? AND start < ? "
-            "AND name IN (SELECT value FROM json_each(?)) GROUP BY name",
-            [*given, *days, json.dumps(sorted(names))],
-        )
-        return {name: list(figures) for name, *figures in rows}
-
-    def _sum_edges(self, stretch: PeriodParts) -> dict[str, Figures]:
-        """Sum the quarter-hours around the whole days, and the rows around whole quarter-hours."""
-        sums: dict[str, Figures] = {}
-        where, given = self.scope()
-        for first, last in stretch.quarters:
-            rows = self.connection.execute(
-                f"SELECT name, {_SUMMED} FROM totals_quarter WHERE {where} AND start >= ? AND start < ? GROUP BY name",
-                [*given, first, last],
-            )
-            for name, *figures in rows:
-                add_figures(sums, name, figures)
-        for first, last in stretch.moments:
-            for name, figures in (
-                self._count_sections(first, last) if self.by is Grouping.SECTION else self._count(first, last)
-            ):
-                add_figures(sums, name, figures)
-        return sums
-
-    def _count(self, first: str, last: str) -> Iterator[tuple[str, Figures]]:
-        """Count the rows of a range shorter than a quarter-hour."""
-        where, values = build_visibility_condition(self.reader)
-        column = _COLUMNS.get(self.kind)
-        named = f"coalesce({column}, '')" if column else "''"
-        for kind, counted in _COUNTED.items():
-            rows = self.connection.execute(
-                f"SELECT {named}, {counted} FROM events INDEXED BY idx_events_type "
-                f"WHERE event_type = ? AND timestamp >= ? AND timestamp < ? AND {where} GROUP BY 1",
-                [kind, first, last, *values],
-            )
-            yield from ((name, figures) for name, *figures in rows)
-
-    def _count_sections(self, first: str, last: str) -> Iterator[tuple[str, Figures]]:
-        """Count the sections of the calls in a range shorter than a quarter-hour."""
-        where, values = build_visibility_condition(self.reader)
-        shares: dict[str, Figures] = {}
-        rows = self.connection.execute(
-            "SELECT json_extract(metadata, '$.sections') FROM events INDEXED BY idx_events_type "
-            f"WHERE event_type = ? AND timestamp >= ? AND timestamp < ? AND {where}",
-            [CALL_TYPE, first, last, *values],
-        )
-        for (sections,) in rows:
-            if sections:
-                count_sections(shares, read_sections(json.loads(sections)))
-        yield from shares.items()
-
-    def scope(self) -> tuple[str, list[Any]]:
-        """Return the SQL condition and parameters for the totals of this reader."""
-        values = [self.kind, self.owner, self.reader.room, int(self.reader.clearance)]
-        return "kind = ? AND owner = ? AND room = ? AND trust <= ?", values
-
-    def sum_days(self, since: datetime | None, until: datetime | None) -> list[Total]:
-        """Sum each day of the reader's timezone. Days without usage are left out."""
-        zone, _ = load_zone(self.reader.timezone)
-        first, last = self._find_ends()
-        if first is None or last is None:
-            return []
-        begin = max(first, since.astimezone(UTC)) if since else first
-        end = min(last, until.astimezone(UTC)) if until else last
-        day = max(begin.astimezone(zone).date(), end.astimezone(zone).date() - timedelta(days=MAX_DAYS))
-        totals = []
-        while (start := _begin(day, zone)) < end:
-            stop = _begin(day + timedelta(days=1), zone)
-            # An end that is not set cuts nothing, so that whole quarter-hours and days can be used.
-            low = max(start, since.astimezone(UTC)) if since else start
-            high = min(stop, until.astimezone(UTC)) if until else stop
-            figures = self.sum(split_period(low, high)).values()
-            totals += [build_total((day.isoformat(), one)) for one in figures]
-            day += timedelta(days=1)
-        return totals
-
-    def _find_ends(self) -> tuple[datetime | None, datetime | None]:
-        """Return the first and last time with a visible total, within years that allow date arithmetic."""
-        seen = (
-            "FROM totals_quarter WHERE kind = 'all' AND owner = ?1 AND room = ?2 AND trust <= ?3 "
-            "AND start > '1970' AND start < '9000'"
-        )
-        first, last = self.connection.execute(
-            f"SELECT (SELECT min(start) {seen}), (SELECT max(start) {seen})",
-            [self.owner, self.reader.room, int(self.reader.clearance)],
-        ).fetchone()
-        if first is None:
-            return None, None
-        length = timedelta(minutes=15)
-        return datetime.fromisoformat(f"{first}Z"), datetime.fromisoformat(f"{last}Z") + length
+def build_source(reader: Reader, by: Grouping, since: datetime | None, until: datetime | None) -> tuple[str, list[Any]]:
+    """Return a query for the named figures of a period: from totals, and from single rows at its ends."""
+    scope, scope_values = build_scope(reader, by)
+    visible, visible_values = build_visibility_condition(reader)
+    parts, values = [], []
+    for table, first, last in split_period(since, until):
+        if table != "events":
+            figures = f"name, {', '.join(FIGURES)}"
+            parts.append(f"SELECT {figures} FROM {table} WHERE {scope} AND start >= ? AND start < ?")
+            values += [*scope_values, first, last]
+            continue
+        within = f"AND timestamp >= ? AND timestamp < ? AND {visible}"
+        for kind, select in list_row_queries(by):
+            parts.append(f"{select} {within}")
+            values += [kind, first, last, *visible_values]
+    columns = ", ".join(f"NULL AS {figure}" for figure in FIGURES)
+    return " UNION ALL ".join([f"SELECT '' AS name, {columns} WHERE 0", *parts]), values
 
 
-def _begin(day: date, zone: Any) -> datetime:
+def list_row_queries(by: Grouping) -> Iterator[tuple[str, str]]:
+    """List the event types to count for a grouping, each with the query for its rows."""
+    rows = "FROM events INDEXED BY idx_events_type"
+    if by is Grouping.SECTION:
+        parts = f"{rows}, json_each(metadata, '$.sections') AS part"
+        name = "json_extract(part.value, '$[0]')"
+        yield CALL_TYPE, f"SELECT {name}, {_SECTION_FIGURES} {parts} WHERE event_type = ? AND {_IS_SECTION}"
+        return
+    name = f"coalesce({_COLUMNS[by]}, '')" if by in _COLUMNS else "''"
+    for kind, figures in ((TURN_TYPE, _TURN_FIGURES), (CALL_TYPE, _CALL_FIGURES)):
+        yield kind, f"SELECT {name}, {figures} {rows} WHERE event_type = ?"
+
+
+def build_scope(reader: Reader, by: Grouping) -> tuple[str, list[Any]]:
+    """Return the SQL condition and parameters for the totals of a reader. One user's total is their overall total."""
+    owner = "" if reader.clearance is Trust.FULL else reader.user or NO_OWNER
+    kind = Grouping.ALL if by is Grouping.DAY or (by is Grouping.USER and owner) else by
+    return "kind = ? AND owner = ? AND room = ? AND trust <= ?", [str(kind), owner, reader.room, int(reader.clearance)]
+
+
+def split_period(since: datetime | None, until: datetime | None) -> list[tuple[str, str, str]]:
+    """Split a period into whole days, the quarter-hours around them and the times around those.
+
+    Each range is a table, an inclusive start and an exclusive end, as the table stores times.
+    """
+    begin, end = since or FIRST_DAY, until or LAST_DAY
+    first, last = round_up(begin, QUARTER_HOUR), round_up(end, QUARTER_HOUR, down=True)
+    if first > last:  # within one quarter-hour
+        first = last = end
+    dawn, dusk = round_up(first, ONE_DAY), round_up(last, ONE_DAY, down=True)
+    if dawn > dusk:
+        dawn = dusk = last
+    ranges = [
+        ("events", begin, first, 27),
+        ("totals_quarter", first, dawn, 16),
+        ("totals_day", dawn, dusk, 10),
+        ("totals_quarter", dusk, last, 16),
+        ("events", last, end, 27),
+    ]
+    return [
+        (table, format_timestamp(start)[:length], format_timestamp(stop)[:length])
+        for table, start, stop, length in ranges
+        if start < stop
+    ]
+
+
+def round_up(moment: datetime, step: timedelta, *, down: bool = False) -> datetime:
+    """Round a time up, or down, to a step of its UTC day."""
+    moment = moment.astimezone(UTC)
+    midnight = moment.replace(hour=0, minute=0, second=0, microsecond=0)
+    low = midnight + (moment - midnight) // step * step
+    return low if down or low == moment else low + step
+
+
+def sum_days(
+    connection: sqlite3.Connection, reader: Reader, since: datetime | None, until: datetime | None
+) -> Iterator[Total]:
+    """Sum each day of the reader's timezone. Days without usage are left out."""
+    zone, _ = load_zone(reader.timezone)
+    scope, values = build_scope(reader, Grouping.ALL)
+    # These years allow date arithmetic in every timezone.
+    seen = f"FROM totals_quarter WHERE {scope} AND start > '1970' AND start < '9000'"
+    first, last = connection.execute(
+        f"SELECT (SELECT min(start) {seen}), (SELECT max(start) {seen})", [*values, *values]
+    ).fetchone()
+    if first is None:
+        return
+    begin = max(filter(None, (datetime.fromisoformat(f"{first}Z"), since)))
+    end = min(filter(None, (datetime.fromisoformat(f"{last}Z") + QUARTER_HOUR, until)))
+    day = max(begin.astimezone(zone).date(), end.astimezone(zone).date() - timedelta(days=MAX_DAYS))
+    while (start := find_day_start(day, zone)) < end:
+        following = day + ONE_DAY
+        # A whole day is not cut at its first or last usage, so that stored totals can be used.
+        low = max(filter(None, (start, since)))
+        high = min(filter(None, (find_day_start(following, zone), until)))
+        for total in sum_usage_by(connection, reader, Grouping.ALL, low, high)[0]:
+            yield replace(total, name=day.isoformat())
+        day = following
+
+
+def find_day_start(day: date, zone: ZoneInfo) -> datetime:
     """Return the start of a day in a timezone."""
     return datetime.combine(day, time(), zone).astimezone(UTC)
 
 
-def build_total(named: tuple[str, Figures]) -> Total:
+def build_total(name: str, figures: Sequence[Any]) -> Total:
     """Build a total from summed figures."""
-    name, (turns, calls, unpriced, tokens_in, tokens_out, cache_read, cache_write, cost) = named
-    return Total(
-        name=name,
-        turns=turns,
-        calls=calls,
-        unpriced=unpriced,
-        tokens_in=tokens_in,
-        tokens_out=tokens_out,
-        cache_read=cache_read,
-        cache_write=cache_write,
-        cost_usd=cost if calls > unpriced else None,
-    )
+    total = Total(name=name, **dict(zip(FIGURES, figures, strict=True)))
+    return total if total.calls > total.unpriced else replace(total, cost_usd=None)
+
+
+def list_sessions(connection: sqlite3.Connection, reader: Reader, since: datetime, limit: int) -> tuple[list[str], int]:
+    """List the visible sessions since the quarter-hour of a time, newest first, and count all of them."""
+    scope, values = build_scope(reader, Grouping.SESSION)
+    rows = connection.execute(
+        f"SELECT name, count(*) OVER () FROM totals_quarter WHERE {scope} AND name > '' AND start >= ? "
+        "GROUP BY name ORDER BY max(start) DESC, name LIMIT ?",
+        [*values, find_quarter(format_timestamp(since)), limit],
+    ).fetchall()
+    return [name for name, _ in rows], rows[0][1] if rows else 0
 
 
 MAX_ROWS = 50  # totals in one answer
-SORT_KEYS = {"session": "tokens"}  # the sort order of totals, if not by cost
-NO_USAGE = Total(
-    name="", turns=0, calls=0, unpriced=0, tokens_in=0, tokens_out=0, cache_read=0, cache_write=0, cost_usd=None
-)
 
 
 @frozen(eq=True)
@@ -477,27 +334,24 @@ class Spending:
         return cost / self.whole.turns if cost is not None and self.whole.turns else None
 
 
-def find_spending(connection: sqlite3.Connection, reader: Reader, asked: Mapping[str, str], now: datetime) -> Spending:
-    """Find the spending by one of `KINDS`. The default period is today."""
-    by = asked.get("by") or "day"
+def find_spending(
+    connection: sqlite3.Connection, reader: Reader, options: Mapping[str, str], now: datetime
+) -> Spending:
+    """Find the spending by one of `GROUPINGS`. The default period is today."""
+    by = options.get("by") or "day"
     if by not in GROUPINGS:
         raise UnknownName("sum", by[:40], GROUPINGS)
-    since, until = asked.get("since") or "", asked.get("until") or ""
-    period = parse_unpaged_period(since or ("" if until else "today"), until, now, reader.timezone)
+    period = parse_report_period(options, now, reader.timezone)
     ends = (period.since, period.until)
-
-    def total(kind: str, limit: int = MAX_ROWS) -> list[Total]:
-        most = SORT_KEYS.get(kind, "cost")
-        return sum_usage_by(connection, reader, kind, *ends, most=most, limit=limit)
-
-    whole, totals = total("all"), total(by)
-    count = len(totals) if by == "day" or len(totals) < MAX_ROWS else count_names(connection, reader, by, *ends)
-    # At most one of the two is the total of calls without a session.
-    sessions = totals if by == "session" else total("session", 2)
+    whole, _ = sum_usage_by(connection, reader, Grouping.ALL, *ends)
+    order = "tokens" if by == "session" else "cost"
+    totals, count = sum_usage_by(connection, reader, by, *ends, most=order, limit=MAX_ROWS)
+    # At most one of two is the total of calls without a session.
+    sessions = totals if by == "session" else sum_usage_by(connection, reader, "session", *ends, limit=2)[0]
     return Spending(
         by=by,
         period=period,
-        whole=whole[0] if whole else NO_USAGE,
+        whole=whole[0] if whole else Total(name=""),
         totals=tuple(totals[-MAX_ROWS:]),
         left=max(0, count - MAX_ROWS),
         longest=next((total for total in sessions if total.name), None),
@@ -518,20 +372,18 @@ def show_spending(spending: Spending, zone: ZoneInfo) -> Iterator[str]:
 
 def show_spending_summary(spending: Spending, zone: ZoneInfo) -> Iterator[str]:
     """Format the total cost, the cost per turn and the session with the most tokens."""
-    whole, ends = spending.whole, spending.period
-    since = f"since {show_time(ends.since, zone)}" if ends.since else "since the beginning"
-    until = f" until {show_time(ends.until, zone)}" if ends.until else ""
+    whole, longest = spending.whole, spending.longest
+    period = show_period(spending.period, zone)
     if not whole.calls and not whole.turns:
-        yield f"{since}{until} ({zone.key}): nothing is recorded"
+        yield f"{period}: nothing is recorded"
         return
-    yield f"{since}{until} ({zone.key}): {show_total(whole, 'day')}"
+    yield f"{period}: {show_total(whole, 'day')}"
     if whole.unpriced:
         yield f"not in the cost: {show_count_of(whole.unpriced, 'call')} without a known price"
     if spending.usd_per_turn is not None:
         yield f"on average {show_cost(spending.usd_per_turn)} a turn"
-    if spending.longest and spending.longest.name:
-        tokens = spending.longest.tokens_in + spending.longest.tokens_out
-        yield f"most tokens: session {show_word(spending.longest.name)} with {tokens:,}"
+    if longest:
+        yield f"most tokens: session {show_word(longest.name)} with {longest.tokens_in + longest.tokens_out:,}"
 
 
 def show_total(total: Total, by: str) -> str:
@@ -539,10 +391,7 @@ def show_total(total: Total, by: str) -> str:
     cached = f" ({total.cache_read:,} cached)" if total.cache_read else ""
     if by == "section":
         return f"{show_cost(total.cost_usd)}, {total.tokens_in:,} tokens{cached}"
-    parts = [
-        show_cost(total.cost_usd),
-        show_count_of(total.turns, "turn"),
-        show_count_of(total.calls, "call"),
-        f"{total.tokens_in:,} tokens in{cached}, {total.tokens_out:,} out",
-    ]
-    return ", ".join(parts)
+    return (
+        f"{show_cost(total.cost_usd)}, {show_count_of(total.turns, 'turn')}, {show_count_of(total.calls, 'call')}, "
+        f"{total.tokens_in:,} tokens in{cached}, {total.tokens_out:,} out"
+    )
