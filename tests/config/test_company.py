@@ -4,8 +4,7 @@ import time
 
 import pytest
 
-from foreword.config.load import load_config
-from foreword.config.regex import MAX_PATTERN_CHARS, MAX_SEARCHED_CHARS, check_pattern, make_search
+from foreword.config.load import MAX_PATTERN_CHARS, MAX_SEARCHED_CHARS, check_pattern, load_config, make_search
 from foreword.errors import ConfigError
 
 HEAD = "owner: alice\nusers:\n  alice: {identities: ['telegram:1001']}\n  bob: {}\n"

@@ -263,8 +263,8 @@ def test_places() -> None:
     """What was written is known with its line, even when the whole is faulty."""
     structured = convert_node(parse_nodes("title: a\nchild:\n  count: b", "sample.yaml"), Sample, "sample.yaml")
     assert structured.value is None
-    assert structured.places["title",].value == "a"
-    assert (structured.places["child", "count"].line, structured.places["child", "count"].value) == (3, None)
+    assert structured.values["title",].value == "a"
+    assert (structured.values["child", "count"].line, structured.values["child", "count"].value) == (3, None)
 
 
 def test_odd_key() -> None:

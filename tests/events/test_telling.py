@@ -1,8 +1,6 @@
 """The tracer: the contract that a loop fulfils."""
 
 import io
-import os
-import signal
 import subprocess
 import sys
 from decimal import Decimal
@@ -247,23 +245,6 @@ def test_what_goes_on_from_elsewhere():
         call.tell(EventType.MEMORY_SEARCH)
     kinds = [line.partition(" ")[2].partition("]")[0] for line in stream.getvalue().splitlines()]
     assert kinds == ["[memory", "[tool", "  [memory"]
-
-
-def test_a_forked_tree():
-    """A forked process neither waits for its parent's lock nor writes its parent's waiting lines."""
-    stream = io.StringIO()
-    tree = LiveTree(stream)
-    trace, _, _ = make_trace(tree)
-    with trace.step(EventType.TOOL_CALL) as call:
-        call.tell(EventType.MEMORY_SEARCH)
-        with tree._lock:
-            child = os.fork()
-            if child == 0:
-                signal.alarm(20)
-                trace.tell(EventType.CONFIG_RELOADED)
-                tree.close()
-                os._exit(len(stream.getvalue().splitlines()) != 1)
-            assert os.waitpid(child, 0)[1] == 0
 
 
 def test_any_fact():

@@ -40,7 +40,7 @@ def test_locked(tmp_path):
         begin = time.perf_counter()
         for number in range(400):
             log.record(tell(Level.ERROR if number % 10 == 0 else Level.INFO))
-        assert time.perf_counter() - begin < 40 * bounds.write_timeout_s / 2  # not every error waited
+        assert time.perf_counter() - begin < 40 * limits.write_timeout_s / 2  # not every error waited
         assert not log.flush(0.1)
         holder.communicate("\n")
         assert log.flush(30) or log.flush(30)

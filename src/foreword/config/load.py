@@ -1,25 +1,13 @@
-"""Loads `foreword.yaml`: structure first, then further checks; reports all problems at once.
-
-Checks of users and rooms: each identity and each place may belong to only one.
-"""
+"""Loads `foreword.yaml`: its structure first, then checks that types cannot express; reports all problems at once."""
 
 import posixpath
 import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
+from typing import Any
 
-from foreword.config.regex import check_pattern
 from foreword.config.schedule_settings import check_schedules
-from foreword.config.schema import (
-    DEFAULT_SITUATIONS,
-    DEFAULT_STORES,
-    Config,
-    McpServer,
-    PromptFile,
-    Room,
-    Situation,
-    check_token,
-)
+from foreword.config.schema import DEFAULT_SITUATIONS, DEFAULT_STORES, Config, McpServer, Room, check_token
 from foreword.config.structure import (
     ConfigProblem,
     MappingNode,
@@ -34,110 +22,29 @@ from foreword.config.structure import (
     list_names,
     raise_or_return,
 )
-from foreword.config.structure import find_texts as _find_texts
-from foreword.config.structure import find_values as _find
-from foreword.config.structure import list_names as _list_names
-from foreword.errors import ConfigFault, suggest_name
+from foreword.errors import ConfigFault, InputError, suggest_name
 from foreword.turn import NAME_SIGNS, check_name, normalize_name
 
 NAME_CHANNELS = ("terminal", "web", "scheduled")  # channels that identify users by their name in this configuration
 MAX_IDENTITY_CHARS = 200  # maximum characters of an identity or a place
-_WRITTEN = re.compile(r"[a-z][a-z0-9-]*:[^\s\x00-\x1f]+")
-SAME_FOLDER_HINT = "on some disks the two would share the folder users/NAME/; rename one of them"
-IDENTITY_FORMAT = "must be a channel, a colon and the channel's own id, such as telegram:1001"
-
-
-def check_people(places: ParsedValues) -> Iterator[ConfigProblem]:
-    """Check names, identities, places, members, triggers and the limits for strangers."""
-    yield from _check_case(places)
-    yield from _check_identities(places)
-    yield from _check_places(places)
-    yield from _check_members(places)
-    yield from _check_triggers(places)
-    for keys, place in find_values(places, "strangers", "*"):
-        if isinstance(place.value, int) and place.value < 0:
-            yield keys, place.line, f"must not be below 0, not {place.value}"
-
-
-def _check_case(places: ParsedValues) -> Iterator[ConfigProblem]:
-    seen: dict[str, tuple[str, int]] = {}
-    for keys, place in find_values(places, "users", "*"):
-        name = str(keys[-1])
-        other, line = seen.setdefault(name.casefold(), (name, place.line))
-        if other != name:
-            yield keys, place.line, f"differs from {other!r} on line {line} only in case; {SAME_FOLDER_HINT}"
-
-
-def _check_identities(places: ParsedValues) -> Iterator[ConfigProblem]:
-    seen: dict[str, int] = {}
-    for keys, line, identity in find_texts(places, "users", "*", "identities", "*"):
-        family, _, name = identity.partition(":")
-        if not is_identity(identity):
-            yield keys, line, f"{IDENTITY_FORMAT}, not {_show(identity)}"
-        elif family in NAME_CHANNELS and name != keys[1]:
-            yield keys, line, f"belongs to another user: on {family} the identity is the user's name"
-        elif identity in seen:
-            yield keys, line, f"is {identity!r}, which line {seen[identity]} already uses"
-        seen.setdefault(identity, line)
-
-
-def _check_places(places: ParsedValues) -> Iterator[ConfigProblem]:
-    # A room named like a place is that place.
-    seen = {str(keys[-1]): place.line for keys, place in find_values(places, "rooms", "*") if ":" in str(keys[-1])}
-    for keys, line, written in find_texts(places, "rooms", "*", "places", "*"):
-        if not is_identity(written):
-            yield keys, line, f"{IDENTITY_FORMAT}, not {_show(written)}"
-        elif written in seen and written != keys[1]:
-            yield keys, line, f"is {written!r}, which is already a room on line {seen[written]}"
-        seen.setdefault(written, line)
-
-
-def _check_members(places: ParsedValues) -> Iterator[ConfigProblem]:
-    known = list_names(places, "users")
-    for keys, line, name in find_texts(places, "rooms", "*", "members", "*"):
-        if name not in known:
-            yield keys, line, f"is {_show(name)}, who is not listed under users{suggest_name(name, known)}"
-
-
-def _check_triggers(places: ParsedValues) -> Iterator[ConfigProblem]:
-    for keys, place in find_values(places, "rooms", "*"):
-        room = place.value
-        if not isinstance(room, Room):
-            continue
-        line = places[*keys, "pattern"].line if (*keys, "pattern") in places else place.line
-        if room.pattern and room.trigger != "regex":
-            yield (*keys, "pattern"), line, "needs `trigger: regex`"
-        elif room.trigger == "regex" and (problem := check_pattern(room.pattern)):
-            yield (*keys, "pattern"), line, problem
-
-
-def is_identity(name: str) -> bool:
-    """Whether an identity or a place has the right form."""
-    return len(name) <= MAX_IDENTITY_CHARS and name.isprintable() and bool(_WRITTEN.fullmatch(name))
-
-
-def _show(name: str) -> str:
-    return repr(name if len(name) <= MAX_IDENTITY_CHARS else f"{name[:MAX_IDENTITY_CHARS]}…")
-
-
 MAX_RETENTION_DAYS = 36_500  # maximum retention of events in days
-
-_ROOM_SIGNS = "._-:+@"
+ROOM_SIGNS = "._-:+@"
+SAME_FOLDER_HINT = "on some disks the two would share the folder users/NAME/; rename one of them"
+_IDENTITY = re.compile(r"[a-z][a-z0-9-]*:[^\s\x00-\x1f]+")
 _ORIGIN = re.compile(r"https?://([a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*")
 _PROVIDER = re.compile(r"[a-z][a-z0-9-]*")
-# Names that become folder names or parts of them, with the signs they may contain.
+
+# Mappings whose keys become folder names or parts of them, with the signs they may contain.
 _NAMED = {
     "agents": NAME_SIGNS,
     "users": NAME_SIGNS,
     "situations": NAME_SIGNS,
     "stores": NAME_SIGNS,
-    "rooms": _ROOM_SIGNS,
+    "rooms": ROOM_SIGNS,
 }
-
-_KINDS = ("agents", "users", "situations", "rooms", "stores")
 # Mappings whose keys are names, and values that are names or refer to them; `*` matches any name or item.
-_NAMING = {*((kind,) for kind in _KINDS), *(("budgets", kind) for kind in ("agents", "users", "channels", "schedules"))}
+_NAMING = {*((kind,) for kind in _NAMED), *(("budgets", kind) for kind in ("agents", "users", "channels", "schedules"))}
 _REFERENCES = {
     ("owner",),
     ("agents", "*", "mcp", "*", "name"),
@@ -148,9 +55,12 @@ _REFERENCES = {
     *(("schedule", "*", key) for key in ("user", "agent", "name", "to")),
     ("telegram", "agent"),
 }
-
-# Reserved names of stores that are not folders of memory/; each has its own trust.
-_TAKEN = {"facts": "memories.json", "main": "MEMORY.md", "own": "each person's own memory (users/NAME/memory/)"}
+# Names of stores that are not folders of memory/; each has its own trust.
+_RESERVED_STORES = {
+    "facts": "memories.json",
+    "main": "MEMORY.md",
+    "own": "each person's own memory (users/NAME/memory/)",
+}
 
 
 def load_config(
@@ -165,16 +75,23 @@ def load_config(
     """
     from foreword.config.yaml import parse_nodes
 
-    structured = convert_node(normalize_names(parse_nodes(text, file)), Config, file)
-    further = [
-        ConfigFault(file=file, line=line, message=f"{format_keys(keys)} {message}")
-        for keys, line, message in (
-            *_check(structured.places),
-            *_check_blueprints(structured.places, blueprints),
-            *_check_caches(structured.places, list_caches),
-        )
+    parsed = convert_node(normalize_names(parse_nodes(text, file)), Config, file)
+    values = parsed.values
+    problems = (
+        *check_values(values),
+        *check_names(values),
+        *check_references(values, blueprints, list_caches),
+        *check_duplicates(values),
+        *check_rooms(values),
+        *check_models(values),
+        *check_servers(values),
+        *check_providers(values),
+        *check_schedules(values),
+    )
+    faults = [
+        ConfigFault(file=file, line=line, message=f"{format_keys(keys)} {message}") for keys, line, message in problems
     ]
-    return _complete(raise_or_return(structured, further), structured.places)
+    return complete_config(raise_or_return(parsed, faults), values)
 
 
 def normalize_names(node: Node, keys: tuple[str, ...] = ()) -> Node:
@@ -202,189 +119,117 @@ def _normalize_entry(entry: tuple[Node, Node], keys: tuple[str, ...], *, named: 
     return key, normalize_names(value, (*keys, key.text))
 
 
-def _check(places: ParsedValues) -> Iterator[ConfigProblem]:
-    yield from _check_owner(places)
-    yield from _check_agents(places)
-    yield from _check_names(places)
-    yield from _check_stores(places)
-    yield from _check_groups(places)
-    yield from _check_situations(places)
-    yield from check_people(places)
-    yield from _check_paths(places)
-    yield from _check_twins(places)
-    yield from _check_titles(places)
-    yield from _check_models(places)
-    yield from _check_servers(places)
-    yield from _check_providers(places)
-    yield from _check_budgets(places)
-    yield from _check_bulletin(places)
-    yield from _check_events(places)
-    yield from _check_server(places)
-    yield from _check_clients(places)
-    yield from _check_telegram(places)
-    yield from check_schedules(places)
-
-
-def _check_owner(places: ParsedValues) -> Iterator[ConfigProblem]:
-    for keys, line, owner in _find_texts(places, "owner"):
-        if ("users", owner) not in places:
-            nearest = suggest_name(owner, _list_names(places, "users"))
-            yield keys, line, f"is {owner!r}, who is not listed under users{nearest}"
-
-
-def _check_agents(places: ParsedValues) -> Iterator[ConfigProblem]:
-    for keys, place in _find(places, "agents"):
-        if place.value == {}:
-            yield keys, place.line, "must list at least one agent"
-
-
-def _check_blueprints(places: ParsedValues, blueprints: Collection[str]) -> Iterator[ConfigProblem]:
-    for keys, line, name in _find_texts(places, "agents", "*", "blueprint"):
-        if blueprints and name not in blueprints:
-            yield keys, line, f"is {name!r}, which does not exist{suggest_name(name, sorted(blueprints))}"
-
-
-def _check_caches(places: ParsedValues, list_caches: Callable[[], Collection[str]] | None) -> Iterator[ConfigProblem]:
-    for keys, line, name in _find_texts(places, "models", "*", "cache"):
-        known = sorted(list_caches()) if list_caches and name else [name]
-        if name not in known:
-            yield keys, line, f"is {name!r}, which is not a known cache{suggest_name(name, known)}"
-
-
-def _check_names(places: ParsedValues) -> Iterator[ConfigProblem]:
-    for kind, signs in _NAMED.items():
-        for keys, place in _find(places, kind, "*"):
-            if problem := check_name(str(keys[-1]), signs):
+def check_values(values: ParsedValues) -> Iterator[ConfigProblem]:
+    """Check single values."""
+    for pattern, check in VALUE_CHECKS.items():
+        for keys, place in find_values(values, *pattern):
+            if place.value is not None and (problem := check(place.value)):
                 yield keys, place.line, problem
 
 
-def _check_stores(places: ParsedValues) -> Iterator[ConfigProblem]:
-    for name, path in _TAKEN.items():
-        for keys, place in _find(places, "stores", name):
+def check_names(values: ParsedValues) -> Iterator[ConfigProblem]:
+    """Check names that become folder names. Users must differ in more than case, and some stores are reserved."""
+    for kind, signs in _NAMED.items():
+        for keys, place in find_values(values, kind, "*"):
+            if problem := check_name(str(keys[-1]), signs):
+                yield keys, place.line, problem
+    seen: dict[str, tuple[str, int]] = {}
+    for keys, place in find_values(values, "users", "*"):
+        name = str(keys[-1])
+        other, line = seen.setdefault(name.casefold(), (name, place.line))
+        if other != name:
+            yield keys, place.line, f"differs from {other!r} on line {line} only in case; {SAME_FOLDER_HINT}"
+    for name, path in _RESERVED_STORES.items():
+        for keys, place in find_values(values, "stores", name):
             yield keys, place.line, f"is reserved for {path}; rename the store"
 
 
-def _check_groups(places: ParsedValues) -> Iterator[ConfigProblem]:
-    for keys, line, group in _find_texts(places, "rooms", "*", "group"):
-        if group and (problem := check_name(group, _ROOM_SIGNS)):
-            yield keys, line, problem
+def check_references(
+    values: ParsedValues, blueprints: Collection[str], list_caches: Callable[[], Collection[str]] | None
+) -> Iterator[ConfigProblem]:
+    """Check that names exist which refer to other entries or to built-in data."""
+    users, agents = list_names(values, "users"), list_names(values, "agents")
+    situations = sorted({*DEFAULT_SITUATIONS, *list_names(values, "situations")})
+    yield from find_unknown(values, ("owner",), users, "who is not listed under users")
+    yield from find_unknown(values, ("rooms", "*", "members", "*"), users, "who is not listed under users")
+    yield from find_unknown(values, ("rooms", "*", "situation"), situations, "which is not a situation")
+    if ("agents",) in values:
+        yield from find_unknown(values, ("telegram", "agent"), ["", *agents], "which is not an agent")
+    if blueprints:
+        yield from find_unknown(values, ("agents", "*", "blueprint"), sorted(blueprints), "which does not exist")
+    if list_caches and any(name for _, _, name in find_texts(values, "models", "*", "cache")):
+        caches = ["", *sorted(list_caches())]
+        yield from find_unknown(values, ("models", "*", "cache"), caches, "which is not a known cache")
+    for kind, known in (("agents", agents), ("users", users)):
+        for keys, place in find_values(values, "budgets", kind, "*"):
+            if known and keys[-1] not in known:
+                yield keys, place.line, f"is not listed under {kind}{suggest_name(str(keys[-1]), known)}"
 
 
-def _check_situations(places: ParsedValues) -> Iterator[ConfigProblem]:
-    known = sorted({*DEFAULT_SITUATIONS, *_list_names(places, "situations")})
-    for keys, line, situation in _find_texts(places, "rooms", "*", "situation"):
-        if situation not in known:
-            yield keys, line, f"is {situation!r}, which is not a situation{suggest_name(situation, known)}"
+def find_unknown(
+    values: ParsedValues, pattern: tuple[str, ...], known: Collection[str], problem: str
+) -> Iterator[ConfigProblem]:
+    """Find the texts that are not among the known names."""
+    for keys, line, name in find_texts(values, *pattern):
+        if name not in known:
+            yield keys, line, f"is {show_name(name)}, {problem}{suggest_name(name, [each for each in known if each])}"
 
 
-def _check_paths(places: ParsedValues) -> Iterator[ConfigProblem]:
-    for keys, line, written in _find_texts(places, "prompt", "files", "*", "path"):
-        if problem := check_path(written):
-            yield keys, line, problem
-    for keys, line, written in _find_texts(places, "situations", "*", "prompt_overlay"):
-        if written and (problem := check_path(written)):
-            yield keys, line, problem
-
-
-def _check_titles(places: ParsedValues) -> Iterator[ConfigProblem]:
-    seen: set[tuple[object, str]] = set()
-    for keys, line, title in _find_texts(places, "agents", "*", "responsibilities", "*", "title"):
+def check_duplicates(values: ParsedValues) -> Iterator[ConfigProblem]:
+    """Check that identities, files and titles are given once."""
+    lines: dict[object, int] = {}
+    for keys, line, identity in find_texts(values, "users", "*", "identities", "*"):
+        family, _, name = identity.partition(":")
+        if not is_identity(identity):
+            continue
+        if family in NAME_CHANNELS and name != keys[1]:
+            yield keys, line, f"belongs to another user: on {family} the identity is the user's name"
+        elif identity in lines:
+            yield keys, line, f"is {identity!r}, which line {lines[identity]} already uses"
+        lines.setdefault(identity, line)
+    for keys, line, written in find_texts(values, "prompt", "files", "*", "path"):
+        plain = posixpath.normpath(written)
+        if ("path", plain) in lines:
+            yield keys, line, f"repeats {plain!r} from line {lines['path', plain]}"
+        lines.setdefault(("path", plain), line)
+    for keys, line, title in find_texts(values, "agents", "*", "responsibilities", "*", "title"):
         plain = " ".join(title.split())  # as displayed
-        if not plain:
-            yield keys, line, "is blank; a responsibility needs a title"
-        elif (keys[1], plain) in seen:
+        if plain and (keys[1], plain) in lines:
             yield keys, line, f"repeats the responsibility {plain!r}"
-        seen.add((keys[1], plain))
+        lines.setdefault((keys[1], plain), line)
 
 
-def _check_twins(places: ParsedValues) -> Iterator[ConfigProblem]:
-    seen: dict[str, int] = {}
-    for keys, line, written in _find_texts(places, "prompt", "files", "*", "path"):
-        plain = normalise_path(written)
-        if plain in seen:
-            yield keys, line, f"repeats {plain!r} from line {seen[plain]}"
-        seen.setdefault(plain, line)
+def check_rooms(values: ParsedValues) -> Iterator[ConfigProblem]:
+    """Check that a place belongs to one room, and that a pattern and its trigger fit."""
+    rooms = list(find_values(values, "rooms", "*"))
+    # A room named like a place is that place.
+    seen = {str(keys[-1]): place.line for keys, place in rooms if ":" in str(keys[-1])}
+    for keys, line, written in find_texts(values, "rooms", "*", "places", "*"):
+        if is_identity(written) and written in seen and written != keys[1]:
+            yield keys, line, f"is {written!r}, which is already a room on line {seen[written]}"
+        seen.setdefault(written, line)
+    for keys, place in rooms:
+        room, where = place.value, (*keys, "pattern")
+        if isinstance(room, Room):
+            unused = "needs `trigger: regex`" if room.pattern else ""
+            if problem := check_pattern(room.pattern) if room.trigger == "regex" else unused:
+                yield where, values.get(where, place).line, problem
 
 
-def _check_models(places: ParsedValues) -> Iterator[ConfigProblem]:
-    for keys, place in _find(places, "models", "*", "*"):
-        price = str(keys[-1]).endswith("_usd") or keys[-1] == "cache_minimum"
-        if isinstance(place.value, int | float) and place.value < 0:
-            yield keys, place.line, f"must not be below 0, not {place.value}"
-        elif place.value == 0 and place.value is not False and not price:
+def check_models(values: ParsedValues) -> Iterator[ConfigProblem]:
+    """Check the numbers of models."""
+    for keys, place in find_values(values, "models", "*", "*"):
+        may_be_zero = str(keys[-1]).endswith("_usd") or keys[-1] == "cache_minimum"
+        if problem := check_not_negative(place.value):
+            yield keys, place.line, problem
+        elif place.value == 0 and place.value is not False and not may_be_zero:
             yield keys, place.line, "must be above 0"
 
 
-def _check_providers(places: ParsedValues) -> Iterator[ConfigProblem]:
-    for keys, place in _find(places, "providers", "*"):
-        name = str(keys[-1])
-        if name == "local":
-            yield keys, place.line, "is the embedded model, which has no address"
-        elif not any(each[: len(keys)] == keys and each != keys for each in places):
-            yield keys, place.line, "is empty; set base_url or diagnostics"
-        elif not _PROVIDER.fullmatch(name):
-            yield keys, place.line, "is not a usable name; use lower-case letters, digits and -, a letter first"
-    for keys, line, address in _find_texts(places, "providers", "*", "base_url"):
-        if problem := check_address(address):
-            yield keys, line, problem
-
-
-def _check_events(places: ParsedValues) -> Iterator[ConfigProblem]:
-    for keys, place in _find(places, "events", "retention_days"):
-        if isinstance(place.value, int) and not 1 <= place.value <= MAX_RETENTION_DAYS:
-            yield keys, place.line, f"must be between 1 and {MAX_RETENTION_DAYS:,} days, not {place.value}"
-    for keys, line, address in _find_texts(places, "events", "otlp"):
-        if address and not address.startswith(("http://", "https://")):
-            yield keys, line, "must be an address that begins with http:// or https://"
-
-
-def _check_bulletin(places: ParsedValues) -> Iterator[ConfigProblem]:
-    for keys, place in _find(places, "bulletin", "hours"):
-        if (
-            isinstance(place.value, int | float)
-            and place.value != 0
-            and not 1 <= place.value <= MAX_RETENTION_DAYS * 24
-        ):
-            yield keys, place.line, f"must be 0, or between 1 and {MAX_RETENTION_DAYS * 24:,} hours, not {place.value}"
-
-
-def _check_server(places: ParsedValues) -> Iterator[ConfigProblem]:
-    for key, low, high in (("port", 0, 65_535), ("rate", 1, 1_000_000)):
-        for keys, place in _find(places, "server", key):
-            if isinstance(place.value, int) and not low <= place.value <= high:
-                yield keys, place.line, f"must be between {low} and {high:,}, not {place.value}"
-    for keys, line, name in (*_find_texts(places, "server", "hosts", "*"), *_find_texts(places, "server", "host")):
-        if not _HOST.fullmatch(name):
-            yield keys, line, f"must be a host name or an address without port or path, not {name!r}"
-
-
-def _check_clients(places: ParsedValues) -> Iterator[ConfigProblem]:
-    for keys, line, origin in _find_texts(places, "server", "cors", "*"):
-        if origin != "*" and not _ORIGIN.fullmatch(origin):
-            yield keys, line, f"must be an origin such as https://chat.example or http://localhost:3000, not {origin!r}"
-    for keys, line, pattern in _find_texts(places, "server", "housekeeping", "*"):
-        if problem := check_pattern(pattern) if pattern else "is blank; leave it out":
-            yield keys, line, problem
-    for keys, line, chosen in _find_texts(places, "server", "client_tools"):
-        if chosen == "pass":
-            yield keys, line, "cannot be 'pass' yet: client-side tools are not implemented; use ignore or refuse"
-
-
-def _check_telegram(places: ParsedValues) -> Iterator[ConfigProblem]:
-    for keys, line, token in _find_texts(places, "telegram", "token"):
-        if problem := check_token(token):
-            yield keys, line, problem
-    for keys, line, address in _find_texts(places, "telegram", "api"):
-        if problem := check_address(address):
-            yield keys, line, problem
-    for keys, line, agent in _find_texts(places, "telegram", "agent"):
-        if agent and ("agents",) in places and ("agents", agent) not in places:
-            yield keys, line, f"is {agent!r}, which is not an agent{suggest_name(agent, _list_names(places, 'agents'))}"
-
-
-def _check_servers(places: ParsedValues) -> Iterator[ConfigProblem]:
+def check_servers(values: ParsedValues) -> Iterator[ConfigProblem]:
+    """Check the MCP servers of each agent."""
     named: set[tuple[object, str]] = set()
-    for keys, place in _find(places, "agents", "*", "mcp", "*"):
+    for keys, place in find_values(values, "agents", "*", "mcp", "*"):
         server = place.value
         if not isinstance(server, McpServer):
             continue
@@ -401,17 +246,60 @@ def _check_servers(places: ParsedValues) -> Iterator[ConfigProblem]:
         named.add((keys[1], server.name))
 
 
-def _check_budgets(places: ParsedValues) -> Iterator[ConfigProblem]:
-    limits = (*_find(places, "budgets", "*"), *_find(places, "budgets", "*", "*", "*"))
-    for keys, place in limits:
-        if isinstance(place.value, int | float) and place.value < 0:
-            yield keys, place.line, f"must not be below 0, not {place.value}"
-    for kind in ("agents", "users"):
-        known = _list_names(places, kind)
-        for keys, place in _find(places, "budgets", kind, "*"):
-            name = str(keys[-1])
-            if known and name not in known:
-                yield keys, place.line, f"is not listed under {kind}{suggest_name(name, known)}"
+def check_providers(values: ParsedValues) -> Iterator[ConfigProblem]:
+    """Check the names of providers, and that each has a setting."""
+    for keys, place in find_values(values, "providers", "*"):
+        name = str(keys[-1])
+        if name == "local":
+            yield keys, place.line, "is the embedded model, which has no address"
+        elif not any(each[: len(keys)] == keys and each != keys for each in values):
+            yield keys, place.line, "is empty; set base_url or diagnostics"
+        elif not _PROVIDER.fullmatch(name):
+            yield keys, place.line, "is not a usable name; use lower-case letters, digits and -, a letter first"
+
+
+def is_identity(name: str) -> bool:
+    """Whether an identity or a place has the right form."""
+    return len(name) <= MAX_IDENTITY_CHARS and name.isprintable() and bool(_IDENTITY.fullmatch(name))
+
+
+def check_identity(name: str) -> str:
+    """Return the problem with the form of an identity or a place, or an empty text."""
+    form = "must be a channel, a colon and the channel's own id, such as telegram:1001"
+    return "" if is_identity(name) else f"{form}, not {show_name(name)}"
+
+
+def show_name(name: str) -> str:
+    """Quote a name, shortened if it is too long."""
+    return repr(name if len(name) <= MAX_IDENTITY_CHARS else f"{name[:MAX_IDENTITY_CHARS]}…")
+
+
+def check_not_negative(value: object) -> str:
+    """Return the problem with a negative number, or an empty text."""
+    return f"must not be below 0, not {value}" if isinstance(value, int | float) and value < 0 else ""
+
+
+def check_between(low: int, high: int, unit: str = "") -> Callable[[float], str]:
+    """Return a check for a range of numbers."""
+    return lambda value: "" if low <= value <= high else f"must be between {low} and {high:,}{unit}, not {value}"
+
+
+def check_bulletin_hours(hours: float) -> str:
+    """Return the problem with the interval of bulletins, or an empty text."""
+    most = MAX_RETENTION_DAYS * 24
+    return "" if hours == 0 or 1 <= hours <= most else f"must be 0, or between 1 and {most:,} hours, not {hours}"
+
+
+def check_host(name: str) -> str:
+    """Return the problem with a host, or an empty text."""
+    return "" if _HOST.fullmatch(name) else f"must be a host name or an address without port or path, not {name!r}"
+
+
+def check_origin(origin: str) -> str:
+    """Return the problem with an origin of web pages, or an empty text."""
+    if origin == "*" or _ORIGIN.fullmatch(origin):
+        return ""
+    return f"must be an origin such as https://chat.example or http://localhost:3000, not {origin!r}"
 
 
 def check_address(address: str) -> str:
@@ -440,7 +328,7 @@ def check_path(path: str) -> str:
         return f"must be relative to the workspace, not {path!r}"
     if ".." in path.split("/"):
         return f"must not contain '..': {path!r}"
-    plain = normalise_path(path)
+    plain = posixpath.normpath(path)
     if plain == "foreword.yaml" or (plain != "." and is_hidden(plain)):
         return f"must not be the configuration or a hidden file such as .env: {path!r}"
     return "" if plain != "." else f"must name a file, not {path!r}"
@@ -451,31 +339,159 @@ def is_hidden(path: str) -> bool:
     return any(part.startswith(".") for part in path.split("/"))
 
 
-def normalise_path(path: str) -> str:
-    """Normalise a path."""
-    return posixpath.normpath(path)
+# Python's engine backtracks at every position and repetition of a pattern. Only patterns with a small upper bound of
+# tries are accepted: no nested repetitions, and at most one unbounded repetition.
+MAX_SEARCHED_CHARS = 1_000  # characters of a text that a search reads
+MAX_PATTERN_CHARS = 200  # maximum characters of a pattern
+MAX_TRIES = 2_500_000  # maximum tries of a search in the worst case
+QUANTIFIERS = {"?": (0, 1), "*": (0, MAX_SEARCHED_CHARS), "+": (1, MAX_SEARCHED_CHARS)}
+_TIMES = re.compile(r"[*+?]|\{(\d+)(,(\d*))?\}|\{,(\d+)\}")
+_SIMPLE = re.compile(r"\\[AbBdDsSwWZ]|\\[^A-Za-z0-9]|\\[fnrtv]|\\x[0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}")
+_SET = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]")
 
 
-def _complete(config: Config, places: ParsedValues) -> Config:
+class RefusedPattern(InputError):
+    """A pattern that cannot be used; the message continues the name of the key."""
+
+
+def check_pattern(pattern: str) -> str:
+    """Return the problem with a pattern, or an empty text."""
+    if not pattern:
+        return "is missing; trigger regex needs one"
+    if len(pattern) > MAX_PATTERN_CHARS:
+        return f"has {len(pattern):,} characters; the maximum is {MAX_PATTERN_CHARS}"
+    try:
+        re.compile(pattern)
+        tries = _TryCounter(pattern).count()
+    except re.error as error:
+        return f"is not a regular expression: {error}"
+    except (OverflowError, RecursionError):
+        return "is not a usable regular expression"
+    except RefusedPattern as error:
+        return str(error)
+    return "" if tries <= MAX_TRIES else "could take too long; use * or + only once, and {0,9} for short repetitions"
+
+
+def make_search(pattern: str) -> Callable[[str], bool]:
+    """Return a case-insensitive search for a checked pattern."""
+    compiled = re.compile(pattern, re.IGNORECASE)
+    return lambda text: compiled.search(text[:MAX_SEARCHED_CHARS]) is not None
+
+
+class _TryCounter:
+    """Reads a pattern from left to right and counts the tries a search can need."""
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
+        self._at = 0
+
+    def count(self) -> int:
+        """Count the tries from all positions of a text."""
+        starts = 1 if self._pattern.startswith(("^", r"\A")) and "|" not in self._pattern else MAX_SEARCHED_CHARS
+        return starts * self._read_group()[0]
+
+    def _read_group(self) -> tuple[int, bool]:
+        """Read to the end of a group; return its tries, and whether it can match in several ways."""
+        branches, tries, varies = 0, 1, False
+        while self._at < len(self._pattern) and self._pattern[self._at] != ")":
+            if self._pattern[self._at] == "|":
+                self._at += 1
+                branches, tries, varies = branches + tries, 1, True
+                continue
+            inner, inner_varies = self._read_atom()
+            least, most = self._read_times()
+            if most > 1 and inner_varies:
+                raise RefusedPattern("repeats a part that can itself vary; repeat single characters or fixed words")
+            varies = varies or inner_varies or most > least
+            tries *= inner * (most - least + 1)
+        return branches + tries, varies
+
+    def _read_atom(self) -> tuple[int, bool]:
+        """Read one character, set or group."""
+        sign = self._pattern[self._at]
+        if sign == "(":
+            self._open_group()
+            found = self._read_group()
+            self._at += 1
+            return found
+        if sign == "[" and (whole := _SET.match(self._pattern, self._at)):
+            self._at = whole.end()
+        elif sign == "\\":
+            escaped = _SIMPLE.match(self._pattern, self._at)
+            if not escaped:
+                raise RefusedPattern("refers to a group or uses an unsupported escape")
+            self._at = escaped.end()
+        else:
+            self._at += 1
+        return 1, False
+
+    def _open_group(self) -> None:
+        self._at += 1
+        if self._pattern.startswith("?:", self._at):
+            self._at += 2
+        elif self._pattern.startswith("?", self._at):
+            raise RefusedPattern("has an unsupported kind of group; use only ( ) and (?: )")
+
+    def _read_times(self) -> tuple[int, int]:
+        """Read the minimum and maximum repetitions of the last atom."""
+        found = _TIMES.match(self._pattern, self._at)
+        if not found:
+            return 1, 1
+        self._at = found.end()
+        if self._pattern.startswith(("?", "+"), self._at):  # lazy and possessive quantifiers count the same
+            self._at += 1
+        if found[0] in QUANTIFIERS:
+            return QUANTIFIERS[found[0]]
+        least = min(int(found[1] or 0), MAX_SEARCHED_CHARS)
+        if found[1] and found[2] is None:
+            return least, least
+        return least, min(int(found[3] or found[4] or MAX_SEARCHED_CHARS), MAX_SEARCHED_CHARS)
+
+
+NOT_IMPLEMENTED = "cannot be 'pass' yet: client-side tools are not implemented; use ignore or refuse"
+HTTP_ONLY = "must be an address that begins with http:// or https://"
+VALUE_CHECKS: dict[tuple[str, ...], Callable[[Any], str]] = {
+    ("agents",): lambda agents: "" if agents else "must list at least one agent",
+    ("agents", "*", "responsibilities", "*", "title"): (
+        lambda title: "" if title.strip() else "is blank; a responsibility needs a title"
+    ),
+    ("users", "*", "identities", "*"): check_identity,
+    ("rooms", "*", "places", "*"): check_identity,
+    ("rooms", "*", "group"): lambda group: check_name(group, ROOM_SIGNS) if group else "",
+    ("strangers", "*"): check_not_negative,
+    ("situations", "*", "prompt_overlay"): lambda path: check_path(path) if path else "",
+    ("prompt", "files", "*", "path"): check_path,
+    ("providers", "*", "base_url"): check_address,
+    ("budgets", "*"): check_not_negative,
+    ("budgets", "*", "*", "*"): check_not_negative,
+    ("bulletin", "hours"): check_bulletin_hours,
+    ("events", "retention_days"): check_between(1, MAX_RETENTION_DAYS, " days"),
+    ("events", "otlp"): lambda url: "" if not url or url.startswith(("http://", "https://")) else HTTP_ONLY,
+    ("server", "port"): check_between(0, 65_535),
+    ("server", "rate"): check_between(1, 1_000_000),
+    ("server", "host"): check_host,
+    ("server", "hosts", "*"): check_host,
+    ("server", "cors", "*"): check_origin,
+    ("server", "housekeeping", "*"): lambda text: check_pattern(text) if text else "is blank; leave it out",
+    ("server", "client_tools"): lambda choice: NOT_IMPLEMENTED if choice == "pass" else "",
+    ("telegram", "token"): check_token,
+    ("telegram", "api"): check_address,
+}
+
+
+def complete_config(config: Config, values: ParsedValues) -> Config:
     """Merge the configured situations and stores with the defaults, and normalise paths."""
-    situations = {name: _complete_situation(name, situation, places) for name, situation in config.situations.items()}
-    files = tuple(_complete_file(file) for file in config.prompt.files)
+    situations = dict(config.situations)
+    for name, situation in situations.items():
+        if situation.prompt_overlay:
+            situations[name] = replace(situation, prompt_overlay=posixpath.normpath(situation.prompt_overlay))
+        # Only the parsed values distinguish an explicit ceiling of public from the default.
+        if name in DEFAULT_SITUATIONS and ("situations", name, "ceiling") not in values:
+            situations[name] = replace(situations[name], ceiling=DEFAULT_SITUATIONS[name].ceiling)
+    files = tuple(replace(file, path=posixpath.normpath(file.path)) for file in config.prompt.files)
     return replace(
         config,
         situations={**DEFAULT_SITUATIONS, **situations},
         stores={**DEFAULT_STORES, **config.stores},
         prompt=replace(config.prompt, files=files),
     )
-
-
-def _complete_situation(name: str, situation: Situation, places: ParsedValues) -> Situation:
-    if situation.prompt_overlay:
-        situation = replace(situation, prompt_overlay=normalise_path(situation.prompt_overlay))
-    # Only the places distinguish an explicit ceiling of public from the default.
-    if name in DEFAULT_SITUATIONS and ("situations", name, "ceiling") not in places:
-        situation = replace(situation, ceiling=DEFAULT_SITUATIONS[name].ceiling)
-    return situation
-
-
-def _complete_file(file: PromptFile) -> PromptFile:
-    return replace(file, path=normalise_path(file.path))

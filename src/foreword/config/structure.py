@@ -1,8 +1,4 @@
-"""Converts YAML nodes to frozen dataclasses by their type hints, and collects all problems.
-
-A YAML document as frozen values with line numbers. Type hints of the configuration dataclasses: fields, union members
-and enum words. Queries over the parsed values of a configuration, for checks beyond its structure.
-"""
+"""Converts YAML nodes to frozen dataclasses by their type hints; collects all problems, with lines and suggestions."""
 
 import math
 import types
@@ -163,11 +159,11 @@ class ParsedValue:
 
 @frozen(eq=True)
 class ParsedConfig(Generic[T]):
-    """The result of a conversion: the value if there are no problems, and the places of all values."""
+    """The result of a conversion: the value if there are no problems, and all parsed values by their keys."""
 
     value: T | None
     faults: tuple[ConfigFault, ...]
-    places: Mapping[Keys, ParsedValue]
+    values: Mapping[Keys, ParsedValue]
 
 
 def parse_yaml(text: str, kind: type[T], file: str) -> T:
@@ -192,7 +188,7 @@ def convert_node(node: Node, kind: type[T], file: str) -> ParsedConfig[T]:
     return ParsedConfig(
         value=None if structurer.faults else cast("T", value),
         faults=tuple(structurer.faults),
-        places=structurer.places,
+        values=structurer.values,
     )
 
 
@@ -203,16 +199,16 @@ def format_keys(keys: Keys) -> str:
 
 
 class _Structurer:
-    """Walks a node and its hints together; an invalid value is recorded as a problem and becomes _BAD."""
+    """Walks a node and its hints together; an invalid value is recorded as a problem and becomes _INVALID."""
 
     def __init__(self, file: str) -> None:
         self._file = file
         self.faults: list[ConfigFault] = []
-        self.places: dict[Keys, ParsedValue] = {}
+        self.values: dict[Keys, ParsedValue] = {}
 
     def read(self, node: Node, hint: Hint, keys: Keys, line: int) -> object:
         value = self._convert(node, hint, keys, line)
-        self.places[keys] = ParsedValue(line=line, value=None if value is _INVALID else value)
+        self.values[keys] = ParsedValue(line=line, value=None if value is _INVALID else value)
         return value
 
     def _convert(self, node: Node, hint: Hint, keys: Keys, line: int) -> object:
@@ -282,7 +278,7 @@ class _Structurer:
 
 
 def _read_scalar(node: ScalarNode, member: Hint) -> object:
-    """Parse a scalar as one scalar type, or return _BAD."""
+    """Parse a scalar as one scalar type, or return _INVALID."""
     if is_enum(member):
         return list_enum_words(member).get(node.text, _INVALID)
     if find_origin(member) is Literal:
@@ -350,21 +346,20 @@ ConfigProblem = tuple[Keys, int, str]
 """The keys of a value, its line, and the problem."""
 
 
-def find_values(places: ParsedValues, *pattern: str) -> Iterator[tuple[Keys, ParsedValue]]:
-    """Yield the places whose keys match; `*` matches any one part."""
-    for keys, place in places.items():
-        pairs = zip(pattern, keys, strict=False)
-        if len(keys) == len(pattern) and all(wanted in ("*", part) for wanted, part in pairs):
-            yield keys, place
+def find_values(values: ParsedValues, *pattern: str) -> Iterator[tuple[Keys, ParsedValue]]:
+    """Yield the values whose keys match; `*` matches any one part."""
+    for keys, value in values.items():
+        if len(keys) == len(pattern) and all(part in ("*", key) for part, key in zip(pattern, keys, strict=True)):
+            yield keys, value
 
 
-def find_texts(places: ParsedValues, *pattern: str) -> Iterator[ConfigProblem]:
+def find_texts(values: ParsedValues, *pattern: str) -> Iterator[ConfigProblem]:
     """Yield the text values whose keys match, with their lines."""
-    for keys, place in find_values(places, *pattern):
+    for keys, place in find_values(values, *pattern):
         if isinstance(place.value, str):
             yield keys, place.line, place.value
 
 
-def list_names(places: ParsedValues, kind: str) -> list[str]:
+def list_names(values: ParsedValues, kind: str) -> list[str]:
     """List the names under a key."""
-    return [str(keys[-1]) for keys, _ in find_values(places, kind, "*")]
+    return [str(keys[-1]) for keys, _ in find_values(values, kind, "*")]

@@ -306,7 +306,7 @@ def load_blueprint(
 
     structured = convert_node(parse_nodes(text, file), Blueprint, file)
     findings = [] if structured.value is None else [*find_blueprint_problems(structured.value, sources, judge)]
-    lines = {keys: place.line for keys, place in structured.places.items()}
+    lines = {keys: place.line for keys, place in structured.values.items()}
     return raise_or_return(
         structured, [ConfigFault(file=file, line=lines.get(keys), message=message) for keys, message in findings]
     )

@@ -1,12 +1,13 @@
 """Select the slots that a turn may have, from names and trust levels alone; hooks may change the list of files."""
 
+import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from foreword.config.load import check_path, normalise_path
+from foreword.config.load import check_path
 from foreword.config.schema import Config, PromptFile
 from foreword.config.structure import convert_node
 from foreword.engine.blueprint import LISTED_SOURCE, Blueprint, Slot
@@ -140,7 +141,7 @@ def check_hook_result(answer: Iterable[Any], before: Sequence[FileEntry]) -> tup
     slots = [one.slot for one in entries if one.slot]
     if twice := sorted({slot for slot in slots if slots.count(slot) > 1}):
         raise ValueError(f"it returns several files for slot {twice[0]!r}")
-    return tuple(one if one in before else replace(one, path=normalise_path(one.path)) for one in entries)
+    return tuple(one if one in before else replace(one, path=posixpath.normpath(one.path)) for one in entries)
 
 
 def find_listed_slot(blueprint: Blueprint) -> Slot | None:
@@ -228,7 +229,7 @@ def load_hooks(names: Sequence[str], text: str, file: str) -> Mapping[str, Hook]
 
     installed = {point.name: point for point in entry_points(group=HOOK_ENTRY_POINTS)}
     if unknown := [at for at, name in enumerate(names) if name not in installed]:
-        places = convert_node(parse_nodes(text, file), Config, file).places
+        places = convert_node(parse_nodes(text, file), Config, file).values
         raise ConfigError(
             [
                 ConfigFault(

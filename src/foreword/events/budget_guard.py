@@ -34,14 +34,14 @@ class BudgetLimit:
     """One limit that applies to a call."""
 
     key: BudgetKey
-    limit: float
+    usd: float
     kind: str
     """The name of the limit, such as `the daily budget`."""
     whose: str
     """The owner of the limit, such as ` of user bob`; empty for the global limit."""
     own: bool
     """Whether the sums concern only the person who asks, and only that person reads the answer."""
-    anew: str
+    reset: str
     """When the limit resets."""
 
     @property
@@ -94,8 +94,8 @@ class BudgetGuard:
     def reserve(self, context: Context, turn: str, cost: Cost) -> Reservation:
         """Reserve the maximum cost of a call, or refuse it with the calculation."""
         now = self._clock()
-        lines = list(find_limits(self._budgets, context, turn, now.astimezone(self._zone)))
-        if not lines:
+        limits = list(find_limits(self._budgets, context, turn, now.astimezone(self._zone)))
+        if not limits:
             return Reservation(allowed=True)
         if cost.usd is None:
             note = f"no budget limits this call: {cost.reason}"
@@ -103,7 +103,7 @@ class BudgetGuard:
         with self._lock:
             try:
                 with self._writing(now) as connection:
-                    return reserve_amount(connection, lines, cost.usd, now)
+                    return reserve_amount(connection, limits, cost.usd, now)
             except STORAGE_ERRORS as error:
                 note = "the budgets cannot be read now; the call is made and counted later"
                 return Reservation(
@@ -112,7 +112,7 @@ class BudgetGuard:
                     sums=(f"{note}: {error}",),
                     id=os.urandom(8).hex(),
                     usd=cost.usd,
-                    keys=tuple(dict.fromkeys(line.key for line in lines)),
+                    keys=tuple(dict.fromkeys(limit.key for limit in limits)),
                 )
 
     def settle(self, grant: Reservation, usd: float | None) -> None:
@@ -138,10 +138,10 @@ class BudgetGuard:
     @contextmanager
     def _writing(self, now: datetime) -> Iterator[sqlite3.Connection]:
         """Open a transaction and write pending settlements first. After a failure, reopen the file."""
-        patience = BUSY_LOCK_TIMEOUT_S if self._stuck else LOCK_TIMEOUT_S
+        timeout_s = BUSY_LOCK_TIMEOUT_S if self._stuck else LOCK_TIMEOUT_S
         try:
-            connection = self._connect(patience)
-            connection.execute(f"PRAGMA busy_timeout={patience * 1_000:.0f}")
+            connection = self._connect(timeout_s)
+            connection.execute(f"PRAGMA busy_timeout={timeout_s * 1_000:.0f}")
             with writing(connection):
                 for grant, usd, calls in self._unwritten:
                     settle_reservation(connection, grant, (usd, calls), now)
@@ -153,13 +153,13 @@ class BudgetGuard:
         self._stuck = False
         self._unwritten.clear()
 
-    def _connect(self, patience: float = LOCK_TIMEOUT_S) -> sqlite3.Connection:
+    def _connect(self, timeout_s: float = LOCK_TIMEOUT_S) -> sqlite3.Connection:
         """Open the file, or reopen it if a damaged one was replaced."""
         path = os.path.join(self._folder, BUDGETS_FILE)
         if self._opened and self._file != identify_file(path):
             self._disconnect()
         if self._opened is None:
-            self._opened = open_budgets(self._folder, patience)
+            self._opened = open_budgets(self._folder, timeout_s)
             self._file = identify_file(path)
         return self._opened.connection
 
@@ -204,31 +204,31 @@ def list_limits(
     alone = not context.room
     own = alone and scope == "user"
     if limits.daily_usd is not None:
-        key, anew = (scope, name, f"{now:%Y-%m-%d}"), f"{now.date() + timedelta(days=1)}"
-        yield BudgetLimit(key=key, limit=limits.daily_usd, kind="the daily budget", whose=whose, own=own, anew=anew)
+        key, reset = (scope, name, f"{now:%Y-%m-%d}"), f"{now.date() + timedelta(days=1)}"
+        yield BudgetLimit(key=key, usd=limits.daily_usd, kind="the daily budget", whose=whose, own=own, reset=reset)
     if limits.monthly_usd is not None:
-        key, anew = (scope, name, f"{now:%Y-%m}"), f"{(now.date().replace(day=1) + timedelta(days=32)).replace(day=1)}"
-        yield BudgetLimit(key=key, limit=limits.monthly_usd, kind="the monthly budget", whose=whose, own=own, anew=anew)
+        key, reset = (scope, name, f"{now:%Y-%m}"), f"{(now.date().replace(day=1) + timedelta(days=32)).replace(day=1)}"
+        yield BudgetLimit(key=key, usd=limits.monthly_usd, kind="the monthly budget", whose=whose, own=own, reset=reset)
     if limits.per_turn_usd is not None:
         key, kind = ("turn", turn, ""), "the budget of one turn"
-        yield BudgetLimit(key=key, limit=limits.per_turn_usd, kind=kind, whose=whose, own=alone, anew="the next turn")
+        yield BudgetLimit(key=key, usd=limits.per_turn_usd, kind=kind, whose=whose, own=alone, reset="the next turn")
 
 
 def reserve_amount(
-    connection: sqlite3.Connection, lines: Sequence[BudgetLimit], usd: float, now: datetime
+    connection: sqlite3.Connection, limits: Sequence[BudgetLimit], usd: float, now: datetime
 ) -> Reservation:
     """Reserve an amount under every limit or under none. The caller holds the transaction."""
-    sums = {line.key: sum_account(connection, line.key, now) for line in lines}
+    sums = {limit.key: sum_account(connection, limit.key, now) for limit in limits}
     warnings, told, warned = [], [], []
-    for line in lines:
-        spent, reserved, known = sums[line.key]
+    for limit in limits:
+        spent, reserved, known = sums[limit.key]
         total = spent + reserved + usd
-        if total > line.limit + ROUNDING_USD:
-            return refuse_call(line, spent, reserved, usd)
-        if total >= line.limit * WARNING_SHARE and line.limit and not known:
-            warnings.append(show_use(line, total))
-            told.append(warnings[-1] if line.own else f"{line.kind} is nearly used up")
-            warned.append(line.key)
+        if total > limit.usd + ROUNDING_USD:
+            return refuse_call(limit, spent, reserved, usd)
+        if total >= limit.usd * WARNING_SHARE and limit.usd and not known:
+            warnings.append(show_use(limit, total))
+            told.append(warnings[-1] if limit.own else f"{limit.kind} is nearly used up")
+            warned.append(limit.key)
     grant = Reservation(
         allowed=True,
         warnings=tuple(dict.fromkeys(told)),
@@ -250,20 +250,20 @@ def reserve_amount(
     return grant
 
 
-def refuse_call(line: BudgetLimit, spent: float, reserved: float, usd: float) -> Reservation:
+def refuse_call(limit: BudgetLimit, spent: float, reserved: float, usd: float) -> Reservation:
     """Refuse a call, with the calculation."""
     held = f" + {format_usd(reserved)} reserved by calls under way" if reserved else ""
     added = f"{format_usd(spent)} spent{held} + {format_usd(usd)} for this call at most"
     total = f"{added} = {format_usd(spent + reserved + usd)}"
-    reason = f"{line.title} is {format_usd(line.limit)}, and {total}; it resets on {line.anew}"
-    told = reason if line.own else f"{line.kind} is used up; it resets on {line.anew}"
+    reason = f"{limit.title} is {format_usd(limit.usd)}, and {total}; it resets on {limit.reset}"
+    told = reason if limit.own else f"{limit.kind} is used up; it resets on {limit.reset}"
     return Reservation(allowed=False, reason=reason, told=told)
 
 
-def show_use(line: BudgetLimit, total: float) -> str:
+def show_use(limit: BudgetLimit, total: float) -> str:
     """Format the used share of a limit."""
-    share = f"{total / line.limit:.0%}".replace("%", " %")
-    return f"{line.title} is used to {share}: {format_usd(total)} of {format_usd(line.limit)}"
+    share = f"{total / limit.usd:.0%}".replace("%", " %")
+    return f"{limit.title} is used to {share}: {format_usd(total)} of {format_usd(limit.usd)}"
 
 
 def sum_account(connection: sqlite3.Connection, key: BudgetKey, now: datetime) -> tuple[float, float, bool]:

@@ -1,10 +1,7 @@
-"""Events and their parts: type, level, context, position in the turn, and usage.
-
-The groupings of totals. A separate module, since help texts and tool schemas need only these words. Notices to the
-owner, sent to every place where the owner can be reached. Access rules for rows of the log and for the text of a turn.
-"""
+"""Events and their parts, the readers of the log with their access rules, and notices to the owner."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import field
 from datetime import datetime
 from typing import Any, Protocol
@@ -42,25 +39,19 @@ class EventType(TextEnum):
     CONFIG_RELOADED = "config_reloaded"
 
 
-CATEGORIES = {
-    EventType.MESSAGE_RECEIVED: "channel",
-    EventType.MESSAGE_SENT: "channel",
-    EventType.CHANNEL_ERROR: "channel",
-    EventType.TRUST_RESOLVED: "router",
-    EventType.PROMPT_BUILT: "prompt",
-    EventType.TURN_STARTED: "agent",
-    EventType.TURN_COMPLETED: "agent",
-    EventType.API_CALL: "provider",
-    EventType.API_ERROR: "provider",
-    EventType.TOOL_CALL: "tool",
-    EventType.TOOL_ERROR: "tool",
-    EventType.MEMORY_SEARCH: "memory",
-    EventType.MEMORY_WRITE: "memory",
-    EventType.SESSION_CREATED: "session",
-    EventType.SESSION_COMPACTED: "session",
-    EventType.SCHEDULE_FIRED: "scheduler",
-    EventType.CONFIG_RELOADED: "config",
+CATEGORY_TYPES = {
+    "channel": (EventType.MESSAGE_RECEIVED, EventType.MESSAGE_SENT, EventType.CHANNEL_ERROR),
+    "router": (EventType.TRUST_RESOLVED,),
+    "prompt": (EventType.PROMPT_BUILT,),
+    "agent": (EventType.TURN_STARTED, EventType.TURN_COMPLETED),
+    "provider": (EventType.API_CALL, EventType.API_ERROR),
+    "tool": (EventType.TOOL_CALL, EventType.TOOL_ERROR),
+    "memory": (EventType.MEMORY_SEARCH, EventType.MEMORY_WRITE),
+    "session": (EventType.SESSION_CREATED, EventType.SESSION_COMPACTED),
+    "scheduler": (EventType.SCHEDULE_FIRED,),
+    "config": (EventType.CONFIG_RELOADED,),
 }
+CATEGORIES = {kind: category for category, kinds in CATEGORY_TYPES.items() for kind in kinds}
 
 
 @frozen(eq=True)
@@ -186,16 +177,14 @@ class NoticeTarget(Protocol):
 class NoticeFanout:
     """Passes each notice to all targets. An error of one does not affect the others."""
 
-    def __init__(self, *ways: NoticeTarget) -> None:
-        self.ways: list[NoticeTarget] = [*ways]
+    def __init__(self, *targets: NoticeTarget) -> None:
+        self.targets: list[NoticeTarget] = [*targets]
 
     def notify(self, notice: Notice) -> None:
-        """Pass a notice to all targets."""
-        for way in [*self.ways]:
-            try:
-                way.notify(notice)
-            except Exception:  # noqa: BLE001, S112 - the notice is also in the log
-                continue
+        """Pass a notice to all targets. It is also in the log."""
+        for target in [*self.targets]:
+            with suppress(Exception):
+                target.notify(notice)
 
 
 def sees_all(reader: Reader) -> bool:

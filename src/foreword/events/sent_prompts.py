@@ -1,33 +1,26 @@
-"""Sent prompts by content hash: each distinct text is stored once, and every sent prompt can be read back.
-
-Sent prompts: their pieces, their hash, and their presentation. Lookup of a recorded turn by its id or the hash of its
-prompt.
-"""
+"""Sent prompts by content hash: each distinct text is stored once, and every sent prompt can be read back."""
 
 import json
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
 from foreword.assembly import ASSEMBLY_SCHEMA, Assembly, ReportRow, list_run_rows, write_row, write_table
 from foreword.engine.budget import FittedRun
-from foreword.engine.render import PromptBlock, Span
+from foreword.engine.render import PromptBlock
 from foreword.engine.sources.sections import Missing
 from foreword.events.event import EventType, Reader, build_visibility_condition, may_read_text
 from foreword.events.log import EventLog, read_utc_now
 from foreword.events.period import format_timestamp
 from foreword.events.query import Filter, build_condition, choose_paths, find_turn_events, iterate_rows, lay_out_turn
 from foreword.events.record import Record, read_record, replace_surrogates
-from foreword.turn import Toolset
 from foreword.types import Pace, Placement, Trust, Verdict, frozen
 
 TEXT_KIND, TOOLS_KIND, REPORT_KIND = "text", "tools", "report"
 INTERNAL_FACTS = ("blocks", "summary", "person")  # facts of a recorded prompt that are not part of its schema
-MAX_CACHED_PIECES = 256  # cached blocks and runs; turns of a session share the same objects
 
 
 @frozen(eq=True)
@@ -78,7 +71,12 @@ class SentPrompt:
     @property
     def rows(self) -> list[ReportRow]:
         """The verdict for every slot that the reader may see."""
-        rows = (parse_report_row(row) for one in self.pieces if one.kind == REPORT_KIND for row in json.loads(one.text))
+        rows = (
+            parse_report_row(row)
+            for piece in self.pieces
+            if piece.kind == REPORT_KIND
+            for row in json.loads(piece.text)
+        )
         return [row for row in rows if row.trust <= self.clearance]
 
     def explain(self) -> str:
@@ -95,7 +93,7 @@ class SentPrompt:
 
 
 def hash_prompt(assembly: Assembly) -> str:
-    """Return the hash of a turn's prompt and decisions. Frozen parts use cached hashes."""
+    """Return the hash of a turn's prompt and decisions."""
     clearance, turn = assembly.clearance, assembly.turn
     parts = [
         assembly.terms.meter.facts.name,
@@ -108,21 +106,19 @@ def hash_prompt(assembly: Assembly) -> str:
         *(hash_block(block) for block in assembly.prompt.blocks),
         *(hash_run(run, clearance.level) for run in assembly.fit.runs),
     ]
-    return sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+    return hash_text("\0".join(parts))
 
 
-@lru_cache(maxsize=MAX_CACHED_PIECES)
 def hash_block(block: PromptBlock) -> str:
     """Return the hash of a block."""
     spans = [(span.id, span.start, span.end, span.tokens) for span in block.spans]
     return hash_text(f"{block.pace}\0{block.placement}\0{spans}\0{block.text}")
 
 
-@lru_cache(maxsize=MAX_CACHED_PIECES)
 def hash_run(run: FittedRun, level: Trust) -> str:
     """Return the hash of a run's verdicts. Withheld slots must not change what the reader sees."""
-    known = [one for one in run.items if (one.trust if isinstance(one, Missing) else one.item.trust) <= level]
-    return hash_text(repr([(one.verdict, one.reason, getattr(one, "wanted", 0)) for one in known]))
+    visible = [each for each in run.items if (each.trust if isinstance(each, Missing) else each.item.trust) <= level]
+    return hash_text(repr([(each.verdict, each.reason, getattr(each, "wanted", 0)) for each in visible]))
 
 
 def hash_text(text: str) -> str:
@@ -131,45 +127,24 @@ def hash_text(text: str) -> str:
 
 
 def split_prompt(assembly: Assembly) -> Iterator[PromptPiece]:
-    """Split an assembly into its texts. Pieces of unchanged blocks are cached."""
+    """Split an assembly into its texts: sections and the text between them, tool schemas, and rows of the table."""
     for number, block in enumerate(assembly.prompt.blocks):
-        yield from split_block(block, number)
-    yield from split_tools(assembly.terms.tools)
+        end = 0
+        for span in block.spans:
+            if span.start > end:
+                yield make_piece(TEXT_KIND, number, block.text[end : span.start])
+            yield make_piece(TEXT_KIND, number, block.text[span.start : span.end], span.id, span.tokens)
+            end = span.end
+        if end < len(block.text):
+            yield make_piece(TEXT_KIND, number, block.text[end:])
+    tools = assembly.terms.tools
+    for tool, schema in zip(tools.tools, tools.schemas, strict=True):
+        yield make_piece(TOOLS_KIND, 0, schema, tool.name)
     spans = {span.id: span for span in assembly.prompt.spans}
-    cached = assembly.count_cached()
     for number, run in enumerate(assembly.fit.runs):
-        names = (one.id if isinstance(one, Missing) else one.item.id for one in run.items)
-        yield from split_report(run, number, tuple(spans[name] for name in names if name in spans), cached)
-
-
-@lru_cache(maxsize=MAX_CACHED_PIECES)
-def split_block(block: PromptBlock, number: int) -> tuple[PromptPiece, ...]:
-    """Split a block into its sections and the text between them."""
-    pieces, at = [], 0
-    for span in block.spans:
-        if span.start > at:
-            pieces.append(make_piece(TEXT_KIND, number, block.text[at : span.start]))
-        pieces.append(make_piece(TEXT_KIND, number, block.text[span.start : span.end], span.id, span.tokens))
-        at = span.end
-    if at < len(block.text):
-        pieces.append(make_piece(TEXT_KIND, number, block.text[at:]))
-    return tuple(pieces)
-
-
-@lru_cache(maxsize=MAX_CACHED_PIECES)
-def split_tools(tools: Toolset) -> tuple[PromptPiece, ...]:
-    """Split a toolset into its schemas."""
-    return tuple(
-        make_piece(TOOLS_KIND, 0, text, tool.name) for tool, text in zip(tools.tools, tools.schemas, strict=True)
-    )
-
-
-@lru_cache(maxsize=MAX_CACHED_PIECES)
-def split_report(run: FittedRun, number: int, spans: tuple[Span, ...], cached: int) -> tuple[PromptPiece, ...]:
-    """Return the rows of one run in the table of a turn."""
-    told = list_run_rows(run, {span.id: span for span in spans}, cached, Trust.FULL)
-    rows = [{**write_row(row), "cached": row.cached} for row in told]
-    return (make_piece(REPORT_KIND, number, json.dumps(rows, ensure_ascii=False)),) if rows else ()
+        rows = list_run_rows(run, spans, assembly.count_cached(), Trust.FULL)
+        if written := [{**write_row(row), "cached": row.cached} for row in rows]:
+            yield make_piece(REPORT_KIND, number, json.dumps(written, ensure_ascii=False))
 
 
 def make_piece(kind: str, block: int, text: str, name: str = "", tokens: int = 0) -> PromptPiece:
@@ -182,9 +157,9 @@ def make_piece(kind: str, block: int, text: str, name: str = "", tokens: int = 0
 
 def describe_prompt(assembly: Assembly) -> dict[str, Any]:
     """Return the facts of an assembly that the pieces do not contain."""
-    kept = {name: value for name, value in assembly.to_summary_dict().items() if name not in ("schema", "text")}
+    facts = {name: value for name, value in assembly.to_summary_dict().items() if name not in ("schema", "text")}
     blocks = [{name: value for name, value in block.items() if name != "text"} for block in assembly.list_block_dicts()]
-    return {**kept, "blocks": blocks, "summary": assembly.summary, "person": assembly.audience.person}
+    return {**facts, "blocks": blocks, "summary": assembly.summary, "person": assembly.audience.person}
 
 
 def parse_report_row(row: Mapping[str, Any]) -> ReportRow:
@@ -201,23 +176,9 @@ def parse_report_row(row: Mapping[str, Any]) -> ReportRow:
         wanted=row["wanted_tokens"],
         source=row["source"],
         sha256=row["sha256"],
-        span=parse_span(row["span"]),
+        span=(row["span"][0], row["span"][1]) if row["span"] else None,
         cached=row["cached"],
     )
-
-
-def parse_span(span: Sequence[int] | None) -> tuple[int, int] | None:
-    """Convert the span of a row."""
-    return (span[0], span[1]) if span else None
-
-
-@frozen
-class PendingPrompt:
-    """A prompt to be written."""
-
-    hash: str
-    assembly: Assembly
-    time: datetime
 
 
 class PromptStore:
@@ -229,24 +190,23 @@ class PromptStore:
 
     def keep(self, assembly: Assembly) -> str:
         """Store the prompt of a turn and return the hash for its events."""
-        sending = PendingPrompt(hash=hash_prompt(assembly), assembly=assembly, time=self._clock())
-        self._log.record_prompt(lambda connection: write_prompt(connection, sending))
-        return sending.hash
+        key, now = hash_prompt(assembly), format_timestamp(self._clock())
+        self._log.record_prompt(lambda connection: write_prompt(connection, key, assembly, now))
+        return key
 
 
-def write_prompt(connection: sqlite3.Connection, sending: PendingPrompt) -> None:
+def write_prompt(connection: sqlite3.Connection, key: str, assembly: Assembly, now: str) -> None:
     """Write a prompt, or update its last use. The caller holds the transaction."""
-    now = format_timestamp(sending.time)
-    used = connection.execute("SELECT last_used FROM prompts WHERE hash = ?", (sending.hash,)).fetchone()
+    used = connection.execute("SELECT last_used FROM prompts WHERE hash = ?", (key,)).fetchone()
     if used:
         if used[0][:10] < now[:10]:  # one update per day is enough
-            connection.execute("UPDATE prompts SET last_used = ? WHERE hash = ?", (now, sending.hash))
+            connection.execute("UPDATE prompts SET last_used = ? WHERE hash = ?", (now, key))
         return
-    facts = replace_surrogates(json.dumps(describe_prompt(sending.assembly), ensure_ascii=False))
+    facts = replace_surrogates(json.dumps(describe_prompt(assembly), ensure_ascii=False))
     row = connection.execute(
-        "INSERT INTO prompts (hash, first_used, last_used, facts) VALUES (?, ?, ?, ?)", (sending.hash, now, now, facts)
+        "INSERT INTO prompts (hash, first_used, last_used, facts) VALUES (?, ?, ?, ?)", (key, now, now, facts)
     )
-    pieces = list(split_prompt(sending.assembly))
+    pieces = list(split_prompt(assembly))
     texts = find_text_rows(connection, pieces)
     rows = [
         (row.lastrowid, position, piece.kind, piece.block, piece.name, piece.tokens, texts[piece.key])
@@ -258,8 +218,8 @@ def write_prompt(connection: sqlite3.Connection, sending: PendingPrompt) -> None
 def find_text_rows(connection: sqlite3.Connection, pieces: Sequence[PromptPiece]) -> dict[str, int]:
     """Return the row ids of the pieces' texts by hash. Insert missing texts."""
     texts = {piece.key: piece.text for piece in pieces}
-    asked = "SELECT hash, id FROM sections WHERE hash IN (SELECT value FROM json_each(?))"
-    found: dict[str, int] = dict(connection.execute(asked, (json.dumps(list(texts)),)).fetchall())
+    query = "SELECT hash, id FROM sections WHERE hash IN (SELECT value FROM json_each(?))"
+    found: dict[str, int] = dict(connection.execute(query, (json.dumps(list(texts)),)).fetchall())
     for key, text in texts.items():
         if key not in found:
             made = connection.execute("INSERT INTO sections (hash, text) VALUES (?, ?)", (key, text)).lastrowid
@@ -293,9 +253,7 @@ def read_prompt(connection: sqlite3.Connection, reader: Reader, key: str) -> Sen
     facts = json.loads(prompt[1])
     if Trust[facts["clearance"]["level"].upper()] > reader.clearance:
         return None
-    if not may_read_text(
-        reader, facts.get("person", facts["clearance"]["user"])
-    ):  # older prompts do not name the person
+    if not may_read_text(reader, facts.get("person", facts["clearance"]["user"])):  # older prompts lack the person
         return None
     rows = connection.execute(
         "SELECT kind, block, name, tokens, text, forgotten FROM prompt_pieces JOIN sections ON sections.id = section_id"
@@ -314,7 +272,6 @@ def read_prompt(connection: sqlite3.Connection, reader: Reader, key: str) -> Sen
 
 RECORDED_NAME = re.compile(r"[0-9a-f]{6,64}")  # of a turn id or a prompt hash
 TURN_ID_DIGITS = 32  # digits of a turn id; a longer name is a prompt hash
-PROMPT_BUILT_TYPE = EventType.PROMPT_BUILT.value
 
 
 @frozen
@@ -341,28 +298,24 @@ def find_recorded_turn(connection: sqlite3.Connection, reader: Reader, name: str
         records, key = find_turn_events(connection, reader, built.trace).records, built.prompt_hash
     if not records:
         return None
-    return LoggedTurn(
-        turn=records[0].trace, records=records, sent=read_prompt(connection, reader, key) if key else None
-    )
+    sent = read_prompt(connection, reader, key) if key else None
+    return LoggedTurn(turn=records[0].trace, records=records, sent=sent)
 
 
 def find_last_prompt(records: tuple[Record, ...]) -> str:
     """Return the hash of the turn's last prompt. Prompts of other agents are deeper in the tree."""
-    built = [
-        branch
-        for branch in lay_out_turn(records)
-        if branch.record.type == PROMPT_BUILT_TYPE and branch.record.prompt_hash
-    ]
-    least = min((branch.depth for branch in built), default=0)
-    return next((branch.record.prompt_hash for branch in reversed(built) if branch.depth == least), "")
+    kind = EventType.PROMPT_BUILT.value
+    built = [entry for entry in lay_out_turn(records) if entry.record.type == kind and entry.record.prompt_hash]
+    least = min((entry.depth for entry in built), default=0)
+    return next((entry.record.prompt_hash for entry in reversed(built) if entry.depth == least), "")
 
 
-def find_turn_by_prompt(connection: sqlite3.Connection, reader: Reader, beginning: str) -> Record | None:
+def find_turn_by_prompt(connection: sqlite3.Connection, reader: Reader, prefix: str) -> Record | None:
     """Find the newest visible turn whose prompt hash has a prefix."""
-    wanted = Filter(type=PROMPT_BUILT_TYPE)
-    where, values = build_condition(reader, wanted)
-    (way,) = choose_paths(connection, reader, wanted)
+    query = Filter(type=EventType.PROMPT_BUILT.value)
+    where, values = build_condition(reader, query)
+    (path,) = choose_paths(connection, reader, query)
     terms = f"{where} AND prompt_hash >= ? AND prompt_hash < ?"
     # No digit sorts as high as `g`, so this range contains every hash with the prefix.
-    row = next(iterate_rows(connection, way, terms, [*values, beginning, f"{beginning}g"]), None)
+    row = next(iterate_rows(connection, path, terms, [*values, prefix, f"{prefix}g"]), None)
     return read_record(row) if row else None

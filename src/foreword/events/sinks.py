@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from foreword.config.schema import Config
 from foreword.events.budget_guard import BudgetGuard
 from foreword.events.event import Event, Recorder
-from foreword.events.lines import show_line
+from foreword.events.lines import show_count_of, show_line
 from foreword.events.log import DEFAULT_LOG_LIMITS, EventLog, LogLimits
 from foreword.events.record import Record, make_row, read_record
 from foreword.events.redaction import redact
@@ -87,36 +87,13 @@ class Console:
         self._start_window(0.0)
 
     def write(self, text: str, /) -> None:
-        """Write an entry, or count it if its kind or the window has reached its limit.
-
-        An entry that a finaliser logs during another write is only counted, because the state is inconsistent then.
-        """
+        """Write an entry, or count it if its kind or the window has reached its limit."""
         with self._lock:
-            if self._busy:
+            if self._busy:  # a finaliser logs during another write, while the state is inconsistent
                 self._nested += 1
                 return
-            self._busy = True
-            try:
+            with self._working():
                 self._take(text.rstrip("\n"))
-            finally:
-                self._busy = False
-
-    def _take(self, entry: str) -> None:
-        kind = find_kind(entry)
-        now = self._elapsed()
-        if now - self._began >= self._limits.window_s:
-            self._write_counts(now)
-            self._start_window(now)
-        size = len(entry.encode("utf-8", "replace")) + 1
-        limit = int(self._limits.bytes * find_share(entry))
-        if self._seen[kind] >= self._limits.same or self._bytes + size > limit:
-            self._count(kind, entry)
-            return
-        self._seen[kind] += 1
-        self._bytes += size
-        self._put(entry)
-        if self._nested:
-            self._start_timer()
 
     def flush(self) -> None:
         """Do nothing: `write` flushes every entry."""
@@ -124,14 +101,38 @@ class Console:
     def close(self) -> None:
         """Write the counts of the last window."""
         with self._lock:
-            if self._busy:
-                return
-            self._busy = True
-            try:
-                self._write_counts(self._elapsed())
-                self._start_window(self._elapsed())
-            finally:
-                self._busy = False
+            if not self._busy:
+                with self._working():
+                    self._write_counts(self._elapsed())
+                    self._start_window(self._elapsed())
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        self._busy = True
+        try:
+            yield
+        finally:
+            self._busy = False
+
+    def _take(self, entry: str) -> None:
+        kind, now = find_entry_kind(entry), self._elapsed()
+        if now - self._began >= self._limits.window_s:
+            self._write_counts(now)
+            self._start_window(now)
+        size = len(entry.encode("utf-8", "replace")) + 1
+        share = SHARES.get(STAMP.sub("", entry).partition(" ")[0], OTHER_SHARE)
+        if self._seen[kind] >= self._limits.same or self._bytes + size > int(self._limits.bytes * share):
+            if kind not in self._left_out and len(self._left_out) >= self._limits.bytes // MAX_KIND_CHARS:
+                kind = ""  # one count for all further kinds
+            self._left_out[kind] += 1
+            self._samples.setdefault(kind, entry)
+            self._start_timer()
+            return
+        self._seen[kind] += 1
+        self._bytes += size
+        self._put(entry)
+        if self._nested:
+            self._start_timer()
 
     def _start_window(self, now: float) -> None:
         if self._timer is not None:
@@ -142,14 +143,6 @@ class Console:
         self._seen: Counter[str] = Counter()
         self._left_out: Counter[str] = Counter()
         self._samples: dict[str, str] = {}
-
-    def _count(self, kind: str, entry: str) -> None:
-        """Count an entry that is not written."""
-        if kind not in self._left_out and len(self._left_out) >= self._limits.bytes // MAX_KIND_CHARS:
-            kind = ""  # one count for all further kinds
-        self._left_out[kind] += 1
-        self._samples.setdefault(kind, entry)
-        self._start_timer()
 
     def _start_timer(self) -> None:
         """Start the timer that writes the counts if no further entry does."""
@@ -165,10 +158,10 @@ class Console:
         stamp = format_stamp(datetime.now(UTC))
         named = Counter({kind: number for kind, number in self._left_out.items() if kind})
         for kind, number in named.most_common(self._limits.kinds):
-            shown = f"repeated {number:,} {'time' if number == 1 else 'times'}"
-            hidden = f"left out {number:,} {'line' if number == 1 else 'lines'}"
-            counted = shown if self._seen[kind] else hidden
-            self._put(f"{stamp} {counted} in {seconds} s: {summarise(self._samples[kind])}")
+            counted = f"repeated {show_count_of(number, 'time')}"
+            if not self._seen[kind]:
+                counted = f"left out {show_count_of(number, 'line')}"
+            self._put(f"{stamp} {counted} in {seconds} s: {shorten_entry(self._samples[kind])}")
             del self._left_out[kind]
         if rest := sum(self._left_out.values()) + nested:
             self._put(f"{stamp} left out {rest:,} other {'line' if rest == 1 else 'lines'} in {seconds} s")
@@ -180,17 +173,12 @@ class Console:
             stream.flush()
 
 
-def find_share(entry: str) -> float:
-    """Return the share of a window's bytes that may be used once an entry is written."""
-    return SHARES.get(STAMP.sub("", entry).partition(" ")[0], OTHER_SHARE)
-
-
-def find_kind(entry: str) -> str:
+def find_entry_kind(entry: str) -> str:
     """Return the kind of an entry: its text without time, numbers and ids."""
     return VARYING.sub("#", STAMP.sub("", entry)[: 2 * MAX_KIND_CHARS])[:MAX_KIND_CHARS]
 
 
-def summarise(entry: str) -> str:
+def shorten_entry(entry: str) -> str:
     """Return the first line of an entry without its time, for the line with its count."""
     line = STAMP.sub("", entry).strip().partition("\n")[0]
     return line if len(line) <= MAX_SUMMARY_CHARS else f"{line[: MAX_SUMMARY_CHARS - 1]}…"
@@ -209,20 +197,16 @@ class ConsoleHandler(logging.Handler):
         return True
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record and its indented traceback as one entry."""
+        """Write a record and its indented traceback as one entry. A long end is cut off."""
         try:
-            moment = datetime.fromtimestamp(record.created, UTC)
-            text = redact(self._read(record), MAX_ENTRY_CHARS).replace("\n", "\n    ")
-            self._console.write(f"{format_stamp(moment)} {LEVELS.get(record.levelname, '')}[{record.name}] {text}\n")
+            text, error = record.getMessage(), record.exc_info and record.exc_info[1]
+            if record.exc_info and error is not None:
+                text += f": {type(error).__name__}: {error}\n{FORMATTER.formatException(record.exc_info)}"
+            text = redact(text, MAX_ENTRY_CHARS).replace("\n", "\n    ")
+            stamp = format_stamp(datetime.fromtimestamp(record.created, UTC))
+            self._console.write(f"{stamp} {LEVELS.get(record.levelname, '')}[{record.name}] {text}\n")
         except Exception:  # noqa: BLE001 - a library's log line must not end a request
             self.handleError(record)
-
-    def _read(self, record: logging.LogRecord) -> str:
-        """Return the message of a record with exception and traceback. A long end is cut off."""
-        if not record.exc_info or record.exc_info[1] is None:
-            return record.getMessage()
-        error = record.exc_info[1]
-        return f"{record.getMessage()}: {type(error).__name__}: {error}\n{FORMATTER.formatException(record.exc_info)}"
 
 
 FORMATTER = logging.Formatter()
@@ -291,16 +275,16 @@ class LiveTree:
         """Write an event and the lines that waited for it, redacted as in the log."""
         record = read_record((0, *make_row(event).values))
         with self._lock:
-            if record.parent and record.parent not in self._depths and self._is_to_come(record.parent):
+            if record.parent and record.parent not in self._depths and self._is_expected(record.parent):
                 self._held.setdefault(record.parent, []).append(record)
                 if sum(map(len, self._held.values())) > MAX_WAITING_LINES:
                     self._release()
             else:
                 self._write(record)
 
-    def _is_to_come(self, span: str) -> bool:
+    def _is_expected(self, span: str) -> bool:
         """Return whether the line of a step is still expected. A step of another process is not."""
-        return is_open_step(span) or any(one.span == span for records in self._held.values() for one in records)
+        return is_open_step(span) or any(each.span == span for records in self._held.values() for each in records)
 
     def close(self) -> None:
         """Write the lines whose parent's line never came."""
@@ -308,15 +292,12 @@ class LiveTree:
             self._release()
 
     def _release(self) -> None:
-        """Write all waiting lines at the top level."""
+        """Write all waiting lines, first those below a missing parent that is not below a waiting line."""
         while self._held:
-            for record in self._held.pop(self._find_top()):
+            waiting = {record.span for records in self._held.values() for record in records}
+            top = next((span for span in self._held if span not in waiting), next(iter(self._held)))
+            for record in self._held.pop(top):
                 self._write(record)
-
-    def _find_top(self) -> str:
-        """Return a missing parent that is not below a waiting line."""
-        waiting = {record.span for records in self._held.values() for record in records}
-        return next((span for span in self._held if span not in waiting), next(iter(self._held)))
 
     def _write(self, record: Record) -> None:
         depth = self._depths.get(record.parent, -1) + 1
@@ -329,7 +310,7 @@ class LiveTree:
             indented = "  " * depth + show_line(record, turn=depth == 0)
             stream.write(f"{format_stamp(record.time)} {indented}\n")
             stream.flush()
-        for below in sorted(self._held.pop(record.span, ()), key=lambda one: one.time):
+        for below in sorted(self._held.pop(record.span, ()), key=lambda each: each.time):
             self._write(below)
 
 

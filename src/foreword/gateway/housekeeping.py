@@ -13,7 +13,7 @@ from datetime import datetime
 
 from foreword.agent.model_call import CALL_COSTS
 from foreword.assembly import Assembly
-from foreword.config.regex import make_search
+from foreword.config.load import make_search
 from foreword.events.event import Context, EventType, Recorder, Usage
 from foreword.events.tracer import Clocks, Tracer
 from foreword.gateway.bulletins import label_clearance

@@ -12,8 +12,7 @@ import re
 import sqlite3
 from hashlib import sha256
 
-from foreword.config.load import NAME_CHANNELS
-from foreword.config.regex import make_search
+from foreword.config.load import NAME_CHANNELS, make_search
 from foreword.config.schema import Config, Room
 from foreword.engine.signal import find_noise
 from foreword.engine.trust import get_situation_bound

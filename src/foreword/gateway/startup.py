@@ -195,7 +195,7 @@ async def open_gateway(
             AsyncFollower(lambda _: gateway.retry(), changes_model),
         )
         if channels:
-            gateway.reloading.board.ways.append(OutboxNotices(workspace, writer, clock, channels))
+            gateway.reloading.board.targets.append(OutboxNotices(workspace, writer, clock, channels))
         await opened.enter_async_context(background_task(gateway.reloading.keep()))
         scribe = BulletinWriter(choose=choices.choose, assemble=preparing.assemble, ask=loop.ask)
         bulletins = Bulletins(workspace, writer, scribe, recorder, clock)

@@ -246,7 +246,7 @@ def find_lines(workspace: Workspace, faults: list[Finding]) -> Mapping[Keys, int
     except ConfigError as error:
         faults.extend(list_error_findings(error, CONFIG_FILE, 1))
         return {}
-    return {keys: place.line for keys, place in structured.places.items()}
+    return {keys: place.line for keys, place in structured.values.items()}
 
 
 def find_blueprints(workspace: Workspace, lines: Mapping[Keys, int], faults: list[Finding]) -> Mapping[str, Blueprint]:

@@ -427,7 +427,7 @@ def list_config_mentions(text: str, name: str) -> Iterator[str]:
     """List the lines of foreword.yaml that name the person; only the owner edits them."""
     if not text:
         return
-    places = convert_node(parse_nodes(text, CONFIG_FILE), Config, CONFIG_FILE).places
+    places = convert_node(parse_nodes(text, CONFIG_FILE), Config, CONFIG_FILE).values
     named = {
         (place.line, format_keys(keys))
         for keys, place in places.items()

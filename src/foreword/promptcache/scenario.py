@@ -315,7 +315,7 @@ def read_scenario(text: str, file: str) -> Scenario:
     structured = convert_node(parse_nodes(text, file), Scenario, file)
     further = [
         ConfigFault(file=file, line=line, message=f"{format_keys(keys)} {message}")
-        for keys, line, message in check_scenario(structured.places)
+        for keys, line, message in check_scenario(structured.values)
     ]
     scenario = raise_or_return(structured, further)
     if problem := check_size(scenario):

@@ -174,7 +174,7 @@ class ChatSession:
         self.notifications = ChatNotifications(self.note, is_owner=self.is_owner)
         self._make_renderer = make_renderer
         self._ask = ask
-        gateway.reloading.board.ways.append(self.notifications)
+        gateway.reloading.board.targets.append(self.notifications)
 
     def is_owner(self) -> bool:
         """Return whether the owner is at the terminal and no one else reads along."""
