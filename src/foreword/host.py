@@ -88,9 +88,9 @@ def describe_host(config: "Config", environ: Mapping[str, str] = os.environ) -> 
     """Return the facts of this machine; the configuration may override the one about sudo."""
     from dataclasses import replace
 
-    told = config.host.sudo
+    sudo = config.host.sudo
     return replace(
-        find_host(environ), sudo_non_interactive=find_sudo(environ.get("PATH", "")) if told is None else told
+        find_host(environ), sudo_non_interactive=find_sudo(environ.get("PATH", "")) if sudo is None else sudo
     )
 
 

@@ -150,10 +150,10 @@ def test_others_sums_are_not_told(tmp_path):
     """A refusal shows the user's sums and no others."""
     purse = make_purse(tmp_path, "{daily_usd: 5, users: {bob: {daily_usd: 1}}}")
     spend(purse, 4.75)
-    assert purse.reserve(BOB, "t", usd(0.5)).told == "the daily budget is used up; it resets on 2026-11-17"
+    assert purse.reserve(BOB, "t", usd(0.5)).message == "the daily budget is used up; it resets on 2026-11-17"
     assert (
         "$0.0000 spent + $2.0000 for this call"
-        in make_purse(tmp_path, "{users: {bob: {daily_usd: 1}}}").reserve(BOB, "t", usd(2)).told
+        in make_purse(tmp_path, "{users: {bob: {daily_usd: 1}}}").reserve(BOB, "t", usd(2)).message
     )
 
 
@@ -172,7 +172,7 @@ def test_no_sums_in_a_room(tmp_path, limit):
     """In a room, warnings and refusals show no sums, because everyone reads the answer."""
     purse = make_purse(tmp_path, f"{{{limit}}}")
     kitchen = replace(BOB, room="kitchen")
-    told = (*spend(purse, 0.9, kitchen).warnings, purse.reserve(kitchen, "t1", usd(0.5)).told)
+    told = (*spend(purse, 0.9, kitchen).warnings, purse.reserve(kitchen, "t1", usd(0.5)).message)
     assert len(told) == 2
     assert not [said for said in told if "$" in said or "%" in said or "bob" in said]
 

@@ -241,7 +241,7 @@ class BudgetExceeded(TurnEnded):
     end = TurnEnd.REFUSED
 
     def __init__(self, grant: Reservation) -> None:
-        super().__init__(grant.told)
+        super().__init__(grant.message)
 
 
 class TurnUnfinished(TurnEnded):

@@ -57,7 +57,7 @@ class Reservation:
     allowed: bool
     reason: str = ""
     """The calculation behind a refusal, for the log and for readers who see all sums."""
-    told: str = ""
+    message: str = ""
     """The refusal for the person who asked, without sums of others."""
     warnings: tuple[str, ...] = ()
     """Warnings for the person who asked, without sums of others."""
@@ -117,8 +117,8 @@ class BudgetGuard:
 
     def settle(self, grant: Reservation, usd: float | None) -> None:
         """Record the actual cost of a call, or the reserved amount if the cost is unknown."""
-        known = convert_amount(usd)
-        self._end(grant, grant.usd if known is None else known, 1)
+        actual = convert_amount(usd)
+        self._end(grant, grant.usd if actual is None else actual, 1)
 
     def release(self, grant: Reservation) -> None:
         """Cancel the reservation of a call that was not made or that the provider refused."""
@@ -218,29 +218,29 @@ def reserve_amount(
     connection: sqlite3.Connection, limits: Sequence[BudgetLimit], usd: float, now: datetime
 ) -> Reservation:
     """Reserve an amount under every limit or under none. The caller holds the transaction."""
-    sums = {limit.key: sum_account(connection, limit.key, now) for limit in limits}
-    warnings, told, warned = [], [], []
+    accounts = {limit.key: sum_account(connection, limit.key, now) for limit in limits}
+    sums, warnings, warned = [], [], []
     for limit in limits:
-        spent, reserved, known = sums[limit.key]
+        spent, reserved, was_warned = accounts[limit.key]
         total = spent + reserved + usd
         if total > limit.usd + ROUNDING_USD:
             return refuse_call(limit, spent, reserved, usd)
-        if total >= limit.usd * WARNING_SHARE and limit.usd and not known:
-            warnings.append(show_use(limit, total))
-            told.append(warnings[-1] if limit.own else f"{limit.kind} is nearly used up")
+        if total >= limit.usd * WARNING_SHARE and limit.usd and not was_warned:
+            sums.append(show_use(limit, total))
+            warnings.append(sums[-1] if limit.own else f"{limit.kind} is nearly used up")
             warned.append(limit.key)
     grant = Reservation(
         allowed=True,
-        warnings=tuple(dict.fromkeys(told)),
-        sums=tuple(warnings),
+        warnings=tuple(dict.fromkeys(warnings)),
+        sums=tuple(sums),
         id=os.urandom(8).hex(),
         usd=usd,
-        keys=tuple(sums),
+        keys=tuple(accounts),
     )
     stamp = format_timestamp(now)
     connection.executemany(
         "INSERT INTO budget_reserved (scope, name, period, reservation, usd, made) VALUES (?, ?, ?, ?, ?, ?)",
-        [(*key, grant.id, usd, stamp) for key in sums],
+        [(*key, grant.id, usd, stamp) for key in accounts],
     )
     connection.executemany(
         "INSERT INTO budget_spent (scope, name, period, usd, calls, warned, updated) VALUES (?, ?, ?, 0, 0, 1, ?)"
@@ -256,8 +256,8 @@ def refuse_call(limit: BudgetLimit, spent: float, reserved: float, usd: float) -
     added = f"{format_usd(spent)} spent{held} + {format_usd(usd)} for this call at most"
     total = f"{added} = {format_usd(spent + reserved + usd)}"
     reason = f"{limit.title} is {format_usd(limit.usd)}, and {total}; it resets on {limit.reset}"
-    told = reason if limit.own else f"{limit.kind} is used up; it resets on {limit.reset}"
-    return Reservation(allowed=False, reason=reason, told=told)
+    message = reason if limit.own else f"{limit.kind} is used up; it resets on {limit.reset}"
+    return Reservation(allowed=False, reason=reason, message=message)
 
 
 def show_use(limit: BudgetLimit, total: float) -> str:

@@ -1,4 +1,4 @@
-"""Cache reads of a period: what was read and predicted, what breaks cost by cause, and breaks that repeat."""
+"""Cache reads of a period: tokens read and predicted, the cost of breaks by cause, and repeated breaks."""
 
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping
@@ -18,7 +18,7 @@ from foreword.types import frozen
 
 MAX_BREAKS = 20  # breaks and decisions in one answer
 SURPLUS_REASON = (
-    "other requests with the same beginning had written them, or the provider kept them longer than its rules say"
+    "other requests with the same beginning had written them, or the provider cached them longer than its rules say"
 )
 CALL_TYPE, PROMPT_TYPE = EventType.API_CALL.value, EventType.PROMPT_BUILT.value
 
@@ -203,7 +203,7 @@ def show_causes(report: CacheReport, trace: str = "foreword_trace") -> Iterator[
 
 def show_lost(lost: CacheReport | CauseLoss) -> str:
     """Format the tokens that were billed again, and their cost if known."""
-    cost = "at a price that nobody knows" if lost.usd is None else f"{lines.show_cost(lost.usd)} lost"
+    cost = "at an unknown price" if lost.usd is None else f"{lines.show_cost(lost.usd)} lost"
     return f"{show_count_of(lost.tokens, 'token')} billed again, {cost}"
 
 

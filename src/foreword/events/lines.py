@@ -170,7 +170,7 @@ def show_decision(decision: LedgerDecision) -> str:
         sections = ", ".join(each.section for each in decision.decisions if each.deed == decision.deed)
         return f"{' '.join(filter(None, (decision.deed, sections)))}: {decision.reason}"
     if decision.ground == UNKNOWN_COST_REASON:
-        return f"{decision.deed}, nobody knows at what cost ({decision.ground}): {decision.reason}"
+        return f"{decision.deed}, at an unknown cost ({decision.ground}): {decision.reason}"
     start = f"from {decision.section}" if decision.section else ""
     place = " ".join(filter(None, (decision.deed, start, show_byte(decision.byte))))
     again = show_billed_again(decision.tokens, decision.usd) if decision.tokens else "free"

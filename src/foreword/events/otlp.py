@@ -1,6 +1,6 @@
-"""Export of spans to the user's collector over OTLP. Without `events.otlp` nothing leaves the machine.
+"""OpenTelemetry: live spans with GenAI attribute names, and their export to the user's collector over OTLP.
 
-OpenTelemetry spans with GenAI attribute names, created if this process has a span processor.
+Spans exist if this process has a span processor. Without `events.otlp` nothing leaves the machine.
 """
 
 import re
@@ -104,7 +104,7 @@ class SpanStart:
     """The data of a new span."""
 
     kind: EventType
-    said: Mapping[str, Any]
+    values: Mapping[str, Any]
     context: Context
     time: datetime
 
@@ -123,20 +123,24 @@ class LiveSpan:
             trace=trace.format_trace_id(found.trace_id), span=trace.format_span_id(found.span_id)
         )
 
-    def add(self, kind: EventType, said: Mapping[str, Any], time: datetime) -> None:
+    def add(self, kind: EventType, values: Mapping[str, Any], time: datetime) -> None:
         """Add an event to the span."""
-        self._span.add_event(str(kind), dict(list_attributes(said)), to_nanoseconds(time))
+        self._span.add_event(str(kind), dict(list_attributes(values)), to_nanoseconds(time))
 
-    def close(self, said: Mapping[str, Any], time: datetime) -> None:
+    def close(self, values: Mapping[str, Any], time: datetime) -> None:
         """Set the final attributes and end the span."""
         from opentelemetry import context
         from opentelemetry.trace.status import Status, StatusCode
 
         context.detach(self._token)
-        self._span.set_attributes(dict(list_attributes(said)))
-        if error := said.get("error"):
-            self._span.set_status(Status(StatusCode.ERROR, redact(str(error), MAX_ATTRIBUTE_CHARS)))
-            self._span.set_attribute("error.type", get_error_type(said))
+        self._span.set_attributes(dict(list_attributes(values)))
+        if values.get("error"):
+            error = redact(str(values["error"]), MAX_ATTRIBUTE_CHARS)
+            self._span.set_status(Status(StatusCode.ERROR, error))
+            kind = str(
+                values.get("status") or error.partition(":")[0]
+            )  # the provider's status, or the exception's class
+            self._span.set_attribute("error.type", redact(kind, MAX_NAME_CHARS))
         self._span.end(to_nanoseconds(time))
 
 
@@ -155,7 +159,7 @@ def clean_traceparent(headers: Sequence[str]) -> str:
 
 
 def parse_traceparent(cleaned: str) -> TracePosition:
-    """Parse the position of the caller's span from a cleaned `traceparent`; NOWHERE if it is empty."""
+    """Parse the position of the caller's span from a cleaned `traceparent`; NO_POSITION if it is empty."""
     if not cleaned:
         return NO_POSITION
     _, trace, span, flags = cleaned.split("-")
@@ -188,24 +192,24 @@ def restore_context(above: TracePosition, trace: Any) -> "OtelContext | None":
     """Return the context of an earlier span, perhaps from another process."""
     if not above.span:
         return None
-    known = trace.SpanContext(
+    earlier = trace.SpanContext(
         int(above.trace, 16),
         int(above.span, 16),
         is_remote=True,
         trace_flags=trace.TraceFlags(trace.TraceFlags.SAMPLED if above.sampled else trace.TraceFlags.DEFAULT),
     )
-    found: OtelContext = trace.set_span_in_context(trace.NonRecordingSpan(known))
+    found: OtelContext = trace.set_span_in_context(trace.NonRecordingSpan(earlier))
     return found
 
 
 def name_span(opening: SpanStart) -> str:
     """Name a span by the GenAI conventions: the operation and its subject."""
-    operation, said = OPERATIONS.get(opening.kind), opening.said
+    operation, values = OPERATIONS.get(opening.kind), opening.values
     if operation is None:
         return str(opening.kind)
     subjects = {
-        EventType.API_CALL: str(said.get("model", "")).rpartition(":")[2],
-        EventType.TOOL_CALL: str(said.get("name", "")),
+        EventType.API_CALL: str(values.get("model", "")).rpartition(":")[2],
+        EventType.TOOL_CALL: str(values.get("name", "")),
         EventType.TURN_STARTED: opening.context.agent,
         EventType.MEMORY_SEARCH: "memory",
     }
@@ -217,7 +221,7 @@ def list_initial_attributes(opening: SpanStart) -> Iterator[tuple[str, Any]]:
     context = opening.context
     if operation := OPERATIONS.get(opening.kind):
         yield "gen_ai.operation.name", operation
-    known = {
+    named = {
         "gen_ai.conversation.id": context.session,
         "gen_ai.agent.name": context.agent,
         "user.id": context.user,
@@ -226,15 +230,15 @@ def list_initial_attributes(opening: SpanStart) -> Iterator[tuple[str, Any]]:
         "foreword.schedule": context.schedule,
         "foreword.trust": str(context.trust),
     }
-    yield from ((name, value) for name, value in known.items() if value)
-    if opening.kind is EventType.TOOL_CALL and "name" in opening.said:
-        yield "gen_ai.tool.name", redact(str(opening.said["name"]), MAX_NAME_CHARS)
-    yield from list_attributes(opening.said)
+    yield from ((name, value) for name, value in named.items() if value)
+    if opening.kind is EventType.TOOL_CALL and "name" in opening.values:
+        yield "gen_ai.tool.name", redact(str(opening.values["name"]), MAX_NAME_CHARS)
+    yield from list_attributes(opening.values)
 
 
-def list_attributes(said: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def list_attributes(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Convert facts to attributes: plain values only, and strings without secrets."""
-    for name, value in said.items():
+    for name, value in values.items():
         if isinstance(value, Usage):
             yield "gen_ai.usage.input_tokens", value.tokens_in
             yield "gen_ai.usage.output_tokens", value.tokens_out
@@ -249,13 +253,6 @@ def list_attributes(said: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield ATTRIBUTE_PREFIX + name, REDACTED if is_secret_label(name) else redact(value, MAX_ATTRIBUTE_CHARS)
         elif isinstance(value, bool | int | float):
             yield ATTRIBUTE_PREFIX + name, value
-
-
-def get_error_type(said: Mapping[str, Any]) -> str:
-    """Return the type of an error: the provider's status, or the class of the exception."""
-    return redact(
-        str(said.get("status") or redact(str(said["error"]), MAX_ATTRIBUTE_CHARS).partition(":")[0]), MAX_NAME_CHARS
-    )
 
 
 def to_nanoseconds(time: datetime) -> int:

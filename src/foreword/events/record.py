@@ -32,7 +32,7 @@ CHARS_PER_ENTRY = 100  # characters of a string that count as one entry
 MAX_SECTIONS = 1_000  # sections of a call that are counted
 MAX_METADATA_CHARS = 16_000  # characters of all facts as JSON
 MAX_INTEGER = 2**63 - 1
-CUT_FACT = "cut"  # the fact that says what was left out
+CUT_FACT = "cut"  # the fact that names omissions
 
 _encode = JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 

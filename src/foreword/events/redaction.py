@@ -1,7 +1,4 @@
-"""Removal of a forgotten memory from recorded prompts and recorded tool arguments.
-
-Redaction of secrets and limits on length. The rules are stricter than those of `lint`.
-"""
+"""Redaction: secrets in recorded texts, and forgotten memories in recorded prompts and tool arguments."""
 
 import json
 import os
@@ -49,8 +46,8 @@ class ForgottenMemory:
 
 def remove_recorded_memory(folder: str, forgotten: ForgottenMemory) -> str:
     """Remove a memory from the prompts of a log and return a message. Without a log it is empty."""
-    aside = sorted(name for name in list_names(folder) if DAMAGED_LOG_NAME.fullmatch(name))
-    notes = [f"A damaged log that was put aside may still hold it: {', '.join(aside)}."] if aside else []
+    damaged = sorted(name for name in list_names(folder) if DAMAGED_LOG_NAME.fullmatch(name))
+    notes = [f"A damaged log that was put aside may still hold it: {', '.join(damaged)}."] if damaged else []
     if EVENTS_FILE in list_names(folder):
         try:
             with closing(open_events(folder).connection) as connection:
@@ -76,23 +73,23 @@ def remove_memory(connection: sqlite3.Connection, forgotten: ForgottenMemory) ->
     Lines that name its path are removed completely. Its words are matched in order, however they were wrapped, cut or
     quoted. Free pages are overwritten.
     """
-    wipe = make_redactor(forgotten)
+    redactor = make_redactor(forgotten)
     connection.execute("PRAGMA secure_delete=ON")
-    changed = remove_from_prompts(connection, wipe, forgotten.person)
-    changed += remove_from_arguments(connection, wipe, forgotten.person)
+    changed = remove_from_prompts(connection, redactor, forgotten.person)
+    changed += remove_from_arguments(connection, redactor, forgotten.person)
     if changed:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return changed
 
 
-def remove_from_prompts(connection: sqlite3.Connection, wipe: Callable[[str], str], person: str) -> int:
+def remove_from_prompts(connection: sqlite3.Connection, redactor: Callable[[str], str], person: str) -> int:
     """Remove a memory from all recorded prompts, or from those of one person."""
     changed, last = 0, 0
     while rows := connection.execute(
         "SELECT id, text FROM sections WHERE id > ? ORDER BY id LIMIT ?", (last, BATCH_TEXTS)
     ).fetchall():
         last = rows[-1][0]
-        found = [(after, row) for row, before in rows if (after := redact_json_text(before, wipe)) != before]
+        found = [(after, row) for row, before in rows if (after := redact_json_text(before, redactor)) != before]
         if found:
             with writing(connection):
                 for after, row in found:
@@ -120,7 +117,7 @@ def separate_section(connection: sqlite3.Connection, section: int, person: str) 
     return made
 
 
-def remove_from_arguments(connection: sqlite3.Connection, wipe: Callable[[str], str], person: str) -> int:
+def remove_from_arguments(connection: sqlite3.Connection, redactor: Callable[[str], str], person: str) -> int:
     """Remove a memory from recorded tool arguments, or from those of one person's calls.
 
     Arguments are recorded only with `events.arguments`.
@@ -135,7 +132,7 @@ def remove_from_arguments(connection: sqlite3.Connection, wipe: Callable[[str], 
         found = [
             (after, row)
             for row, before in rows
-            if (after := rewrite_arguments(before, lambda value: redact_value(value, wipe))) != before
+            if (after := rewrite_arguments(before, lambda value: redact_value(value, redactor))) != before
         ]
         if found:
             with writing(connection):
@@ -144,14 +141,14 @@ def remove_from_arguments(connection: sqlite3.Connection, wipe: Callable[[str], 
     return changed
 
 
-def rewrite_arguments(metadata: str | None, wipe: Callable[[Any], Any]) -> str | None:
+def rewrite_arguments(metadata: str | None, redactor: Callable[[Any], Any]) -> str | None:
     """Apply a function to the tool arguments in the metadata of an event."""
     if not metadata or ARGUMENTS_KEY not in metadata:
         return metadata
     facts = json.loads(metadata)
     if "arguments" not in facts:
         return metadata
-    after = {**facts, "arguments": wipe(facts["arguments"])}
+    after = {**facts, "arguments": redactor(facts["arguments"])}
     return metadata if after == facts else json.dumps(after, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -162,26 +159,26 @@ def make_redactor(forgotten: ForgottenMemory) -> Callable[[str], str]:
     return lambda text: redact_words(lines.sub(FORGOTTEN_MARKER, text), words)
 
 
-def redact_json_text(text: str, wipe: Callable[[str], str]) -> str:
+def redact_json_text(text: str, redactor: Callable[[str], str]) -> str:
     """Redact a text. JSON stays valid JSON."""
     if text[:1] not in ("[", "{"):
-        return wipe(text)
+        return redactor(text)
     try:
         value = json.loads(text)
     except ValueError:
-        return wipe(text)
-    after = redact_value(value, wipe)
+        return redactor(text)
+    after = redact_value(value, redactor)
     return text if after == value else json.dumps(after, ensure_ascii=False)
 
 
-def redact_value(value: Any, wipe: Callable[[str], str]) -> Any:
+def redact_value(value: Any, redactor: Callable[[str], str]) -> Any:
     """Redact all strings in a value."""
     if isinstance(value, str):
-        return wipe(value)
+        return redactor(value)
     if isinstance(value, list):
-        return [redact_value(one, wipe) for one in value]
+        return [redact_value(each, redactor) for each in value]
     if isinstance(value, dict):
-        return {name: redact_value(one, wipe) for name, one in value.items()}
+        return {name: redact_value(each, redactor) for name, each in value.items()}
     return value
 
 
@@ -190,8 +187,8 @@ def redact_words(text: str, words: list[str]) -> str:
     if not words:
         return text
     if len(words) < MIN_WORDS:
-        said = GAP.join(map(re.escape, words))
-        return re.sub(rf"(?im)^({LINE_LEAD}){said}\W*?$", rf"\1{FORGOTTEN_MARKER}", text)
+        pattern = GAP.join(map(re.escape, words))
+        return re.sub(rf"(?im)^({LINE_LEAD}){pattern}\W*?$", rf"\1{FORGOTTEN_MARKER}", text)
     parts, at = [], 0
     for start, end in find_word_runs(text, words):
         parts += [text[at:start], FORGOTTEN_MARKER]
@@ -205,10 +202,10 @@ def find_word_runs(text: str, words: list[str]) -> Iterator[tuple[int, int]]:
     grams = {tuple(words[at : at + size]) for at in range(len(words) - size + 1)}
     firsts = {gram[0] for gram in grams}
     found = list(WORD.finditer(text))
-    spoken = [match[0].lower() for match in found]
+    words_in_text = [match[0].lower() for match in found]
     start = stop = -1
-    for at, word in enumerate(spoken):
-        if word in firsts and tuple(spoken[at : at + size]) in grams:
+    for at, word in enumerate(words_in_text):
+        if word in firsts and tuple(words_in_text[at : at + size]) in grams:
             if start >= 0 and at > stop:
                 yield found[start].start(), found[stop - 1].end()
                 start = -1
@@ -239,12 +236,12 @@ def redact(text: str, limit: int) -> str:
     """Return a text without secrets, cut at a limit with a note."""
     if text in _harmless:
         return text
-    told = _redact(text[: limit + SCAN_MARGIN_CHARS], limit, len(text))
-    if told == text and len(text) <= MAX_CACHED_CHARS:
+    redacted = _redact(text[: limit + SCAN_MARGIN_CHARS], limit, len(text))
+    if redacted == text and len(text) <= MAX_CACHED_CHARS:
         if len(_harmless) >= MAX_CACHED_TEXTS:
             _harmless.clear()
         _harmless.add(text)
-    return told
+    return redacted
 
 
 def is_secret_label(label: str) -> bool:
@@ -258,17 +255,17 @@ def _redact(text: str, limit: int, length: int) -> str:
     The scan extends beyond the cut, so that no partial secret remains before it.
     """
     parts, place = [], 0
-    for secret in sorted(find_possible_secrets(text), key=lambda one: one.first):
+    for secret in sorted(find_possible_secrets(text), key=lambda secret: secret.first):
         last = find_secret_end(text, secret)
         if secret.first >= limit or last <= place:
             continue
         parts += [text[place : max(place, secret.first)], f"[{secret.what}, redacted]"]
         place = last
     parts.append(text[place:limit])
-    told = "".join(parts).replace("\0", "\ufffd")
-    if not told.isascii():
-        told = told.encode("utf-8", "replace").decode()
-    return told if length <= limit else f"{told}… [cut: {length - limit:,} more characters]"
+    redacted = "".join(parts).replace("\0", "\ufffd")
+    if not redacted.isascii():
+        redacted = redacted.encode("utf-8", "replace").decode()
+    return redacted if length <= limit else f"{redacted}… [cut: {length - limit:,} more characters]"
 
 
 def find_secret_end(text: str, secret: Secret) -> int:

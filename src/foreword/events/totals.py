@@ -130,7 +130,7 @@ _SECTION_FIGURES = (
     "0, 1, json_extract(part.value, '$[3]') IS NULL, json_extract(part.value, '$[1]'), 0,"
     " json_extract(part.value, '$[2]'), 0, coalesce(json_extract(part.value, '$[3]'), 0.0)"
 )
-_IS_SECTION = (  # as `record.is_section`, which selects what is added to the totals
+_IS_SECTION = (  # as `record.is_section`, which selects the sections for the totals
     "part.type = 'array' AND json_array_length(part.value) = 4 AND json_type(part.value, '$[0]') = 'text'"
     " AND json_type(part.value, '$[1]') = 'integer' AND json_extract(part.value, '$[1]') >= 0"
     " AND json_type(part.value, '$[2]') = 'integer' AND json_extract(part.value, '$[2]') >= 0"

@@ -2,7 +2,7 @@
 
 A loop makes one `Tracer` per turn and records all events through it; its tools and providers record nothing:
 
-    trace = Trace(recorder, Context(trust=clearance, user="alice", session="abc"))
+    trace = Tracer(recorder, Context(trust=clearance, user="alice", session="abc"))
     with trace.step(EventType.MESSAGE_RECEIVED, length=31) as received:
         received.tell(EventType.TRUST_RESOLVED, effective="full")
         with received.step(EventType.TURN_STARTED, model=model) as turn:
@@ -67,12 +67,12 @@ def make_id(bits: int) -> str:
     return f"{_chance.getrandbits(bits) or 1:0{bits // 4}x}"
 
 
-_under_way: set[str] = set()
+_open_spans: set[str] = set()
 
 
 def is_open_step(span: str) -> bool:
     """Return whether a step of this process is still open, so that its row is yet to come."""
-    return span in _under_way
+    return span in _open_spans
 
 
 def read_host_time() -> datetime:
@@ -99,21 +99,21 @@ class TraceNode:
     """The position of this node, from which a later trace can continue."""
     span: LiveSpan | None = None
 
-    def tell(self, kind: EventType, /, **said: Any) -> None:
+    def tell(self, kind: EventType, /, **values: Any) -> None:
         """Record an event, with fields of the event and further facts."""
         now = self.trace.timepiece.now()
-        self.trace.record(kind, self.trace.find_place(self), said, now)
+        self.trace.record(kind, self.trace.find_place(self), values, now)
         if self.span:
             with suppress(Exception):
-                self.span.add(kind, said, now)
+                self.span.add(kind, values, now)
 
-    def emit_restricted(self, kind: EventType, /, **said: Any) -> None:
+    def emit_restricted(self, kind: EventType, /, **values: Any) -> None:
         """Record an event about all users, such as their totals. Only full trust reads it."""
-        self.trace.record(kind, self.trace.find_place(self), said, self.trace.timepiece.now(), NO_CONTEXT)
+        self.trace.record(kind, self.trace.find_place(self), values, self.trace.timepiece.now(), NO_CONTEXT)
 
-    def step(self, kind: EventType, /, **said: Any) -> "TraceStep":
+    def step(self, kind: EventType, /, **values: Any) -> "TraceStep":
         """Return a step with a duration and possibly children, for use in `with`."""
-        return TraceStep(self, kind, said)
+        return TraceStep(self, kind, values)
 
     def gather(self, usage: Usage, usd: float | None) -> None:
         """Add the usage of a call below this node."""
@@ -149,7 +149,7 @@ class Tracer(TraceNode):
         self.failure: BaseException | None = None
         """The last recorded exception, while it propagates."""
         self._first = goes_on
-        self._silent = False
+        self._is_unrecorded = False
 
     @property
     def id(self) -> str:
@@ -166,8 +166,8 @@ class Tracer(TraceNode):
 
     def open(self, above: TraceNode, opening: SpanStart) -> tuple[TracePosition, LiveSpan | None]:
         """Return a new position below a node, with a live span if this trace is recorded."""
-        span = None if self._silent else open_span(opening, self._find_start(above), above.span)
-        self._silent = span is None  # a trace is recorded from its first step on, or not at all
+        span = None if self._is_unrecorded else open_span(opening, self._find_start(above), above.span)
+        self._is_unrecorded = span is None  # a trace is recorded from its first step on, or not at all
         if span is None:
             return self.find_place(above), None
         if not self.place.trace and not self.place.caller:
@@ -185,31 +185,35 @@ class Tracer(TraceNode):
         return TracePosition(trace=self.id, span=make_id(64)) if self.place.trace and not start.span else start
 
     def record(
-        self, kind: EventType, place: TracePosition, said: dict[str, Any], now: datetime, context: Context | None = None
+        self,
+        kind: EventType,
+        place: TracePosition,
+        values: dict[str, Any],
+        now: datetime,
+        context: Context | None = None,
     ) -> None:
         """Pass an event to the recorder. An error in a recorder must not end a turn."""
         fields: dict[str, Any] = {"level": Level.ERROR if kind in ERROR_TYPES else Level.INFO}
-        facts: dict[str, Any] = {}
-        for name, value in said.items():
-            (fields if name in EVENT_FIELDS else facts)[name] = value
-        whose = self.context if context is None else context
+        fields |= {name: value for name, value in values.items() if name in EVENT_FIELDS}
+        facts = {name: value for name, value in values.items() if name not in EVENT_FIELDS}
+        context = self.context if context is None else context
         with suppress(Exception):
-            self._recorder.record(Event(type=kind, time=now, context=whose, place=place, facts=facts, **fields))
+            self._recorder.record(Event(type=kind, time=now, context=context, place=place, facts=facts, **fields))
 
 
 class TraceStep(TraceNode):
     """A step with a duration, recorded under its start time."""
 
-    def __init__(self, above: TraceNode, kind: EventType, said: dict[str, Any]) -> None:
+    def __init__(self, above: TraceNode, kind: EventType, values: dict[str, Any]) -> None:
         self.trace = above.trace
         self._above = above
         self._kind = kind
-        self._said = said
+        self._values = values
         self._used: list[tuple[Usage, float | None]] = []
 
-    def note(self, /, **said: Any) -> None:
+    def note(self, /, **values: Any) -> None:
         """Add fields and facts. An `error` marks the step as failed."""
-        self._said |= said
+        self._values |= values
 
     def gather(self, usage: Usage, usd: float | None) -> None:
         """Add the usage of a call to the turn."""
@@ -221,29 +225,29 @@ class TraceStep(TraceNode):
     def __enter__(self) -> Self:
         timepiece = self.trace.timepiece
         self._time, self._began = timepiece.now(), timepiece.elapsed()
-        opening = SpanStart(kind=self._kind, said=self._said, context=self.trace.context, time=self._time)
+        opening = SpanStart(kind=self._kind, values=self._values, context=self.trace.context, time=self._time)
         self.place, self.span = self.trace.open(self._above, opening)
-        _under_way.add(self.place.span)
+        _open_spans.add(self.place.span)
         if self._kind in OPENING_TYPES:
-            self.trace.record(self._kind, self.place, self._said, self._time)
-            self._said = {}
+            self.trace.record(self._kind, self.place, self._values, self._time)
+            self._values = {}
         return self
 
     def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
         timepiece = self.trace.timepiece
         now = timepiece.now()
-        self._said.setdefault("duration_ms", round((timepiece.elapsed() - self._began) * 1_000))
+        self._values.setdefault("duration_ms", round((timepiece.elapsed() - self._began) * 1_000))
         if error is not None:
-            self._said = {**describe_error(error), **self._said}
-        if self._said.get("error"):
-            self._said.setdefault("level", self._choose_level(error))
+            self._values = {**describe_error(error), **self._values}
+        if self._values.get("error"):
+            self._values.setdefault("level", self._choose_level(error))
         with suppress(Exception):
-            self._said |= sum_usage(self._used) if self._used else {}
-        self._tell_end(now, error)
-        _under_way.discard(self.place.span)
+            self._values |= sum_usage(self._used) if self._used else {}
+        self._record_end(now, error)
+        _open_spans.discard(self.place.span)
         if self.span:
             with suppress(Exception):
-                self.span.close(self._said, now)
+                self.span.close(self._values, now)
 
     def _choose_level(self, error: BaseException | None) -> Level:
         """Choose the level of a failed step: one failure is one error row.
@@ -253,37 +257,37 @@ class TraceStep(TraceNode):
         is_recorded = error is not None and self.trace.failure is error
         return Level.WARN if is_recorded and self._kind not in FAILED_TYPES else Level.ERROR
 
-    def _tell_end(self, now: datetime, error: BaseException | None) -> None:
+    def _record_end(self, now: datetime, error: BaseException | None) -> None:
         """Record the end of the step. A step that is only opened does not repeat an exception of an inner step."""
-        usage = self._said.get("usage")
+        usage = self._values.get("usage")
         if self._kind is EventType.API_CALL and isinstance(usage, Usage):
-            self._above.gather(usage, self._said.get("cost_usd"))
-        kind = FAILED_TYPES.get(self._kind, self._kind) if self._said.get("error") else self._kind
+            self._above.gather(usage, self._values.get("cost_usd"))
+        kind = FAILED_TYPES.get(self._kind, self._kind) if self._values.get("error") else self._kind
         if self._kind not in OPENING_TYPES:
-            self.trace.record(kind, self.place, self._said, self._time)
+            self.trace.record(kind, self.place, self._values, self._time)
         elif ending := OPENING_TYPES[self._kind]:
-            self.trace.record(ending, self.trace.find_place(self._above), self._said, now)
-        elif self._said.get("error") and self.trace.failure is not error:
-            self.trace.record(kind, self.trace.find_place(self), self._said, now)
+            self.trace.record(ending, self.trace.find_place(self._above), self._values, now)
+        elif self._values.get("error") and self.trace.failure is not error:
+            self.trace.record(kind, self.trace.find_place(self), self._values, now)
         self.trace.failure = error
 
 
 def describe_error(error: BaseException) -> dict[str, Any]:
     """Describe an exception. Exceptions of provider clients have the response status."""
-    said: dict[str, Any] = {"error": type(error).__name__}
-    status = None
+    values: dict[str, Any] = {"error": type(error).__name__}
     with suppress(Exception):  # `str()` of an exception can fail
-        said["error"] = f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARS]
-        status = getattr(error, "status_code", None)
-    return said | {"status": status} if isinstance(status, int) else said
+        values["error"] = f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARS]
+        if isinstance(status := getattr(error, "status_code", None), int):
+            values["status"] = status
+    return values
 
 
 def sum_usage(used: list[tuple[Usage, float | None]]) -> dict[str, Any]:
     """Sum the usage of a turn's calls. Calls without a price are counted separately."""
     priced = [float(usd) for _, usd in used if usd is not None]
-    said: dict[str, Any] = {
+    values: dict[str, Any] = {
         "calls": len(used),
         "total_tokens": sum(usage.tokens_in + usage.tokens_out for usage, _ in used),
         "total_cost_usd": round(sum(priced), 10) if priced else None,
     }
-    return said | ({"unpriced_calls": len(used) - len(priced)} if len(priced) < len(used) else {})
+    return values | ({"unpriced_calls": len(used) - len(priced)} if len(priced) < len(used) else {})

@@ -1,7 +1,4 @@
-"""Token counting with a persistent cache for long texts.
-
-Persistent token counts: a small SQLite file in the workspace state that can be deleted at any time.
-"""
+"""Token counting, with counts of long texts cached in a small SQLite file that can be deleted at any time."""
 
 import math
 import os
@@ -43,9 +40,9 @@ class CountStore(Protocol):
 class Counter:
     """Counts tokens of one vocabulary."""
 
-    def __init__(self, vocabulary: Vocabulary, shelf: CountStore | None = None) -> None:
+    def __init__(self, vocabulary: Vocabulary, store: CountStore | None = None) -> None:
         self._vocabulary = vocabulary
-        self._shelf = shelf
+        self._store = store
         self._loaded = False
         self._long: dict[str, int] = {}
         self._short: dict[str, int] = {}
@@ -65,8 +62,8 @@ class Counter:
 
     def save(self) -> None:
         """Store the new counts."""
-        if self._shelf and self._fresh:
-            self._shelf.save(self._vocabulary.value, self._fresh)
+        if self._store and self._fresh:
+            self._store.save(self._vocabulary.value, self._fresh)
             self._fresh = {}
 
     def forget(self) -> None:
@@ -84,16 +81,14 @@ class Counter:
         return len(self._fresh)
 
     def _look_up(self, text: str) -> int:
-        if self._shelf is None:
+        if self._store is None:
             return self._encode(text)
-        stored = self._stored
-        if stored is None:
-            stored = self._stored = self._shelf.load(self._vocabulary.value)
+        if self._stored is None:
+            self._stored = self._store.load(self._vocabulary.value)
         key = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        known = stored.get(key)
-        if known is None:
-            known = stored[key] = self._fresh[key] = self._encode(text)
-        return known
+        if key not in self._stored:
+            self._stored[key] = self._fresh[key] = self._encode(text)
+        return self._stored[key]
 
     def _encode(self, text: str) -> int:
         self._loaded = True
@@ -103,12 +98,11 @@ class Counter:
         return sum([self._count_part(part) for part in PARAGRAPH.split(text)])
 
     def _count_part(self, part: str) -> int:
-        known = self._parts.get(part)
-        if known is None:
+        if part not in self._parts:
             if len(self._parts) >= MAX_CACHED_TEXTS:
                 self._parts.clear()
-            known = self._parts[part] = count_tokens(self._vocabulary, part)
-        return known
+            self._parts[part] = count_tokens(self._vocabulary, part)
+        return self._parts[part]
 
 
 def count_tokens(vocabulary: Vocabulary, text: str) -> int:

@@ -37,11 +37,11 @@ class GgufHeader:
     def token_bytes(self) -> int:
         """The KV-cache bytes per token; 0 if the header lacks the values."""
         heads = self._number("attention.head_count")
-        kept = self._number("attention.head_count_kv") or heads
+        cached = self._number("attention.head_count_kv") or heads
         wide = self._number("embedding_length") // heads if heads else 0
         key = self._number("attention.key_length") or wide
         value = self._number("attention.value_length") or wide
-        return self._number("block_count") * kept * (key + value) * KV_VALUE_BYTES
+        return self._number("block_count") * cached * (key + value) * KV_VALUE_BYTES
 
     @property
     def control(self) -> tuple[str, ...]:

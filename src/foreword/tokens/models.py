@@ -1,7 +1,4 @@
-"""Facts about models: window, vocabulary and cache.
-
-Facts about the prompt cache of a model.
-"""
+"""Facts about models, from data/models.yaml and data/caches.yaml: window, vocabulary, abilities and prompt cache."""
 
 import os
 from collections.abc import Mapping
@@ -90,8 +87,7 @@ def find_cache(provider: str, bare: str, named: str = "") -> CacheFacts:
     table = read_caches()
     if named and named not in table.rules:
         raise UnknownName("cache", named, table.rules)
-    name = max((name for name in table.models if bare.startswith(name)), key=len, default="")
-    line = table.models.get(name, ModelCacheRule())
+    line = table.models.get(find_longest_prefix(table.models, bare), ModelCacheRule())
     facts = table.rules[named or table.providers.get(provider, DEFAULT_RULE)]
     own = table.rules.get(line.rule)
     if own is None:
@@ -215,12 +211,8 @@ def find_model(model: str, overrides: Mapping[str, ModelOverride], served: int |
     facts = make_facts(model, entry, "" if name else describe_unknown(model, entry.window))
     facts = replace(facts, local=True) if provider == "local" else facts
     if provider in LOCAL_SERVERS:
-        assumed = (
-            ""
-            if served
-            else f"{provider} does not say the window of {bare}; one of {LOCAL_SERVER_WINDOW_TOKENS:,} is assumed"
-        )
-        facts = replace(facts, window=served or LOCAL_SERVER_WINDOW_TOKENS, assumed=assumed)
+        assumed = f"{provider} does not say the window of {bare}; one of {LOCAL_SERVER_WINDOW_TOKENS:,} is assumed"
+        facts = replace(facts, window=served or LOCAL_SERVER_WINDOW_TOKENS, assumed="" if served else assumed)
     return apply_override(facts, override) if override else facts
 
 
@@ -249,7 +241,10 @@ def describe_unknown(model: str, window: int) -> str:
     elif find_family(bare):
         subject = f"the window of model {model!r} is not known"
     else:
-        subject = f"nothing is known about model {model!r}{suggest_model(bare, read_model_table().models)}"
+        from difflib import get_close_matches
+
+        near = get_close_matches(bare, read_model_table().models, n=1)
+        subject = f"nothing is known about model {model!r}{f' (did you mean {near[0]}?)' if near else ''}"
     return f"{subject}; a window of {window:,} is assumed"
 
 
@@ -257,20 +252,14 @@ def make_facts(model: str, entry: ModelTableEntry, assumed: str) -> ModelFacts:
     """Build the facts of a model from its table entry and its family."""
     provider, bare = split_model_name(model)
     family = find_family(bare) or (UNKNOWN_FAMILY if assumed else ModelFamily())
+    same = ("window", "factor", "local", "native_tools", "tools", "history", "answer", "mode")
     return ModelFacts(
         name=model,
-        window=entry.window,
         tokenizer=entry.tokenizer or family.tokenizer,
-        factor=entry.factor,
         margin=family.margin if entry.margin is None else entry.margin,
         cache=find_cache(provider, bare),
-        local=entry.local,
-        native_tools=entry.native_tools,
-        tools=entry.tools,
-        history=entry.history,
-        answer=entry.answer,
-        mode=entry.mode,
         assumed=assumed,
+        **{name: getattr(entry, name) for name in same},
     )
 
 
@@ -290,42 +279,23 @@ def read_model_file(model: str, path: str) -> ModelFacts:
         return make_facts(model, MODEL_FILE, f"{error}; a window of {MODEL_FILE.window:,} is assumed")
     if not header.trained_window:
         return make_facts(model, MODEL_FILE, f"{path} names no window; one of {MODEL_FILE.window:,} is assumed")
-    window = (
-        min(header.trained_window, KV_CACHE_BYTES // header.token_bytes)
-        if header.token_bytes
-        else header.trained_window
-    )
+    window = header.trained_window
+    if header.token_bytes:
+        window = min(window, KV_CACHE_BYTES // header.token_bytes)
     return make_facts(model, replace(MODEL_FILE, window=window), "")
-
-
-def suggest_model(name: str, table: Mapping[str, ModelTableEntry]) -> str:
-    """Suggest the nearest known model."""
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, table, n=1)
-    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def apply_override(facts: ModelFacts, override: ModelOverride) -> ModelFacts:
     """Apply an override to the facts of a model."""
+    names = ("window", "tokenizer", "factor", "native_tools", "tools", "history", "answer", "mode")
+    given = {name: getattr(override, name) for name in names if getattr(override, name) is not None}
     rules = find_cache(*split_model_name(facts.name), override.cache) if override.cache else facts.cache
-    return replace(
-        facts,
-        window=override.window or facts.window,
-        tokenizer=override.tokenizer or facts.tokenizer,
-        factor=override.factor or facts.factor,
-        native_tools=facts.native_tools if override.native_tools is None else override.native_tools,
-        tools=facts.tools if override.tools is None else override.tools,
-        history=facts.history if override.history is None else override.history,
-        answer=override.answer or facts.answer,
-        mode=override.mode or facts.mode,
-        cache=replace(
-            rules,
-            minimum=rules.minimum if override.cache_minimum is None else override.cache_minimum,
-            system_messages=rules.system_messages if override.system_messages is None else override.system_messages,
-        ),
-        assumed="" if override.window else facts.assumed,
+    cache = replace(
+        rules,
+        minimum=rules.minimum if override.cache_minimum is None else override.cache_minimum,
+        system_messages=rules.system_messages if override.system_messages is None else override.system_messages,
     )
+    return replace(facts, cache=cache, assumed="" if override.window else facts.assumed, **given)
 
 
 def list_models() -> tuple[str, ...]:

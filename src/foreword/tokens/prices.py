@@ -1,7 +1,4 @@
-"""Prices per token, and the estimated cost of a turn with a warm and a cold cache.
-
-Token prices, and amounts of money as text.
-"""
+"""Prices per token from `genai-prices` and the configuration, and amounts of money as text."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -33,13 +30,8 @@ def format_usd(amount: float) -> str:
 
 
 MILLION = 1_000_000
-PRICE_NAMES = (
-    "input",
-    "cache_read",
-    "cache_write",
-    "cache_write_1h",
-    "output",
-)  # as in the price table and the configuration
+# As in the price table and the configuration.
+PRICE_NAMES = ("input", "cache_read", "cache_write", "cache_write_1h", "output")
 NO_PRICES = (None,) * len(PRICE_NAMES)
 FREE_PRICES = (0.0,) * len(PRICE_NAMES)
 
