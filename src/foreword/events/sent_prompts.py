@@ -190,13 +190,14 @@ class PromptStore:
 
     def keep(self, assembly: Assembly) -> str:
         """Store the prompt of a turn and return the hash for its events."""
-        key, now = hash_prompt(assembly), format_timestamp(self._clock())
-        self._log.record_prompt(lambda connection: write_prompt(connection, key, assembly, now))
+        key, time = hash_prompt(assembly), self._clock()
+        self._log.record_prompt(lambda connection: write_prompt(connection, key, assembly, time))
         return key
 
 
-def write_prompt(connection: sqlite3.Connection, key: str, assembly: Assembly, now: str) -> None:
+def write_prompt(connection: sqlite3.Connection, key: str, assembly: Assembly, time: datetime) -> None:
     """Write a prompt, or update its last use. The caller holds the transaction."""
+    now = format_timestamp(time)
     used = connection.execute("SELECT last_used FROM prompts WHERE hash = ?", (key,)).fetchone()
     if used:
         if used[0][:10] < now[:10]:  # one update per day is enough
