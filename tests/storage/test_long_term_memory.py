@@ -96,7 +96,7 @@ def test_entries(ws: Workspace) -> None:
     report = bring(
         ws, ("carol", "reid", "A dog called Rex.", DAY), ("alice", "reid", "Binds books.\n\nLikes tea.", DAY)
     )
-    assert report == NotesReport(saved=2)
+    assert (report.saved, report.rows) == (2, {})
     assert report.list_lines() == []
     files = list_files(ws.files.root)
     assert [path.rpartition("-")[0] for path in files] == [
@@ -125,7 +125,7 @@ def test_twice(ws: Workspace) -> None:
     os.replace(Path(ws.files.root, first), shared)
     before = list_files(ws.files.root)
     again = bring(ws, *rows)
-    assert (again.saved, len(again.known)) == (0, 5)
+    assert (again.saved, len(again.rows["known"])) == (0, 5)
     assert again.list_lines()[0].startswith("agent_long_term_memory: 5 rows imported before: 1 ('carol', 'reid'), 2 (")
     assert list_files(ws.files.root) == before
 
@@ -146,16 +146,16 @@ def test_nothing_is_left_out_in_silence(ws: Workspace) -> None:
         ("bob", "reid", "Bob's secret.", DAY),
         ("dave", "reid", "x" * 100_000, DAY),
     )
-    assert report == NotesReport(
-        saved=10,
-        duplicates=("2 ('carol', 'nova')",),
-        empty=("3 ('carol', 'reid')", "4 ('carol', 'reid')"),
-        ownerless=("5 (none, 'reid')",),
-        unknown_users=("6 ('mallory', 'reid')", "7 ('../x', 'reid')"),
-        unknown_agents=("8 ('dave', 'nova')", "9 ('dave', none)"),
-        undated=("9 ('dave', none)",),
-        split=("11 ('dave', 'reid')",),
-    )
+    assert report.saved == 10
+    assert report.rows == {
+        "duplicates": ["2 ('carol', 'nova')"],
+        "empty": ["3 ('carol', 'reid')", "4 ('carol', 'reid')"],
+        "ownerless": ["5 (none, 'reid')"],
+        "unknown_users": ["6 ('mallory', 'reid')", "7 ('../x', 'reid')"],
+        "unknown_agents": ["8 ('dave', 'nova')", "9 ('dave', none)"],
+        "undated": ["9 ('dave', none)"],
+        "split": ["11 ('dave', 'reid')"],
+    }
     assert len(report.list_lines()) == 7
     assert "agent_long_term_memory: 2 rows not imported: no text: 3 ('carol', 'reid'), 4 ('carol', 'reid')" in (
         report.list_lines()
@@ -177,7 +177,7 @@ def test_strangers(tmp_path: Path) -> None:
     config = CONFIG.replace("carol: {trust: inner", "carol: {trust: public")
     with make_workspace(tmp_path, {"foreword.yaml": config}) as ws:
         report = bring(ws, ("carol", "reid", "Rex.", DAY))
-        assert (report.saved, report.strangers) == (0, ("1 ('carol', 'reid')",))
+        assert (report.saved, report.rows) == (0, {"strangers": ["1 ('carol', 'reid')"]})
         assert "raise their trust and import again" in report.list_lines()[0]
 
 
@@ -217,7 +217,7 @@ def test_other_columns(ws: Workspace) -> None:
     """Other column names are recognised; a table without a text column is reported row by row."""
     rows = [{"user_id": "carol", "agent_id": "reid", "content": b"Rex.", "created_at": DAY}, {"user_id": "carol"}]
     report = import_notes(rows, ws.files.root, ws.config, NOON)
-    assert (report.saved, report.empty) == (1, ("2 ('carol', none)",))
+    assert (report.saved, report.rows["empty"]) == (1, ["2 ('carol', none)"])
     assert "- Rex. (own/inner/20260218-" in read(ws, "carol")
 
 

@@ -10,7 +10,6 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from importlib.util import find_spec
-from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
@@ -29,7 +28,7 @@ from foreword.events.cache_breaks import RepeatedBreak, find_repeated
 from foreword.events.lines import SHORT_ID_DIGITS, show_cost
 from foreword.events.query import find_reader, query_log
 from foreword.lint.survey import PROMPT_FOLDERS
-from foreword.storage.database import BUDGETS_FILE, EVENTS_FILE, STATE_FILE, is_damage
+from foreword.storage.database import BUDGETS_FILE, EVENTS_FILE, STATE_FILE, connect_read_only, is_damage
 from foreword.turn import Turn
 from foreword.types import Vocabulary, frozen
 from foreword.workspace import Workspace
@@ -341,9 +340,7 @@ def check_databases(folder: str) -> Iterator[Check]:
 def find_damage(path: str) -> tuple[str, str]:
     """Check an SQLite file; return its damage, and otherwise the reason why it cannot be read."""
     try:
-        with closing(
-            sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=LOCK_TIMEOUT_S)
-        ) as rows:
+        with closing(connect_read_only(path, timeout=LOCK_TIMEOUT_S)) as rows:
             (verdict,) = rows.execute("PRAGMA quick_check(1)").fetchone()
     except sqlite3.Error as error:
         return (str(error), "") if is_damage(error) else ("", str(error))

@@ -181,6 +181,14 @@ def read_events(folder: str, patience: float = LOCK_TIMEOUT_S) -> OpenDatabase:
     return opened
 
 
+def connect_read_only(path: str, *, immutable: bool = False, timeout: float = LOCK_TIMEOUT_S) -> sqlite3.Connection:
+    """Open an existing file of any schema without changing it; an immutable one is read without locks."""
+    from urllib.parse import quote
+
+    options = "mode=ro&immutable=1" if immutable else "mode=ro"
+    return sqlite3.connect(f"file:{quote(os.path.abspath(path))}?{options}", uri=True, timeout=timeout)
+
+
 def is_damage(error: sqlite3.Error) -> bool:
     """Return whether an error means a corrupt file, not a busy one, a full disk or a wrong statement."""
     code = getattr(error, "sqlite_errorcode", None)

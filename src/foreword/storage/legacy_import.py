@@ -9,10 +9,8 @@ import re
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import fields
 from datetime import UTC, datetime
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 from foreword.config.schema import Config
@@ -23,7 +21,7 @@ from foreword.engine.trust import OWN_STORE, find_author, find_own_folder
 from foreword.errors import InputError, quote_name
 from foreword.memory.entry import LONGEST, Note, find_places, mark_text, write_file, write_note
 from foreword.memory.notes import list_added
-from foreword.storage.database import STATE_FILE, has_table, stamp, use_state, writing
+from foreword.storage.database import STATE_FILE, connect_read_only, has_table, stamp, use_state, writing
 from foreword.types import Trust, frozen
 
 AGENTS_TABLE = "agent_configurations"
@@ -95,7 +93,7 @@ def read_rows(path: str) -> dict[str, list[LegacyRow]]:
         raise InputError(f"{path} is not a file; name a SQLite database with the table {wanted}")
     found: dict[str, list[LegacyRow]] = {name: [] for name in TABLE_QUERIES}
     try:
-        with closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)) as old:
+        with closing(connect_read_only(path)) as old:
             old.row_factory = sqlite3.Row
             old.text_factory = decode_text
             names = {row["name"] for row in old.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -185,57 +183,41 @@ MAX_LABEL_CHARS = 40  # of the label of a part
 MAX_SHOWN_ROWS = 20  # rows named on one line of the report
 
 
+# What happened to rows that were not imported or were changed, in the order of the report.
+ROW_NOTES = {
+    "known": "imported before",
+    "duplicates": "not imported again: the same text of the same person",
+    "split": f"longer than {LONGEST:,} characters and imported as several entries",
+    "undated": "without a date; the entry has the time of the import",
+    "unread": "with columns that are not imported ({columns})",
+    "replaced": "with bytes that are no text; each became \ufffd",
+    "unknown_agents": "of agents that foreword.yaml lacks; imported, since all agents share memory",
+    "empty": "not imported: no text",
+    "ownerless": "not imported: no user_id",
+    "unknown_users": "not imported: add the users to foreword.yaml and import again",
+    "strangers": "not imported: public people have no memory; raise their trust and import again",
+}
+
+
 @frozen(eq=True)
 class NotesReport:
-    """The result of an import of long-term memory. Rows are named by number, user and agent."""
+    """The result of an import of long-term memory."""
 
-    saved: int = 0
+    saved: int
     """Number of written entries."""
-    known: tuple[str, ...] = ()
-    """Rows whose text is already in the user's memory."""
-    duplicates: tuple[str, ...] = ()
-    """Rows that repeat an earlier row of the same user."""
-    split: tuple[str, ...] = ()
-    """Rows that are too long for one entry and became several."""
-    undated: tuple[str, ...] = ()
-    """Rows without a date; their entries have the time of the import."""
-    unread: tuple[str, ...] = ()
-    """Rows with values in other columns, which are not imported."""
-    unread_columns: tuple[str, ...] = ()
-    """The names of these columns."""
-    replaced: tuple[str, ...] = ()
-    """Rows with invalid UTF-8, which was replaced."""
-    unknown_agents: tuple[str, ...] = ()
-    """Rows of agents that are not configured. They are imported, since all agents share memory."""
-    empty: tuple[str, ...] = ()
-    """Rows without a text, which are not imported."""
-    ownerless: tuple[str, ...] = ()
-    """Rows without a user, which are not imported."""
-    unknown_users: tuple[str, ...] = ()
-    """Rows of users that are not configured, which are not imported."""
-    strangers: tuple[str, ...] = ()
-    """Rows of users with trust `public`, who have no memory; not imported."""
+    rows: Mapping[str, Sequence[str]]
+    """Rows by number, user and agent, under the names of `ROW_NOTES`."""
+    unread_columns: tuple[str, ...]
+    """The names of columns with values that are not imported."""
 
     def list_lines(self) -> list[str]:
         """Return one line for each group of rows that were not imported or were changed."""
-        lines = (
-            (self.known, "imported before"),
-            (self.duplicates, "not imported again: the same text of the same person"),
-            (self.split, f"longer than {LONGEST:,} characters and imported as several entries"),
-            (self.undated, "without a date; the entry has the time of the import"),
-            (self.unread, f"with columns that are not imported ({', '.join(self.unread_columns)})"),
-            (self.replaced, "with bytes that are no text; each became \ufffd"),
-            (self.unknown_agents, "of agents that foreword.yaml lacks; imported, since all agents share memory"),
-            (self.empty, "not imported: no text"),
-            (self.ownerless, "not imported: no user_id"),
-            (self.unknown_users, "not imported: add the users to foreword.yaml and import again"),
-            (self.strangers, "not imported: public people have no memory; raise their trust and import again"),
-        )
-        return [
-            f"{NOTES_TABLE}: {show_count(len(rows), 'row', 'rows')} {what}: {name_rows(rows)}"
-            for rows, what in lines
-            if rows
-        ]
+        lines = []
+        for name, note in ROW_NOTES.items():
+            if rows := self.rows.get(name, ()):
+                what = note.format(columns=", ".join(self.unread_columns))
+                lines.append(f"{NOTES_TABLE}: {show_count(len(rows), 'row', 'rows')} {what}: {name_rows(rows)}")
+        return lines
 
 
 def show_count(number: int, one: str, many: str) -> str:
@@ -251,14 +233,14 @@ def name_rows(rows: Sequence[str]) -> str:
 
 def import_notes(rows: Iterable[LegacyRow], root: str, config: Config, now: datetime) -> NotesReport:
     """Write the rows of long-term memory as entries. Existing entries are not written again."""
-    report: dict[str, list[str]] = {field.name: [] for field in fields(NotesReport) if field.name != "saved"}
+    report: dict[str, list[str]] = {}
     columns: dict[str, None] = {}
     known = find_known(root, config)
     seen: set[tuple[str, str]] = set()
     saved = 0
     for row in map(read_note_row, rows, count(1)):
         if refusal := refuse_row(row, config, seen):
-            report[refusal].append(row.label)
+            report.setdefault(refusal, []).append(row.label)
             continue
         seen.add((row.user, row.text))
         parts = make_parts(row.text)
@@ -274,10 +256,9 @@ def import_notes(rows: Iterable[LegacyRow], root: str, config: Config, now: date
             "unknown_agents": row.agent not in config.agents,
         }
         for name in [name for name, applies in notes.items() if applies] if new else ["known"]:
-            report[name].append(row.label)
+            report.setdefault(name, []).append(row.label)
         columns |= dict.fromkeys(row.unread if new else ())
-    report["unread_columns"] = [show_part(name) for name in columns]
-    return NotesReport(saved=saved, **{name: tuple(labels) for name, labels in report.items()})
+    return NotesReport(saved=saved, rows=report, unread_columns=tuple(show_part(name) for name in columns))
 
 
 @frozen(eq=True)
@@ -322,7 +303,7 @@ def show_part(text: str) -> str:
 
 
 def refuse_row(row: NoteRow, config: Config, seen: Collection[tuple[str, str]]) -> str:
-    """Return the report field for a row that is not imported, or an empty string."""
+    """Return the name in `ROW_NOTES` for a row that is not imported, or an empty string."""
     reasons = {
         "empty": not row.text,
         "ownerless": not row.user,
@@ -483,7 +464,7 @@ def has_notes_table(path: str) -> bool:
     if not os.path.isfile(path):
         return False
     try:
-        with closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as state:
+        with closing(connect_read_only(path, immutable=True)) as state:
             return has_table(state, NOTES_TABLE)
     except sqlite3.Error:
         return False
