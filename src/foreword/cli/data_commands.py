@@ -131,7 +131,8 @@ def import_agents(args: Namespace, workspace: Workspace) -> tuple[object, str]:
     left = f"; {done.existing:,} existing left unchanged" if done.existing else ""
     off = f"; {count(done.inactive, 'inactive customization')} imported as inactive" if done.inactive else ""
     text = f"imported: {count(done.agents, 'agent')}, {count(done.instructions, 'set')} of instructions"
-    return {**to_plain(done), "memory": to_plain(notes)}, f"{text}{entries}{left}{off}"
+    plain = {"kept" if name == "existing" else name: value for name, value in to_plain(done).items()}
+    return {**plain, "memory": to_plain(notes)}, f"{text}{entries}{left}{off}"
 
 
 def warn_unknown_names(kind: str, names: Sequence[str]) -> None:
