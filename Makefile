@@ -8,6 +8,9 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 # pip shows its own progress. It compiles nothing ahead of time: Python compiles what it imports, which is a fraction.
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --no-compile
 
+# Tests start hundreds of processes; without bytecode on disk each of them compiles every module it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run test check lint types contracts bench soak docs clean
 
 run: $(RUNS)  ## talk with the agent of the sample workspace; without a terminal, ask it one question
@@ -15,7 +18,7 @@ run: $(RUNS)  ## talk with the agent of the sample workspace; without a terminal
 	  else $(BIN)/foreword -w examples/assistant chat "What is on this week?" </dev/null; fi
 
 test: $(READY)  ## the whole suite, in parallel
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 check: lint types contracts test  ## everything that CI runs
 
@@ -33,7 +36,7 @@ bench: $(READY)  ## every figure of the documentation, beside its baseline
 	$(BIN)/python -m bench
 
 soak: $(READY)  ## the whole suite, with the full counts of its properties and no limit of time
-	FOREWORD_SOAK=1 $(BIN)/python -m pytest -n $(WORKERS) -o faulthandler_timeout=0
+	FOREWORD_SOAK=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -o faulthandler_timeout=0
 
 docs: $(READY)  ## write what is generated: the command reference and the JSON Schemas
 	$(BIN)/python -m docs.generate
