@@ -1,7 +1,7 @@
 """Events and outcome of a turn, the callbacks that receive them, and the errors that end a turn early."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic_ai.messages import ModelMessage
 
@@ -12,6 +12,8 @@ from foreword.events.event import Usage
 from foreword.promptcache.blame import CacheAccount
 from foreword.promptcache.ledger import LedgerState
 from foreword.types import TextEnum, frozen
+
+T = TypeVar("T")
 
 
 @frozen
@@ -101,7 +103,7 @@ def discard_ledger(_: Settled) -> None:
 
 @frozen
 class TurnCallbacks:
-    """Callbacks of a running turn. The turn awaits each of them; an error in one ends the turn with ListenerFailed."""
+    """Callbacks of a running turn. The turn awaits each of them; an error in one ends the turn with CallbackError."""
 
     delta: Callable[[AgentEvent], Awaitable[None]] = ignore
     """Called with each event as it arrives."""
@@ -119,38 +121,31 @@ class TurnCallbacks:
 
     async def hear(self, delta: AgentEvent) -> None:
         """Pass on an event."""
-        try:
-            await self.delta(delta)
-        except Exception as error:
-            raise CallbackError(f"an event handler failed: {type(error).__name__}: {error}") from error
+        await run_callback("an event handler failed", self.delta, delta)
 
     async def keep(self, messages: tuple[ModelMessage, ...]) -> None:
         """Pass on a step."""
-        try:
-            await self.step(messages)
-        except Exception as error:
-            raise CallbackError(f"a step could not be stored: {type(error).__name__}: {error}") from error
+        await run_callback("a step could not be stored", self.step, messages)
 
     async def may_begin(self, call: str, name: str) -> bool:
         """Record that a call starts; return False if it started before."""
-        try:
-            return await self.begin(call, name)
-        except Exception as error:
-            raise CallbackError(f"the start of a call was not stored: {type(error).__name__}: {error}") from error
+        return await run_callback("the start of a call was not stored", self.begin, call, name)
 
-    async def is_allowed(self, asking: ApprovalNeeded) -> bool | None:
+    async def is_allowed(self, request: ApprovalNeeded) -> bool | None:
         """Ask the person for approval and wait for the answer."""
-        try:
-            return await self.ask(asking)
-        except Exception as error:
-            raise CallbackError(f"approval could not be requested: {type(error).__name__}: {error}") from error
+        return await run_callback("approval could not be requested", self.ask, request)
 
-    async def hold_call(self, asking: ApprovalNeeded, arguments: Mapping[str, Any]) -> str:
+    async def hold_call(self, request: ApprovalNeeded, arguments: Mapping[str, Any]) -> str:
         """Store a call until a person decides, and return the text for the model."""
-        try:
-            return await self.hold(asking, arguments)
-        except Exception as error:
-            raise CallbackError(f"a call could not be held: {type(error).__name__}: {error}") from error
+        return await run_callback("a call could not be held", self.hold, request, arguments)
+
+
+async def run_callback(failure: str, callback: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+    """Await a callback; convert its error into a CallbackError."""
+    try:
+        return await callback(*arguments)
+    except Exception as error:
+        raise CallbackError(f"{failure}: {type(error).__name__}: {error}") from error
 
 
 NO_CALLBACKS = TurnCallbacks()

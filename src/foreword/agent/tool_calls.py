@@ -243,11 +243,9 @@ def write_question(asked: ToolCall) -> str:
 def render_argument(value: object) -> str:
     """Format an argument; truncate a long one and add its length."""
     text = escape_unprintable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-    return (
-        text
-        if len(text) <= MAX_SHOWN_ARGUMENT_CHARS
-        else f"{text[:MAX_SHOWN_ARGUMENT_CHARS]}… ({len(text):,} characters)"
-    )
+    if len(text) <= MAX_SHOWN_ARGUMENT_CHARS:
+        return text
+    return f"{text[:MAX_SHOWN_ARGUMENT_CHARS]}… ({len(text):,} characters)"
 
 
 def escape_unprintable(text: str) -> str:

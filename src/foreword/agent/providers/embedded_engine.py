@@ -1,9 +1,7 @@
-"""The embedded engine: a child process that is started on demand and restarted after it has died.
+"""The embedded engine: its process, the slots of its sessions, and the HTTP transport of its requests.
 
-Escapes control tokens of a chat template in messages, such as `<|im_start|>`. Ends a streamed reply that repeats
-itself: a very small model may repeat one sentence up to its token limit. Assignment of engine slots to sessions; a
-slot caches the conversation of its session. The HTTP transport of the embedded engine: starts it if needed, and
-assigns each request to its session's slot.
+The process is started on demand and restarted after it has died. Requests are sent without control tokens of the chat
+template in their messages, and a reply that repeats itself is ended.
 """
 
 import asyncio
@@ -55,17 +53,17 @@ def escape_message(message: Mapping[str, Any], pattern: re.Pattern[str]) -> dict
 def escape_control_tokens(text: str, pattern: re.Pattern[str]) -> str:
     """Escape the control tokens in a text; repeat for tokens that overlap or that an escape creates."""
     while True:
-        calm = pattern.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)
-        if calm == text:
+        escaped = pattern.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)
+        if escaped == text:
             return text
-        text = calm
+        text = escaped
 
 
 @cache
 def compile_control_tokens(control: tuple[str, ...]) -> re.Pattern[str] | None:
     """Compile the control tokens of a model into a pattern; ignore tokens that contain a space."""
-    marks = sorted((mark for mark in control if " " not in mark), key=len, reverse=True)
-    return re.compile("|".join(map(re.escape, marks))) if marks else None
+    tokens = sorted((token for token in control if " " not in token), key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, tokens))) if tokens else None
 
 
 MAX_START_S = 300.0  # seconds to load the weights
@@ -177,8 +175,8 @@ def exchange_settings(process: "subprocess.Popen[bytes]", settings: dict[str, ob
     """Send the process its settings and return its answer; empty if it dies or takes too long."""
     if process.stdin is None or process.stdout is None:
         raise AssertionError("both are pipes")
-    impatient = threading.Timer(MAX_START_S, process.kill)
-    impatient.start()
+    watchdog = threading.Timer(MAX_START_S, process.kill)
+    watchdog.start()
     try:
         process.stdin.write(json.dumps(settings).encode() + b"\n")
         process.stdin.flush()
@@ -186,7 +184,7 @@ def exchange_settings(process: "subprocess.Popen[bytes]", settings: dict[str, ob
     except BrokenPipeError:
         line = b""
     finally:
-        impatient.cancel()
+        watchdog.cancel()
     reply: dict[str, str] = json.loads(line) if line else {}
     return reply
 
