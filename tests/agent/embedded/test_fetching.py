@@ -56,8 +56,8 @@ def order(tmp_path, wheel):
 
 
 def list_kept(folder):
-    """List what is in a cache, beside the locks."""
-    return sorted(name for name in os.listdir(folder) if not name.endswith(".lock")) if folder.exists() else []
+    """List the files of a cache folder, except locks."""
+    return sorted(name for name in os.listdir(folder) if not name.endswith(".guard")) if folder.exists() else []
 
 
 def test_once(tmp_path):
