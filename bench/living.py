@@ -22,11 +22,10 @@ from foreword.agent.tool_calls import AdditionalTools
 from foreword.assembly import Assembly
 from foreword.gateway.messages import RoutedMessage, TurnState
 from foreword.gateway.startup import GatewayOptions, open_gateway
-from foreword.promptcache.calibration import Calibration
 from foreword.promptcache.designs import SessionCall, list_calls
 from foreword.promptcache.ledger import find_part
 from foreword.promptcache.recordings import CapturedRequest, count_recording
-from foreword.promptcache.rules import CacheBlock, CacheUsage, list_blocks
+from foreword.promptcache.rules import CacheBlock, CacheUsage, Calibration, list_blocks
 from foreword.promptcache.scenario import CALL_INTERVAL_S, Scenario, ScriptedTools, load_shipped_scenario
 from foreword.promptcache.simulation import OURS, DesignComparison, compare_designs, compute_cost
 from foreword.testing import FakeProvider, ManualClock, ScriptedCall, ScriptedReply, run_fake_provider

@@ -26,7 +26,7 @@ from bench.memory_weights import Case, find_weights
 from bench.memory_weights import measure as weigh_cases
 from foreword.engine.sources.sections import Passage
 from foreword.engine.trust import Audience
-from foreword.memory import rank
+from foreword.memory import search as rank
 from foreword.memory import stores as memory_module
 from foreword.memory.chunk import split
 from foreword.memory.index import Index

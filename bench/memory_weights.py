@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from foreword.memory.rank import TALK, Parts
+from foreword.memory.search import TALK, Parts
 
 ROUNDS = 15  # of Newton's method; about eight are enough
 ENOUGH = 1e-2  # a step that moves no result

@@ -12,7 +12,7 @@ from foreword.agent.tools.memory_tools import SNIPPET_CHARS
 from foreword.agent.tools.registry import BUILT_IN
 from foreword.assembly import Assembly
 from foreword.errors import InputError, UnknownName
-from foreword.memory.snippet import find_snippet
+from foreword.memory.search import find_snippet
 from foreword.testing import make_workspace
 from foreword.turn import Turn
 from foreword.workspace import Workspace

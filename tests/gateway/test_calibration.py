@@ -7,7 +7,7 @@ import pytest
 from house import CONFIG, open_house, open_rows, read_log, say
 
 from foreword.cli.main import main
-from foreword.promptcache.calibration import Calibration
+from foreword.promptcache.rules import Calibration
 from foreword.storage.ledgers import read_calibrations, write_calibration
 from foreword.testing import NOON, ManualClock, run_fake_provider, write_files
 

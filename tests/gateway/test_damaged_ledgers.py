@@ -9,8 +9,8 @@ from house import CONFIG, open_rows, read_log, say
 from foreword.cli.main import main
 from foreword.engine.blueprint import Blueprint, Rendering
 from foreword.engine.render import Layout
+from foreword.promptcache.changes import join_notices, remove_notices, write_settled_notice, write_update
 from foreword.promptcache.ledger import SectionSnapshot, UpdateChannel, UpdateKind
-from foreword.promptcache.updates import join_notices, remove_notices, write_settled_notice, write_update
 from foreword.storage.ledgers import empty_ledger
 from foreword.testing import write_files
 from foreword.tokens.count import Counter, Meter

@@ -3,7 +3,7 @@
 import pytest
 from served import CONFIG, serve_workspace
 
-from foreword.promptcache.calibration import Calibration
+from foreword.promptcache.rules import Calibration
 from foreword.storage.database import use_state
 from foreword.storage.ledgers import write_calibration
 

@@ -13,7 +13,7 @@ import pytest
 from foreword.engine.trust import Audience, Provenance
 from foreword.errors import InputError
 from foreword.memory.entry import Confirmed, Note
-from foreword.memory.facts import add_fact
+from foreword.memory.notes import add_fact
 from foreword.testing import NOON, make_workspace
 from foreword.types import Trust
 from foreword.workspace import Workspace

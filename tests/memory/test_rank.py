@@ -6,7 +6,7 @@ import pytest
 
 from foreword.memory.chunk import split
 from foreword.memory.index import Index
-from foreword.memory.rank import MAX_LEVEL, STOP, choose, gather, rank, read_question
+from foreword.memory.search import MAX_LEVEL, STOP, choose, gather, rank, read_question
 
 TALK = """\
 # 8 May 2023

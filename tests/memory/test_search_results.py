@@ -8,7 +8,7 @@ import pytest
 
 from foreword.engine.sources.files import MAX_FILE_BYTES
 from foreword.engine.trust import Audience
-from foreword.memory.snippet import find_snippet
+from foreword.memory.search import find_snippet
 from foreword.memory.stores import LARGE_STORE_CHUNKS
 from foreword.testing import make_workspace
 from foreword.turn import Turn

@@ -13,7 +13,7 @@ from foreword.engine.trust import Audience, Provenance
 from foreword.errors import InputError, UnknownName
 from foreword.events.redaction import FORGOTTEN_MARKER
 from foreword.memory.entry import Confirmed
-from foreword.memory.facts import add_fact
+from foreword.memory.notes import add_fact
 from foreword.privacy.erasure import DATA_LOCATIONS, preview_erasure
 from foreword.privacy.erasure import erase_person as forget_patiently
 from foreword.storage.database import format_moment

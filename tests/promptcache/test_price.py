@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 from bookkeeping import OPUS, SONNET, House
 
-from foreword.promptcache.calibration import Calibration, format_calibration, update_calibration
 from foreword.promptcache.decision import CacheContext, decide_prefix
 from foreword.promptcache.price import quote_edit
-from foreword.promptcache.rules import CacheUsage
+from foreword.promptcache.rules import CacheUsage, Calibration, format_calibration, update_calibration
 from foreword.tokens.prices import find_prices, format_usd
 from foreword.types import EditPolicy
 

@@ -65,10 +65,10 @@ from foreword.events.event import EventType, Level, sees_all
 from foreword.events.query import find_reader
 from foreword.events.sinks import EventStream
 from foreword.events.tracer import TraceNode, TraceStep
-from foreword.promptcache.calibration import NO_CALIBRATION, Calibration
 from foreword.promptcache.ledger import Action, LedgerState, PrefixDecision
 from foreword.promptcache.ledger_json import decision_to_json
 from foreword.promptcache.price import measure_prefix
+from foreword.promptcache.rules import NO_CALIBRATION, Calibration
 from foreword.types import Mode, frozen
 from foreword.workspace import Workspace
 

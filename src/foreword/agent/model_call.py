@@ -45,10 +45,9 @@ from foreword.events.event import EventType, Level, Usage
 from foreword.events.sinks import EventStream
 from foreword.events.tracer import TraceStep
 from foreword.promptcache.blame import AnsweredRequest, CacheAccount, account_for_call, confirm_cause, redact_blame
-from foreword.promptcache.calibration import NO_CALIBRATION, Calibration
 from foreword.promptcache.ledger import LedgerState, Reason, SentRequest, advance_ledger, list_stable_blocks, mark_lost
 from foreword.promptcache.ledger_json import account_to_json
-from foreword.promptcache.rules import REQUEST_SHAPES, CacheUsage
+from foreword.promptcache.rules import NO_CALIBRATION, REQUEST_SHAPES, CacheUsage, Calibration
 from foreword.tokens.prices import PricedRequest, find_prices
 from foreword.turn import Turn
 from foreword.types import Trust, frozen

@@ -13,9 +13,8 @@ from foreword.config.schema import ModelOverride
 from foreword.errors import InputError
 from foreword.events import cache_breaks, lines
 from foreword.events.event import sees_all
-from foreword.promptcache import calibration, ledger, ledger_json, recordings, scenario, simulation
+from foreword.promptcache import ledger, ledger_json, recordings, rules, scenario, simulation
 from foreword.promptcache.blame import Blame, CacheAccount
-from foreword.promptcache.rules import CacheUsage
 from foreword.storage.ledgers import find_calibrations
 from foreword.tokens.models import CacheFacts, find_model, list_models, split_model_name
 
@@ -104,14 +103,14 @@ def print_breaks(args: Namespace) -> None:
     if calibrations:
         print("\ntokens per model, as counted and as billed:")
         for one in calibrations:
-            print(f" {calibration.format_calibration(one)}")
+            print(f" {rules.format_calibration(one)}")
     if not report.calls:
         print(f"\n {NO_CALLS}")
     elif report.breaks or report.moves:
         print(f"\n {NEXT_STEPS}")
 
 
-def list_calibrations(events: log_commands.EventQuery) -> Sequence[calibration.Calibration]:
+def list_calibrations(events: log_commands.EventQuery) -> Sequence[rules.Calibration]:
     """Return the learned token calibrations; only for a reader who sees everything, since all calls contribute."""
     if not sees_all(events.reader):
         return ()
@@ -216,8 +215,8 @@ def warn_about_simulation(compared: simulation.DesignComparison) -> None:
     """Warn about assumptions, missing prices, and sessions larger than the window."""
     facts = compared.service.model
     if facts.assumed:
-        rules = simulation.name_rules(compared.service)
-        warn(f"{facts.assumed.partition(';')[0]}; assuming the cache rules of {rules}")
+        named = simulation.name_rules(compared.service)
+        warn(f"{facts.assumed.partition(';')[0]}; assuming the cache rules of {named}")
     if compared.service.prices is None:
         warn_about_price(facts.name)
     largest = max(call.total for call in compared.results["ours"].calls)
@@ -250,7 +249,7 @@ def print_simulation(compared: simulation.DesignComparison, *, calls: bool) -> N
     print()
 
 
-def name_lifetime(used: CacheUsage, facts: CacheFacts) -> str:
+def name_lifetime(used: rules.CacheUsage, facts: CacheFacts) -> str:
     """Name the cache lifetime of the tokens that a call wrote; with two lifetimes, each with its tokens."""
     usual, long = facts.usual.name, facts.lives[-1].name
     parts = {long: used.hour, usual: used.write - used.hour} if used.hour else {usual: used.write}
@@ -341,7 +340,7 @@ def print_replay(played: recordings.ReplayedRecording, title: str, *, calls: boo
     """Print the calls of a recording and their totals."""
     reports = any(one is not None for one in played.reported)
 
-    def show(used: CacheUsage, life: str, reported: CacheUsage | None, usd: float | None) -> list[str]:
+    def show(used: rules.CacheUsage, life: str, reported: rules.CacheUsage | None, usd: float | None) -> list[str]:
         counted = f"{reported.read:,} / {reported.write:,} / {reported.fresh:,}" if reported is not None else "–"
         cost = "–" if usd is None else f"{usd:,.4f}"
         return [f"{used.read:,}", f"{used.write:,}", life, f"{used.fresh:,}", *([counted] if reports else []), cost]
@@ -362,9 +361,9 @@ def print_replay(played: recordings.ReplayedRecording, title: str, *, calls: boo
     print()
 
 
-def add_usage(usages: Sequence[CacheUsage | None]) -> CacheUsage:
+def add_usage(usages: Sequence[rules.CacheUsage | None]) -> rules.CacheUsage:
     """Add up the tokens of calls."""
-    return sum(filter(None, usages), CacheUsage())
+    return sum(filter(None, usages), rules.CacheUsage())
 
 
 def add_usd(amounts: Sequence[float | None]) -> float | None:

@@ -16,8 +16,8 @@ from foreword.workspace import Workspace
 
 if TYPE_CHECKING:
     from foreword.assembly import Assembly, ReportRow
-    from foreword.promptcache.calibration import Calibration
     from foreword.promptcache.price import Estimate
+    from foreword.promptcache.rules import Calibration
 
 BUILD_FORMATS = ("text", "json", "anthropic", "openai", "responses", "gemini", "plain")
 VERDICT_STYLES = {"shortened": "yellow", "indexed": "blue", "dropped": "red", "withheld": "magenta"}
@@ -93,7 +93,7 @@ def print_explanation(workspace: Workspace, assembly: "Assembly", rows: "list[Re
 
     Absent and withheld slots are only counted, with `show_all` as the way to show them; if it is empty, all are shown.
     """
-    from foreword.promptcache.calibration import format_correction
+    from foreword.promptcache.rules import format_correction
     from foreword.tokens.prices import format_usd
 
     hidden = [str(row.verdict) for row in rows if show_all and str(row.verdict) in HIDDEN_VERDICTS]

@@ -6,17 +6,20 @@ was used recently, if memory has changed and the configured interval has passed.
 
 import asyncio
 import sqlite3
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from foreword.assembly import Assembly
 from foreword.config.schema import Config
-from foreword.engine.sources.documents import Document, normalise_lines, read_prompt
+from foreword.engine.sources.documents import Document, join_lines, normalise_lines, read_prompt
+from foreword.engine.sources.memory_sections import FACTS_FILE, load_facts
+from foreword.engine.trust import show_path
 from foreword.errors import ForewordError
 from foreword.events.event import NO_CONTEXT, Context, EventType, Level, Recorder
 from foreword.events.tracer import Clocks, Tracer, TraceStep, describe_error
-from foreword.memory.digest import Survey, fill, shorten, write_digest, write_excerpts
+from foreword.memory.stores import Survey
+from foreword.secret import find_secrets
 from foreword.storage.database import format_moment, parse_moment
 from foreword.storage.profiles import BulletinOrigin, claim_bulletin, find_bulletin_origin, store_bulletin
 from foreword.storage.writer import Writer
@@ -28,6 +31,8 @@ USE_PERIOD = timedelta(days=7)  # an agent must have been used within this time
 MAX_OPENED_MEMORIES = 100  # memory files to open, the most recently changed first
 MAX_BULLETIN_CHARS = 1_000  # characters of a bulletin; it shares its budget with everything else sent with a message
 MAX_MEMORY_CHARS = 24_000  # characters of memory sent to the model
+MAX_LINE_CHARS = 160  # characters of one memory in a digest
+MAX_EXCERPT_CHARS = 1_500  # characters of one memory sent to the model
 MEMORY_END = "</memory>"  # must not occur in a memory
 RULE = "rule"
 SELECT_USED_AGENTS = (
@@ -166,3 +171,52 @@ def clean_bulletin(text: str) -> str:
     """Keep the plain lines of a model's answer, up to the size limit."""
     lines = (line.strip().lstrip("#=_* ").strip() for line in normalise_lines(text).splitlines())
     return fill((shorten(line, MAX_BULLETIN_CHARS // 2) for line in lines if line.strip("-")), MAX_BULLETIN_CHARS)
+
+
+def write_digest(documents: Iterable[Document], most: int) -> str:
+    """Sum up by rule: a line for each memory as long as there is room."""
+    return fill((f"- {name_memory(one)}: {shorten(tell_first(one), MAX_LINE_CHARS)}" for one in documents), most)
+
+
+def write_excerpts(documents: Iterable[Document], most: int) -> str:
+    """Write the beginning of each memory, for a model that sums them up."""
+    return fill((f"[{name_memory(one)}]\n{shorten(tell_body(one), MAX_EXCERPT_CHARS)}\n" for one in documents), most)
+
+
+def fill(parts: Iterable[str], most: int) -> str:
+    """Join as many parts as there is room for; one that may hold a secret is left out."""
+    kept: list[str] = []
+    for part in parts:
+        most -= len(part) + 1
+        if most < 0:
+            break
+        if next(find_secrets(part), None) is None:
+            kept.append(part)
+    return "\n".join(kept)
+
+
+def name_memory(document: Document) -> str:
+    """Name a memory by its path, as memory_get reads it."""
+    return join_lines(show_path(document.path))
+
+
+def tell_body(document: Document) -> str:
+    """Return the whole text of a memory; facts as a list."""
+    return "\n".join(load_facts(document) or ()) if document.path == FACTS_FILE else document.body
+
+
+def tell_first(document: Document) -> str:
+    """Return the description of a memory, else its beginning."""
+    return join_lines(document.field("description")) or next(list_words(tell_body(document)), "")
+
+
+def list_words(text: str) -> Iterator[str]:
+    """List the lines of a text that are more than a heading or a rule."""
+    for line in text.splitlines():
+        if not line.startswith("#") and (plain := join_lines(line).strip("-*_=> ")):
+            yield plain
+
+
+def shorten(text: str, most: int) -> str:
+    """Cut a text to its beginning, at a word."""
+    return text if len(text) <= most else f"{text[: most - 1].rpartition(' ')[0] or text[: most - 1]}…"

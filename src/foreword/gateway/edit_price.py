@@ -25,11 +25,11 @@ from foreword.gateway.messages import RoutedMessage, load_message
 from foreword.gateway.session_state import StoredLedger, load_ledger
 from foreword.gateway.turn_inputs import limit_history, make_turn
 from foreword.promptcache import price
-from foreword.promptcache.calibration import Calibration
 from foreword.promptcache.changes import PromptDraft, WantedPrefix, make_wanted_prefix
 from foreword.promptcache.decision import NO_LEDGER, Ledger, decide_prefix
 from foreword.promptcache.ledger import PrefixDecision, count_warm_tokens
 from foreword.promptcache.ledger_json import quote_to_json
+from foreword.promptcache.rules import Calibration
 from foreword.storage.ledgers import read_calibrations
 from foreword.storage.sessions import SESSION_COLUMNS, Session, read_session
 from foreword.tokens.prices import PricedRequest, find_prices

@@ -15,9 +15,9 @@ from foreword.agent.conversation import Messages, convert_to_texts
 from foreword.agent.providers.model_clients import EMBEDDED_PREFIX
 from foreword.events.event import Reader, sees_all
 from foreword.gateway.history import HistoryRow, KnownRows, load_history_rows
-from foreword.promptcache.calibration import NO_CALIBRATION, Calibration, update_calibration
 from foreword.promptcache.decision import CacheContext, SessionLedger
 from foreword.promptcache.ledger import LedgerState, clear_ledger, mark_lost
+from foreword.promptcache.rules import NO_CALIBRATION, Calibration, update_calibration
 from foreword.storage import ledgers
 from foreword.storage.profiles import read_bulletins, read_profile
 from foreword.storage.sessions import Lane, Session, is_own

@@ -28,13 +28,19 @@ from foreword.engine.trust import (
 )
 from foreword.errors import Forbidden, InputError, quote_name
 from foreword.memory.chunk import split_items
-from foreword.memory.digest import Survey
 from foreword.memory.entry import Confirmed, Note, check_text, find_places, write_confirmed, write_file, write_note
-from foreword.memory.facts import add_fact, plan_fact
 from foreword.memory.index import Index
-from foreword.memory.notes import NOTES, Promotion, change_note, check_heading, edit_note, read_note
-from foreword.memory.rank import STOP, Question, Ranked, rank, read_question
-from foreword.memory.snippet import Snippet, find_snippet
+from foreword.memory.notes import (
+    NOTES,
+    Promotion,
+    add_fact,
+    change_note,
+    check_heading,
+    edit_note,
+    plan_fact,
+    read_note,
+)
+from foreword.memory.search import STOP, Question, Ranked, Snippet, find_snippet, rank, read_question
 from foreword.memory.upkeep import OpenIndex, Progress, Stock, Upkeep
 from foreword.tokens.count import Meter
 from foreword.turn import check_name, normalize_name
@@ -90,6 +96,16 @@ class Saved:
     store: str
     known: bool = False
     """Whether the very same text was there already, so that nothing was written."""
+
+
+@frozen(eq=True)
+class Survey:
+    """The memories to summarise, before any is read."""
+
+    stamp: str
+    """Changes with any of the memories; empty if there is none."""
+    paths: tuple[str, ...]
+    """The files, those changed last first."""
 
 
 class Memory:

@@ -15,9 +15,8 @@ from foreword.engine.sources.files import Files
 from foreword.engine.sources.memory_sections import FACTS_FILE
 from foreword.gateway import transcripts
 from foreword.memory.entry import drafted
-from foreword.memory.facts import PATIENCE, claim
 from foreword.memory.index import FILE, Damaged, Index, remove, translate
-from foreword.memory.notes import edit_note, remove_added
+from foreword.memory.notes import PATIENCE, claim, edit_note, remove_added
 from foreword.privacy import subject
 from foreword.privacy.database_locations import STATE, DataLocation, ExportedItem
 from foreword.privacy.subject import OWN_NAMES_SQL, Databases, Redactor, Subject

@@ -5,7 +5,6 @@ Surplus: tokens a provider read from its cache beyond the prediction, with the k
 
 from dataclasses import replace
 
-from foreword.promptcache.calibration import NO_CALIBRATION, Calibration
 from foreword.promptcache.decision import PRIVATE_REASON, find_difference, find_token_rates
 from foreword.promptcache.ledger import (
     ENGINE_RESTARTED,
@@ -17,7 +16,7 @@ from foreword.promptcache.ledger import (
     is_lost,
     predict_usage,
 )
-from foreword.promptcache.rules import CacheUsage, list_lookup_positions
+from foreword.promptcache.rules import NO_CALIBRATION, CacheUsage, Calibration, list_lookup_positions
 from foreword.tokens.models import CacheFacts
 from foreword.tokens.prices import Prices
 from foreword.types import TextEnum, frozen

@@ -12,18 +12,21 @@ from typing import Protocol
 
 from foreword.engine.render import Prompt
 from foreword.errors import InputError
-from foreword.promptcache.calibration import NO_CALIBRATION, Calibration
 from foreword.promptcache.changes import (
     HeldEntry,
     PromptDraft,
     SectionChange,
     WantedPrefix,
+    append_to_tail,
     count_aligned_blocks,
     find_block,
     hold_entries,
+    join_notices,
     list_changes,
     make_wanted_prefix,
     rebuild_prefix,
+    write_settled_notice,
+    write_update,
 )
 from foreword.promptcache.ledger import (
     ENGINE_RESTARTED,
@@ -48,7 +51,7 @@ from foreword.promptcache.ledger import (
     render_blocks,
     select_updates,
 )
-from foreword.promptcache.updates import append_to_tail, join_notices, write_settled_notice, write_update
+from foreword.promptcache.rules import NO_CALIBRATION, Calibration
 from foreword.tokens.models import CacheFacts
 from foreword.tokens.prices import Prices, format_usd
 from foreword.types import EditPolicy, frozen

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 from foreword.errors import InputError
 from foreword.promptcache.blame import CacheAccount
-from foreword.promptcache.calibration import Calibration
 from foreword.promptcache.ledger import (
     CacheIdentity,
     HistoryHash,
@@ -32,7 +31,7 @@ from foreword.promptcache.ledger import (
     UpdateKind,
 )
 from foreword.promptcache.price import EditQuote
-from foreword.promptcache.rules import CacheUsage, serialize_json
+from foreword.promptcache.rules import CacheUsage, Calibration, serialize_json
 from foreword.types import EditPolicy, Pace, Trust
 
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from foreword.assembly import Assembly
 from foreword.envelope import count_cached_blocks
-from foreword.promptcache.calibration import Calibration
 from foreword.promptcache.changes import WantedPrefix, list_changes, rebuild_prefix
 from foreword.promptcache.decision import CacheContext, ChoiceInputs, assess_cache, cost_rebase
 from foreword.promptcache.ledger import LedgerState, apply_updates
+from foreword.promptcache.rules import Calibration
 from foreword.tokens.prices import Prices
 from foreword.types import EditPolicy, frozen
 

@@ -8,10 +8,10 @@ from functools import lru_cache
 from typing import Any
 
 from foreword.errors import InputError
-from foreword.promptcache.calibration import Calibration
+from foreword.promptcache.changes import remove_notices, remove_updates
 from foreword.promptcache.ledger import LedgerState, Prefix, clear_ledger
 from foreword.promptcache.ledger_json import dump_ledger, dump_prefix, hash_prefix, parse_ledger, parse_stored_prefix
-from foreword.promptcache.updates import remove_notices, remove_updates
+from foreword.promptcache.rules import Calibration
 from foreword.storage.database import STATE_FILE, stamp, use_state
 from foreword.types import EditPolicy, frozen
 

@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 
 from foreword.engine.context import NO_CHARACTER, StoredCharacter
 from foreword.engine.trust import ArchivedSession
-from foreword.promptcache.calibration import Calibration
+from foreword.promptcache.rules import Calibration
 from foreword.storage.agents import find_character, find_instructions
 from foreword.storage.database import (
     STATE_FILE,

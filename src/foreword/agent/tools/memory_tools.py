@@ -11,7 +11,7 @@ from foreword.engine.sources.sections import write_memory_get
 from foreword.engine.trust import Audience, find_author, find_own_level, find_own_person, has_other_readers, locate_path
 from foreword.errors import Forbidden, InputError, quote_name
 from foreword.memory.entry import Note
-from foreword.memory.snippet import find_snippet
+from foreword.memory.search import find_snippet
 from foreword.memory.stores import Entry, Hit, Memory
 from foreword.turn import ToolAnswer
 from foreword.types import Trust
