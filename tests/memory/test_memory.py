@@ -142,7 +142,7 @@ def test_entry_deleted_before_it_is_read(ws: Workspace) -> None:
 def test_found_without_opening(ws: Workspace) -> None:
     """A search opens no file of the owner's: what was once opened is looked at again with every sweep."""
     assert find(ws, "valve") == ["shared/HOUSE.md"]
-    assert ws.files.find("memory/shared/HOUSE.md") is None
+    assert "memory/shared/HOUSE.md" not in ws.files._files
 
 
 def test_many_at_once(ws: Workspace) -> None:
