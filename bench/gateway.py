@@ -25,9 +25,10 @@ from pydantic_ai.toolsets import ExternalToolset
 
 from bench.figure import Figure, Times
 from bench.sample import make_sample
-from foreword.gateway.messages import RoutedMessage, TurnReply, TurnState
+from foreword.gateway.messages import RoutedMessage
 from foreword.gateway.service import Gateway
 from foreword.gateway.startup import open_gateway
+from foreword.storage.turns import TurnReply, TurnState
 from foreword.testing import ScriptedReply, run_fake_provider
 from foreword.turn import Turn
 from foreword.workspace import Workspace, open_workspace

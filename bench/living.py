@@ -20,7 +20,7 @@ from typing import Any
 from bench.figure import Figure
 from foreword.agent.tool_calls import AdditionalTools
 from foreword.assembly import Assembly
-from foreword.gateway.messages import RoutedMessage, TurnState
+from foreword.gateway.messages import RoutedMessage
 from foreword.gateway.startup import GatewayOptions, open_gateway
 from foreword.promptcache.designs import SessionCall, list_calls
 from foreword.promptcache.ledger import find_part
@@ -28,6 +28,7 @@ from foreword.promptcache.recordings import CapturedRequest, count_recording
 from foreword.promptcache.rules import CacheBlock, CacheUsage, Calibration, list_blocks
 from foreword.promptcache.scenario import CALL_INTERVAL_S, Scenario, ScriptedTools, load_shipped_scenario
 from foreword.promptcache.simulation import OURS, DesignComparison, compare_designs, compute_cost
+from foreword.storage.turns import TurnState
 from foreword.testing import FakeProvider, ManualClock, ScriptedCall, ScriptedReply, run_fake_provider
 from foreword.tokens.count import Counter, Meter
 from foreword.tokens.models import find_model

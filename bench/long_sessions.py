@@ -21,12 +21,12 @@ from bench.figure import Figure
 from bench.gateway import MODEL, Bare, run_provider, talk
 from bench.sample import make_sample
 from foreword.agent.conversation import dump_messages, make_user_message
-from foreword.gateway.history import HistoryKind, HistoryPiece, append_piece
 from foreword.gateway.messages import RoutedMessage
-from foreword.gateway.session_lookup import find_or_create_session, resolve_session_key
+from foreword.gateway.session_manager import find_or_create_session, resolve_session_key
 from foreword.gateway.startup import open_gateway
 from foreword.gateway.turn_inputs import count_tokens
 from foreword.storage.database import open_state
+from foreword.storage.history import HistoryKind, HistoryPiece, append_piece
 from foreword.types import frozen
 from foreword.workspace import Workspace, open_workspace
 

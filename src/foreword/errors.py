@@ -31,8 +31,8 @@ ForewordError
 ├── NeverDelivered          a delivery failed for good (gateway.channel)
 ├── UncertainDelivery       a delivery may have arrived (gateway.channels.telegram.bot_client)
 ├── TelegramUnreachable     the Bot API does not answer (gateway.channels.telegram.bot_client)
-├── LeaseLost               another process took the turn over (gateway.inbox)
-└── ShuttingDown            the gateway is closing (gateway.service)
+├── LeaseLost               another process took the turn over (storage.turns)
+└── ShuttingDown            the gateway is closing (gateway.messages)
 
 Not derived from ForewordError, because they never leave the package: UnusableError and ProtectedError (a file that
 cannot be used, engine.sources.files), Damaged (a memory index, memory.index), HttpError (a response,

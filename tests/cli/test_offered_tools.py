@@ -10,9 +10,10 @@ import pytest
 
 from foreword.gateway.channels.pull_channel import PullChannel
 from foreword.gateway.messages import RoutedMessage, ScheduledRun
-from foreword.gateway.pairing import PairedIdentity, create_code, redeem_code
+from foreword.gateway.pairing import create_code, redeem_code
 from foreword.gateway.startup import GatewayOptions, open_gateway
 from foreword.storage.database import use_state
+from foreword.storage.pairings import PairedIdentity
 from foreword.testing import ScriptedReply, run_fake_provider, write_files
 from foreword.types import Delivery, Trust
 from foreword.workspace import STATE_FOLDER, open_workspace

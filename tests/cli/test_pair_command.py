@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from foreword.gateway.pairing import PairedIdentity, redeem_code
+from foreword.gateway.pairing import redeem_code
+from foreword.storage.pairings import PairedIdentity
 
 USERS = ("alice", "bob")
 

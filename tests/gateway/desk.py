@@ -7,12 +7,12 @@ from datetime import timedelta
 from foreword.agent.conversation import close_turn, make_user_message
 from foreword.config.load import load_config
 from foreword.events.event import TracePosition
-from foreword.gateway.history import load_history
-from foreword.gateway.inbox import Inbox, NewTurn, TurnResult, TurnUsage
-from foreword.gateway.messages import AcceptedTurn, RoutedMessage, TurnState
-from foreword.gateway.session_lookup import find_or_create_session, hash_history, resolve_session_key
-from foreword.gateway.session_manager import SessionManager
+from foreword.gateway.inbox import ClaimedTurn, Inbox, TurnResult
+from foreword.gateway.messages import AcceptedTurn, RoutedMessage
+from foreword.gateway.session_manager import SessionManager, find_or_create_session, hash_history, resolve_session_key
+from foreword.gateway.session_state import load_history
 from foreword.storage.database import open_state
+from foreword.storage.turns import TurnState, TurnUsage
 from foreword.storage.writer import Writer
 from foreword.testing import NOON, ManualClock
 
@@ -60,8 +60,8 @@ class Desk:
         incoming = RoutedMessage(text=text, user=user, **fields)
         incoming = replace(incoming, before=None, beginning=hash_history(incoming.before))
         place = TracePosition(trace=turn, span="s")
-        arrival = NewTurn(turn=turn, session=belongs, incoming=incoming, place=place, now=self.clock())
-        return await self.inbox.add(arrival, self.begun.append, self.unsealed.append)
+        new = ClaimedTurn(turn=turn, session=belongs, incoming=incoming, attempt=1, place=place, received=self.clock())
+        return await self.inbox.add(new, self.begun.append, self.unsealed.append)
 
     def make_ending(self, claimed, reply="Yes.", state=TurnState.ANSWERED, **fields):
         """Make the result of a turn."""
@@ -83,7 +83,7 @@ class Desk:
     async def read(self, session):
         """Read the texts of a session."""
         rows = await self.writer.do(lambda state: load_history(state, session))
-        return [message.text for row in rows for message in row.stretch.texts]
+        return [message.text for row in rows for message in row.segment.texts]
 
 
 @contextmanager

@@ -11,9 +11,9 @@ from foreword.agent.conversation import dump_messages
 from foreword.agent.conversation import make_user_message as utter
 from foreword.engine.sources.documents import parse_document
 from foreword.gateway.channel import ChatKind
-from foreword.gateway.history import HistoryKind, HistoryPiece, append_piece
 from foreword.gateway.messages import RoutedMessage
 from foreword.gateway.transcripts import Archiver
+from foreword.storage.history import HistoryKind, HistoryPiece, append_piece
 from foreword.testing import NOON, FakeRecorder, ManualClock, ScriptedCall, ScriptedReply
 from foreword.types import Trust
 
@@ -30,7 +30,7 @@ class Study:
 
     async def begin_anew(self, **place):
         """Start another session with the same session key."""
-        from foreword.gateway.session_lookup import resolve_session_key
+        from foreword.gateway.session_manager import resolve_session_key
 
         incoming = RoutedMessage(text="", **{"user": "alice"} | place)
         lane = resolve_session_key(incoming, self.gateway.workspace.config).lane
@@ -149,7 +149,8 @@ def test_one_that_nobody_goes_on_with(tmp_path, stand_in):
 def test_one_that_was_folded(tmp_path, stand_in):
     """A compacted conversation is archived with its original messages, not its summary."""
     from foreword.agent.conversation import dump_messages
-    from foreword.gateway.history import HistoryKind, HistoryPiece, compact_history, load_history
+    from foreword.gateway.session_state import load_history
+    from foreword.storage.history import HistoryKind, HistoryPiece, compact_history
 
     @study(tmp_path, stand_in)
     async def _(here):

@@ -9,8 +9,9 @@ from house import CONFIG, FILES, end, open_house, open_rows, read_log, say, unti
 from foreword.agent.loop import TurnLimits
 from foreword.agent.tool_calls import AdditionalTools, ToolTimeLimits
 from foreword.errors import InputError
-from foreword.gateway.messages import RoutedMessage, TurnState
+from foreword.gateway.messages import RoutedMessage
 from foreword.gateway.worker import INTERNAL_ERROR_TEXT, WorkerRetryPolicy
+from foreword.storage.turns import TurnState
 from foreword.testing import (
     NOON,
     ManualClock,

@@ -11,7 +11,7 @@ QUESTION = ApprovalNeeded(id="1", name="press", question="press\n  n: 1")
 async def pass_all(broadcast, *pieces):
     """Publish pieces."""
     for piece in pieces:
-        await broadcast.pass_on(piece)
+        await broadcast.send(piece)
 
 
 async def listen_late(*pieces):

@@ -8,8 +8,9 @@ from house import CONFIG, end, follow_log, open_house, open_rows, until
 
 from foreword.agent.conversation import load_messages
 from foreword.agent.retry import RetryPolicy
-from foreword.gateway.messages import RoutedMessage, TurnState
+from foreword.gateway.messages import RoutedMessage
 from foreword.gateway.worker import WorkerRetryPolicy
+from foreword.storage.turns import TurnState
 from foreword.testing import ManualClock, ScriptedCall, ScriptedError, ScriptedReply
 
 BUSY = ScriptedError(status=429, message="too many requests")

@@ -4,7 +4,7 @@ import asyncio
 
 from house import FILES, open_house, say
 
-from foreword.gateway.messages import TurnState
+from foreword.storage.turns import TurnState
 from foreword.testing import ScriptedCall, ScriptedReply
 
 

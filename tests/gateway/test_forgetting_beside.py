@@ -4,8 +4,9 @@ import asyncio
 
 from house import open_house, say, until
 
-from foreword.gateway.messages import RoutedMessage, TurnState
+from foreword.gateway.messages import RoutedMessage
 from foreword.privacy.erasure import erase_person
+from foreword.storage.turns import TurnState
 from foreword.testing import ScriptedHang, ScriptedReply
 
 

@@ -6,8 +6,9 @@ import pytest
 from house import end, open_house, say
 
 from foreword.agent.agent_events import TextDelta
-from foreword.gateway.messages import RoutedMessage, TurnState
+from foreword.gateway.messages import RoutedMessage
 from foreword.gateway.worker import WorkerRetryPolicy
+from foreword.storage.turns import TurnState
 from foreword.testing import NOON, ManualClock, ScriptedError, ScriptedReply
 
 BUSY = ScriptedError(status=429, message="too many requests")

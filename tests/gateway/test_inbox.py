@@ -12,9 +12,9 @@ import pytest
 from desk import open_desk
 
 from foreword.agent.conversation import close_turn, make_user_message
-from foreword.gateway.inbox import ClaimedTurn, LeaseLost
-from foreword.gateway.messages import AcceptedTurn, TurnState
-from foreword.gateway.session_manager import find_reply
+from foreword.gateway.inbox import ClaimedTurn
+from foreword.gateway.messages import AcceptedTurn
+from foreword.storage.turns import LeaseLost, TurnState, find_reply
 from foreword.storage.writer import is_dead_owner, make_lease_owner
 from foreword.testing import NOON, ManualClock
 
@@ -85,15 +85,15 @@ def test_takeover(two):
     async def run():
         claimed = await mine.accept("hello")
         steps = close_turn((make_user_message("hello"),), "half")
-        await mine.inbox.keep(claimed, steps)
+        await mine.inbox.store_step(claimed, steps)
         assert await other.inbox.claim(10) == []
         mine.clock.move(31)
         (taken,) = await other.inbox.claim(10)
         assert (taken.turn, taken.attempt, len(taken.taken)) == (claimed.turn, 2, 2)
         ending = mine.make_ending(claimed)
         for write in (
-            lambda: mine.inbox.keep(claimed, steps),
-            lambda: mine.inbox.begin(claimed, "1", "press"),
+            lambda: mine.inbox.store_step(claimed, steps),
+            lambda: mine.inbox.begin_call(claimed, "1", "press"),
             lambda: mine.inbox.finish(claimed, ending),
             lambda: mine.inbox.postpone(claimed, ending, mine.clock()),
             lambda: mine.inbox.release(claimed),
@@ -119,7 +119,7 @@ def test_a_lease_that_is_renewed(two):
             assert await other.inbox.claim(10) == []
         mine.clock.move(3_600)
         assert await mine.inbox.claim(10) == []
-        await mine.inbox.keep(claimed, close_turn((make_user_message("hello"),), "half"))
+        await mine.inbox.store_step(claimed, close_turn((make_user_message("hello"),), "half"))
 
     asyncio.run(run())
 
@@ -196,12 +196,12 @@ def test_begun_once(desk):
 
     async def run():
         claimed = await desk.accept("hello")
-        assert await desk.inbox.begin(claimed, "1.a", "press")
-        assert not await desk.inbox.begin(claimed, "1.a", "press")
-        assert await desk.inbox.begin(claimed, "2.a", "press")
+        assert await desk.inbox.begin_call(claimed, "1.a", "press")
+        assert not await desk.inbox.begin_call(claimed, "1.a", "press")
+        assert await desk.inbox.begin_call(claimed, "2.a", "press")
         await desk.inbox.release(claimed)
         (again,) = await desk.inbox.claim(1)
-        assert not await desk.inbox.begin(again, "1.a", "press")
+        assert not await desk.inbox.begin_call(again, "1.a", "press")
         await desk.finish(again)
         rows = await desk.writer.do(lambda state: state.execute("SELECT count(*) FROM begun").fetchone())
         assert rows == (0,)
@@ -240,7 +240,7 @@ def test_released(desk):
         first = await desk.accept("1")
         await desk.accept("2")
         steps = close_turn((make_user_message("1"),), "half")
-        await desk.inbox.keep(first, steps)
+        await desk.inbox.store_step(first, steps)
         await desk.inbox.release(first)
         (claimed,) = await desk.inbox.claim(10)
         assert (claimed.turn, claimed.attempt, len(claimed.taken)) == (first.turn, 2, len(steps))

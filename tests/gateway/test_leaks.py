@@ -16,9 +16,10 @@ from foreword import assemble, workspace
 from foreword.engine import selection
 from foreword.engine.sources import fill
 from foreword.engine.trust import resolve_trust
-from foreword.gateway import rooms, session_lookup
+from foreword.gateway import session_manager
 from foreword.gateway.channel import ChatKind
 from foreword.gateway.transcripts import Archiver
+from foreword.storage import overheard_messages
 from foreword.storage.sessions import COLUMNS, convert_archive_row
 from foreword.testing import FakeRecorder, ManualClock
 
@@ -81,7 +82,7 @@ def test_nobody_meets_more(tmp_path, stand_in, seed):
 
 def forget_ceilings(patch):
     """Disable ceilings: a user sees in a room what they see in private."""
-    for module in (assemble, session_lookup):
+    for module in (assemble, session_manager):
         patch.setattr(
             module, "resolve_trust", lambda turn, config: resolve_trust(replace(turn, situation="dm", room=""), config)
         )
@@ -100,19 +101,19 @@ def forget_trust(patch):
         clearance = resolve_trust(turn, config)
         return replace(clearance, level=clearance.ceiling) if turn.user in config.users else clearance
 
-    for module in (assemble, session_lookup):
+    for module in (assemble, session_manager):
         patch.setattr(module, "resolve_trust", believe)
 
 
 def forget_rooms(patch):
     """Disable the separation of rooms."""
-    beside = rooms.SELECT_ANSWERED
-    patch.setattr(rooms, "SELECT_ANSWERED", beside.replace("sessions.room = ?", "sessions.room IS NOT ?"))
+    query = overheard_messages.SELECT_ANSWERED
+    patch.setattr(overheard_messages, "SELECT_ANSWERED", query.replace("sessions.room = ?", "sessions.room IS NOT ?"))
 
 
 def forget_strangers(patch):
     """Disable the separation of strangers."""
-    patch.setattr(session_lookup, "is_identifiable", lambda _: True)
+    patch.setattr(session_manager, "is_identifiable", lambda _: True)
 
 
 @pytest.mark.parametrize("forget", [forget_ceilings, forget_company, forget_trust, forget_rooms, forget_strangers])

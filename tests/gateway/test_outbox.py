@@ -13,7 +13,7 @@ from house import open_house, open_rows, read_log, say, until
 from foreword.config.load import load_config
 from foreword.gateway.channel import NeverDelivered, NotDelivered
 from foreword.gateway.outbox import RETRY_DELAYS_S, Outbox
-from foreword.testing import NOON, EventStream, FakeRecorder, ManualClock, ScriptedReply
+from foreword.testing import NOON, FakeRecorder, ManualClock, ScriptedReply
 
 CONFIG = load_config("owner: alice\nusers: {alice: {trust: full}}\n", "foreword.yaml")
 
@@ -59,8 +59,7 @@ class Office:
 
     def __init__(self, desk, post):
         self.desk, self.post, self.heard = desk, post, FakeRecorder()
-        listeners = EventStream(recorder=self.heard)
-        self.outbox = Outbox(desk.writer, {"post": post}, listeners, desk.clock, lambda: CONFIG)
+        self.outbox = Outbox(desk.writer, {"post": post}, self.heard, desk.clock, lambda: CONFIG)
 
     async def answer(self, text, address="42", channel="post"):
         """Finish a turn with a reply."""

@@ -4,7 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from foreword.gateway.rate_limit import MAX_ATTEMPTS_PER_IDENTITY, MAX_SHARED_ATTEMPTS, PairingAttempts, RateLimiter
+from foreword.gateway.pairing import MAX_ATTEMPTS_PER_IDENTITY, MAX_SHARED_ATTEMPTS, PairingAttempts
+from foreword.http.rate_limit import RateLimiter
 
 
 class Seconds:

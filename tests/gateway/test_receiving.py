@@ -10,8 +10,8 @@ from messenger import Messenger
 from foreword.engine.signal import CORRECTION_LABEL
 from foreword.gateway import pairing
 from foreword.gateway.channel import ChatKind, NotDelivered
-from foreword.gateway.intake import CODE_EXPOSED, HELP, HOW_TO_PAIR, NO_CODE, STRANGER, TOO_MANY_CODES
-from foreword.gateway.rate_limit import LIMIT_NOTICE, MAX_ATTEMPTS_PER_IDENTITY, MAX_SHARED_ATTEMPTS
+from foreword.gateway.intake import CODE_EXPOSED, HELP, HOW_TO_PAIR, LIMIT_NOTICE, NO_CODE, STRANGER, TOO_MANY_CODES
+from foreword.gateway.pairing import MAX_ATTEMPTS_PER_IDENTITY, MAX_SHARED_ATTEMPTS
 from foreword.gateway.router import ACCESS_CHANGED, Route
 from foreword.gateway.worker import WorkerRetryPolicy
 from foreword.testing import NOON, ManualClock, ScriptedCall, ScriptedError, ScriptedReply, write_files

@@ -10,8 +10,8 @@ from pathlib import Path
 from house import open_house, say, until
 
 from foreword.events.event import EventType, Level, Notice
-from foreword.gateway.messages import TurnState
 from foreword.resources import read_blueprint
+from foreword.storage.turns import TurnState
 from foreword.testing import ScriptedReply
 
 SOAK = bool(os.environ.get("FOREWORD_SOAK"))

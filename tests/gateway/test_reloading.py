@@ -10,8 +10,8 @@ from house import CONFIG, FILES, follow_log, open_house, read_log, say, until
 from test_outbox import Post
 
 from foreword.events.event import EventType
-from foreword.gateway.messages import TurnState
 from foreword.resources import read_blueprint
+from foreword.storage.turns import TurnState
 from foreword.testing import FakeRecorder, ScriptedReply, run_fake_provider
 
 

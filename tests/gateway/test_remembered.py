@@ -16,11 +16,11 @@ from test_compaction import LONG, SMALL, answer
 
 from foreword.agent.conversation import close_turn, dump_messages
 from foreword.agent.conversation import make_user_message as utter
-from foreword.gateway.history import HistoryKind, HistoryPiece, append_piece, compact_history, copy_history
-from foreword.gateway.session_state import SessionCache
+from foreword.gateway.session_state import LedgerEntry, SessionCache
 from foreword.privacy.erasure import erase_person
 from foreword.storage import ledgers
 from foreword.storage.database import open_state
+from foreword.storage.history import HistoryKind, HistoryPiece, append_piece, compact_history, copy_history
 from foreword.testing import NOON, ManualClock, ScriptedReply, run_fake_provider, write_files
 
 
@@ -42,7 +42,7 @@ def make_piece(text, kind=HistoryKind.TURN):
 
 def tell(rows):
     """Return the first words of each row."""
-    return [row.stretch.texts[0].text.split(" x")[0] for row in rows]
+    return [row.segment.texts[0].text.split(" x")[0] for row in rows]
 
 
 def test_the_very_rows(state):
@@ -115,12 +115,12 @@ def test_everything_goes_with_somebody(tmp_path, state):
 
 def test_never_more_than_that(state):
     """If the cache exceeds its size, the least recently read session is dropped."""
-    size = sum(len(row.stretch.stored) for row in SessionCache().read(state, "one"))
-    remembered = SessionCache(largest=size * 3 // 2)
+    size = sum(len(row.segment.stored) for row in SessionCache().read(state, "one"))
+    remembered = SessionCache(max_bytes=size * 3 // 2)
     one, two = remembered.read(state, "one"), remembered.read(state, "two")
     assert remembered.read(state, "two")[0] is two[0]
     assert remembered.read(state, "one")[0] is not one[0]
-    nothing = SessionCache(largest=size - 1)
+    nothing = SessionCache(max_bytes=size - 1)
     assert nothing.read(state, "one")[0] is not nothing.read(state, "one")[0]
 
 
@@ -273,7 +273,7 @@ def test_a_ledger_that_is_handed_on(tmp_path, stand_in):
         remembered = SessionCache()
         remembered.read(rows, session)
         row, frozen = ledgers.find_ledger(rows, session), ledgers.read_ledger(rows, session)
-        remembered.cache_ledger(session, row, frozen)
+        remembered.store_ledger(rows, session, LedgerEntry(frozen=frozen, anew=True))
         assert remembered.read_ledger(rows, session) is frozen
         held = json.loads(row.frozen) | {"calls": 99}
         rows.execute("UPDATE ledgers SET frozen = ? WHERE session_id = ?", (json.dumps(held), session))

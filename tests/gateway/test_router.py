@@ -10,7 +10,7 @@ from foreword.config.load import load_config
 from foreword.gateway.channel import ChatKind, InboundMessage
 from foreword.gateway.rooms import name_author, write_model_text
 from foreword.gateway.router import Route, make_routed_message, resolve_room, route
-from foreword.gateway.session_lookup import resolve_session_key
+from foreword.gateway.session_manager import resolve_session_key
 from foreword.types import Trust
 
 CONFIG = load_config(

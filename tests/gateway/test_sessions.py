@@ -9,9 +9,10 @@ from house import FILES, open_house, say
 from foreword.agent.conversation import close_turn, dump_messages
 from foreword.agent.conversation import make_user_message as tell
 from foreword.errors import InputError
-from foreword.gateway.history import HistoryKind, HistoryPiece, compact_history
-from foreword.gateway.messages import NotFound, TurnState
+from foreword.gateway.messages import NotFound
 from foreword.gateway.worker import WorkerRetryPolicy
+from foreword.storage.history import HistoryKind, HistoryPiece, compact_history
+from foreword.storage.turns import TurnState
 from foreword.testing import NOON, ManualClock, ScriptedError, ScriptedReply
 
 

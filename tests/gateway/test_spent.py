@@ -5,7 +5,8 @@ import asyncio
 from house import CONFIG, open_house
 
 from foreword.agent.tool_calls import AdditionalTools
-from foreword.gateway.messages import RoutedMessage, TurnState
+from foreword.gateway.messages import RoutedMessage
+from foreword.storage.turns import TurnState
 from foreword.testing import ScriptedCall, ScriptedReply
 from foreword.turn import Tool, ToolAnswer, Toolset
 from foreword.types import Trust

@@ -11,8 +11,9 @@ from messenger import Messenger
 
 from foreword.agent.tool_calls import AdditionalTools
 from foreword.gateway.channel import NotStored
-from foreword.gateway.messages import RoutedMessage, TurnState
+from foreword.gateway.messages import RoutedMessage
 from foreword.gateway.worker import WorkerRetryPolicy
+from foreword.storage.turns import TurnState
 from foreword.testing import ScriptedCall, ScriptedError, ScriptedReply
 from foreword.turn import Tool, ToolAnswer, Toolset
 from foreword.types import Trust

@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from house import open_house, say, until
 
 from foreword.agent.agent_events import TextDelta
-from foreword.gateway.messages import RoutedMessage, TurnState
+from foreword.gateway.messages import RoutedMessage
+from foreword.storage.turns import TurnState
 from foreword.testing import ScriptedReply
 
 
@@ -50,7 +51,7 @@ def test_too_late(tmp_path, stand_in):
                     grip.said = grip.said or isinstance(delta, TextDelta)
                     if grip.said:
                         break
-                await until(lambda: accepted.turn in gateway._aside)  # the result could not be written
+                await until(lambda: gateway._known[accepted.turn].unstored)  # the result could not be written
                 stopping = asyncio.create_task(gateway.stop(accepted.turn))
                 await asyncio.sleep(0)  # let stop() begin
                 grip.close()

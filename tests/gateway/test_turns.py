@@ -11,8 +11,8 @@ from foreword.agent.agent_events import ApprovalNeeded, TextDelta, ToolFinished,
 from foreword.agent.loop import TurnLimits
 from foreword.agent.tool_calls import AdditionalTools, ToolTimeLimits
 from foreword.gateway.live import GatewaySettings
-from foreword.gateway.messages import RoutedMessage, TurnState
-from foreword.gateway.service import ShuttingDown
+from foreword.gateway.messages import RoutedMessage, ShuttingDown
+from foreword.storage.turns import TurnState
 from foreword.testing import ScriptedCall, ScriptedError, ScriptedHang, ScriptedReply
 from foreword.turn import Tool, ToolAnswer, Toolset
 from foreword.types import Trust

@@ -19,7 +19,7 @@ from foreword.gateway.schedule.destinations import (
     resolve_destination_clearance,
     resolve_run_clearance,
 )
-from foreword.gateway.session_lookup import resolve_session_key
+from foreword.gateway.session_manager import resolve_session_key
 from foreword.storage.database import open_state
 from foreword.storage.schedules import RUN_SITUATION, Destination, ScheduleOrigin, StoredSchedule, Timing, TimingKind
 from foreword.turn import Turn

@@ -17,18 +17,19 @@ from foreword.events.event import Context, EventType, Usage
 from foreword.events.sinks import open_event_stream
 from foreword.events.tracer import Clocks, Tracer
 from foreword.gateway.compaction import write_summary
-from foreword.gateway.history import compact_history, list_plain_messages, load_history
-from foreword.gateway.inbox import Inbox, NewTurn, TurnResult, TurnUsage
-from foreword.gateway.messages import RoutedMessage, TurnState
+from foreword.gateway.inbox import ClaimedTurn, Inbox, TurnResult
+from foreword.gateway.messages import RoutedMessage
 from foreword.gateway.rooms import catch_up, write_model_text
-from foreword.gateway.session_lookup import find_or_create_session, resolve_session_key
-from foreword.gateway.session_state import LedgerEntry, TokenLesson, load_ledger
+from foreword.gateway.session_manager import find_or_create_session, resolve_session_key
+from foreword.gateway.session_state import LedgerEntry, TokenLesson, list_plain_messages, load_history, load_ledger
 from foreword.gateway.transcripts import describe_archive, read_transcript, render_transcript, write_transcript_file
 from foreword.memory.entry import Note
 from foreword.storage.agents import replace_instructions
 from foreword.storage.database import open_state
+from foreword.storage.history import compact_history
 from foreword.storage.sessions import get_session, record_written, reserve_path
 from foreword.storage.tasks import add_plan, replace_tasks
+from foreword.storage.turns import TurnState, TurnUsage
 from foreword.storage.writer import Writer, ignore_result
 from foreword.testing import NOON, ManualClock, make_workspace, write_files
 from foreword.turn import Step, Task, Turn
@@ -123,8 +124,13 @@ class People:
             received.emit_restricted(
                 EventType.API_CALL, note=f"the daily budget of user {incoming.user} is used to 80 %"
             )
-        arrival = NewTurn(
-            turn=trace.id, session=admitted.session, incoming=incoming, place=received.place, now=self.clock()
+        arrival = ClaimedTurn(
+            turn=trace.id,
+            session=admitted.session,
+            incoming=incoming,
+            attempt=1,
+            place=received.place,
+            received=self.clock(),
         )
         claimed = await self.inbox.add(arrival, ignore_result, ignore_result)
         if incoming.room:

@@ -311,5 +311,5 @@ def test_earlier_messages_are_sent_by_choice(tmp_path, history):
     sent = provider.requests[-1].raw.decode()
     assert ("First." in sent, "One." in sent) == (history, history)
     assert "Second." in sent
-    stored = [one.text.rpartition("\n")[2] for row in said for one in row.stretch.texts]
+    stored = [one.text.rpartition("\n")[2] for row in said for one in row.segment.texts]
     assert stored == ["First.", "One.", "Second.", "Two."]

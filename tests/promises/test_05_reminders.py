@@ -14,11 +14,12 @@ from chat_house import CONFIG, FILES, Messenger, find_environ, make_shell, open_
 from foreword.cli.main import main
 from foreword.config.schedule_settings import ScheduleSettings as Written
 from foreword.errors import InputError
-from foreword.gateway.messages import RoutedMessage, TurnState
+from foreword.gateway.messages import RoutedMessage
 from foreword.gateway.notifications import add_to_current_conversations
 from foreword.gateway.schedule.due_times import parse_at, resolve_time
 from foreword.storage.api_tokens import ApiTokens
 from foreword.storage.sessions import Lane
+from foreword.storage.turns import TurnState
 from foreword.testing import ManualClock, ScriptedCall, ScriptedReply, run_fake_provider, write_files
 from foreword.types import Delivery, Trust
 from waiting import until, wait

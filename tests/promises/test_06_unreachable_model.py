@@ -6,7 +6,8 @@ import pytest
 from chat_house import CONFIG, FILES, Messenger, make_shell, open_house
 
 from foreword.cli.main import main
-from foreword.gateway.messages import RoutedMessage, TurnState
+from foreword.gateway.messages import RoutedMessage
+from foreword.storage.turns import TurnState
 from foreword.testing import run_fake_provider, write_files
 from waiting import PATIENCE
 

@@ -16,9 +16,10 @@ from foreword.cli.main import main
 from foreword.config.schema import HttpServer, TelegramBotSettings
 from foreword.gateway.channels.telegram.bot_client import TelegramSettings
 from foreword.gateway.channels.telegram.telegram_channel import TelegramOptions, open_telegram
-from foreword.gateway.messages import RoutedMessage, TurnState
+from foreword.gateway.messages import RoutedMessage
 from foreword.http.app import create_app
 from foreword.storage.api_tokens import ApiTokens
+from foreword.storage.turns import TurnState
 from foreword.testing import ScriptedCall, ScriptedError, ScriptedReply, run_fake_telegram
 from foreword.turn import Turn
 from waiting import until

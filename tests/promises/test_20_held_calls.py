@@ -143,7 +143,7 @@ class House:
     async def read(self, session):
         """Read the messages of a session."""
         rows = await self.gateway.sessions.read(session)
-        return "\n".join(message.text for row in rows for message in row.stretch.texts)
+        return "\n".join(message.text for row in rows for message in row.segment.texts)
 
 
 def play(folder, script, work, *, shop, channels=None, clock=None, files=FILES, **more):
@@ -595,7 +595,7 @@ async def main():
     options = GatewayOptions(rhythm=LIVELY, further=Deadly().offer())
     async with open_gateway(make_workspace({folder!r}, FILES), environ, options) as gateway:
         (held,) = await gateway.held.list("alice", Trust.FULL)
-        accepted = await gateway.held.allow("alice", Trust.FULL, held.id)
+        accepted = await gateway.allow_held("alice", Trust.FULL, held.id)
         await gateway.wait(accepted.turn)
 
 asyncio.run(main())

@@ -25,7 +25,7 @@ from foreword.types import Delivery
 from foreword.workspace import Workspace
 
 if TYPE_CHECKING:
-    from foreword.gateway.messages import TurnReply
+    from foreword.storage.turns import TurnReply
 
 MAX_TEXT_CHARS = 40  # characters of a schedule's text in the table
 OVERDUE_AFTER = timedelta(minutes=1)  # a schedule due longer than this shows that no gateway is running
@@ -289,7 +289,7 @@ def create_pairing_code(args: Namespace, workspace: Workspace, state: Connection
 
 def print_identities(args: Namespace, workspace: Workspace, state: Connection) -> None:
     """List the identities of users: configured ones and paired ones."""
-    from foreword.gateway import pairing
+    from foreword.storage.pairings import list_paired
 
     users = workspace.config.users
     rows: list[dict[str, str | None]] = [
@@ -297,7 +297,7 @@ def print_identities(args: Namespace, workspace: Workspace, state: Connection) -
         for name in users
         for identity in users[name].identities
     ]
-    rows += [pairing_to_dict(one) for one in pairing.list_paired(state)]
+    rows += [pairing_to_dict(one) for one in list_paired(state)]
     if args.json:
         print_json(rows)
     elif rows:
@@ -460,8 +460,8 @@ def cancel_schedule(args: Namespace, state: Connection) -> None:
 
 def run_schedule_now(args: Namespace, workspace: Workspace) -> int:
     """Run a schedule now, and print the reply."""
-    from foreword.gateway.messages import TurnState
     from foreword.gateway.startup import open_gateway
+    from foreword.storage.turns import TurnState
 
     async def run() -> "TurnReply":
         async with open_gateway(workspace, load_environ(workspace)) as gateway:

@@ -9,11 +9,13 @@ from datetime import datetime
 from pydantic_ai.messages import ModelResponse, TextPart
 
 from foreword.agent.conversation import dump_messages, make_user_message
+from foreword.assembly import Assembly
 from foreword.engine.sources.documents import read_prompt
-from foreword.gateway.history import HistoryKind, HistoryPiece, HistoryRow
+from foreword.gateway.session_state import HistoryRow
+from foreword.storage.history import HistoryKind, HistoryPiece
 from foreword.tokens.count import Meter
-from foreword.turn import Message
-from foreword.types import frozen
+from foreword.turn import Message, Turn
+from foreword.types import Mode, frozen
 
 COMPACT_ABOVE_SHARE = 0.8  # of the room for a conversation; above it the oldest turns are compacted
 KEPT_SHARE = 0.3  # of that room: the newest turns, which stay unchanged
@@ -54,7 +56,7 @@ def choose_cut(past: Sequence[HistoryRow], room: int) -> CompactionCut:
 
 def list_compacted(cut: CompactionCut) -> list[Message]:
     """List the messages to compact as plain text."""
-    return [message for row in cut.folded for message in row.stretch.texts]
+    return [message for row in cut.folded for message in row.segment.texts]
 
 
 def write_summary_prompt(cut: CompactionCut, meter: Meter, room: int) -> str:
@@ -101,12 +103,30 @@ def shorten_middle(text: str, most: int) -> str:
     return f"{text[: most - end]} […] {text[-end:]}"
 
 
-def write_summary(text: str, meter: Meter, now: datetime) -> HistoryPiece:
-    """Build the history piece that replaces the compacted rows."""
-    told = f"{read_prompt('gateway/summary')}\n\n{text.strip()}"
+def make_summary_turn(assembly: Assembly, prompt: str) -> Turn:
+    """Make the turn that writes a summary: without tools and history."""
+    turn = assembly.turn
+    return Turn(
+        agent=turn.agent,
+        user=turn.user,
+        channel=turn.channel,
+        room=turn.room,
+        situation=turn.situation,
+        session=turn.session,
+        message=prompt,
+        model=turn.model,
+        ceiling=turn.ceiling,
+        mode=Mode.NONE,
+        now=turn.now,
+    )
+
+
+def make_summary_piece(text: str, meter: Meter, now: datetime) -> HistoryPiece:
+    """Make the history piece that replaces the compacted rows."""
+    question = f"{read_prompt('gateway/summary')}\n\n{text.strip()}"
     answer = ModelResponse(parts=[TextPart(content=read_prompt("gateway/understood"))], timestamp=now)
     return HistoryPiece(
         kind=HistoryKind.SUMMARY,
-        messages=dump_messages([make_user_message(told), answer]),
-        tokens=meter.count(told) + 10,
+        messages=dump_messages([make_user_message(question), answer]),
+        tokens=meter.count(question) + 10,
     )

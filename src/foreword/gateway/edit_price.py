@@ -19,10 +19,9 @@ from foreword.engine.trust import find_own_person
 from foreword.errors import BudgetError, ForewordError, InputError
 from foreword.events.event import NO_POSITION, Reader, sees_all
 from foreword.gateway.equipment import Equipment
-from foreword.gateway.history import HistoryRow, list_plain_messages, load_history
 from foreword.gateway.inbox import ClaimedTurn
 from foreword.gateway.messages import RoutedMessage, load_message
-from foreword.gateway.session_state import StoredLedger, load_ledger
+from foreword.gateway.session_state import HistoryRow, StoredLedger, list_plain_messages, load_history, load_ledger
 from foreword.gateway.turn_inputs import limit_history, make_turn
 from foreword.promptcache import price
 from foreword.promptcache.changes import PromptDraft, WantedPrefix, make_wanted_prefix

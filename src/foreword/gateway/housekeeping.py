@@ -17,7 +17,7 @@ from foreword.config.load import make_search
 from foreword.events.event import Context, EventType, Recorder, Usage
 from foreword.events.tracer import Clocks, Tracer
 from foreword.gateway.bulletins import label_clearance
-from foreword.gateway.inbox import TurnUsage
+from foreword.storage.turns import TurnUsage
 from foreword.turn import Turn
 from foreword.types import Mode, Trust, frozen
 

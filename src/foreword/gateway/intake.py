@@ -3,17 +3,17 @@
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
+from foreword.config.schema import Config
 from foreword.engine.signal import drop_correction_label
 from foreword.engine.sources.documents import read_prompt
 from foreword.errors import InputError
 from foreword.events.event import Context, EventType, Level, Recorder
 from foreword.events.tracer import Clocks, Tracer, make_id
-from foreword.gateway import pairing
 from foreword.gateway.channel import ChatKind, InboundMessage
-from foreword.gateway.held_calls import HeldCall, HeldCalls, quote_as_code
+from foreword.gateway.held_calls import HeldCalls, quote_as_code
 from foreword.gateway.messages import AcceptedTurn, RoutedMessage, check_message
 from foreword.gateway.messenger_commands import (
     HOW_TO_DROP,
@@ -23,12 +23,14 @@ from foreword.gateway.messenger_commands import (
     list_unanswered,
     run_command,
 )
-from foreword.gateway.pairing import revoke_codes
-from foreword.gateway.rate_limit import PairingAttempts, find_exceeded_limit, is_limited, post_limit_notice
+from foreword.gateway.pairing import PairingAttempts, redeem_code
 from foreword.gateway.rooms import store_overheard
-from foreword.gateway.router import Route, RoutingDecision, find_identity, route
-from foreword.gateway.session_lookup import make_idempotency_key, resolve_session_key
-from foreword.storage.sessions import OutboundMessage, post_message
+from foreword.gateway.router import Route, RoutingDecision, find_family, find_identity, route
+from foreword.gateway.session_manager import make_idempotency_key, resolve_session_key
+from foreword.storage import overheard_messages, turns
+from foreword.storage.deliveries import OutboundMessage, is_posted, post_message
+from foreword.storage.held_call_rows import HeldCall
+from foreword.storage.pairings import PairedIdentity, find_paired, revoke_codes
 from foreword.storage.writer import Writer
 from foreword.types import frozen
 from foreword.workspace import Workspace
@@ -49,10 +51,8 @@ ALLOWED_NOW = "{name} is approved. The result will appear in its conversation."
 ALLOWED_BEFORE = "{name} was already approved; it runs once."
 DENIED_NOW = "{name} is denied. Nothing was done."
 
-SELECT_LATEST_EDIT = """
-SELECT text, received AS moment FROM turns WHERE key = ?1 OR key > ?2 AND key < ?3
-UNION ALL SELECT text, heard FROM overheard WHERE key = ?1 OR key > ?2 AND key < ?3
-ORDER BY moment DESC LIMIT 1"""
+STRANGER_PERIOD = timedelta(hours=1)
+LIMIT_NOTICE = "I answer only a limited number of messages from people I do not know. Please write again in an hour."
 
 
 @frozen(eq=True)
@@ -76,105 +76,105 @@ class Intake:
         recorder: Recorder,
         clock: Callable[[], datetime],
         *,
+        held: HeldCalls,
         accept: Callable[[RoutedMessage], Awaitable[AcceptedTurn]],
         stop: Callable[[str], Awaitable[bool]],
-        held: HeldCalls,
     ) -> None:
         self._workspace = workspace
         self._writer = writer
         self._recorder = recorder
         self._clock = clock
-        self._accept = accept
         self._held = held
+        self._accept = accept
         self._stop = stop
-        self._guesses = PairingAttempts()
+        self._attempts = PairingAttempts()
 
-    async def receive(self, heard: InboundMessage) -> IntakeResult:
+    async def receive(self, message: InboundMessage) -> IntakeResult:
         """Receive a message: it is stored when this returns, and not stored if this raises.
 
         If the channel delivers replies, an error in the message is answered through the outbox, because no client waits
         for it.
         """
-        identity = find_identity(heard)
-        paired = await self._writer.look(lambda state: pairing.find_paired(state, identity))
-        decision = route(heard, self._workspace.config, paired)
-        if not heard.address:
-            return IntakeResult(decision=decision, accepted=await self._accept(decision.incoming))
-        key = make_idempotency_key(decision.incoming)
-        if key and (known := await self._writer.look(lambda state: find_earlier(state, key))):
-            return IntakeResult(decision=decision, accepted=known.accepted, repeated=True)
-        if await self._writer.look(lambda state: is_unchanged(state, heard, decision.incoming)):
+        identity = find_identity(message)
+        paired = await self._writer.look(lambda state: find_paired(state, identity))
+        decision = route(message, self._workspace.config, paired)
+        incoming = decision.incoming
+        if not message.address:
+            return IntakeResult(decision=decision, accepted=await self._accept(incoming))
+        key = make_idempotency_key(incoming)
+        if key:
+            earlier, accepted = await self._writer.look(lambda state: find_earlier(state, key))
+            if earlier:
+                return IntakeResult(decision=decision, accepted=accepted, repeated=True)
+        edited = bool(message.corrects)
+        if edited and await self._writer.look(lambda state: is_unchanged(state, message, incoming)):
             ignored = replace(decision, route=Route.IGNORED, reason="the edit does not change the text")
-            self._tell(ignored)
+            self._log(ignored)
             return IntakeResult(decision=ignored)
         try:
-            check_message(decision.incoming)
-            return await self._follow(heard, decision)
+            check_message(incoming)
+            return await self._follow(message, decision)
         except InputError as error:
-            words = str(error)
-            self._tell(decision, level=Level.WARN, error=words)
-            await self._answer(decision, lambda _: words)
+            self._log(decision, level=Level.WARN, error=str(error))
+            await self._answer(decision, str(error))
             return IntakeResult(decision=decision)
 
-    async def _follow(self, heard: InboundMessage, decision: RoutingDecision) -> IntakeResult:
+    async def _follow(self, message: InboundMessage, decision: RoutingDecision) -> IntakeResult:
         """Carry out a routing decision."""
         incoming, codes = decision.incoming, decision.claim.codes
-        private = heard.chat is ChatKind.PRIVATE
+        private = message.chat is ChatKind.PRIVATE
         if (
             codes
             and not private
             and await self._answer(decision, lambda state: CODE_EXPOSED if revoke_codes(state, codes) else "")
         ):
-            self._tell(decision, level=Level.WARN, burned=True)
+            self._log(decision, level=Level.WARN, burned=True)
             return IntakeResult(decision=decision)
         if decision.route is Route.TURN and is_limited(incoming, self._workspace.config):
-            decision = await self._bound(decision, private=private)
+            decision = await self._limit(decision, private=private)
         if decision.route is Route.TURN:
             return IntakeResult(decision=decision, accepted=await self._accept(incoming))
         if decision.command:
             return await self._command(decision, decision.command, private=private)
         if decision.route is Route.PAIRING:
-            await (self._pair(heard, decision) if private else self._answer(decision, lambda _: PAIR_IN_PRIVATE))
+            await (self._pair(message, decision) if private else self._answer(decision, PAIR_IN_PRIVATE))
         elif decision.route is Route.HELP:
-            await self._answer(decision, lambda _: self._explain(incoming, private=private))
+            await self._answer(decision, self._explain(incoming, private=private))
         elif decision.route is Route.OVERHEARD:
             now, key = self._clock(), make_idempotency_key(incoming)
-            await self._writer.write_durable(lambda state: store_overheard(state, incoming, heard.name, key, now))
-        self._tell(decision)
+            await self._writer.write_durable(lambda state: store_overheard(state, incoming, message.name, key, now))
+        self._log(decision)
         return IntakeResult(decision=decision)
 
     async def _decide(self, incoming: RoutedMessage, command: MessengerCommand) -> str:
         """Allow or deny the named held call, and return the answer; without an id, list the waiting calls."""
+        user = incoming.user
         clearance = resolve_session_key(replace(incoming, agent=""), self._workspace.config).lane.clearance
         if not command.rest:
-            return show_choices(await self._held.list(incoming.user, clearance))
-        found = await self._held.get(incoming.user, clearance, command.rest)
+            return show_choices(await self._held.list(user, clearance))
         if command.name == "deny":
-            await self._held.deny(incoming.user, clearance, found.id)
-            return DENIED_NOW.format(name=found.name)
+            return DENIED_NOW.format(name=(await self._held.deny(user, clearance, command.rest)).name)
+        call = await self._held.get(user, clearance, command.rest)
         to = (incoming.channel, incoming.address)
-        accepted = await self._held.allow(incoming.user, clearance, found.id, answer_to=to)
-        return (ALLOWED_BEFORE if accepted.repeated else ALLOWED_NOW).format(name=found.name)
+        run = await self._held.make_run(user, clearance, call.id, answer_to=to)
+        accepted = run if isinstance(run, AcceptedTurn) else await self._accept(run)
+        return (ALLOWED_BEFORE if accepted.repeated else ALLOWED_NOW).format(name=call.name)
 
     async def _command(self, decision: RoutingDecision, command: MessengerCommand, *, private: bool) -> IntakeResult:
         """Run a messenger command, and answer it."""
         incoming, now = decision.incoming, self._clock()
-        self._tell(decision)
+        self._log(decision)
         if not private:
-            await self._answer(decision, lambda _: PRIVATE_ONLY)
+            await self._answer(decision, PRIVATE_ONLY)
         elif command.decides:
-            words = await self._decide(incoming, command)
-            await self._answer(decision, lambda _: words)
+            await self._answer(decision, await self._decide(incoming, command))
         elif command.name == "drop":
-            words = await self._drop(incoming, command.rest)
-            await self._answer(decision, lambda _: words)
+            await self._answer(decision, await self._drop(incoming, command.rest))
         else:
-
-            def work(state: sqlite3.Connection) -> str:
-                return run_command(state, command, incoming, self._workspace, now)
-
-            told = await self._answer(decision, work)
-            if command.accepts and not told:
+            answered = await self._answer(
+                decision, lambda state: run_command(state, command, incoming, self._workspace, now)
+            )
+            if command.accepts and not answered:
                 accepted = replace(incoming, text=read_prompt("chat/accepted"))
                 return IntakeResult(decision=decision, accepted=await self._accept(accepted))
         return IntakeResult(decision=decision)
@@ -185,19 +185,22 @@ class Intake:
             return HOW_TO_DROP
         waiting = await self._writer.look(lambda state: list_unanswered(state, incoming, self._workspace))
         chosen = waiting if which else waiting[-1:]
-        dropped = [one.asked for one in chosen if await self._stop(one.reply.turn)]
+        dropped = [message.asked for message in chosen if await self._stop(message.reply.turn)]
         if not dropped:
             return NOTHING_WAITS
         return f"Dropped: {dropped[0][:200]}" if len(dropped) == 1 else f"Dropped {len(dropped)} messages."
 
-    async def _bound(self, decision: RoutingDecision, *, private: bool) -> RoutingDecision:
+    async def _limit(self, decision: RoutingDecision, *, private: bool) -> RoutingDecision:
         """Ignore a stranger who exceeds the limit; in a group, store the message as overheard."""
         incoming, config, now = decision.incoming, self._workspace.config, self._clock()
         reason = await self._writer.look(lambda state: find_exceeded_limit(state, incoming, config, now))
         if not reason:
             return decision
-        if private:
-            await self._writer.write_durable(lambda state: post_limit_notice(state, incoming, now))
+        if private:  # once per period
+            period = int(now.timestamp() // STRANGER_PERIOD.total_seconds())
+            key = f"answer\x00strangers\x00{incoming.user}\x00{period}"
+            notice = OutboundMessage(key=key, channel=incoming.channel, address=incoming.address, text=LIMIT_NOTICE)
+            await self._writer.write_durable(lambda state: post_message(state, notice, now))
         return replace(decision, route=Route.IGNORED if private else Route.OVERHEARD, reason=reason)
 
     def _explain(self, incoming: RoutedMessage, *, private: bool) -> str:
@@ -207,37 +210,41 @@ class Intake:
         known = incoming.user in self._workspace.config.users
         return f"{HELP} {ALREADY_PAIRED.format(incoming.user) if known else STRANGER}"
 
-    async def _pair(self, heard: InboundMessage, decision: RoutingDecision) -> None:
+    async def _pair(self, message: InboundMessage, decision: RoutingDecision) -> None:
         """Redeem a code, and answer."""
-        users, identity = self._workspace.config.users, find_identity(heard)
-        who = pairing.PairedIdentity(identity=identity, user="", name=heard.name, since=self._clock())
+        users, identity = self._workspace.config.users, find_identity(message)
+        codes, user = decision.claim.codes, decision.incoming.user
+        if user in users:
+            await self._answer(decision, ALREADY_PAIRED.format(user))
+        elif not identity or not (codes or len(message.text.split()) > 1):
+            await self._answer(decision, HOW_TO_PAIR)  # the command has no code
+        elif not self._attempts.take(identity):
+            await self._answer(decision, TOO_MANY_CODES)
+        elif not codes:  # a malformed code counts as a wrong one
+            await self._answer(decision, NO_CODE)
+        else:
+            await self._redeem(message, decision, identity)
+
+    async def _redeem(self, message: InboundMessage, decision: RoutingDecision, identity: str) -> None:
+        config = self._workspace.config
+        new = PairedIdentity(identity=identity, user="", name=message.name, since=self._clock())
         paired = ""
 
-        def work(state: sqlite3.Connection) -> str:
+        def redeem(state: sqlite3.Connection) -> str:
             nonlocal paired
-            paired = pairing.redeem_code(state, decision.claim.codes[0], who, users)
+            paired = redeem_code(state, decision.claim.codes[0], new, config.users)
             return WELCOME.format(paired) if paired else NO_CODE
 
-        if decision.incoming.user in users:
-            await self._answer(decision, lambda _: ALREADY_PAIRED.format(decision.incoming.user))
-        elif not identity or not (decision.claim.codes or len(heard.text.split()) > 1):
-            await self._answer(decision, lambda _: HOW_TO_PAIR)  # the command has no code
-        elif not self._guesses.take(identity):
-            await self._answer(decision, lambda _: TOO_MANY_CODES)
-        else:
-            # A malformed code counts as a wrong one.
-            await self._answer(decision, work if decision.claim.codes else lambda _: NO_CODE)
+        await self._answer(decision, redeem)
         if paired:
             incoming = replace(decision.incoming, user=paired)
-            clearance = resolve_session_key(incoming, self._workspace.config).clearance
+            clearance = resolve_session_key(incoming, config).clearance
             self._make_trace(incoming).tell(
-                EventType.TRUST_RESOLVED,
-                **clearance.describe(incoming.situation),
-                paired=identity,
+                EventType.TRUST_RESOLVED, **clearance.describe(incoming.situation), paired=identity
             )
 
-    async def _answer(self, decision: RoutingDecision, work: Callable[[sqlite3.Connection], str]) -> bool:
-        """Answer a message through the outbox, with the writes of `work` in the same transaction.
+    async def _answer(self, decision: RoutingDecision, answer: str | Callable[[sqlite3.Connection], str]) -> bool:
+        """Answer a message through the outbox, with the writes of `answer` in the same transaction.
 
         Return whether there was an answer.
         """
@@ -245,23 +252,23 @@ class Intake:
         key = f"answer\x00{make_idempotency_key(incoming) or make_id(128)}"
 
         def write(state: sqlite3.Connection) -> bool:
-            if state.execute("SELECT 1 FROM outbox WHERE key = ?", (key,)).fetchone():
+            if is_posted(state, key):
                 return True
-            if text := work(state):
-                letter = OutboundMessage(key=key, channel=incoming.channel, address=incoming.address, text=text)
-                post_message(state, letter, now)
+            if text := answer if isinstance(answer, str) else answer(state):
+                reply = OutboundMessage(key=key, channel=incoming.channel, address=incoming.address, text=text)
+                post_message(state, reply, now)
             return bool(text)
 
         return await self._writer.write_durable(write)
 
-    def _tell(self, decision: RoutingDecision, **said: Any) -> None:
+    def _log(self, decision: RoutingDecision, **details: Any) -> None:
         """Log a message that does not become a turn, and why."""
         self._make_trace(decision.incoming).tell(
             EventType.MESSAGE_RECEIVED,
             length=len(decision.incoming.text),
             route=str(decision.route),
             reason=decision.reason,
-            **said,
+            **details,
         )
 
     def _make_trace(self, incoming: RoutedMessage) -> Tracer:
@@ -276,29 +283,34 @@ def show_choices(waiting: Sequence[HeldCall]) -> str:
     """List the waiting calls, each with the commands that decide about it."""
     if not waiting:
         return "No calls are waiting for approval."
-    return "\n\n".join(f"{quote_as_code(one.question)}\n\n/allow_{one.id} or /deny_{one.id}" for one in waiting)
+    return "\n\n".join(f"{quote_as_code(call.question)}\n\n/allow_{call.id} or /deny_{call.id}" for call in waiting)
 
 
-def is_unchanged(state: sqlite3.Connection, heard: InboundMessage, incoming: RoutedMessage) -> bool:
+def is_limited(incoming: RoutedMessage, config: Config) -> bool:
+    """Return whether a message is from a stranger, in private or in a place that is not a configured room."""
+    return incoming.user not in config.users and incoming.room not in config.rooms
+
+
+def find_exceeded_limit(state: sqlite3.Connection, incoming: RoutedMessage, config: Config, now: datetime) -> str:
+    """Return why a stranger is not answered now; empty if they are. The owner pays for answers to strangers."""
+    limits, since, user = config.strangers, now - STRANGER_PERIOD, incoming.user
+    if turns.count_received(state, user, f"{user}\x00", since) >= limits.turns:
+        return f"a stranger gets at most {limits.turns:,} answers an hour"
+    family = find_family(incoming.channel)  # the names of strangers are identities
+    if turns.count_received(state, f"{family}:", f"{family};", since) >= limits.all_turns:
+        return f"all strangers together get at most {limits.all_turns:,} answers an hour"
+    return ""
+
+
+def is_unchanged(state: sqlite3.Connection, message: InboundMessage, incoming: RoutedMessage) -> bool:
     """Return whether an edit has the same text as its message or the previous edit."""
-    if not heard.corrects:
-        return False
-    first = make_idempotency_key(replace(incoming, key=heard.corrects))
-    row = state.execute(SELECT_LATEST_EDIT, (first, f"{first}:", f"{first};")).fetchone()
-    return row is not None and drop_correction_label(row[0]) == drop_correction_label(heard.text)
+    first = make_idempotency_key(replace(incoming, key=message.corrects))
+    text = overheard_messages.find_latest_edit(state, first) if first else None
+    return text is not None and drop_correction_label(text) == drop_correction_label(message.text)
 
 
-@frozen
-class EarlierMessage:
-    """A message that was received before."""
-
-    accepted: AcceptedTurn | None = None
-
-
-def find_earlier(state: sqlite3.Connection, key: str) -> EarlierMessage | None:
-    """Find the outcome of a message that was received before."""
-    turn = state.execute("SELECT id, session_id FROM turns WHERE key = ?", (key,)).fetchone()
-    if turn:
-        return EarlierMessage(accepted=AcceptedTurn(turn=turn[0], session=turn[1], repeated=True))
-    asked = "SELECT 1 FROM overheard WHERE key = ? UNION ALL SELECT 1 FROM outbox WHERE key = ? LIMIT 1"
-    return EarlierMessage() if state.execute(asked, (key, f"answer\x00{key}")).fetchone() else None
+def find_earlier(state: sqlite3.Connection, key: str) -> tuple[bool, AcceptedTurn | None]:
+    """Return whether a message was received before, and the turn that it became."""
+    if turn := turns.find_by_key(state, key):
+        return True, AcceptedTurn(turn=turn.turn, session=turn.session, repeated=True)
+    return overheard_messages.is_overheard(state, key) or is_posted(state, f"answer\x00{key}"), None

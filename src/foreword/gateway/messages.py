@@ -1,41 +1,15 @@
-"""The values that enter and leave the gateway: a message, its turn, and the reply.
+"""Messages as the gateway routes, checks and stores them.
 
-Serialisation of a message for the inbox: the text in one column, all other fields as JSON in another. Validation of a
-message before it is accepted.
+The inbox stores the text of a message in one column and all other fields as JSON in another.
 """
 
 import json
 from dataclasses import asdict, replace
-from datetime import datetime
 from typing import Any
 
-from foreword.errors import InputError
-from foreword.events.event import Usage
+from foreword.errors import ForewordError, InputError
 from foreword.turn import Client, Message
-from foreword.types import Delivery, Mode, TextEnum, Trust, frozen
-
-
-class TurnState(TextEnum):
-    """State of a turn."""
-
-    WAITING = "waiting"
-    """Accepted; an earlier turn of its session runs first."""
-    RUNNING = "running"
-    QUEUED = "queued"
-    """The provider was not available; it is retried later."""
-    ANSWERED = "answered"
-    REFUSED = "refused"
-    """A budget does not allow it."""
-    FAILED = "failed"
-    STOPPED = "stopped"
-
-    @property
-    def ended(self) -> bool:
-        """Return whether the state is final."""
-        return self not in UNFINISHED_STATES
-
-
-UNFINISHED_STATES = (TurnState.WAITING, TurnState.RUNNING, TurnState.QUEUED)
+from foreword.types import Delivery, Mode, Trust, frozen
 
 
 class NotFound(InputError):
@@ -52,6 +26,10 @@ class KeyReused(InputError):
 
 class WrongSession(InputError):
     """The session exists and belongs to this person, but the message cannot be part of it."""
+
+
+class ShuttingDown(ForewordError):
+    """The gateway is shutting down and accepts no messages."""
 
 
 class BadMessage(InputError):
@@ -166,38 +144,6 @@ class AcceptedTurn:
     session: str
     repeated: bool = False
     """Whether the same message was accepted before."""
-
-
-@frozen
-class TurnReply:
-    """The current result of a turn."""
-
-    turn: str
-    session: str
-    agent: str
-    user: str
-    state: TurnState
-    text: str
-    received: datetime
-    finished: datetime | None = None
-    usage: Usage = Usage()
-    cost_usd: float | None = 0.0
-    prompt_hash: str = ""
-    cut: bool = False
-    """Whether the reply was cut off at the length limit."""
-
-    @property
-    def silent(self) -> bool:
-        """Return whether the agent answered with a suppressed reply."""
-        return self.state is TurnState.ANSWERED and not self.text
-
-
-@frozen
-class Exchange:
-    """A message and its current result."""
-
-    asked: str
-    reply: TurnReply
 
 
 def dump_message(incoming: RoutedMessage) -> str:

@@ -6,11 +6,11 @@ from datetime import datetime
 
 from foreword.errors import InputError
 from foreword.gateway.equipment import list_roots, open_project
-from foreword.gateway.messages import Exchange, RoutedMessage
-from foreword.gateway.session_lookup import resolve_session_key
-from foreword.gateway.session_manager import list_unfinished, set_field, settle_plan, switch_plan
+from foreword.gateway.messages import RoutedMessage
+from foreword.gateway.session_manager import resolve_session_key, set_field, settle_plan, switch_plan
 from foreword.storage.sessions import Session, add_session, find_current_session
 from foreword.storage.tasks import PlanState, find_newest_plan
+from foreword.storage.turns import Exchange, list_unfinished
 from foreword.types import frozen
 from foreword.workspace import Workspace
 

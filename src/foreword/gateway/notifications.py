@@ -1,11 +1,13 @@
-"""Notifications: messages that an agent added to a conversation without being asked, such as scheduled replies.
+"""Notifications: messages that an agent adds to a conversation on its own, and notices to the owner.
 
-Adds a message that an agent sent on its own to the conversation at its destination. The notice tool: sends the person
-of a turn a private message.
+The reply of a scheduled run is added to the conversation at its destination. The notice tool sends the person of a
+turn a private message.
 """
 
+import asyncio
 import sqlite3
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -18,40 +20,21 @@ from foreword.agent.tools.registry import MAX_NOTICE_CHARS, NOTIFICATION_TOOLS
 from foreword.assembly import Assembly
 from foreword.engine.sources.documents import read_prompt
 from foreword.errors import Forbidden, InputError, UnknownName
+from foreword.events.event import Notice
 from foreword.events.tracer import make_id
-from foreword.gateway.history import HistoryKind, HistoryPiece, append_piece
 from foreword.gateway.schedule.destinations import find_address, resolve_destination_clearance
-from foreword.gateway.session_lookup import CHARS_PER_TOKEN
-from foreword.storage.database import parse_moment
+from foreword.storage.deliveries import OutboundMessage, count_posted, post_message
+from foreword.storage.history import HistoryKind, HistoryPiece, NotificationRow, append_piece
 from foreword.storage.schedules import Destination, shorten_title
-from foreword.storage.sessions import Lane, OutboundMessage, add_session, find_current_session, post_message
+from foreword.storage.sessions import Lane, add_session, find_current_session, list_current_ids
 from foreword.storage.writer import Writer
 from foreword.turn import ToolAnswer
 from foreword.types import Trust, frozen
 from foreword.workspace import Workspace
 
-# The turn of a notification belongs to another session; the note about a held call has a turn of its session.
-SELECT_NOTIFICATIONS = """
-SELECT history.rowid, history.session_id, history.position, history.messages, sessions.agent, turns.finished,
-    json_extract(turns.request, '$.errand.schedule'), schedules.name, schedules.say
-FROM history JOIN sessions ON sessions.id = history.session_id LEFT JOIN turns ON turns.id = history.turn_id
-LEFT JOIN schedules ON schedules.id = json_extract(turns.request, '$.errand.schedule')
-WHERE history.kind = 'room' AND turns.session_id IS NOT history.session_id
-AND (sessions.room = '' OR json_extract(turns.request, '$.errand') IS NOT NULL)"""
-OF_SESSION = f"""{SELECT_NOTIFICATIONS} AND history.session_id = ?1
-    AND history.position > (SELECT coalesce(max(position), 0)
-FROM history AS spoken WHERE spoken.session_id = ?1 AND spoken.kind != 'room') ORDER BY history.position"""
-# A fork has a copy of every row of its parent; a copy is no new notification. A run that was added to several
-# conversations is one notification, in the conversation with the highest clearance.
-OF_PERSON = f"""{SELECT_NOTIFICATIONS} AND history.rowid > ?1 AND sessions.user_id = ?2 AND sessions.room = ''
-AND sessions.channel = ?3 AND sessions.clearance <= ?4 AND NOT EXISTS (SELECT 1 FROM history AS original
-    WHERE original.session_id = sessions.parent AND original.position = history.position
-    AND original.kind = 'room' AND original.messages = history.messages)
-AND NOT EXISTS (SELECT 1 FROM history AS other JOIN sessions AS higher ON higher.id = other.session_id
-    WHERE other.turn_id = history.turn_id AND other.kind = 'room' AND higher.user_id = ?2 AND higher.room = ''
-    AND higher.channel = ?3 AND higher.clearance > sessions.clearance AND higher.clearance <= ?4)
-ORDER BY history.rowid"""
-NEWEST_ROW = "SELECT coalesce(max(rowid), 0) FROM history"
+CHARS_PER_TOKEN = 3  # estimate for text without a tokenizer
+MAX_NOTICES_PER_HOUR = 10  # per person
+PRIVATE_SITUATION = "dm"
 
 
 @frozen(eq=True)
@@ -82,47 +65,32 @@ class Notification:
         return f"scheduled: {self.title or self.schedule}" if self.schedule else "sent by the agent"
 
 
-def list_of_session(state: sqlite3.Connection, session: str) -> list[Notification]:
-    """List the notifications in a session since its last turn, the oldest first."""
-    return [read_notification(row) for row in state.execute(OF_SESSION, (session,))]
-
-
-def list_of_person(
-    state: sqlite3.Connection, user: str, channel: str, clearance: Trust, after: int = 0
-) -> tuple[list[Notification], int]:
-    """List the notifications in a person's private conversations on a channel, the oldest first.
-
-    Only rows behind the cursor `after` are read. The second value is the cursor for the next call.
-    """
-    (newest,) = state.execute(NEWEST_ROW).fetchone()
-    if not user or newest == after:
-        return [], newest
-    # An erasure can remove the newest rows, whose numbers are then given again.
-    given = (min(after, newest), user, channel, int(clearance))
-    found = [read_notification(row) for row in state.execute(OF_PERSON, given)]
-    return found, max([newest, *(one.number for one in found)])
-
-
-def read_notification(row: Sequence[object]) -> Notification:
+def make_notification(row: NotificationRow) -> Notification:
     """Make a notification from its row."""
-    number, session, position, messages, agent, finished, schedule, name, say = row
-    said = HistorySegment(bytes(messages)).texts if isinstance(messages, bytes) else ()
+    messages = HistorySegment(row.messages).texts
     return Notification(
-        number=int(str(number)),
-        session=str(session),
-        position=int(str(position)),
-        agent=str(agent),
-        text=said[-1].text if said else "",
-        schedule=str(schedule or ""),
-        title=str(name or "") or shorten_title(str(say or "")),
-        moment=parse_moment(str(finished)) if finished else None,
+        number=row.number,
+        session=row.session,
+        position=row.position,
+        agent=row.agent,
+        text=messages[-1].text if messages else "",
+        schedule=row.schedule,
+        title=row.name or shorten_title(row.say),
+        moment=row.moment,
     )
 
 
-PRIVATE_SITUATION = "dm"
-SELECT_CURRENT_SESSIONS = """
-SELECT id FROM sessions WHERE agent = ? AND channel = ? AND room = ? AND user_id = ? AND current = 1
-    AND (clearance >= ? OR room != '')"""
+def make_note(
+    question: str,
+    answer: str,
+    turn: str | None = None,
+    beginning: str | None = None,
+    kind: HistoryKind = HistoryKind.ROOM,
+) -> HistoryPiece:
+    """Make a history piece from a text that was not written in the session and the answer to it."""
+    messages = dump_messages([make_user_message(question), ModelResponse(parts=[TextPart(content=answer)])])
+    tokens = (len(question) + len(answer)) // CHARS_PER_TOKEN
+    return HistoryPiece(kind=kind, messages=messages, tokens=tokens, turn=turn, beginning=beginning)
 
 
 def add_to_private_conversation(
@@ -138,24 +106,11 @@ def add_to_private_conversation(
     add_to_current_conversations(state, place, turn, text)
 
 
-def make_place_key(place: Lane) -> tuple[str, str, str, str, int]:
-    """Return the key of the conversations at a place."""
-    return (place.agent, place.channel, place.room, place.user, int(place.clearance))
-
-
 def add_to_current_conversations(state: sqlite3.Connection, place: Lane, turn: str, text: str) -> None:
     """Add a sent message to the current conversations at a place; in a room, everyone has read it."""
-    before = read_prompt("gateway/planned")
-    messages = dump_messages([make_user_message(before), ModelResponse(parts=[TextPart(content=text)])])
-    piece = HistoryPiece(
-        kind=HistoryKind.ROOM, messages=messages, tokens=(len(before) + len(text)) // CHARS_PER_TOKEN, turn=turn or None
-    )
-    for (session,) in state.execute(SELECT_CURRENT_SESSIONS, make_place_key(place)).fetchall():
+    piece = make_note(read_prompt("gateway/planned"), text, turn=turn or None)
+    for session in list_current_ids(state, place):
         append_piece(state, session, piece)
-
-
-MAX_NOTICES_PER_HOUR = 10  # notices per person and hour
-NOTICE_PERIOD = timedelta(hours=1)
 
 
 class NoticeTool:
@@ -176,8 +131,8 @@ class NoticeTool:
         text = str(arguments.get("text", "")).strip()
         if not text or len(text) > MAX_NOTICE_CHARS:
             raise InputError(f"a notice has 1 to {MAX_NOTICE_CHARS:,} characters")
-        said = await self._writer.write_durable(lambda state: self._post(state, assembly, text))
-        return ToolAnswer(text=said, tokens=assembly.terms.meter.count(said))
+        answer = await self._writer.write_durable(lambda state: self._post(state, assembly, text))
+        return ToolAnswer(text=answer, tokens=assembly.terms.meter.count(answer))
 
     def _post(self, state: sqlite3.Connection, assembly: Assembly, text: str) -> str:
         user, config, now = assembly.turn.user, self._workspace.config, self._clock()
@@ -185,19 +140,49 @@ class NoticeTool:
         if found is None:
             raise InputError("there is no address at which this person can be reached")
         channel, address = found
-        if (
-            resolve_destination_clearance(user, Destination(channel=channel, address=address), config)
-            < assembly.clearance.level
-        ):
+        clearance, destination = assembly.clearance.level, Destination(channel=channel, address=address)
+        if resolve_destination_clearance(user, destination, config) < clearance:
             raise Forbidden("what is known here may not be told in this person's private chat")
-        start = f"notice\x00{user}\x00"
-        asked = "SELECT count(*) FROM outbox WHERE key >= ? AND key < ? AND due > ?"
-        since = (now - NOTICE_PERIOD).timestamp()
-        if state.execute(asked, (start, f"{start}\x7f", since)).fetchone()[0] >= MAX_NOTICES_PER_HOUR:
+        prefix = f"notice\x00{user}\x00"
+        if count_posted(state, prefix, now - timedelta(hours=1)) >= MAX_NOTICES_PER_HOUR:
             raise Forbidden(f"{MAX_NOTICES_PER_HOUR} notices an hour are the most; put the rest into the reply")
         turn = CURRENT_CALL.get().trace.id if CURRENT_CALL.get(None) else ""
-        letter = OutboundMessage(key=start + make_id(128), channel=channel, address=address, text=text, turn=turn)
-        post_message(state, letter, now)
-        place = Lane(agent=assembly.turn.agent, channel=channel, room="", clearance=assembly.clearance.level, user=user)
+        message = OutboundMessage(key=prefix + make_id(128), channel=channel, address=address, text=text, turn=turn)
+        post_message(state, message, now)
+        place = Lane(agent=assembly.turn.agent, channel=channel, room="", clearance=clearance, user=user)
         add_to_current_conversations(state, place, turn, text)
         return f"The notice is on its way to {user} on {channel}."
+
+
+class OutboxNotices:
+    """Notifies the owner in private, at their last address on a channel that delivers."""
+
+    def __init__(
+        self, workspace: Workspace, writer: Writer, clock: Callable[[], datetime], channels: Collection[str]
+    ) -> None:
+        self._workspace = workspace
+        self._writer = writer
+        self._clock = clock
+        self._channels = channels
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def notify(self, notice: Notice) -> None:
+        """Start sending a notice. Its unique key makes it one message, even after retries."""
+        task = asyncio.create_task(self._post(notice, f"fault\x00{make_id(128)}"))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _post(self, notice: Notice, key: str) -> None:
+        def work(state: sqlite3.Connection) -> None:
+            config = self._workspace.config
+            found = find_address(state, config, config.owner, self._channels)
+            if found is None:
+                return
+            destination = Destination(channel=found[0], address=found[1])
+            # The text names files and settings, so the address must have full trust.
+            if resolve_destination_clearance(config.owner, destination, config) is Trust.FULL:
+                message = OutboundMessage(key=key, channel=found[0], address=found[1], text=notice.text)
+                post_message(state, message, self._clock())
+
+        with suppress(sqlite3.Error):  # the log also has it
+            await self._writer.do(work)

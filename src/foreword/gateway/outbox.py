@@ -5,68 +5,38 @@ sent twice is shown once. On other channels, an interrupted send is recorded as 
 """
 
 import asyncio
-import json
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from foreword.config.schema import Config
-from foreword.events.event import NO_CONTEXT, EventType, Level
-from foreword.events.sinks import EventStream
+from foreword.events.event import NO_CONTEXT, EventType, Level, Recorder
 from foreword.events.tracer import Clocks, Tracer, describe_error
 from foreword.gateway.channel import Channel, NeverDelivered, NotDelivered
 from foreword.gateway.inbox import ClaimedTurn, get_claimed
 from foreword.gateway.router import may_receive
-from foreword.gateway.session_lookup import make_event_context
-from foreword.storage.database import format_moment
-from foreword.storage.sessions import OutboundMessage
-from foreword.storage.writer import Writer, is_dead_owner, make_lease_owner, write_until_stored
-from foreword.types import TextEnum, frozen
+from foreword.gateway.session_manager import make_event_context
+from foreword.storage import deliveries
+from foreword.storage.deliveries import DeliveryLease, DeliveryStatus, OutboundMessage
+from foreword.storage.writer import Writer, make_lease_owner, write_until_stored
+from foreword.types import frozen
 
 DELIVERY_LEASE = timedelta(seconds=60)
-RETRY_DELAYS_S = (
-    1.0,
-    2.0,
-    4.0,
-    30.0,
-    120.0,
-    600.0,
-)  # seconds before a failed delivery is retried; the last value repeats
-DELIVERY_TIMEOUT_S = 30.0  # seconds that one delivery may take
-STATE_RETRY_S = 1.0  # seconds before a failed write to the state is retried
+RETRY_DELAYS_S = (1.0, 2.0, 4.0, 30.0, 120.0, 600.0)  # the last value repeats
+DELIVERY_TIMEOUT_S = 30.0
+STATE_RETRY_S = 1.0  # before a failed write to the state is retried
+MAX_DELIVERIES = 64  # concurrent deliveries
 UNCERTAIN_TEXT = "the process ended while it sent the reply; delivery is uncertain, and the reply is not sent again"
 RECIPIENT_CHANGED_TEXT = "not sent: the address no longer belongs to the person or room that the reply was written for"
 UNSPLIT_TEXT = "the message cannot be split into parts"
-MAX_DELIVERIES = 64  # concurrent deliveries
-OUTBOX_COLUMNS = "key, channel, address, text, turn_id"
-
-
-class DeliveryStatus(TextEnum):
-    """Delivery status of an outbound message."""
-
-    PENDING = "pending"
-    SENDING = "sending"
-    SENT = "sent"
-    UNCERTAIN = "uncertain"
-    """The send was interrupted and the channel has no idempotency keys: a person must check."""
-    REFUSED = "refused"
-    """The channel rejects it permanently."""
-
-
-MessageAndTurn = tuple[OutboundMessage, ClaimedTurn | None]
-"""An outbound message and its turn."""
 
 
 @frozen
 class ClaimedDelivery:
     """An outbound message claimed for delivery by this process, and its turn."""
 
-    number: int
-    letter: OutboundMessage
-    part: int
-    """Number of parts delivered so far."""
-    attempt: int
+    lease: DeliveryLease
     claimed: ClaimedTurn | None
     allowed: bool
     """Whether the current owner of the address may read it."""
@@ -79,13 +49,13 @@ class Outbox:
         self,
         writer: Writer,
         channels: Mapping[str, Channel],
-        listeners: EventStream,
+        recorder: Recorder,
         clock: Callable[[], datetime],
         config: Callable[[], Config],
     ) -> None:
         self._writer = writer
         self.channels = channels
-        self._listeners = listeners
+        self._recorder = recorder
         self._clock = clock
         self._config = config
         self._owner = make_lease_owner()
@@ -98,131 +68,81 @@ class Outbox:
     async def deliver(self) -> int:
         """Deliver the next part of each due message; return the number of attempts."""
         config = self._config()
-        faults: list[sqlite3.Error] = []
-        parcels, lost = await self._writer.write_durable(
-            lambda state: self._claim(state, config), unsealed=faults.append
+        errors: list[sqlite3.Error] = []
+        claims, uncertain = await self._writer.write_durable(
+            lambda state: self._claim(state, config), unsealed=errors.append
         )
-        for letter, claimed in lost:
-            self._make_trace(letter, claimed).tell(EventType.CHANNEL_ERROR, level=Level.ERROR, error=UNCERTAIN_TEXT)
-        if parcels and faults:  # the claims must be on disk before anything is sent
-            await self._insist(lambda _: None)
-        await asyncio.gather(*(self._deliver(parcel) for parcel in parcels))
-        return len(parcels)
+        for message, claimed in uncertain:
+            self._make_trace(message, claimed).tell(EventType.CHANNEL_ERROR, level=Level.ERROR, error=UNCERTAIN_TEXT)
+        if claims and errors:  # the claims must be on disk before anything is sent
+            await self._write(lambda _: None)
+        await asyncio.gather(*map(self._deliver, claims))
+        return len(claims)
 
     def _claim(
         self, state: sqlite3.Connection, config: Config
-    ) -> tuple[Sequence[ClaimedDelivery], Sequence[MessageAndTurn]]:
+    ) -> tuple[list[ClaimedDelivery], list[tuple[OutboundMessage, ClaimedTurn | None]]]:
         """Claim the first due message of each address; also return the messages whose delivery became uncertain."""
         now = self._clock()
-        lost = self._take_over(state, now)
-        got = state.execute(
-            "UPDATE outbox SET state = 'sending', attempt = attempt + 1, lease_owner = ?, lease_until = ?"
-            " WHERE id IN (SELECT id FROM outbox AS mine WHERE state = 'pending' AND due <= ?"
-            " AND channel IN (SELECT value FROM json_each(?)) AND NOT EXISTS (SELECT 1 FROM outbox AS other"
-            " WHERE other.state IN ('pending', 'sending') AND other.channel = mine.channel"
-            " AND other.address = mine.address AND other.id < mine.id) ORDER BY id LIMIT ?)"
-            f" RETURNING id, part, attempt, {OUTBOX_COLUMNS}",
-            (
-                self._owner,
-                (now + DELIVERY_LEASE).timestamp(),
-                now.timestamp(),
-                json.dumps(list(self.channels)),
-                MAX_DELIVERIES,
-            ),
-        ).fetchall()
-        parcels = []
-        for number, part, attempt, *row in sorted(got):
-            letter, claimed = read_outbound(state, row)
-            allowed = claimed is None or may_receive(state, letter, claimed.incoming, config)
-            parcels.append(
-                ClaimedDelivery(
-                    number=number, letter=letter, part=part, attempt=attempt, claimed=claimed, allowed=allowed
-                )
-            )
-        return parcels, lost
+        keyed = [name for name, channel in self.channels.items() if channel.takes_key]
+        lost = deliveries.take_over_deliveries(state, self._owner, keyed, now)
+        leases = deliveries.claim_deliveries(
+            state, self._owner, self.channels, now, lease=DELIVERY_LEASE, limit=MAX_DELIVERIES
+        )
+        claims = []
+        for lease in leases:
+            claimed = find_turn(state, lease.message)
+            allowed = claimed is None or may_receive(state, lease.message, claimed.incoming, config)
+            claims.append(ClaimedDelivery(lease=lease, claimed=claimed, allowed=allowed))
+        return claims, [(message, find_turn(state, message)) for message in lost]
 
-    def _take_over(self, state: sqlite3.Connection, now: datetime) -> list[MessageAndTurn]:
-        """Take over the sends of a dead process if the channel has idempotency keys; mark the others as uncertain."""
-        keyed = json.dumps([name for name, channel in self.channels.items() if channel.takes_key])
-        asked = "SELECT DISTINCT lease_owner FROM outbox WHERE state = 'sending' AND lease_owner != ?"
-        lost: list[MessageAndTurn] = []
-        for (owner,) in state.execute(asked, (self._owner,)).fetchall():
-            became = state.execute(
-                "UPDATE outbox SET state = iif(channel IN (SELECT value FROM json_each(?)), 'pending', 'uncertain'),"
-                " lease_owner = '' WHERE state = 'sending' AND lease_owner = ? AND (lease_until < ? OR ?)"
-                f" RETURNING state, {OUTBOX_COLUMNS}",
-                (keyed, owner, now.timestamp(), is_dead_owner(owner)),
-            ).fetchall()
-            lost += [read_outbound(state, row) for word, *row in became if word == DeliveryStatus.UNCERTAIN.value]
-        return lost
-
-    def _make_trace(self, letter: OutboundMessage, claimed: ClaimedTurn | None) -> Tracer:
-        timepiece = Clocks(now=self._clock)
+    def _make_trace(self, message: OutboundMessage, claimed: ClaimedTurn | None) -> Tracer:
+        clocks = Clocks(now=self._clock)
         if claimed is None:
-            return Tracer(self._listeners.recorder, replace(NO_CONTEXT, channel=letter.channel), timepiece)
+            return Tracer(self._recorder, replace(NO_CONTEXT, channel=message.channel), clocks)
         context = make_event_context(claimed.session, claimed.incoming)
-        return Tracer(self._listeners.recorder, context, timepiece, goes_on=claimed.place)
+        return Tracer(self._recorder, context, clocks, goes_on=claimed.place)
 
-    async def _deliver(self, parcel: ClaimedDelivery) -> None:
-        channel, wait = self.channels[parcel.letter.channel], 0.0
+    async def _deliver(self, delivery: ClaimedDelivery) -> None:
+        lease = delivery.lease
+        channel, wait = self.channels[lease.message.channel], 0.0
+        retry_delay = RETRY_DELAYS_S[min(lease.attempt, len(RETRY_DELAYS_S)) - 1]
         try:
-            last = await self._send(parcel, channel)
-            state = DeliveryStatus.SENT if last else DeliveryStatus.PENDING
+            last = await self._send(delivery, channel)
+            status = DeliveryStatus.SENT if last else DeliveryStatus.PENDING
         except NotDelivered as error:
-            wait = error.wait or RETRY_DELAYS_S[min(parcel.attempt, len(RETRY_DELAYS_S)) - 1]
-            state = DeliveryStatus.PENDING
+            status, wait = DeliveryStatus.PENDING, error.wait or retry_delay
         except NeverDelivered:
-            state = DeliveryStatus.REFUSED
+            status = DeliveryStatus.REFUSED
         except Exception:  # noqa: BLE001 - after any other error the delivery is uncertain
-            wait = RETRY_DELAYS_S[min(parcel.attempt, len(RETRY_DELAYS_S)) - 1]
-            state = DeliveryStatus.PENDING if channel.takes_key else DeliveryStatus.UNCERTAIN
+            status = DeliveryStatus.PENDING if channel.takes_key else DeliveryStatus.UNCERTAIN
+            wait = retry_delay
         # Nothing else is sent to this address before this is stored.
-        await self._insist(lambda connection: self._settle(connection, parcel, state, wait))
+        await self._write(lambda state: deliveries.store_result(state, lease, status, self._clock(), wait))
 
-    async def _insist(self, work: Callable[[sqlite3.Connection], None]) -> None:
+    async def _write(self, work: Callable[[sqlite3.Connection], None]) -> None:
         """Write to the state, and retry until the disk accepts it."""
         await write_until_stored(lambda: self._writer.write_durable(work), (STATE_RETRY_S,))
 
-    async def _send(self, parcel: ClaimedDelivery, channel: Channel) -> bool:
+    async def _send(self, delivery: ClaimedDelivery, channel: Channel) -> bool:
         """Send the next part of a message; return whether it was the last one."""
-        letter = parcel.letter
-        trace = self._make_trace(letter, parcel.claimed)
+        lease, message = delivery.lease, delivery.lease.message
+        trace = self._make_trace(message, delivery.claimed)
         try:
-            parts = channel.split(letter.text)
-            text = parts[parcel.part]
+            parts = channel.split(message.text)
+            text = parts[lease.part]
         except Exception as error:  # a retry would split the same text in the same way
             trace.tell(EventType.CHANNEL_ERROR, level=Level.ERROR, **describe_error(error))
             raise NeverDelivered(UNSPLIT_TEXT) from error
-        said = {"part": f"{parcel.part + 1} of {len(parts)}"} if len(parts) > 1 else {}
-        with trace.step(EventType.MESSAGE_SENT, length=len(text), attempt=parcel.attempt, **said):
-            if not parcel.allowed:
+        part = {"part": f"{lease.part + 1} of {len(parts)}"} if len(parts) > 1 else {}
+        with trace.step(EventType.MESSAGE_SENT, length=len(text), attempt=lease.attempt, **part):
+            if not delivery.allowed:
                 raise NeverDelivered(RECIPIENT_CHANGED_TEXT)
             async with asyncio.timeout(DELIVERY_TIMEOUT_S):
-                await channel.deliver(letter.address, text, f"{letter.key}.{parcel.part}")
-        return parcel.part + 1 == len(parts)
-
-    def _settle(self, state: sqlite3.Connection, parcel: ClaimedDelivery, became: DeliveryStatus, wait: float) -> None:
-        """Store the result of a part. A message that stays pending without a wait continues with its next part."""
-        now = self._clock()
-        arrived = became is DeliveryStatus.SENT or (became is DeliveryStatus.PENDING and not wait)
-        state.execute(
-            "UPDATE outbox SET state = ?, part = part + ?, attempt = iif(?, 0, attempt), due = ?, sent = ?,"
-            " lease_owner = '', lease_until = 0 WHERE id = ? AND lease_owner = ? AND attempt = ?",
-            (
-                str(became),
-                int(arrived),
-                arrived and became is DeliveryStatus.PENDING,
-                now.timestamp() + wait,
-                format_moment(now) if became is DeliveryStatus.SENT else None,
-                parcel.number,
-                self._owner,
-                parcel.attempt,
-            ),
-        )
+                await channel.deliver(message.address, text, f"{message.key}.{lease.part}")
+        return lease.part + 1 == len(parts)
 
 
-def read_outbound(state: sqlite3.Connection, row: Sequence[str]) -> MessageAndTurn:
-    """Read an outbound message and its turn from a row."""
-    key, channel, address, text, turn = row
-    letter = OutboundMessage(key=key, channel=channel, address=address, text=text, turn=turn or "")
-    return letter, get_claimed(state, turn) if turn else None
+def find_turn(state: sqlite3.Connection, message: OutboundMessage) -> ClaimedTurn | None:
+    """Find the turn of an outbound message."""
+    return get_claimed(state, message.turn) if message.turn else None

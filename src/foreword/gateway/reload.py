@@ -13,10 +13,9 @@ Reload: an edit of the workspace takes effect within a second, even without new 
 import asyncio
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import fields
-from datetime import datetime
 from threading import Lock
 from typing import Any, Protocol
 
@@ -25,12 +24,8 @@ from foreword.engine.sources.files import REFRESH_INTERVAL_S, Files
 from foreword.errors import ConfigError, InputError, WorkspaceError
 from foreword.events.event import NO_CONTEXT, EventType, Level, Notice, NoticeFanout, NoticeTarget, Recorder
 from foreword.events.sinks import EventStream
-from foreword.events.tracer import SYSTEM_CLOCKS, Clocks, Tracer, describe_error, make_id
-from foreword.gateway.schedule.destinations import find_address, resolve_destination_clearance
-from foreword.storage.schedules import Destination
-from foreword.storage.sessions import OutboundMessage, post_message
-from foreword.storage.writer import Writer
-from foreword.types import Trust, frozen
+from foreword.events.tracer import SYSTEM_CLOCKS, Clocks, Tracer, describe_error
+from foreword.types import frozen
 from foreword.workspace import Workspace
 
 PREVIOUS_IN_USE = "the previous version stays in use"
@@ -243,41 +238,6 @@ class AsyncFollower:
     async def _try(self, config: Config) -> None:
         with suppress(sqlite3.Error):
             await self._work(config)
-
-
-class OutboxNotices:
-    """Notifies the owner in private, at their last address on a channel that delivers."""
-
-    def __init__(
-        self, workspace: Workspace, writer: Writer, clock: Callable[[], datetime], channels: Collection[str]
-    ) -> None:
-        self._workspace = workspace
-        self._writer = writer
-        self._clock = clock
-        self._channels = channels
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def notify(self, notice: Notice) -> None:
-        """Start sending a notice. Its unique key makes it one message, even after retries."""
-        task = asyncio.create_task(self._post(notice, f"fault\x00{make_id(128)}"))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _post(self, notice: Notice, key: str) -> None:
-        def work(state: sqlite3.Connection) -> None:
-            config = self._workspace.config
-            found = find_address(state, config, config.owner, self._channels)
-            # The text names files and settings, so the address must have full trust.
-            if (
-                found
-                and resolve_destination_clearance(config.owner, Destination(channel=found[0], address=found[1]), config)
-                is Trust.FULL
-            ):
-                letter = OutboundMessage(key=key, channel=found[0], address=found[1], text=notice.text)
-                post_message(state, letter, self._clock())
-
-        with suppress(sqlite3.Error):  # the log also has it
-            await self._writer.do(work)
 
 
 class Reloader:

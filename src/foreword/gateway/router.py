@@ -19,9 +19,10 @@ from foreword.engine.trust import get_situation_bound
 from foreword.gateway.channel import PUBLIC_SITUATION, ChatKind, InboundMessage
 from foreword.gateway.messages import RoutedMessage, SenderIds
 from foreword.gateway.messenger_commands import MessengerCommand, read_command
-from foreword.gateway.pairing import PairingRequest, find_paired, read_pairing_request
+from foreword.gateway.pairing import PairingRequest, read_pairing_request
 from foreword.gateway.schedule.destinations import list_addresses
-from foreword.storage.sessions import OutboundMessage
+from foreword.storage.deliveries import OutboundMessage
+from foreword.storage.pairings import find_paired
 from foreword.types import TextEnum, frozen
 
 SITUATION_OF_FAMILY = {"scheduled": "system"}

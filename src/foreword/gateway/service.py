@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING
 
 from foreword.agent.agent_events import AgentEvent
 from foreword.assembly import Assembly
-from foreword.errors import ForewordError
 from foreword.events.event import NO_CONTEXT, NO_POSITION, EventType, Level, NoticeFanout
 from foreword.events.otlp import parse_traceparent
 from foreword.events.sinks import EventStream
 from foreword.events.tracer import Clocks, Tracer, describe_error
+from foreword.gateway import session_manager
 from foreword.gateway.channel import InboundMessage, NotStored
 from foreword.gateway.equipment import ModelSelection
 from foreword.gateway.held_calls import HeldCalls
 from foreword.gateway.housekeeping import Housekeeping
-from foreword.gateway.inbox import ClaimedTurn, Inbox, LeaseLost, NewTurn, TurnResult, get_claimed
+from foreword.gateway.inbox import ClaimedTurn, Inbox, get_claimed
 from foreword.gateway.intake import Intake, IntakeResult
 from foreword.gateway.live import DEFAULT_GATEWAY_SETTINGS, GatewaySettings, LiveTurn, typing_indicator
 from foreword.gateway.messages import (
@@ -37,29 +37,18 @@ from foreword.gateway.messages import (
     BadMessage,
     NotFound,
     RoutedMessage,
-    TurnReply,
-    TurnState,
+    ShuttingDown,
     check_message,
 )
 from foreword.gateway.outbox import Outbox
 from foreword.gateway.reload import Reloader
-from foreword.gateway.session_lookup import (
-    ResolvedKey,
-    SessionMatch,
-    begin_trace,
-    find_or_create_session,
-    find_session,
-    find_session_by_id,
-    find_session_model,
-    hash_history,
-    make_event_context,
-    resolve_session_key,
-)
-from foreword.gateway.session_manager import SessionManager, find_reply, make_reply
+from foreword.gateway.session_manager import ResolvedKey, SessionManager, SessionMatch, resolve_session_key
 from foreword.gateway.turn_inputs import TurnInputs
 from foreword.gateway.worker import Worker
 from foreword.storage.sessions import Lane, Session
+from foreword.storage.turns import LeaseLost, TurnReply, TurnState, find_reply
 from foreword.storage.writer import Writer, probe_write
+from foreword.types import Trust
 from foreword.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -69,10 +58,6 @@ if TYPE_CHECKING:
 POLL_INTERVAL_S = 0.5  # seconds between two polls of a turn that another process runs
 SHUTTING_DOWN_TEXT = "the gateway is shutting down; try again in a moment"
 NOT_STORED_TEXT = "the message could not be stored ({}) and was not accepted; try again later"
-
-
-class ShuttingDown(ForewordError):
-    """The gateway is shutting down and accepts no messages."""
 
 
 class Gateway:
@@ -88,8 +73,10 @@ class Gateway:
         *,
         choices: ModelSelection,
         preparing: TurnInputs,
+        worker: Worker,
+        outbox: Outbox | None,
         housekeeping: Housekeeping,
-        rhythm: GatewaySettings = DEFAULT_GATEWAY_SETTINGS,
+        settings: GatewaySettings = DEFAULT_GATEWAY_SETTINGS,
         board: NoticeFanout | None = None,
     ) -> None:
         self.workspace = workspace
@@ -102,34 +89,31 @@ class Gateway:
         self._clock = clock
         self.choices = choices
         self.preparing = preparing
+        self._worker = worker
+        self._outbox = outbox
         self.housekeeping = housekeeping
-        self._rhythm = rhythm
-        self._timepiece = Clocks(now=clock)
-        self.reloading = Reloader(workspace, listeners, self._timepiece, board or NoticeFanout())
-        self.held = HeldCalls(workspace, writer, listeners.recorder, clock, self.accept)
+        self._settings = settings
+        self._clocks = Clocks(now=clock)
+        self.reloading = Reloader(workspace, listeners, self._clocks, board or NoticeFanout())
+        self.held = HeldCalls(workspace, writer, listeners.recorder, clock)
         """The tool calls that wait for a person's approval."""
-        self._receiving = Intake(
-            workspace, writer, listeners.recorder, clock, accept=self.accept, stop=self.stop, held=self.held
+        self._intake = Intake(
+            workspace, writer, listeners.recorder, clock, held=self.held, accept=self.accept, stop=self.stop
         )
-        self._working: Worker | None = None
-        self._outbox: Outbox | None = None
         self._known: dict[str, LiveTurn] = {}
         self._accepting: set[asyncio.Task[AcceptedTurn]] = set()
-        self._aside: dict[str, TurnReply] = {}
         self._wake = asyncio.Event()
         self._ended = asyncio.Event()
         self._closing = False
-        self._looking: asyncio.Task[None] | None = None
-        self._delivering: asyncio.Task[None] | None = None
-        self._renewing: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
-    async def receive(self, heard: InboundMessage) -> IntakeResult:
+    async def receive(self, message: InboundMessage) -> IntakeResult:
         """Receive a message from a channel: it is stored when this returns."""
         if self._closing:
             raise ShuttingDown(SHUTTING_DOWN_TEXT)
         self.reloading.look()
         try:
-            received = await self._receiving.receive(heard)
+            received = await self._intake.receive(message)
         except sqlite3.Error as error:
             raise NotStored(NOT_STORED_TEXT.format(error)) from error
         if received.accepted is None:
@@ -142,9 +126,9 @@ class Gateway:
         if self._closing:
             raise ShuttingDown(SHUTTING_DOWN_TEXT)
         self.reloading.look()
-        found = resolve_session_key(incoming, self.workspace.config)
+        key = resolve_session_key(incoming, self.workspace.config)
         # Shield: a disconnecting client must not leave an accepted but unclaimed message.
-        task = asyncio.create_task(self._accept(incoming, found))
+        task = asyncio.create_task(self._accept(incoming, key))
         self._accepting.add(task)
         task.add_done_callback(self._accepting.discard)
         try:
@@ -152,69 +136,69 @@ class Gateway:
         except sqlite3.Error as error:
             raise NotStored(NOT_STORED_TEXT.format(error)) from error
 
-    async def _accept(self, incoming: RoutedMessage, found: ResolvedKey) -> AcceptedTurn:
-        now = self._clock()
-        lane = found.lane
-        admitted = await self._writer.look(lambda state: find_session(state, incoming, lane, now))
-        await self._check_format(incoming, lane, now, admitted)
-        if admitted is None:
-            admitted = await self._writer.do(lambda state: find_or_create_session(state, incoming, lane, now))
-        session = admitted.session
-        if admitted.turn:
-            return AcceptedTurn(turn=admitted.turn, session=session.id, repeated=True)
-        caller = parse_traceparent(incoming.traceparent)
-        trace = Tracer(self.listeners.recorder, make_event_context(session, incoming), self._timepiece, caller=caller)
-        with begin_trace(trace, incoming) as received:
-            clearance = found.clearance
-            received.tell(
-                EventType.TRUST_RESOLVED,
-                **clearance.describe(incoming.situation),
+    async def _accept(self, incoming: RoutedMessage, key: ResolvedKey) -> AcceptedTurn:
+        now, lane = self._clock(), key.lane
+        match = await self._writer.look(lambda state: session_manager.find_session(state, incoming, lane, now))
+        await self._check_format(incoming, lane, now, match)
+        if match is None:
+            match = await self._writer.do(
+                lambda state: session_manager.find_or_create_session(state, incoming, lane, now)
             )
-            if admitted.new:
-                received.tell(EventType.SESSION_CREATED)
-            running = self._known[trace.id] = LiveTurn(session.id, self._rhythm.thinking)
-            incoming = replace(incoming, before=None, beginning=hash_history(incoming.before))
-            arrival = NewTurn(turn=trace.id, session=session, incoming=incoming, place=received.place, now=now)
+        session = match.session
+        if match.turn:
+            return AcceptedTurn(turn=match.turn, session=session.id, repeated=True)
+        context = session_manager.make_event_context(session, incoming)
+        caller = parse_traceparent(incoming.traceparent)
+        trace = Tracer(self.listeners.recorder, context, self._clocks, caller=caller)
+        with session_manager.begin_trace(trace, incoming) as step:
+            step.tell(EventType.TRUST_RESOLVED, **key.clearance.describe(incoming.situation))
+            if match.new:
+                step.tell(EventType.SESSION_CREATED)
+            live = self._known[trace.id] = LiveTurn(session.id, self._settings.thinking)
+            incoming = replace(incoming, before=None, beginning=session_manager.hash_history(incoming.before))
+            new = ClaimedTurn(
+                turn=trace.id, session=session, incoming=incoming, attempt=1, place=step.place, received=now
+            )
 
-            def unsealed(fault: Exception) -> None:
-                received.tell(EventType.CHANNEL_ERROR, level=Level.ERROR, **describe_error(fault))
+            def log_sync_error(error: Exception) -> None:
+                step.tell(EventType.CHANNEL_ERROR, level=Level.ERROR, **describe_error(error))
 
-            got = await self._keep(arrival, unsealed)
-        if isinstance(got, AcceptedTurn):
-            if got.repeated:  # the same message arrived twice at the same time
-                self._end(trace.id, running)
-                return got
+            added = await self._add(new, log_sync_error)
+        if isinstance(added, AcceptedTurn):
+            if added.repeated:  # the same message arrived twice at the same time
+                self._end(trace.id, live)
+                return added
             with suppress(sqlite3.Error):  # it is stored, even if its state cannot be read now
                 if (await self._find(trace.id)).state is TurnState.QUEUED:
-                    self._end(trace.id, running)
+                    self._end(trace.id, live)
         return AcceptedTurn(turn=trace.id, session=session.id)
 
-    async def _keep(self, arrival: NewTurn, unsealed: Callable[[Exception], None]) -> ClaimedTurn | AcceptedTurn:
+    async def _add(self, new: ClaimedTurn, on_sync_error: Callable[[Exception], None]) -> ClaimedTurn | AcceptedTurn:
         """Store a message, or raise NotStored; the caller's step logs the error."""
         try:
-            return await self._inbox.add(arrival, self._start, unsealed)
+            return await self._inbox.add(new, self._start, on_sync_error)
         except BaseException as error:
-            if self._known[arrival.turn].task is None:
-                del self._known[arrival.turn]
+            if self._known[new.turn].task is None:
+                del self._known[new.turn]
             if isinstance(error, sqlite3.Error):
                 raise NotStored(NOT_STORED_TEXT.format(error), is_recorded=True) from error
             raise
 
     async def hear(self, turn: str) -> AsyncIterator[AgentEvent]:
         """Stream a turn: the text so far, then each delta, until it has ended or is queued."""
-        running = self._known.get(turn)
-        if running:
-            async for delta in running.broadcast.listen():
+        live = self._known.get(turn)
+        if live:
+            async for delta in live.broadcast.listen():
                 yield delta
 
     async def wait(self, turn: str) -> TurnReply:
         """Wait until a turn has ended or is queued, or the gateway closes."""
         while True:
-            running = self._known.get(turn)
-            if running:
-                await running.broadcast.ended.wait()
-                if running.reply:
-                    return running.reply
+            live = self._known.get(turn)
+            if live:
+                await live.broadcast.ended.wait()
+                if live.reply:
+                    return live.reply
             try:
                 reply = await self._find(turn)
             except sqlite3.Error:  # the state is locked; poll again
@@ -229,7 +213,10 @@ class Gateway:
 
     async def find(self, turn: str) -> TurnReply | None:
         """Find the current result of a turn."""
-        return self._aside.get(turn) or await self._writer.look(lambda state: find_reply(state, turn))
+        live = self._known.get(turn)
+        if live and live.unstored:
+            return live.unstored
+        return await self._writer.look(lambda state: find_reply(state, turn))
 
     async def prove(self) -> None:
         """Check that the state is writable, or raise the error; nothing is changed."""
@@ -238,20 +225,22 @@ class Gateway:
     async def foresee(self, incoming: RoutedMessage) -> Assembly:
         """Assemble the prompt for a message; nothing is sent or stored."""
         self.workspace.refresh()
-        found, now = resolve_session_key(incoming, self.workspace.config), self._clock()
-        session = Session(id="", lane=found.lane, situation=incoming.situation, created=now, used=now)
+        lane, now = resolve_session_key(incoming, self.workspace.config).lane, self._clock()
+        session = Session(id="", lane=lane, situation=incoming.situation, created=now, used=now)
         if incoming.session:
-            session = await self._writer.do(lambda state: find_session_by_id(state, incoming.session, found.lane))
+            session = await self._writer.do(
+                lambda state: session_manager.find_session_by_id(state, incoming.session, lane)
+            )
         claimed = ClaimedTurn(turn="", session=session, incoming=incoming, attempt=0, place=NO_POSITION, received=now)
-        return await self.preparing.foresee(claimed)
+        return await self.preparing.preview(claimed)
 
     async def _check_format(
-        self, incoming: RoutedMessage, lane: Lane, now: datetime, admitted: SessionMatch | None
+        self, incoming: RoutedMessage, lane: Lane, now: datetime, match: SessionMatch | None
     ) -> None:
         """Raise BadMessage for a response format that the session's model rejects, before anything is stored."""
-        if not incoming.request.response_format or (admitted and admitted.turn):
+        if not incoming.request.response_format or (match and match.turn):
             return
-        chosen = await self._writer.look(lambda state: find_session_model(state, incoming, lane, now))
+        chosen = await self._writer.look(lambda state: session_manager.find_session_model(state, incoming, lane, now))
         if refusal := await self.choices.judge_format(lane.agent, incoming.request.response_format, chosen):
             raise BadMessage("response_format", refusal)
 
@@ -268,9 +257,9 @@ class Gateway:
 
     async def stop(self, turn: str) -> bool:
         """Stop a running or waiting turn; return whether there was one."""
-        running = self._known.get(turn)
-        if running and running.stop():
-            await running.broadcast.ended.wait()
+        live = self._known.get(turn)
+        if live and live.stop():
+            await live.broadcast.ended.wait()
             try:
                 state = (await self._find(turn)).state
             except sqlite3.Error:
@@ -283,8 +272,8 @@ class Gateway:
             return False
         after = await self._inbox.stop(turn)
         if after is TurnState.STOPPED:
-            if running:
-                self._end(turn, running)
+            if live:
+                self._end(turn, live)
             claimed = await self._writer.do(lambda state: get_claimed(state, turn))
             self._make_trace(claimed).tell(
                 EventType.TURN_COMPLETED, outcome="stopped", level=Level.WARN, error="stopped before it began"
@@ -294,50 +283,48 @@ class Gateway:
 
     def decide(self, turn: str, question: str, *, allowed: bool) -> bool:
         """Answer a question of a turn; return whether it was open."""
-        running = self._known.get(turn)
-        return running.decide(question, allowed=allowed) if running else False
+        live = self._known.get(turn)
+        return live.decide(question, allowed=allowed) if live else False
 
-    def start(self, working: Worker, outbox: Outbox | None = None) -> None:
+    async def allow_held(self, user: str, clearance: Trust, identifier: str, *, asks: bool = False) -> AcceptedTurn:
+        """Run a held call as a turn of its session; a second approval returns the same turn."""
+        run = await self.held.make_run(user, clearance, identifier, asks=asks)
+        return run if isinstance(run, AcceptedTurn) else await self.accept(run)
+
+    def start(self) -> None:
         """Start working, first on turns that an earlier process left."""
-        self._working, self._outbox = working, outbox
         self._wake.set()
-        self._looking = asyncio.create_task(self._claim_periodically())
-        self._renewing = asyncio.create_task(self._renew())
-        self._delivering = asyncio.create_task(self._deliver(outbox)) if outbox else None
+        loops = [self._claim_periodically(), self._renew(), *([self._deliver(self._outbox)] if self._outbox else [])]
+        self._tasks = [asyncio.create_task(loop) for loop in loops]
 
     async def close(self) -> None:
         """Accept no more messages, let running turns finish, and leave the rest to the next start."""
         self._closing = True
         self._wake.set()
+        claiming, renewing, *delivering = self._tasks
         # These tasks are not cancelled: their claims would stay leased to this process until the lease ends.
-        await asyncio.gather(*self._accepting, *filter(None, [self._looking]), return_exceptions=True)
-        await self._finish([running.task for running in self._known.values() if running.task])
-        for running in self._known.values():
-            running.broadcast.end()
+        await asyncio.gather(*self._accepting, claiming, return_exceptions=True)
+        await self._finish([live.task for live in self._known.values() if live.task])
+        for live in self._known.values():
+            live.broadcast.end()
         self._ended.set()
-        await self._finish(list(filter(None, [self._delivering])))
-        if self._renewing:
-            self._renewing.cancel()
-            await asyncio.gather(self._renewing, return_exceptions=True)
+        await self._finish(delivering)
+        renewing.cancel()
+        await asyncio.gather(renewing, return_exceptions=True)
 
     async def _finish(self, tasks: Sequence[asyncio.Task[None]]) -> None:
         """Wait for tasks for the grace period, then cancel the rest."""
         if tasks:
-            await asyncio.wait(tasks, timeout=self._rhythm.grace)
+            await asyncio.wait(tasks, timeout=self._settings.grace)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-    def set_aside(self, claimed: ClaimedTurn, ending: TurnResult) -> None:
-        """Publish the result in memory when it cannot be persisted yet."""
-        self._aside[claimed.turn] = make_reply(claimed, ending)
-        self._known[claimed.turn].broadcast.end()
 
     async def _claim_periodically(self) -> None:
         """Claim due turns, when woken or periodically."""
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), self._rhythm.look)
+                await asyncio.wait_for(self._wake.wait(), self._settings.look)
             self._wake.clear()
             if self._closing:
                 return
@@ -345,7 +332,7 @@ class Gateway:
             await self._try(self.held.expire())
 
     async def _claim(self) -> None:
-        room = self._rhythm.most - len(self._known)
+        room = self._settings.most - len(self._known)
         for claimed in await self._inbox.claim(max(1, room)):
             self._start(claimed)
 
@@ -356,7 +343,7 @@ class Gateway:
         except sqlite3.Error:
             pass
         except Exception as error:  # noqa: BLE001 - without this loop the gateway would answer no message
-            trace = Tracer(self.listeners.recorder, NO_CONTEXT, self._timepiece)
+            trace = Tracer(self.listeners.recorder, NO_CONTEXT, self._clocks)
             trace.tell(EventType.CHANNEL_ERROR, level=Level.ERROR, **describe_error(error))
 
     async def _deliver(self, outbox: Outbox) -> None:
@@ -365,41 +352,38 @@ class Gateway:
         async with asyncio.TaskGroup() as rounds:  # a hanging delivery must not block other addresses
             while not last:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._ended.wait(), self._rhythm.look)
+                    await asyncio.wait_for(self._ended.wait(), self._settings.look)
                 self._ended.clear()
-                last = self._closing and not any(running.task for running in self._known.values())
+                last = self._closing and not any(live.task for live in self._known.values())
                 rounds.create_task(self._try(outbox.deliver_all()))
 
     async def _renew(self) -> None:
         while True:
-            await asyncio.sleep(self._rhythm.renew)
+            await asyncio.sleep(self._settings.renew)
             await self._try(self._renew_all())
 
     async def _renew_all(self) -> None:
         """Renew our leases, stop turns on request, and release waiters of turns that ended in another process."""
         for turn in await self._inbox.renew():
-            if running := self._known.get(turn):
-                running.stop()
-        waiting = [turn for turn, running in self._known.items() if running.task is None]
+            if live := self._known.get(turn):
+                live.stop()
+        waiting = [turn for turn, live in self._known.items() if live.task is None]
         for turn in waiting:
-            reply, running = await self.find(turn), self._known.get(turn)
-            if reply and running and running.task is None and (reply.state.ended or reply.state is TurnState.QUEUED):
-                self._end(turn, running)
+            reply, live = await self.find(turn), self._known.get(turn)
+            if reply and live and live.task is None and (reply.state.ended or reply.state is TurnState.QUEUED):
+                self._end(turn, live)
 
     def _start(self, claimed: ClaimedTurn) -> None:
-        running = self._known.get(claimed.turn)
-        if running is None or running.broadcast.ended.is_set():
-            running = self._known[claimed.turn] = LiveTurn(claimed.session.id, self._rhythm.thinking)
-        running.task = asyncio.create_task(self._run(claimed, running))
+        live = self._known.get(claimed.turn)
+        if live is None or live.broadcast.ended.is_set():
+            live = self._known[claimed.turn] = LiveTurn(claimed.session.id, self._settings.thinking)
+        live.task = asyncio.create_task(self._run(claimed, live))
 
-    async def _run(self, claimed: ClaimedTurn, running: LiveTurn) -> None:
+    async def _run(self, claimed: ClaimedTurn, live: LiveTurn) -> None:
         """Run a turn; in every case the next turn of its session can begin."""
-        assert self._working is not None
-        trace = self._make_trace(claimed)
-        ears = running.make_callbacks(self._inbox, claimed)
         try:
             async with typing_indicator(self._outbox, claimed.incoming):
-                ending = await self._working.work(trace, claimed, ears, running.is_stopped)
+                live.reply = await self._worker.work(self._make_trace(claimed), claimed, live)
         except LeaseLost:
             return
         except asyncio.CancelledError:
@@ -407,30 +391,28 @@ class Gateway:
                 await self._inbox.release(claimed)
             raise
         else:
-            running.reply = make_reply(claimed, ending)
-            if ending.state is TurnState.QUEUED:
+            if live.reply.state is TurnState.QUEUED:
                 self._end_session(claimed.session.id)
         finally:
-            self._end(claimed.turn, running)
-            self._aside.pop(claimed.turn, None)
+            self._end(claimed.turn, live)
             self._wake.set()
             self._ended.set()
 
     def _make_trace(self, claimed: ClaimedTurn) -> Tracer:
         """Continue the trace of a turn."""
-        context = make_event_context(claimed.session, claimed.incoming)
-        return Tracer(self.listeners.recorder, context, self._timepiece, goes_on=claimed.place)
+        context = session_manager.make_event_context(claimed.session, claimed.incoming)
+        return Tracer(self.listeners.recorder, context, self._clocks, goes_on=claimed.place)
 
-    def _end(self, turn: str, running: LiveTurn) -> None:
-        running.broadcast.end()
-        if self._known.get(turn) is running:
+    def _end(self, turn: str, live: LiveTurn) -> None:
+        live.broadcast.end()
+        if self._known.get(turn) is live:
             del self._known[turn]
 
     def _end_session(self, session: str) -> None:
         """Release waiters of turns that are queued behind a postponed one."""
-        for turn, running in list(self._known.items()):
-            if running.session == session and running.task is None:
-                self._end(turn, running)
+        for turn, live in list(self._known.items()):
+            if live.session == session and live.task is None:
+                self._end(turn, live)
 
     async def _find(self, turn: str) -> TurnReply:
         reply = await self.find(turn)

@@ -1,6 +1,8 @@
-"""Operations on sessions: list, create, resume, fork, and change their settings.
+"""Sessions of people: the key that selects them, the lookup for a message, and operations such as forking.
 
-Reads the results of turns.
+Agent, place, clearance and person are the session key. A message belongs to the session that it names, to the session
+whose history the client sends, or to the current session of its key. The history that a client sends is shown to the
+model as labelled external text, never as its own messages.
 """
 
 import json
@@ -8,117 +10,285 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Literal
 
-from foreword.agent.conversation import list_results
-from foreword.errors import InputError
-from foreword.events.event import Usage
-from foreword.gateway.history import HistoryKind, HistoryRow, copy_history, load_history
-from foreword.gateway.inbox import ClaimedTurn, TurnResult
-from foreword.gateway.messages import Exchange, NotFound, TurnReply, TurnState
-from foreword.gateway.notifications import Notification, list_of_person, list_of_session
-from foreword.storage.database import parse_moment
+from foreword.agent.conversation import list_results, load_messages, read_answers
+from foreword.agent.reply_stream import SEPARATOR, strip_calls
+from foreword.config.schema import Config
+from foreword.engine.sources.documents import read_prompt
+from foreword.engine.trust import Clearance, has_other_readers, resolve_trust
+from foreword.errors import InputError, UnknownName
+from foreword.events.event import Context, EventType
+from foreword.events.tracer import Tracer, TraceStep
+from foreword.gateway.messages import KeyReused, NotFound, RoutedMessage, WrongSession
+from foreword.gateway.notifications import CHARS_PER_TOKEN, Notification, make_note, make_notification
+from foreword.gateway.session_state import HistoryRow, load_history
+from foreword.storage import history, sessions, tasks, turns
+from foreword.storage.history import EMPTY_HASH, HistoryKind
 from foreword.storage.ledgers import copy_ledger
-from foreword.storage.sessions import (
-    SESSION_COLUMNS,
-    WHERE_SESSION_KEY,
-    Lane,
-    Session,
-    add_session,
-    find_current_session,
-    get_session,
-    read_session,
-)
-from foreword.storage.tasks import (
-    PlanState,
-    SessionPlan,
-    copy_tasks,
-    copy_workflow,
-    find_newest_plan,
-    list_plans,
-    read_tasks,
-    set_plan_state,
-)
+from foreword.storage.sessions import Lane, Session, add_session, find_current_session, get_session
+from foreword.storage.tasks import PlanState, SessionPlan
+from foreword.storage.turns import Exchange, NewestTurn, TurnMatch
 from foreword.storage.writer import Writer
-from foreword.turn import Task
-from foreword.types import Trust
+from foreword.turn import Message, Task, Turn
+from foreword.types import Trust, frozen
 
-REPLY_COLUMNS = (
-    "turns.id, turns.session_id, sessions.agent, turns.user_id, turns.state, turns.reply, turns.received,"
-    " turns.finished, turns.usage, turns.cost_usd, turns.prompt_hash, turns.cut"
-)
-TURNS_AND_SESSIONS = "turns JOIN sessions ON sessions.id = turns.session_id"
-
-
-def find_reply(state: sqlite3.Connection, turn: str) -> TurnReply | None:
-    """Find the current result of a turn."""
-    row = state.execute(f"SELECT {REPLY_COLUMNS} FROM {TURNS_AND_SESSIONS} WHERE turns.id = ?", (turn,)).fetchone()
-    return read_reply(row) if row else None
-
-
-def list_unfinished(state: sqlite3.Connection, session: str) -> list[Exchange]:
-    """List the unfinished messages of a session, the oldest first."""
-    which = "turns.session_id = ? AND turns.finished IS NULL ORDER BY turns.number"
-    found = state.execute(f"SELECT turns.text, {REPLY_COLUMNS} FROM {TURNS_AND_SESSIONS} WHERE {which}", (session,))
-    return [Exchange(asked=asked, reply=read_reply(tuple(row))) for asked, *row in found]
-
-
-def list_missed(state: sqlite3.Connection, session: str, most: int) -> list[Exchange]:
-    """List the results that came after the last message of a session, and always the newest answer.
-
-    The writer of the last message may have left before the others were answered. The oldest comes first. Stopped turns
-    are left out.
-    """
-    ended = "turns.session_id = ?1 AND turns.finished IS NOT NULL AND turns.state != 'stopped'"
-    later = "turns.finished > (SELECT max(received) FROM turns WHERE session_id = ?1)"
-    newest = f"turns.number = (SELECT max(number) FROM turns WHERE {ended})"
-    asked = (
-        f"SELECT turns.text, {REPLY_COLUMNS} FROM {TURNS_AND_SESSIONS} WHERE {ended} AND ({later} OR {newest})"
-        " ORDER BY turns.number DESC LIMIT ?2"
-    )
-    found = state.execute(asked, (session, most)).fetchall()
-    return [Exchange(asked=asked, reply=read_reply(tuple(row))) for asked, *row in reversed(found)]
-
-
-def make_reply(claimed: ClaimedTurn, ending: TurnResult) -> TurnReply:
-    """Make the reply of a turn that is not stored yet."""
-    return TurnReply(
-        turn=claimed.turn,
-        session=claimed.session.id,
-        agent=claimed.session.lane.agent,
-        user=claimed.incoming.user,
-        state=ending.state,
-        text=ending.text,
-        received=claimed.received,
-        finished=ending.now if ending.state.ended else None,
-        usage=ending.spent.usage,
-        cost_usd=ending.spent.cost_usd,
-        prompt_hash=ending.prompt_hash,
-        cut=ending.cut,
-    )
-
-
-def read_reply(row: tuple[object, ...]) -> TurnReply:
-    """Make a reply from its row."""
-    turn, session, agent, user, state, text, received, finished, usage, cost, prompt, cut = row
-    return TurnReply(
-        turn=str(turn),
-        session=str(session),
-        agent=str(agent),
-        user=str(user),
-        state=TurnState(state),
-        text=str(text or ""),
-        received=parse_moment(str(received)),
-        finished=parse_moment(str(finished)) if finished else None,
-        usage=Usage(**json.loads(str(usage))) if usage else Usage(),
-        cost_usd=float(str(cost)) if cost is not None else (None if usage else 0.0),
-        prompt_hash=str(prompt or ""),
-        cut=bool(cut),
-    )
-
-
-MAX_LISTED_SESSIONS = 200  # sessions in one list
+MAX_LISTED_SESSIONS = 200
 MAX_MISSED_ANSWERS = 20  # answers that are shown again
+
+
+@frozen
+class ResolvedKey:
+    """A session key, and the decision that explains its clearance."""
+
+    lane: Lane
+    clearance: Clearance
+
+
+@frozen
+class SessionMatch:
+    """The session of a message."""
+
+    session: Session
+    new: bool = False
+    turn: str = ""
+    """The turn that the same message became earlier, if any."""
+
+
+def resolve_session_key(incoming: RoutedMessage, config: Config) -> ResolvedKey:
+    """Find the session key of a message under the current configuration."""
+    agent, errand = incoming.agent or next(iter(config.agents)), incoming.errand
+    if agent not in config.agents:
+        raise UnknownName("agent", agent, config.agents)
+    turn = Turn(
+        agent=agent,
+        user=incoming.user,
+        channel=incoming.channel,
+        room=incoming.room,
+        situation=incoming.situation,
+        ceiling=errand.ceiling if errand else None,
+    )
+    clearance = resolve_trust(turn, config)
+    lane = Lane(
+        agent=agent,
+        channel=f"{incoming.channel}:{errand.schedule}" if errand else incoming.channel,  # each has its own session
+        # A group without a name cannot be recognised later: its session is one person's, not their private chat.
+        room=incoming.room or (f"({incoming.situation})" if has_other_readers(turn) else ""),
+        clearance=clearance.level,
+        user="" if incoming.room else incoming.user,
+    )
+    return ResolvedKey(lane=lane, clearance=clearance)
+
+
+def is_identifiable(lane: Lane) -> bool:
+    """Return whether a session key identifies a person or a named room; anonymous sessions cannot be found again."""
+    return bool(lane.user or (lane.room and not lane.room.startswith("(")))
+
+
+def make_idempotency_key(incoming: RoutedMessage) -> str | None:
+    """Build the idempotency key of a message, unique across channels, rooms and people."""
+    if not incoming.key:
+        return None
+    if incoming.origin:
+        key = f"{incoming.channel}\x00{incoming.origin}\x00{incoming.key}"
+        return key.encode("utf-8", "backslashreplace").decode()
+    return f"{incoming.channel}\x00{incoming.room}\x00{incoming.user}\x00{incoming.key}"
+
+
+def find_session(state: sqlite3.Connection, incoming: RoutedMessage, lane: Lane, now: datetime) -> SessionMatch | None:
+    """Find the session of a message without writing; return None if a session must be created."""
+    if known := find_duplicate(state, incoming, lane, now):
+        return known
+    if incoming.session:
+        return SessionMatch(session=find_session_by_id(state, incoming.session, lane))
+    current = find_current_session(state, lane) if incoming.before is None and is_identifiable(lane) else None
+    return SessionMatch(session=current) if current else None
+
+
+def find_or_create_session(
+    state: sqlite3.Connection, incoming: RoutedMessage, lane: Lane, now: datetime
+) -> SessionMatch:
+    """Find the session of a message, or create one."""
+    if found := find_session(state, incoming, lane, now):
+        return found
+    if incoming.before is not None:
+        return find_session_by_history(state, incoming.before, lane, incoming.situation, now)
+    return SessionMatch(session=add_session(state, lane, incoming.situation, now), new=True)
+
+
+def find_session_model(state: sqlite3.Connection, incoming: RoutedMessage, lane: Lane, now: datetime) -> str:
+    """Find the model chosen for the session of a message, without a write; empty for the agent's model."""
+    if found := find_session(state, incoming, lane, now):
+        return found.session.model
+    if incoming.before is None:
+        return ""
+    session, _, length = find_longest_prefix(state, incoming.before, lane)
+    rest = incoming.before[length:]
+    session = (find_interrupted(state, incoming.before, lane) if rest else None) or session
+    return session.model if session else ""
+
+
+def find_duplicate(
+    state: sqlite3.Connection, incoming: RoutedMessage, lane: Lane, now: datetime
+) -> SessionMatch | None:
+    """Find the turn of a message that was sent before.
+
+    Raise NotFound if its session is above the current clearance. Raise KeyReused if the same key comes with a different
+    message, which must not get the first reply.
+    """
+    match = find_first_delivery(state, incoming, now)
+    session = get_session(state, match.session) if match else None
+    if match is None or session is None:
+        return None
+    if session.lane.clearance > lane.clearance:
+        raise NotFound("turn")
+    digest = json.loads(match.request).get("request", {}).get("digest", "")
+    if incoming.key and (match.text, digest) != (incoming.text, incoming.request.digest):
+        raise KeyReused("this idempotency key was used for a different request")
+    return SessionMatch(session=session, turn=match.turn)
+
+
+def find_first_delivery(state: sqlite3.Connection, incoming: RoutedMessage, now: datetime) -> TurnMatch | None:
+    """Find the turn with the key of a message or, for a marked retry without a key, the turn of the same request."""
+    if incoming.key:
+        return turns.find_by_key(state, make_idempotency_key(incoming))
+    request = incoming.request
+    if not request.retry:
+        return None
+    return turns.find_retried(
+        state, now, user=incoming.user, channel=incoming.channel, token=request.token, digest=request.digest
+    )
+
+
+def find_session_by_id(state: sqlite3.Connection, identifier: str, lane: Lane) -> Session:
+    """Find a session by its id; raise the same NotFound for a foreign session as for a missing one."""
+    session = get_session(state, identifier)
+    if session is None or session.lane.user != lane.user or session.lane.room != lane.room:
+        raise NotFound("session")
+    own = session.lane
+    if not lane.user and (not lane.room or own.channel != lane.channel):
+        raise NotFound("session")  # anonymous sessions cannot be named, and rooms of two channels may share a name
+    if own.clearance > lane.clearance:
+        raise NotFound("session")
+    if own.clearance < lane.clearance:
+        raise WrongSession(
+            f"this session has {own.clearance} clearance and you now have {lane.clearance}; start a new session"
+        )
+    if (own.agent, own.channel) != (lane.agent, lane.channel):
+        raise WrongSession(f"this session is with {own.agent} on {own.channel}, not {lane.agent} on {lane.channel}")
+    return session
+
+
+def find_session_by_history(
+    state: sqlite3.Connection, before: Sequence[Message], lane: Lane, situation: str, now: datetime
+) -> SessionMatch:
+    """Find the session with the longest common beginning; fork it where its history continues differently."""
+    session, position, length = find_longest_prefix(state, before, lane)
+    rest = before[length:]
+    whole = session is not None and (
+        position == history.find_last_position(state, session.id)
+        and turns.find_first_unfinished(state, session.id) is None
+    )
+    if session and whole and not rest:
+        return SessionMatch(session=session)
+    if rest and (interrupted := find_interrupted(state, before, lane)):
+        return SessionMatch(session=interrupted)
+    made = add_session(state, lane, situation, now, session)
+    if session:
+        history.copy_history(state, session.id, position, made.id)
+        copy_ledger(state, session.id, made.id, whole=whole)
+    if rest:
+        history.append_piece(state, made.id, make_client_history(rest))
+    return SessionMatch(session=made, new=True)
+
+
+def make_client_history(messages: Sequence[Message]) -> history.HistoryPiece:
+    """Write a claimed history as one labelled message and an acknowledging answer."""
+    lines = "\n\n".join(f"> {message.role}: " + message.text.replace("\n", "\n> ") for message in messages)
+    question, answer = f"{read_prompt('gateway/outside')}\n\n{lines}", read_prompt("gateway/noted")
+    tokens = sum(len(message.text) for message in messages) // CHARS_PER_TOKEN
+    return replace(make_note(question, answer, kind=HistoryKind.OUTSIDE), tokens=tokens)
+
+
+def find_longest_prefix(
+    state: sqlite3.Connection, before: Sequence[Message], lane: Lane
+) -> tuple[Session | None, int, int]:
+    """Find the session with the longest common beginning; return it, the position where that ends, and its messages."""
+    found = history.find_longest_prefix(state, before, lane) if is_identifiable(lane) else None
+    return (get_session(state, found[0]), *found[1:]) if found else (None, 0, 0)
+
+
+def find_interrupted(state: sqlite3.Connection, before: Sequence[Message], lane: Lane) -> Session | None:
+    """Find a session whose newest message the client repeats with no answer, or with the beginning of one.
+
+    The client disconnected or stopped the turn. Some chat UIs then drop the partial answer and others send it again.
+    """
+    if not is_identifiable(lane):
+        return None
+    hashes = (EMPTY_HASH, *history.hash_prefixes(before))
+    lengths = {beginning: number for number, beginning in enumerate(hashes)}
+    for newest in turns.list_newest(state, lane):
+        if newest.beginning in lengths and repeats_turn(state, newest, before[lengths[newest.beginning] :]):
+            return get_session(state, newest.session)
+    return None
+
+
+def repeats_turn(state: sqlite3.Connection, newest: NewestTurn, messages: Sequence[Message]) -> bool:
+    """Return whether messages repeat a turn, with a complete, partial or missing answer.
+
+    The client's answer is only compared; the stored history stays unchanged. A running turn has no answer to compare
+    with.
+    """
+    question = Message(role="user", text=newest.text.strip())
+    match [Message(role=message.role, text=message.text.strip()) for message in messages]:
+        case [first]:
+            return first == question
+        case [first, Message(role="assistant", text=answer)]:
+            running = newest.finished is None
+            return first == question and (
+                running or any(text.startswith(answer) for text in list_shown_answers(state, newest))
+            )
+        case _:
+            return False
+
+
+def list_shown_answers(state: sqlite3.Connection, newest: NewestTurn) -> list[str]:
+    """List the answers that a client may have been shown: the reply alone, or all text of the turn."""
+    messages = history.find_turn_messages(state, newest.session, newest.turn)
+    answers = read_answers(load_messages(messages)) if messages else []
+    spoken = (SEPARATOR.join(filter(None, texts)) for texts in (answers, [strip_calls(text) for text in answers]))
+    return [text.strip() for text in (newest.reply or "", *spoken)]
+
+
+def hash_history(before: Sequence[Message] | None) -> str | None:
+    """Hash the conversation before a message, for the row of its turn."""
+    return None if before is None else [EMPTY_HASH, *history.hash_prefixes(before)][-1]
+
+
+def make_event_context(session: Session, incoming: RoutedMessage) -> Context:
+    """Return the event context of a message: who reads its events."""
+    return Context(
+        trust=session.lane.clearance,
+        session=session.id,
+        agent=session.lane.agent,
+        user=incoming.user,
+        channel=incoming.channel,
+        room=incoming.room,
+        schedule=incoming.errand.schedule if incoming.errand else "",
+    )
+
+
+def begin_trace(trace: Tracer, incoming: RoutedMessage) -> TraceStep:
+    """Begin the trace of a message from a person or a schedule."""
+    if (errand := incoming.errand) and not incoming.held:
+        late = {"late": errand.late} if errand.late else {}
+        return trace.step(EventType.SCHEDULE_FIRED, name=errand.schedule, **late)
+    details = {
+        "request_id": incoming.request.id,
+        "client_tools_ignored": incoming.request.client_tools,
+        "caller_trace": trace.place.caller,
+    }
+    details = {name: value for name, value in details.items() if value}
+    return trace.step(EventType.MESSAGE_RECEIVED, length=len(incoming.text), **details)
 
 
 class SessionManager:
@@ -130,23 +300,12 @@ class SessionManager:
 
     async def list(self, user: str, limit: int = MAX_LISTED_SESSIONS) -> Sequence[Session]:
         """List the private sessions of a person, the most recently used first."""
-
-        def work(state: sqlite3.Connection) -> list[Session]:
-            asked = (
-                f"SELECT {SESSION_COLUMNS} FROM sessions WHERE user_id = ? AND user_id != '' ORDER BY used DESC LIMIT ?"
-            )
-            return [read_session(row) for row in state.execute(asked, (user, min(limit, MAX_LISTED_SESSIONS)))]
-
-        return await self._writer.do(work)
+        limit = min(limit, MAX_LISTED_SESSIONS)
+        return await self._writer.do(lambda state: sessions.list_sessions_of(state, user, limit))
 
     async def list_lane(self, lane: Lane) -> Sequence[Session]:
         """List the sessions of one session key, the most recently used first."""
-
-        def work(state: sqlite3.Connection) -> list[Session]:
-            asked = f"SELECT {SESSION_COLUMNS} FROM sessions WHERE {WHERE_SESSION_KEY} ORDER BY used DESC LIMIT ?"
-            return [read_session(row) for row in state.execute(asked, (*lane.key, MAX_LISTED_SESSIONS))]
-
-        return await self._writer.do(work)
+        return await self._writer.do(lambda state: sessions.list_sessions(state, lane, MAX_LISTED_SESSIONS))
 
     async def find(self, identifier: str) -> Session | None:
         """Find a session by its id."""
@@ -164,13 +323,8 @@ class SessionManager:
         """Make an earlier session the current one of its session key."""
 
         def work(state: sqlite3.Connection) -> Session:
-            session = get_session(state, identifier)
-            if session is None:
-                raise NotFound("session")
-            state.execute(
-                f"UPDATE sessions SET current = 0 WHERE {WHERE_SESSION_KEY} AND current = 1", session.lane.key
-            )
-            state.execute("UPDATE sessions SET current = 1 WHERE id = ?", (identifier,))
+            session = require_session(state, identifier)
+            sessions.make_current(state, session)
             return session
 
         return await self._writer.do(work)
@@ -179,22 +333,18 @@ class SessionManager:
         """Fork a session after a number of turns, or at its end, and make the fork the current session."""
 
         def work(state: sqlite3.Connection) -> Session:
-            session = get_session(state, identifier)
-            if session is None:
-                raise NotFound("session")
-            found = state.execute(
-                "SELECT position FROM history WHERE session_id = ? AND kind = ? ORDER BY position",
-                (identifier, str(HistoryKind.TURN)),
-            ).fetchall()
-            count = len(found) if turns is None else turns
-            if not 0 <= count <= len(found):
-                raise InputError(f"this session has {len(found)} turns, so it cannot be forked after {turns}")
+            session = require_session(state, identifier)
+            positions = history.list_turn_positions(state, identifier)
+            count = len(positions) if turns is None else turns
+            if not 0 <= count <= len(positions):
+                raise InputError(f"this session has {len(positions)} turns, so it cannot be forked after {turns}")
             made = add_session(state, session.lane, session.situation, self._clock(), session)
-            copy_history(state, identifier, found[count - 1][0] if count else 0, made.id)
-            copy_ledger(state, identifier, made.id, whole=count == len(found))
-            if count == len(found):  # tasks and workflow exist in their current state only
-                copy_tasks(state, identifier, made.id)
-                copy_workflow(state, identifier, made.id)
+            whole = count == len(positions)
+            history.copy_history(state, identifier, positions[count - 1] if count else 0, made.id)
+            copy_ledger(state, identifier, made.id, whole=whole)
+            if whole:  # tasks and workflow exist in their current state only
+                tasks.copy_tasks(state, identifier, made.id)
+                tasks.copy_workflow(state, identifier, made.id)
             return made
 
         return await self._writer.do(work)
@@ -205,36 +355,33 @@ class SessionManager:
 
     async def list_results(self, identifier: str) -> Sequence[tuple[str, str]]:
         """List the tool results in the active history of a session, each with the name of its tool."""
-        rows = await self.read(identifier)
-        return [result for row in rows for result in list_results(row.stretch.messages)]
+        return [result for row in await self.read(identifier) for result in list_results(row.segment.messages)]
 
     async def list_unfinished(self, identifier: str) -> Sequence[Exchange]:
         """List the unfinished messages of a session, the oldest first."""
-        return await self._writer.do(lambda state: list_unfinished(state, identifier))
+        return await self._writer.do(lambda state: turns.list_unfinished(state, identifier))
 
     async def list_missed(self, identifier: str, limit: int = MAX_MISSED_ANSWERS) -> Sequence[Exchange]:
         """List the answers that the last writer may have missed, and always the newest answer; the oldest first."""
-        return await self._writer.do(lambda state: list_missed(state, identifier, limit))
+        return await self._writer.do(lambda state: turns.list_missed(state, identifier, limit))
 
     async def list_notifications(self, identifier: str) -> Sequence[Notification]:
         """List the messages that an agent added to a session since a person last wrote in it."""
-        return await self._writer.look(lambda state: list_of_session(state, identifier))
+        rows = await self._writer.look(lambda state: history.list_notifications(state, identifier))
+        return [make_notification(row) for row in rows]
 
     async def list_notifications_of(
         self, user: str, channel: str, clearance: Trust, after: int = 0
     ) -> tuple[Sequence[Notification], int]:
         """List the notifications of a person on a channel after a cursor; also return the next cursor."""
-        return await self._writer.look(lambda state: list_of_person(state, user, channel, clearance, after))
+        rows, cursor = await self._writer.look(
+            lambda state: history.list_notifications_of(state, user, channel, clearance, after)
+        )
+        return [make_notification(row) for row in rows], cursor
 
     async def find_newest_turn(self, identifier: str) -> str:
         """Return the id of the newest turn of a session in any state; empty if there is none."""
-
-        def work(state: sqlite3.Connection) -> str:
-            asked = "SELECT id FROM turns WHERE session_id = ? ORDER BY number DESC LIMIT 1"
-            row = state.execute(asked, (identifier,)).fetchone()
-            return str(row[0]) if row else ""
-
-        return await self._writer.do(work)
+        return await self._writer.do(lambda state: turns.find_newest_id(state, identifier))
 
     async def set_plan(self, identifier: str, *, on: bool) -> None:
         """Switch plan mode on or off; switching it off drops a plan that was not accepted."""
@@ -250,7 +397,7 @@ class SessionManager:
 
     async def list_plans(self, identifier: str) -> Sequence[SessionPlan]:
         """List the plans of a session, the newest first."""
-        return await self._writer.do(lambda state: list_plans(state, identifier))
+        return await self._writer.do(lambda state: tasks.list_plans(state, identifier))
 
     async def settle_plan(self, identifier: str, became: PlanState) -> SessionPlan:
         """Mark the newest plan of a session; accepting it ends plan mode."""
@@ -258,31 +405,37 @@ class SessionManager:
 
     async def list_tasks(self, identifier: str) -> Sequence[Task]:
         """List the tasks of a session."""
-        return await self._writer.do(lambda state: read_tasks(state, identifier))
+        return await self._writer.do(lambda state: tasks.read_tasks(state, identifier))
+
+
+def require_session(state: sqlite3.Connection, identifier: str) -> Session:
+    """Return a session by its id, or raise NotFound."""
+    session = get_session(state, identifier)
+    if session is None:
+        raise NotFound("session")
+    return session
 
 
 def switch_plan(state: sqlite3.Connection, session: str, *, on: bool) -> None:
     """Switch plan mode on or off; switching it off drops a plan that was not accepted."""
     set_field(state, session, "plan", int(on))
-    newest = None if on else find_newest_plan(state, session)
+    newest = None if on else tasks.find_newest_plan(state, session)
     if newest and newest.state is PlanState.PROPOSED:
-        set_plan_state(state, newest.id, PlanState.DROPPED)
+        tasks.set_plan_state(state, newest.id, PlanState.DROPPED)
 
 
 def settle_plan(state: sqlite3.Connection, session: str, became: PlanState) -> SessionPlan:
     """Mark the newest plan of a session; accepting it ends plan mode."""
-    plan = find_newest_plan(state, session)
+    plan = tasks.find_newest_plan(state, session)
     if plan is None:
         raise InputError("this session has no plan yet; turn plan mode on and ask for one")
-    set_plan_state(state, plan.id, became)
+    tasks.set_plan_state(state, plan.id, became)
     if became is PlanState.ACCEPTED:
         set_field(state, session, "plan", 0)
     return replace(plan, state=became)
 
 
-def set_field(
-    state: sqlite3.Connection, session: str, name: Literal["plan", "model", "project"], value: str | int
-) -> None:
-    """Change a setting of a session."""
-    if state.execute(f"UPDATE sessions SET {name} = ? WHERE id = ?", (value, session)).rowcount != 1:
+def set_field(state: sqlite3.Connection, session: str, name: sessions.SessionField, value: str | int) -> None:
+    """Change a setting of a session, or raise NotFound."""
+    if not sessions.set_session_field(state, session, name, value):
         raise NotFound("session")

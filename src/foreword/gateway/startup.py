@@ -32,9 +32,9 @@ from foreword.gateway.housekeeping import Housekeeping
 from foreword.gateway.inbox import Inbox
 from foreword.gateway.live import DEFAULT_GATEWAY_SETTINGS as RHYTHM
 from foreword.gateway.live import GatewaySettings, background_task
-from foreword.gateway.notifications import NoticeTool
+from foreword.gateway.notifications import NoticeTool, OutboxNotices
 from foreword.gateway.outbox import Outbox
-from foreword.gateway.reload import AsyncFollower, OutboxNotices, StartupSettings
+from foreword.gateway.reload import AsyncFollower, StartupSettings
 from foreword.gateway.schedule.creation import ScheduleTools
 from foreword.gateway.schedule.destinations import PULL_CHANNELS
 from foreword.gateway.schedule.scheduler import SCHEDULED_CHANNEL, Scheduler, SchedulerDependencies
@@ -171,10 +171,14 @@ async def open_gateway(
             place=lambda: describe_place(workspace.config, environ),
         )
         preparing = opened.enter_context(
-            closing(TurnInputs(workspace, writer, equipping, loop.ask, clock, remembers=models.remembers))
+            closing(TurnInputs(workspace, writer, equipping, loop.ask, clock, find_engine_start=models.remembers))
         )
         delegating.means = SubagentMeans(loop=loop, toolbox=toolbox, assemble=preparing.assemble)
-        inbox = Inbox(writer, clock, remembered=preparing.remembered)
+        inbox = Inbox(writer, clock, cache=preparing.cache)
+        shelves = {
+            name: SessionDelivery(name, writer) for name in PULL_CHANNELS if options.scheduling and name not in channels
+        }
+        delivers = {**shelves, **channels}
         gateway = Gateway(
             workspace,
             listeners,
@@ -183,8 +187,10 @@ async def open_gateway(
             clock,
             choices=choices,
             preparing=preparing,
+            worker=Worker(inbox, preparing, loop, options.patience),
+            outbox=Outbox(writer, delivers, recorder, clock, lambda: workspace.config) if delivers else None,
             housekeeping=Housekeeping(choices.choose, preparing.assemble, loop.ask, recorder, clock),
-            rhythm=options.rhythm,
+            settings=options.rhythm,
             board=board,
         )
         archiving = Archiver(workspace, writer, recorder, clock)
@@ -200,13 +206,7 @@ async def open_gateway(
         scribe = BulletinWriter(choose=choices.choose, assemble=preparing.assemble, ask=loop.ask)
         bulletins = Bulletins(workspace, writer, scribe, recorder, clock)
         await opened.enter_async_context(background_task(bulletins.keep(options.bulletin)))
-        working = Worker(inbox, preparing, loop, gateway.set_aside, options.patience)
-        shelves = {
-            name: SessionDelivery(name, writer) for name in PULL_CHANNELS if options.scheduling and name not in channels
-        }
-        delivers = {**shelves, **channels}
-        outbox = Outbox(writer, delivers, listeners, clock, lambda: workspace.config) if delivers else None
-        gateway.start(working, outbox)
+        gateway.start()
         opened.push_async_callback(archiving.look)  # once more, for conversations that have ended since
         await opened.enter_async_context(background_task(archiving.keep()))
         opened.push_async_callback(gateway.close)

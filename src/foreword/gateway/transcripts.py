@@ -25,11 +25,11 @@ from foreword.engine.trust import CONVERSATIONS
 from foreword.errors import InputError
 from foreword.events.event import NO_CONTEXT, EventType, Reader, Recorder, may_read_text, sees_all
 from foreword.events.tracer import Clocks, Tracer, describe_error
-from foreword.gateway.messages import TurnState
-from foreword.gateway.rooms import delete_expired_overheard, has_expired_overheard, prefix_author
+from foreword.gateway.rooms import prefix_author
 from foreword.host import load_zone
 from foreword.memory.entry import drafted, write_head
 from foreword.storage.database import format_moment, open_state, parse_moment
+from foreword.storage.overheard_messages import delete_expired_overheard, has_expired_overheard
 from foreword.storage.sessions import (
     SESSION_COLUMNS,
     Archive,
@@ -39,6 +39,7 @@ from foreword.storage.sessions import (
     record_written,
     reserve_path,
 )
+from foreword.storage.turns import TurnState
 from foreword.storage.writer import Writer
 from foreword.turn import check_name
 from foreword.types import frozen

@@ -16,20 +16,35 @@ from foreword.errors import BudgetError, ForewordError, InputError
 from foreword.events.event import EventType
 from foreword.events.query import find_context, find_reader
 from foreword.events.tracer import Tracer, TraceStep
-from foreword.gateway.compaction import choose_cut, is_full, summarise_by_rule, write_summary, write_summary_prompt
+from foreword.gateway.compaction import (
+    choose_cut,
+    is_full,
+    make_summary_piece,
+    make_summary_turn,
+    summarise_by_rule,
+    write_summary_prompt,
+)
 from foreword.gateway.equipment import Equipment, EquipmentFinder
-from foreword.gateway.history import HistoryRow, compact_history, list_plain_messages
 from foreword.gateway.inbox import ClaimedTurn
 from foreword.gateway.messages import RoutedMessage
 from foreword.gateway.rooms import catch_up, write_model_text
 from foreword.gateway.router import ACCESS_CHANGED, is_same_sender
-from foreword.gateway.session_lookup import resolve_session_key
-from foreword.gateway.session_state import SessionCache, StoredLedger, load_ledger, read_session_state
+from foreword.gateway.session_manager import resolve_session_key
+from foreword.gateway.session_state import (
+    HistoryRow,
+    SessionCache,
+    StoredLedger,
+    list_plain_messages,
+    load_ledger,
+    read_session_state,
+)
 from foreword.promptcache.decision import NO_LEDGER, Ledger
 from foreword.promptcache.ledger import LedgerState
+from foreword.storage.history import compact_history
 from foreword.storage.ledgers import remove_all_updates, remove_update_texts
 from foreword.storage.sessions import Session
 from foreword.storage.tasks import find_active_task
+from foreword.storage.turns import read_taken
 from foreword.storage.writer import Writer
 from foreword.tokens.count import Meter
 from foreword.turn import State, Turn
@@ -66,107 +81,105 @@ class TurnInputs:
         self,
         workspace: Workspace,
         writer: Writer,
-        equips: EquipmentFinder,
+        equipment: EquipmentFinder,
         ask: Callable[[Assembly, TraceStep], Awaitable[str]],
         now: Callable[[], datetime],
         *,
-        remembers: Callable[[str, datetime], datetime | None],
+        find_engine_start: Callable[[str, datetime], datetime | None],
     ) -> None:
         self.workspace = workspace
         self._writer = writer
-        self._equips = equips
+        self._equipment = equipment
         self._ask = ask
         self.now = now
         self._since = now()
-        self.remembered = SessionCache(forget=workspace.clear_token_counts)
-        self._remembers = remembers
+        self.cache = SessionCache(on_erasure=workspace.clear_token_counts)
+        self._find_engine_start = find_engine_start
         # One thread: prompts are assembled outside the event loop, one at a time.
-        self._bench = ThreadPoolExecutor(1, thread_name_prefix="foreword-assemble")
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="foreword-assemble")
 
-    async def prepare(self, trace: Tracer, claimed: ClaimedTurn, *, fold: bool = False) -> PreparedTurn:
+    async def prepare(self, trace: Tracer, claimed: ClaimedTurn, *, compact: bool = False) -> PreparedTurn:
         """Prepare a turn; compact a conversation that is too long first."""
-        if fault := await self.find_change(claimed):
-            raise AccessChanged(fault)
-        incoming = claimed.incoming
-        past, living, books = await self._recall(claimed)
-        if books.damaged and not is_light(claimed):  # updates in the history may be outdated, and no ledger lists them
-            past, claimed = await self._rewrite(claimed, remove_all_updates)
-        equipment = add_session_state(await self._equips.equip(claimed), living)
+        if change := await self.find_change(claimed):
+            raise AccessChanged(change)
+        history, session_state, ledger = await self._load(claimed)
+        if ledger.damaged and not is_light(claimed):  # updates in the history may be outdated, and no ledger lists them
+            history, claimed = await self._rewrite(claimed, remove_all_updates)
+        equipment = add_session_state(await self._equipment.equip(claimed), session_state)
         if single := self._is_single(claimed, equipment):
-            past = ()
-        turn = make_turn(claimed, equipment, past, self.now())
+            history = ()
+        turn = make_turn(claimed, equipment, history, self.now())
         try:
-            assembly = await self._assemble(claimed, turn, books, single=single)
+            assembly = await self._assemble(claimed, turn, ledger, single=single)
         except BudgetError:  # the history may leave too little room; without it the prompt fits, or nothing helps
-            assembly = await self._assemble_bare(turn, books)
-            fold = True
+            assembly = await self._assemble_bare(turn, ledger)
+            compact = True
         if assembly.clearance.level != claimed.session.lane.clearance:  # the configuration was reloaded in between
             raise AccessChanged(ACCESS_CHANGED)
         trace.context = find_context(assembly, trace.context.schedule)
-        room, message = find_history_room(assembly, books), assembly.terms.meter.count(incoming.text)
+        room, message = find_history_room(assembly, ledger), assembly.terms.meter.count(claimed.incoming.text)
         if message > room:
             raise InputError(TOO_LONG.format(message, room))
-        if past and (fold or is_full(past, message, room)):
-            past = await self._fold(trace, claimed, past, assembly, room)
-            turn = make_turn(claimed, equipment, past, self.now())
-            assembly = await self._assemble(claimed, turn, books, folded=True)
-        if gone := assembly.standing.scrub:
-            past, claimed = await self._rewrite(
-                claimed, lambda state, session: remove_update_texts(state, session, gone)
+        if history and (compact or is_full(history, message, room)):
+            history = await self._compact(trace, claimed, history, assembly, room)
+            turn = make_turn(claimed, equipment, history, self.now())
+            assembly = await self._assemble(claimed, turn, ledger, compacted=True)
+        if removed := assembly.standing.scrub:
+            history, claimed = await self._rewrite(
+                claimed, lambda state, session: remove_update_texts(state, session, removed)
             )
-            assembly = await self._assemble(claimed, make_turn(claimed, equipment, past, self.now()), books)
+            turn = make_turn(claimed, equipment, history, self.now())
+            assembly = await self._assemble(claimed, turn, ledger)
         return PreparedTurn(
             assembly=assembly,
-            history=tuple(row.stretch for row in past),
+            history=tuple(row.segment for row in history),
             taken=claimed.taken,
-            frozen=books.frozen,
+            frozen=ledger.frozen,
             recorded=not (single or is_light(claimed)),
         )
 
+    async def preview(self, claimed: ClaimedTurn) -> Assembly:
+        """Assemble the prompt of a message that is not sent, as its turn would."""
+        history, session_state, ledger = await self._read(claimed.session)
+        equipment = add_session_state(await self._equipment.equip(claimed), session_state)
+        single = self._is_single(claimed, equipment)
+        turn = make_turn(claimed, equipment, () if single else history, self.now())
+        return await self._assemble(claimed, turn, ledger, single=single)
+
     async def _rewrite(
-        self, claimed: ClaimedTurn, scrub: Callable[[sqlite3.Connection, str], None]
+        self, claimed: ClaimedTurn, remove: Callable[[sqlite3.Connection, str], None]
     ) -> tuple[Sequence[HistoryRow], ClaimedTurn]:
         """Remove text from the stored history and from this turn's own steps; return both."""
         session = claimed.session.id
 
         def work(state: sqlite3.Connection) -> tuple[Sequence[HistoryRow], bytes | None]:
-            scrub(state, session)
-            (taken,) = state.execute("SELECT taken FROM turns WHERE id = ?", (claimed.turn,)).fetchone()
-            return self.remembered.read(state, session), taken
+            remove(state, session)
+            return self.cache.read(state, session), read_taken(state, claimed.turn)
 
-        past, taken = await self._writer.do(work)
-        return limit_history(claimed, past), replace(
-            claimed, taken=load_messages(taken) if claimed.taken and taken else ()
-        )
+        history, taken = await self._writer.do(work)
+        messages = load_messages(taken) if claimed.taken and taken else ()
+        return limit_history(claimed, history), replace(claimed, taken=messages)
 
-    async def _recall(self, claimed: ClaimedTurn) -> tuple[Sequence[HistoryRow], State, StoredLedger]:
+    async def _load(self, claimed: ClaimedTurn) -> tuple[Sequence[HistoryRow], State, StoredLedger]:
         """Load the inputs of a turn; in a room, first add the messages outside its session."""
         session = claimed.session
         if session.lane.user == "" and claimed.incoming.room and not claimed.taken:
             await self._writer.do(lambda state: catch_up(state, session))
-        past, around, books = await self._look_up(session)
-        return limit_history(claimed, past), around, books
+        history, session_state, ledger = await self._read(session)
+        return limit_history(claimed, history), session_state, ledger
 
-    async def _look_up(self, session: Session) -> tuple[Sequence[HistoryRow], State, StoredLedger]:
+    async def _read(self, session: Session) -> tuple[Sequence[HistoryRow], State, StoredLedger]:
         """Read the history, the state and the ledger of a session."""
         policy = self.workspace.memory.policy
-        past, living, books = await self._writer.look(
+        history, session_state, ledger = await self._writer.look(
             lambda state: (
-                self.remembered.read(state, session.id),
+                self.cache.read(state, session.id),
                 read_session_state(state, session, policy),
-                load_ledger(state, session.id, self._since, self.remembered.read_ledger),
+                load_ledger(state, session.id, self._since, self.cache.read_ledger),
             )
         )
-        model = books.frozen.identity.model if books.frozen else ""
-        return past, living, books.follow(self._remembers(model, self.now()))
-
-    async def foresee(self, claimed: ClaimedTurn) -> Assembly:
-        """Assemble the prompt of a message that is not sent, as its turn would."""
-        past, living, books = await self._look_up(claimed.session)
-        equipment = add_session_state(await self._equips.equip(claimed), living)
-        single = self._is_single(claimed, equipment)
-        turn = make_turn(claimed, equipment, () if single else past, self.now())
-        return await self._assemble(claimed, turn, books, single=single)
+        model = ledger.frozen.identity.model if ledger.frozen else ""
+        return history, session_state, ledger.follow(self._find_engine_start(model, self.now()))
 
     def _is_single(self, claimed: ClaimedTurn, equipment: Equipment) -> bool:
         """Return whether a message is sent without history, because its model is too small for a conversation.
@@ -179,18 +192,17 @@ class TurnInputs:
 
     async def assemble(self, turn: Turn, ledger: Ledger = NO_LEDGER) -> Assembly:
         """Assemble a turn outside the event loop."""
-        return await asyncio.get_running_loop().run_in_executor(self._bench, self.workspace.assemble, turn, ledger)
+        return await asyncio.get_running_loop().run_in_executor(self._executor, self.workspace.assemble, turn, ledger)
 
     async def _assemble(
-        self, claimed: ClaimedTurn, turn: Turn, books: StoredLedger, *, folded: bool = False, single: bool = False
+        self, claimed: ClaimedTurn, turn: Turn, stored: StoredLedger, *, compacted: bool = False, single: bool = False
     ) -> Assembly:
         """Assemble a turn of a session against its ledger."""
         if single or is_light(claimed):  # its prompt or history differs from other turns of its session
             return await self.assemble(turn)
         reader = find_reader(turn, claimed.session.lane.clearance, self.workspace.config)
-        told = books.reveal(reader)
-        book = told.open(self.workspace, turn, self.now(), folded=folded, taken=claimed.taken)
-        return await self.assemble(turn, book)
+        ledger = stored.reveal(reader).open(self.workspace, turn, self.now(), folded=compacted, taken=claimed.taken)
+        return await self.assemble(turn, ledger)
 
     async def find_change(self, claimed: ClaimedTurn) -> str:
         """Return why the sender no longer has the session's identity or clearance; empty if nothing changed."""
@@ -209,9 +221,9 @@ class TurnInputs:
 
     def close(self) -> None:
         """Stop the assembly thread."""
-        self._bench.shutdown()
+        self._executor.shutdown()
 
-    async def _assemble_bare(self, turn: Turn, books: StoredLedger) -> Assembly:
+    async def _assemble_bare(self, turn: Turn, ledger: StoredLedger) -> Assembly:
         """Assemble a turn without history; if that does not fit either, report the length of the message."""
         bare = replace(turn, history=())
         try:
@@ -219,42 +231,40 @@ class TurnInputs:
         except BudgetError as error:
             empty = await self.assemble(replace(bare, message=""))
             message = empty.terms.meter.count(turn.message)
-            raise InputError(TOO_LONG.format(message, find_history_room(empty, books))) from error
+            raise InputError(TOO_LONG.format(message, find_history_room(empty, ledger))) from error
 
-    async def _fold(
-        self, trace: Tracer, claimed: ClaimedTurn, past: Sequence[HistoryRow], assembly: Assembly, room: int
+    async def _compact(
+        self, trace: Tracer, claimed: ClaimedTurn, history: Sequence[HistoryRow], assembly: Assembly, room: int
     ) -> Sequence[HistoryRow]:
         """Compact the oldest turns, and log it."""
-        meter = assembly.terms.meter
-        cut = choose_cut(past, room)
+        meter, session = assembly.terms.meter, claimed.session.id
+        cut = choose_cut(history, room)
         if not cut.folded:
-            return past
-        before = sum(row.tokens for row in past)
+            return history
+        before = sum(row.tokens for row in history)
         with trace.step(EventType.SESSION_COMPACTED, turns=cut.turns, tokens_before=before) as step:
-            order = write_summary_prompt(cut, meter, room)
             text, by = "", assembly.turn.model
             try:
-                bare = make_summary_turn(claimed, assembly, order)
-                text = await self._ask(await self.assemble(bare), step)
+                turn = make_summary_turn(assembly, write_summary_prompt(cut, meter, room))
+                text = await self._ask(await self.assemble(turn), step)
             except ForewordError as error:
                 step.note(model_failed=type(error).__name__)
             if not text.strip():
                 text, by = summarise_by_rule(cut, meter, room), "rule"
-            piece = write_summary(text, meter, self.now())
-            upto = cut.folded[-1].position
+            piece = make_summary_piece(text, meter, self.now())
 
             def work(state: sqlite3.Connection) -> Sequence[HistoryRow]:
-                compact_history(state, claimed.session.id, upto, piece)
-                return self.remembered.read(state, claimed.session.id)
+                compact_history(state, session, cut.folded[-1].position, piece)
+                return self.cache.read(state, session)
 
             kept = await self._writer.do(work)
             step.note(tokens_after=sum(row.tokens for row in kept), by=by)
         return kept
 
 
-def limit_history(claimed: ClaimedTurn, past: Sequence[HistoryRow]) -> Sequence[HistoryRow]:
+def limit_history(claimed: ClaimedTurn, history: Sequence[HistoryRow]) -> Sequence[HistoryRow]:
     """Limit the history of a light run."""
-    return past[-LIGHT_RUN_ROWS:] if is_light(claimed) else past
+    return history[-LIGHT_RUN_ROWS:] if is_light(claimed) else history
 
 
 def is_light(claimed: ClaimedTurn) -> bool:
@@ -263,12 +273,12 @@ def is_light(claimed: ClaimedTurn) -> bool:
     return errand is not None and errand.light
 
 
-def add_session_state(equipment: Equipment, living: State) -> Equipment:
+def add_session_state(equipment: Equipment, session_state: State) -> Equipment:
     """Add the session state and the current task to a turn's equipment."""
-    return replace(equipment, task=find_active_task(living.tasks), state=living)
+    return replace(equipment, task=find_active_task(session_state.tasks), state=session_state)
 
 
-def make_turn(claimed: ClaimedTurn, equipment: Equipment, past: Sequence[HistoryRow], now: datetime) -> Turn:
+def make_turn(claimed: ClaimedTurn, equipment: Equipment, history: Sequence[HistoryRow], now: datetime) -> Turn:
     """Make the turn of a message."""
     incoming, session = claimed.incoming, claimed.session
     return Turn(
@@ -279,7 +289,7 @@ def make_turn(claimed: ClaimedTurn, equipment: Equipment, past: Sequence[History
         situation=incoming.situation,
         session=session.id,
         message=write_model_text(incoming),
-        history=list_plain_messages(past),
+        history=list_plain_messages(history),
         project=equipment.project.path,
         project_root=equipment.project.root,
         cwd=incoming.cwd,
@@ -310,38 +320,20 @@ def find_run_arguments(incoming: RoutedMessage) -> dict[str, Any]:
     return {"ceiling": errand.ceiling, **background, **light}
 
 
-def make_summary_turn(claimed: ClaimedTurn, assembly: Assembly, order: str) -> Turn:
-    """Make the turn that writes a summary: without tools and history."""
-    incoming = claimed.incoming
-    return Turn(
-        agent=assembly.turn.agent,
-        user=incoming.user,
-        channel=incoming.channel,
-        room=incoming.room,
-        situation=incoming.situation,
-        session=claimed.session.id,
-        message=order,
-        model=assembly.turn.model,
-        ceiling=assembly.turn.ceiling,
-        mode=Mode.NONE,
-        now=assembly.turn.now,
-    )
-
-
 def count_tokens(meter: Meter, messages: Messages) -> int:
     """Count the tokens of messages."""
     return sum(meter.count(message.text) for message in convert_to_texts(messages))
 
 
-def find_history_room(assembly: Assembly, books: StoredLedger) -> int:
+def find_history_room(assembly: Assembly, ledger: StoredLedger) -> int:
     """Return the tokens left for the conversation besides the prompt and the answer, in our count.
 
     If a model bills more than we count, its window is smaller in our tokens.
     """
     facts = assembly.terms.meter.facts
-    known = books.calibrations.get(facts.name)
+    calibration = ledger.calibrations.get(facts.name)
     usable = facts.window - min(8_192, facts.window // 4)
-    return max(0, int(usable / (known.window_factor if known else 1.0)) - count_fixed_tokens(assembly))
+    return max(0, int(usable / (calibration.window_factor if calibration else 1.0)) - count_fixed_tokens(assembly))
 
 
 def count_fixed_tokens(assembly: Assembly) -> int:

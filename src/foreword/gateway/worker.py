@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -20,7 +20,7 @@ from foreword.agent.agent_events import (
     ToolFinished,
     ToolStarted,
     TurnCallbacks,
-    TurnEnd,
+    decline_to_ask,
 )
 from foreword.agent.conversation import Messages, close_turn, find_answer, list_tool_calls, make_user_message, read_text
 from foreword.agent.loop import AgentLoop, TurnInput
@@ -29,13 +29,15 @@ from foreword.agent.reply_stream import SEPARATOR, StreamedText, ToolCall, parse
 from foreword.errors import BudgetError, InputError, UnusableRules
 from foreword.events.event import EventType, Level
 from foreword.events.tracer import Tracer, describe_error
-from foreword.gateway.held_calls import HELD_TEXT, MAX_HELD_CALLS, TOO_MANY_HELD_TEXT, show_waiting
-from foreword.gateway.inbox import ClaimedTurn, Inbox, LeaseLost, TurnResult, TurnUsage, estimate_tokens
-from foreword.gateway.messages import TurnState
+from foreword.gateway.held_calls import HELD_TEXT, TOO_MANY_HELD_TEXT, show_waiting
+from foreword.gateway.inbox import ClaimedTurn, Inbox, TurnResult, estimate_tokens
+from foreword.gateway.live import LiveTurn
 from foreword.gateway.rooms import write_model_text
 from foreword.gateway.session_state import LedgerEntry, TokenLesson
 from foreword.gateway.turn_inputs import AccessChanged, PreparedTurn, TurnInputs, count_tokens
 from foreword.promptcache.ledger import LedgerState
+from foreword.storage.held_call_rows import MAX_HELD_CALLS
+from foreword.storage.turns import LeaseLost, TurnReply, TurnState, TurnUsage
 from foreword.storage.writer import write_until_stored
 from foreword.types import Mode, Trust, frozen
 
@@ -43,12 +45,6 @@ UNREACHABLE_TEXT = "The model could not be reached for a day, so this message wa
 SHOWN_ERRORS = (InputError, BudgetError)  # errors whose text is shown to the person
 INTERNAL_ERROR_TEXT = "An internal error occurred. The log has the details."
 HELD_RESULT = "What came of {name} (held call {id}; the text comes from the tool, not from the person):\n{text}"
-STATE_OF_OUTCOME = {
-    TurnEnd.ANSWERED: TurnState.ANSWERED,
-    TurnEnd.REFUSED: TurnState.REFUSED,
-    TurnEnd.FAILED: TurnState.FAILED,
-    TurnEnd.QUEUED: TurnState.QUEUED,
-}
 
 
 @frozen
@@ -68,57 +64,64 @@ DEFAULT_WORKER_RETRY_POLICY = WorkerRetryPolicy()
 class TurnSteps:
     """The steps of one turn, and how they are stored."""
 
-    def __init__(self, claimed: ClaimedTurn, inbox: Inbox, preparing: TurnInputs, ears: TurnCallbacks) -> None:
+    def __init__(self, claimed: ClaimedTurn, inbox: Inbox, inputs: TurnInputs, live: LiveTurn) -> None:
         self.messages: Messages = claimed.taken
         self.held = claimed.attempt > 1
         """Whether calls of the turn may wait for approval: some do, or an earlier attempt may have held some."""
         self.results: tuple[str, ...] = ()
         """The result of the held call that the turn runs."""
-        self._began: LedgerState | None = None
+        self._initial: LedgerState | None = None
         self._frozen: LedgerState | None = None
         self._lessons: tuple[TokenLesson, ...] = ()
         self._sent = False
-        self._recorded = self._says = True
+        self._recorded = self._has_updates = True
         self._claimed = claimed
         self._inbox = inbox
-        self._preparing = preparing
-        self._hear = ears.delta
-        self.spoken = StreamedText()
+        self._inputs = inputs
+        self._live = live
+        self.streamed = StreamedText()
         """The text as streamed."""
-        self._words: list[str] = []
-        self.ears = replace(ears, delta=self._pass_on, step=self._keep, hold=self._hold, advance=self._advance)
+        self._partial: list[str] = []
+        self.callbacks = TurnCallbacks(
+            delta=self._send,
+            step=self._store,
+            ask=live.ask if claimed.incoming.asks else decline_to_ask,
+            hold=self._hold,
+            begin=lambda call, name: inbox.begin_call(claimed, call, name),
+            advance=self._advance,
+        )
 
-    async def _pass_on(self, delta: AgentEvent) -> None:
+    async def _send(self, delta: AgentEvent) -> None:
         """Send a delta; before each tool call, check that the person's access has not changed."""
-        if isinstance(delta, ToolStarted) and (fault := await self._preparing.find_change(self._claimed)):
-            raise AccessChanged(fault)
-        self.spoken.add(delta)
+        if isinstance(delta, ToolStarted) and (change := await self._inputs.find_change(self._claimed)):
+            raise AccessChanged(change)
+        self.streamed.add(delta)
         if isinstance(delta, TextDelta):
-            self._words.append(delta.text)
+            self._partial.append(delta.text)
         elif isinstance(delta, CallRestarted):
-            self._words.clear()
-        await self._hear(delta)
+            self._partial.clear()
+        await self._live.broadcast.send(delta)
 
-    async def _hold(self, asking: ApprovalNeeded, arguments: Mapping[str, Any]) -> str:
+    async def _hold(self, question: ApprovalNeeded, arguments: Mapping[str, Any]) -> str:
         """Hold a call until its person decides; return the tool result for the model."""
-        held = await self._inbox.hold(self._claimed, asking, arguments)
+        held = await self._inbox.hold(self._claimed, question, arguments)
         if held is None:
-            return TOO_MANY_HELD_TEXT.format(name=asking.name, count=MAX_HELD_CALLS)
+            return TOO_MANY_HELD_TEXT.format(name=question.name, count=MAX_HELD_CALLS)
         self.held = True
         return HELD_TEXT.format(name=held.name, id=held.id)
 
-    async def _keep(self, messages: Messages) -> None:
+    async def _store(self, messages: Messages) -> None:
         """Store a step; the last answer is stored with the end of the turn instead."""
         if not is_final_answer(messages):
-            await self._inbox.keep(self._claimed, messages, self.enter(messages))
+            await self._inbox.store_step(self._claimed, messages, self.make_entry(messages))
             self._lessons = ()
         self.messages = messages
-        self._words.clear()
+        self._partial.clear()
 
     def begin(self, prepared: PreparedTurn) -> None:
         """Start from the session's ledger."""
-        self._began = self._frozen = prepared.frozen
-        self._recorded, self._says = prepared.recorded, prepared.assembly.standing.says
+        self._initial = self._frozen = prepared.frozen
+        self._recorded, self._has_updates = prepared.recorded, prepared.assembly.standing.says
 
     def _advance(self, settled: Settled) -> None:
         """Record a call that the provider accepted."""
@@ -128,77 +131,75 @@ class TurnSteps:
             lesson = TokenLesson(model=sent.model, counted=settled.counted, reported=settled.account.reported.total)
             self._lessons = (*self._lessons, lesson)
 
-    def enter(self, messages: Messages) -> LedgerEntry | None:
+    def make_entry(self, messages: Messages) -> LedgerEntry | None:
         """Return the ledger entry for these messages; without messages, the turn's updates do not count as sent."""
         if not self._sent or not self._recorded:
             return None
-        anew = bool(self._began and not self._began.base.blocks)
-        return LedgerEntry(
-            frozen=self._frozen if messages or not self._says else self._began, lessons=self._lessons, anew=anew
-        )
+        frozen = self._frozen if messages or not self._has_updates else self._initial
+        anew = bool(self._initial and not self._initial.base.blocks)
+        return LedgerEntry(frozen=frozen, lessons=self._lessons, anew=anew)
 
-    def close(self, words: str) -> Messages:
+    def close(self, reason: str) -> Messages:
         """Close an interrupted turn, including the partial answer, so that the next turn can follow."""
         messages = self.messages or (make_user_message(write_model_text(self._claimed.incoming), *self.results),)
-        if said := "".join(self._words).strip():
-            messages = (*messages, ModelResponse(parts=[TextPart(content=f"{said}{SEPARATOR}({words})")]))
-        return close_turn(messages, words)
+        if partial := "".join(self._partial).strip():
+            messages = (*messages, ModelResponse(parts=[TextPart(content=f"{partial}{SEPARATOR}({reason})")]))
+        return close_turn(messages, reason)
 
 
 class Worker:
-    """Runs turns; to stop a turn, cancel its task. `aside` publishes a result that cannot be stored yet."""
+    """Runs turns; to stop a turn, cancel its task."""
 
     def __init__(
         self,
         inbox: Inbox,
-        preparing: TurnInputs,
+        inputs: TurnInputs,
         loop: AgentLoop,
-        aside: Callable[[ClaimedTurn, TurnResult], None],
-        patience: WorkerRetryPolicy = DEFAULT_WORKER_RETRY_POLICY,
+        retry_policy: WorkerRetryPolicy = DEFAULT_WORKER_RETRY_POLICY,
     ) -> None:
         self._inbox = inbox
-        self._preparing = preparing
+        self._inputs = inputs
         self._loop = loop
-        self._aside = aside
-        self._patience = patience
+        self._retry_policy = retry_policy
 
-    async def work(
-        self, trace: Tracer, claimed: ClaimedTurn, ears: TurnCallbacks, stopped: Callable[[], bool]
-    ) -> TurnResult:
+    async def work(self, trace: Tracer, claimed: ClaimedTurn, live: LiveTurn) -> TurnReply:
         """Run a turn to its end or until it is queued; a process that ends leaves it to the next one."""
         CALL_COSTS.set([])
-        steps = TurnSteps(claimed, self._inbox, self._preparing, ears)
-        if stopped():  # stopped before it began
-            return await self._settle(trace, claimed, self._stop(trace, claimed, steps))
+        live.begun = True
+        steps = TurnSteps(claimed, self._inbox, self._inputs, live)
+        if live.is_stopped():  # stopped before it began
+            return await self._settle(trace, claimed, live, self._stop(trace, claimed, steps))
         try:
-            ending = await self._answer(trace, claimed, steps)
+            result = await self._answer(trace, claimed, steps)
         except asyncio.CancelledError as error:
-            if not stopped():
+            if not live.is_stopped():
                 raise
-            ending = self._stop(trace, claimed, steps, error)
+            result = self._stop(trace, claimed, steps, error)
         except LeaseLost:
             raise
         except Exception as error:  # noqa: BLE001 - the person gets an answer in any case
-            ending = self._fail(trace, claimed, steps, error)
-        late = not stopped()
-        settling = asyncio.ensure_future(self._settle(trace, claimed, ending))
+            result = self._fail(trace, claimed, steps, error)
+        ended_first = not live.is_stopped()
+        settling = asyncio.ensure_future(self._settle(trace, claimed, live, result))
         try:
             return await asyncio.shield(settling)
         except asyncio.CancelledError:
-            if late and stopped():  # it had ended before the stop, and that result is stored
+            if ended_first and live.is_stopped():  # it had ended before the stop, and that result is stored
                 return await settling
             settling.cancel()
             raise
 
-    async def _settle(self, trace: Tracer, claimed: ClaimedTurn, ending: TurnResult) -> TurnResult:
+    async def _settle(self, trace: Tracer, claimed: ClaimedTurn, live: LiveTurn, result: TurnResult) -> TurnReply:
         """Store the result of a turn, or at least that it failed."""
         try:
-            return await self._write(trace, claimed, ending)
+            result = await self._write(trace, claimed, live, result)
         except LeaseLost:
             raise
         except Exception as error:  # noqa: BLE001 - a result that cannot be stored must not block its session
             trace.tell(EventType.TURN_COMPLETED, outcome="failed", level=Level.ERROR, **describe_error(error))
-            return await self._write(trace, claimed, self._end(claimed, TurnState.FAILED, INTERNAL_ERROR_TEXT, ()))
+            result = self._end(claimed, TurnState.FAILED, INTERNAL_ERROR_TEXT, ())
+            result = await self._write(trace, claimed, live, result)
+        return make_reply(claimed, result)
 
     def _stop(
         self, trace: Tracer, claimed: ClaimedTurn, steps: TurnSteps, error: BaseException | None = None
@@ -210,35 +211,32 @@ class Worker:
 
     def _fail(self, trace: Tracer, claimed: ClaimedTurn, steps: TurnSteps, error: Exception) -> TurnResult:
         """End a failed turn, and log it unless the loop did; raise LeaseLost if another process took it over."""
-        if isinstance(error, CallbackError) and isinstance(error.__cause__, LeaseLost):
-            raise error.__cause__ from error
-        changed = isinstance(error, CallbackError) and isinstance(error.__cause__, AccessChanged)
+        cause = error.__cause__ if isinstance(error, CallbackError) else error
+        if isinstance(cause, LeaseLost):
+            raise cause from error
         if trace.failure is not error:
             trace.tell(EventType.TURN_COMPLETED, outcome="failed", level=Level.ERROR, **describe_error(error))
-        told = (
-            str(error.__cause__ if changed else error)
-            if changed or isinstance(error, SHOWN_ERRORS)
-            else INTERNAL_ERROR_TEXT
-        )
+        shown = isinstance(error, SHOWN_ERRORS) or isinstance(cause, AccessChanged)
+        text = str(cause) if shown else INTERNAL_ERROR_TEXT
         if isinstance(error, UnusableRules) and claimed.session.lane.clearance is not Trust.FULL:
-            told = error.public
+            text = error.public
         # A message that was rejected before any model saw it stays out of the history: it may be too long.
-        unseen = told is not INTERNAL_ERROR_TEXT and not steps.messages
-        return self._end(claimed, TurnState.FAILED, told, () if unseen else steps.close("the turn failed"), steps)
+        messages = () if shown and not steps.messages else steps.close("the turn failed")
+        return self._end(claimed, TurnState.FAILED, text, messages, steps)
 
     async def _answer(self, trace: Tracer, claimed: ClaimedTurn, steps: TurnSteps) -> TurnResult:
-        prepared = await self._preparing.prepare(trace, claimed)
+        prepared = await self._inputs.prepare(trace, claimed)
         if claimed.incoming.held:
             steps.results = (await self._run_held(trace, claimed, prepared, steps),)
         outcome = await self._run(trace, claimed, prepared, steps)
         if outcome.too_long and prepared.history:
             # The last message is the error; the tool results before it stay, so no tool runs twice.
             taken = outcome.messages[:-1] if find_answer(outcome.messages[:-1]) else ()
-            prepared = await self._preparing.prepare(trace, replace(claimed, taken=taken), fold=True)
+            prepared = await self._inputs.prepare(trace, replace(claimed, taken=taken), compact=True)
             outcome = await self._run(trace, claimed, prepared, steps)
-        state, text = STATE_OF_OUTCOME[outcome.end], strip_no_reply_token(outcome.text)
-        if state.ended and (fault := await self._preparing.find_change(claimed)):
-            state, text = TurnState.FAILED, fault
+        state, text = TurnState(outcome.end.value), strip_no_reply_token(outcome.text)
+        if state.ended and (change := await self._inputs.find_change(claimed)):
+            state, text = TurnState.FAILED, change
         if state in (TurnState.FAILED, TurnState.REFUSED):  # no model reports the result of the held call
             text = "\n\n".join((*steps.results, text))
         formatted = state is TurnState.ANSWERED and claimed.incoming.request.response_format
@@ -252,14 +250,14 @@ class Worker:
             text=text,
             messages=messages,
             spent=add_up_usage(claimed),
-            now=self._preparing.now(),
+            now=self._inputs.now(),
             prompt_hash=outcome.prompt_hash,
             tokens=count_tokens(prepared.assembly.terms.meter, messages),
             cut=outcome.cut,
-            entry=steps.enter(messages),
+            entry=steps.make_entry(messages),
             plan=state is TurnState.ANSWERED and bool(text) and prepared.assembly.turn.plan,
             wait=outcome.wait,
-            spoken=strip_no_reply_token(steps.spoken.text),
+            spoken=strip_no_reply_token(steps.streamed.text),
             brief=prepared.assembly.plan.mode is Mode.BRIEF,
         )
 
@@ -268,13 +266,13 @@ class Worker:
         held = await self._inbox.find_held(claimed)
         if held.result is not None:
             return held.result
-        await steps.ears.hear(ToolStarted(name=held.name))
-        asked = ToolCall(name=held.name, arguments=held.arguments)
-        ears = replace(steps.ears, ask=approve)
-        result = await self._loop.call_tool(prepared.assembly, asked, trace, ears, held.id)
+        await steps.callbacks.hear(ToolStarted(name=held.name))
+        call = ToolCall(name=held.name, arguments=held.arguments)
+        callbacks = replace(steps.callbacks, ask=approve)
+        result = await self._loop.call_tool(prepared.assembly, call, trace, callbacks, held.id)
         text = HELD_RESULT.format(name=held.name, id=held.id, text=result.text)
-        await self._inbox.keep_result(claimed, text)
-        await steps.ears.hear(ToolFinished(name=held.name, done=result.done))
+        await self._inbox.store_held_result(claimed, text)
+        await steps.callbacks.hear(ToolFinished(name=held.name, done=result.done))
         return text
 
     async def _add_waiting(self, claimed: ClaimedTurn, steps: TurnSteps, text: str) -> str:
@@ -282,11 +280,11 @@ class Worker:
         waiting = await self._inbox.list_held(claimed)
         if not waiting:
             return text
-        telegram = self._preparing.workspace.config.telegram is not None
-        words = show_waiting(waiting, telegram=telegram, room=bool(claimed.incoming.room))
-        words = f"\n\n{words}" if text else words
-        await steps.ears.hear(TextDelta(text=words))
-        return f"{text}{words}"
+        telegram = self._inputs.workspace.config.telegram is not None
+        notice = show_waiting(waiting, telegram=telegram, room=bool(claimed.incoming.room))
+        notice = f"\n\n{notice}" if text else notice
+        await steps.callbacks.hear(TextDelta(text=notice))
+        return f"{text}{notice}"
 
     async def _run(self, trace: Tracer, claimed: ClaimedTurn, prepared: PreparedTurn, steps: TurnSteps) -> Outcome:
         steps.begin(prepared)
@@ -299,7 +297,7 @@ class Worker:
             results=steps.results,
             response_format=claimed.incoming.request.response_format,
         )
-        return await self._loop.run(work, trace, steps.ears)
+        return await self._loop.run(work, trace, steps.callbacks)
 
     def _end(
         self, claimed: ClaimedTurn, state: TurnState, text: str, messages: Messages, steps: TurnSteps | None = None
@@ -310,40 +308,32 @@ class Worker:
             text=text,
             messages=messages,
             spent=add_up_usage(claimed),
-            now=self._preparing.now(),
+            now=self._inputs.now(),
             tokens=estimate_tokens(messages),
-            entry=steps.enter(messages) if steps else None,
+            entry=steps.make_entry(messages) if steps else None,
         )
 
-    async def _write(self, trace: Tracer, claimed: ClaimedTurn, ending: TurnResult) -> TurnResult:
+    async def _write(self, trace: Tracer, claimed: ClaimedTurn, live: LiveTurn, result: TurnResult) -> TurnResult:
         """Store the result of a turn, and retry until the disk accepts it."""
-        if ending.state is TurnState.QUEUED and ending.now - claimed.received > self._patience.give_up:
-            closed = close_turn(
-                ending.messages or (make_user_message(write_model_text(claimed.incoming)),), "not answered"
-            )
-            ending = self._end(claimed, TurnState.FAILED, UNREACHABLE_TEXT, closed)
-        if ending.state is TurnState.QUEUED:
-            due = ending.now + timedelta(seconds=self._choose_wait(claimed.attempt, ending.wait))
-            await self._insist(trace, claimed, ending, lambda: self._inbox.postpone(claimed, ending, due))
-            return ending
-        await self._insist(trace, claimed, ending, lambda: self._inbox.finish(claimed, ending))
-        if not claimed.incoming.address and claimed.incoming.errand is None and not is_suppressed(ending):
-            trace.tell(EventType.MESSAGE_SENT, length=len(ending.text), attempt=claimed.attempt)
-        return ending
+        incoming, policy = claimed.incoming, self._retry_policy
+        if result.state is TurnState.QUEUED and result.now - claimed.received > policy.give_up:
+            messages = result.messages or (make_user_message(write_model_text(incoming)),)
+            result = self._end(claimed, TurnState.FAILED, UNREACHABLE_TEXT, close_turn(messages, "not answered"))
 
-    def _choose_wait(self, attempt: int, asked: float | None) -> float:
-        later = self._patience.later
-        longest = self._patience.give_up.total_seconds()
-        return min(max(later[min(attempt, len(later)) - 1], asked or 0.0), longest)
-
-    async def _insist(
-        self, trace: Tracer, claimed: ClaimedTurn, ending: TurnResult, write: Callable[[], Awaitable[None]]
-    ) -> None:
         def publish(error: sqlite3.Error) -> None:
-            self._aside(claimed, ending)
+            live.publish(make_reply(claimed, result))
             trace.tell(EventType.CHANNEL_ERROR, **describe_error(error))
 
-        await write_until_stored(write, self._patience.disk, publish)
+        if result.state is TurnState.QUEUED:
+            delay = policy.later[min(claimed.attempt, len(policy.later)) - 1]
+            due = result.now + min(timedelta(seconds=max(delay, result.wait or 0.0)), policy.give_up)
+            await write_until_stored(lambda: self._inbox.postpone(claimed, result, due), policy.disk, publish)
+            return result
+        await write_until_stored(lambda: self._inbox.finish(claimed, result), policy.disk, publish)
+        suppressed = result.state is TurnState.ANSWERED and not result.text
+        if not incoming.address and incoming.errand is None and not suppressed:
+            trace.tell(EventType.MESSAGE_SENT, length=len(result.text), attempt=claimed.attempt)
+        return result
 
 
 async def approve(_: ApprovalNeeded) -> bool:
@@ -351,9 +341,22 @@ async def approve(_: ApprovalNeeded) -> bool:
     return True
 
 
-def is_suppressed(ending: TurnResult) -> bool:
-    """Return whether the agent answered with a suppressed reply."""
-    return ending.state is TurnState.ANSWERED and not ending.text
+def make_reply(claimed: ClaimedTurn, result: TurnResult) -> TurnReply:
+    """Make the reply of a turn from its result."""
+    return TurnReply(
+        turn=claimed.turn,
+        session=claimed.session.id,
+        agent=claimed.session.lane.agent,
+        user=claimed.incoming.user,
+        state=result.state,
+        text=result.text,
+        received=claimed.received,
+        finished=result.now if result.state.ended else None,
+        usage=result.spent.usage,
+        cost_usd=result.spent.cost_usd,
+        prompt_hash=result.prompt_hash,
+        cut=result.cut,
+    )
 
 
 def add_up_usage(claimed: ClaimedTurn) -> TurnUsage:

@@ -19,7 +19,7 @@ from starlette.types import Scope
 from foreword.errors import BudgetError, InputError, UnknownName, suggest_name
 from foreword.gateway import messages
 from foreword.gateway.channel import NotStored
-from foreword.gateway.service import ShuttingDown
+from foreword.gateway.messages import ShuttingDown
 
 MAX_ERROR_MESSAGE_CHARS = 500  # characters of an error message; some messages quote the request
 MAX_QUOTED_PATH_CHARS = 200  # of a request path quoted in an error or in the log

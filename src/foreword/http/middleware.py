@@ -24,8 +24,8 @@ from foreword.events.event import NO_CONTEXT, Context, EventType, Level, Recorde
 from foreword.events.tracer import Tracer, describe_error, make_id
 from foreword.gateway.channel import NotStored
 from foreword.gateway.channels.pull_channel import WEB_CHANNEL
-from foreword.gateway.rate_limit import RateLimiter
 from foreword.http.error_responses import MAX_QUOTED_PATH_CHARS, HttpError, to_http_error
+from foreword.http.rate_limit import RateLimiter
 from foreword.storage.api_tokens import ApiToken, ApiTokens
 from foreword.turn import Turn
 

@@ -17,11 +17,12 @@ from foreword.events.event import Usage
 from foreword.events.otlp import clean_traceparent
 from foreword.gateway import housekeeping
 from foreword.gateway.channels.pull_channel import OPENAI_CHANNEL, WebChannel, submit_message
-from foreword.gateway.messages import MAX_MESSAGE_CHARS, AcceptedTurn, TurnReply, TurnState
+from foreword.gateway.messages import MAX_MESSAGE_CHARS, AcceptedTurn
 from foreword.http import request_context as shared
 from foreword.http import sse, turn_routes
 from foreword.http.error_responses import ONLY_TEXT, SESSION_HEADER, HttpError, list_error_responses, make_not_found
 from foreword.http.request_context import MAX_NAME_CHARS, ContextDep, RequestContext, ResponseModel
+from foreword.storage.turns import TurnReply, TurnState
 from foreword.turn import Message
 
 MAX_MESSAGES = 2_000

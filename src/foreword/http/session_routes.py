@@ -7,9 +7,9 @@ from fastapi import APIRouter, Path
 from pydantic import Field, StringConstraints
 
 from foreword.gateway.channels.pull_channel import WEB_CHANNEL
-from foreword.gateway.history import list_plain_messages
 from foreword.gateway.messages import RoutedMessage
-from foreword.gateway.session_lookup import resolve_session_key
+from foreword.gateway.session_manager import resolve_session_key
+from foreword.gateway.session_state import list_plain_messages
 from foreword.http import request_context as shared
 from foreword.http.error_responses import make_not_found
 from foreword.http.request_context import ContextDep, RequestContext, RequestModel, ResponseModel

@@ -13,8 +13,8 @@ from fastapi import Request
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from foreword.gateway.messages import TurnReply
 from foreword.http.middleware import DISCONNECTED_KEY
+from foreword.storage.turns import TurnReply
 
 MEDIA_TYPE = "text/event-stream"
 KEEP_ALIVE_S = 15.0  # without events before a keep-alive comment, so that proxies do not close the connection

@@ -18,13 +18,14 @@ from foreword.events.event import may_read_text
 from foreword.events.otlp import clean_traceparent
 from foreword.events.sent_prompts import SentPrompt, read_prompt
 from foreword.gateway.channels.pull_channel import WebChannel, submit_message
-from foreword.gateway.held_calls import HeldCall
-from foreword.gateway.messages import AcceptedTurn, NotFound, TurnReply, TurnState
+from foreword.gateway.messages import AcceptedTurn, NotFound
 from foreword.http import request_context as shared
 from foreword.http import sse
 from foreword.http.error_responses import SESSION_HEADER, HttpError, list_error_responses, make_not_found
 from foreword.http.request_context import ContextDep, RequestContext, RequestModel, ResponseModel
+from foreword.storage.held_call_rows import HeldCall
 from foreword.storage.sessions import Lane
+from foreword.storage.turns import TurnReply, TurnState
 from foreword.types import Trust
 
 FAILURE_STATUSES = {TurnState.REFUSED: 402, TurnState.FAILED: 502, TurnState.STOPPED: 409}
@@ -349,7 +350,7 @@ async def decide_held_call(
         if not decision.allowed:
             denied = await calls.deny(context.user, clearance, held)
             return HeldResult(held=denied.id, allowed=False, turn=None)
-        accepted = await calls.allow(context.user, clearance, held)
+        accepted = await context.gateway.allow_held(context.user, clearance, held)
     except NotFound:
         raise make_not_found("held call") from None
     except InputError as error:

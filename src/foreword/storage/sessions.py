@@ -1,9 +1,10 @@
-"""Sessions, the transcripts that archive them, and the messages that they add to the outbox."""
+"""Sessions, and the transcripts that archive them."""
 
 import json
 import sqlite3
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Literal
 
 from foreword.engine.trust import ArchivedSession
 from foreword.events.tracer import make_id
@@ -117,27 +118,7 @@ def is_own(lane: Lane) -> bool:
     return lane.user != "" and lane.room == "" and lane.clearance > Trust.PUBLIC
 
 
-@frozen(eq=True)
-class OutboundMessage:
-    """A text for an address on a channel. The key is unique: a message posted twice is delivered once."""
-
-    key: str
-    channel: str
-    address: str
-    text: str
-    turn: str = ""
-    """The turn that it answers or comes from."""
-
-
-def post_message(state: sqlite3.Connection, letter: OutboundMessage, now: datetime) -> None:
-    """Add an outbound message to the outbox, within the caller's transaction."""
-    state.execute(
-        "INSERT OR IGNORE INTO outbox (key, turn_id, channel, address, text, state, due)"
-        " VALUES (?, ?, ?, ?, ?, 'pending', ?)",
-        (letter.key, letter.turn or None, letter.channel, letter.address, letter.text, now.timestamp()),
-    )
-
-
+SessionField = Literal["plan", "model", "project"]
 SESSION_COLUMNS = "id, agent, channel, room, clearance, user_id, situation, created, used, parent, plan, model, project"
 WHERE_SESSION_KEY = "agent = ? AND channel = ? AND room = ? AND clearance = ? AND user_id = ?"
 
@@ -235,3 +216,36 @@ def add_session(
 def touch_session(state: sqlite3.Connection, session: str, now: datetime) -> None:
     """Record that a session was used."""
     state.execute("UPDATE sessions SET used = ? WHERE id = ?", (format_moment(now), session))
+
+
+def list_sessions_of(state: sqlite3.Connection, user: str, limit: int) -> list[Session]:
+    """List the private sessions of a person, the most recently used first."""
+    query = f"SELECT {SESSION_COLUMNS} FROM sessions WHERE user_id = ? AND user_id != '' ORDER BY used DESC LIMIT ?"
+    return [read_session(row) for row in state.execute(query, (user, limit))]
+
+
+def list_sessions(state: sqlite3.Connection, lane: Lane, limit: int) -> list[Session]:
+    """List the sessions of one session key, the most recently used first."""
+    query = f"SELECT {SESSION_COLUMNS} FROM sessions WHERE {WHERE_SESSION_KEY} ORDER BY used DESC LIMIT ?"
+    return [read_session(row) for row in state.execute(query, (*lane.key, limit))]
+
+
+def list_current_ids(state: sqlite3.Connection, place: Lane) -> list[str]:
+    """List the current sessions at a place: at or above its clearance in private, and of any clearance in a room."""
+    query = (
+        "SELECT id FROM sessions WHERE agent = ? AND channel = ? AND room = ? AND user_id = ? AND current = 1"
+        " AND (clearance >= ? OR room != '')"
+    )
+    key = (place.agent, place.channel, place.room, place.user, int(place.clearance))
+    return [session for (session,) in state.execute(query, key)]
+
+
+def make_current(state: sqlite3.Connection, session: Session) -> None:
+    """Make a session the current one of its session key."""
+    state.execute(f"UPDATE sessions SET current = 0 WHERE {WHERE_SESSION_KEY} AND current = 1", session.lane.key)
+    state.execute("UPDATE sessions SET current = 1 WHERE id = ?", (session.id,))
+
+
+def set_session_field(state: sqlite3.Connection, session: str, name: SessionField, value: str | int) -> bool:
+    """Change a setting of a session; return whether the session exists."""
+    return state.execute(f"UPDATE sessions SET {name} = ? WHERE id = ?", (value, session)).rowcount == 1

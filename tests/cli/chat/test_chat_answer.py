@@ -9,7 +9,7 @@ from rich.console import Console
 
 from foreword.agent.agent_events import CallRestarted, TextDelta, ToolFinished, ToolStarted
 from foreword.cli.chat.renderer import TerminalMarkdown, TextRenderer
-from foreword.gateway.messages import TurnReply, TurnState
+from foreword.storage.turns import TurnReply, TurnState
 from foreword.testing import NOON
 
 TEXT = """\

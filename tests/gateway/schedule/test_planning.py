@@ -6,7 +6,8 @@ import pytest
 from clockwork import CONFIG, open_clockwork
 from house import open_rows, until
 
-from foreword.gateway.messages import RoutedMessage, TurnState
+from foreword.gateway.messages import RoutedMessage
+from foreword.storage.turns import TurnState
 from foreword.testing import ScriptedCall, ScriptedReply
 
 ROOM = {"channel": "telegram", "address": "-5", "room": "kitchen", "situation": "group"}

@@ -9,8 +9,9 @@ from house import LIVELY, QUICK, SOON, find_environ, follow_log, open_rows, read
 
 from foreword.engine.sources.documents import read_prompt
 from foreword.gateway.channel import ChatKind
-from foreword.gateway.messages import RoutedMessage, TurnState
+from foreword.gateway.messages import RoutedMessage
 from foreword.gateway.startup import GatewayOptions, open_gateway
+from foreword.storage.turns import TurnState
 from foreword.testing import ManualClock, ScriptedCall, ScriptedReply, make_workspace
 from foreword.types import Trust
 
@@ -378,7 +379,7 @@ def test_where_people_look(tmp_path, stand_in, spoke):
             return await gateway.sessions.read(own.id)
 
     past = asyncio.run(run())
-    texts = [message.text for row in past for message in row.stretch.texts]
+    texts = [message.text for row in past for message in row.segment.texts]
     assert "All is well." in texts
     assert "channel_error" not in [kind for kind, *_ in read_log(tmp_path)]
 

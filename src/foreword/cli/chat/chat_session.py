@@ -21,8 +21,9 @@ from foreword.cli.output import clean_line, clean_text, count
 from foreword.config.schema import Config
 from foreword.errors import InputError, quote_name
 from foreword.events import event, lines
-from foreword.gateway import history, messages, router, service, session_lookup
+from foreword.gateway import messages, router, service, session_manager
 from foreword.gateway.channels.pull_channel import TerminalChannel, submit_message
+from foreword.storage import history, turns
 from foreword.storage.sessions import Session
 from foreword.storage.tasks import PlanState, SessionPlan
 from foreword.tokens.models import find_model
@@ -99,26 +100,26 @@ class LateAnswers:
                 print_note(self._console, f"[{clean_line(one.label)}{moment}]")
                 self._console.print(MarkdownText(one.text))
 
-    def wait_for(self, exchange: messages.Exchange) -> None:
+    def wait_for(self, exchange: turns.Exchange) -> None:
         """Show a late answer when it arrives."""
         self.shown.add(exchange.reply.turn)
         task = asyncio.get_running_loop().create_task(self._wait(exchange))
         self._waiting.add(task)
         task.add_done_callback(self._waiting.discard)
 
-    async def _wait(self, exchange: messages.Exchange) -> None:
+    async def _wait(self, exchange: turns.Exchange) -> None:
         turn = exchange.reply.turn
         reply = await self._gateway.find(turn)
         while reply and not reply.state.ended:
             await asyncio.sleep(POLL_INTERVAL_S)
             reply = await self._gateway.find(turn)
-        if reply and reply.state is not messages.TurnState.STOPPED:
-            self._show(messages.Exchange(asked=exchange.asked, reply=reply))
+        if reply and reply.state is not turns.TurnState.STOPPED:
+            self._show(turns.Exchange(asked=exchange.asked, reply=reply))
 
-    def _show(self, exchange: messages.Exchange) -> None:
+    def _show(self, exchange: turns.Exchange) -> None:
         """Show a shortened question and its result."""
         print_note(self._console, f"> {shorten_message(exchange.asked)}")
-        if exchange.reply.state is messages.TurnState.ANSWERED:
+        if exchange.reply.state is turns.TurnState.ANSWERED:
             self._console.print(MarkdownText(exchange.reply.text))
         if words := describe_end(exchange.reply):
             print_note(self._console, words)
@@ -187,16 +188,16 @@ class ChatSession:
         return router.make_routed_message(self.terminal.hear(""), self.gateway.workspace.config)
 
     @property
-    def found(self) -> session_lookup.ResolvedKey:
+    def found(self) -> session_manager.ResolvedKey:
         """The session key under the current configuration, with its clearance and the reason."""
-        return session_lookup.resolve_session_key(self.place, self.gateway.workspace.config)
+        return session_manager.resolve_session_key(self.place, self.gateway.workspace.config)
 
     @property
     def zone(self) -> ZoneInfo:
         """The time zone of the user."""
         return find_user_zone(self.place.user, self.gateway.workspace.config)
 
-    async def say(self, text: str) -> messages.TurnReply:
+    async def say(self, text: str) -> turns.TurnReply:
         """Send a message, show the answer as it arrives, and return the reply."""
         session = self.session.id if self.session else ""
         accepted = await submit_message(self.gateway.receive, self.terminal.hear(text, session))
@@ -204,7 +205,7 @@ class ChatSession:
         self.session = await self.gateway.sessions.find(accepted.session)
         return reply
 
-    async def follow(self, accepted: messages.AcceptedTurn) -> messages.TurnReply:
+    async def follow(self, accepted: messages.AcceptedTurn) -> turns.TurnReply:
         """Show the answer of a turn as it arrives, and return the reply."""
         self.turn = accepted.turn
         self.late_answers.shown.add(accepted.turn)
@@ -281,7 +282,7 @@ class ChatSession:
     async def _enter(self, session: Session) -> None:
         self.session, self.turn = session, await self.gateway.sessions.find_newest_turn(session.id)
 
-    async def list_waiting(self) -> list[messages.Exchange]:
+    async def list_waiting(self) -> list[turns.Exchange]:
         """List this person's unanswered messages in this session, oldest first."""
         found = await self.gateway.sessions.list_unfinished(self.session.id) if self.session else ()
         return [one for one in found if one.reply.user == self.place.user]
@@ -396,11 +397,15 @@ async def describe_session(chat: ChatSession) -> str:
     session = chat.session
     if session is None:
         return "new conversation; /help lists the commands"
-    turns = sum(row.kind is history.HistoryKind.TURN for row in await chat.gateway.sessions.read(session.id))
+    answered = sum(row.kind is history.HistoryKind.TURN for row in await chat.gateway.sessions.read(session.id))
     waiting = len(await chat.gateway.sessions.list_unfinished(session.id))
-    if not (turns or waiting or session.plan):
+    if not (answered or waiting or session.plan):
         return f"session {session.id[: lines.SHORT_ID_DIGITS]} started; /help lists the commands"
-    past = f"{count(turns, 'turn')}, last used {lines.show_time(session.used, chat.zone)}" if turns else "no turns yet"
+    past = (
+        f"{count(answered, 'turn')}, last used {lines.show_time(session.used, chat.zone)}"
+        if answered
+        else "no turns yet"
+    )
     plan = ", plan mode is on" if session.plan else ""
     come = f"; {count(waiting, 'message')} {'is' if waiting == 1 else 'are'} still being answered" if waiting else ""
     resumed = f"resuming {session.id[: lines.SHORT_ID_DIGITS]} ({past}){plan}{come}"

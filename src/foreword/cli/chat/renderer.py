@@ -20,7 +20,7 @@ from foreword.agent import agent_events
 from foreword.agent.agent_events import CallRestarted, PassagesRecalled, TextDelta
 from foreword.cli.output import clean_line, clean_text
 from foreword.engine.sources.sections import Passage
-from foreword.gateway.messages import TurnReply, TurnState
+from foreword.storage.turns import TurnReply, TurnState
 from foreword.types import frozen
 
 MAX_MARKDOWN_CHARS = 100_000  # characters; longer text is shown unrendered

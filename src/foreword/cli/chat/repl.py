@@ -30,10 +30,10 @@ from foreword.config.env import Secrets
 from foreword.errors import ForewordError, InputError, UnknownName
 from foreword.gateway.channels.pull_channel import TerminalChannel
 from foreword.gateway.live import background_task
-from foreword.gateway.messages import Exchange, TurnReply, TurnState
 from foreword.gateway.startup import GatewayOptions, open_gateway
 from foreword.lint.doctor import check_provider
 from foreword.storage.database import explain_sqlite_errors
+from foreword.storage.turns import Exchange, TurnReply, TurnState
 from foreword.types import Mode
 from foreword.workspace import STATE_FOLDER, Workspace
 

@@ -18,8 +18,8 @@ from foreword.events.log import EventLog
 from foreword.events.period import format_timestamp
 from foreword.events.sent_prompts import find_prompts
 from foreword.events.tracer import Tracer
-from foreword.gateway.held_calls import HeldCall
 from foreword.gateway.reload import PREVIOUS_IN_USE, explain_fallback
+from foreword.storage.held_call_rows import HeldCall
 from foreword.storage.tasks import PlanState
 from foreword.types import Pace, Trust, frozen
 
@@ -77,7 +77,7 @@ async def allow_call(chat: ChatSession, rest: str) -> None:
         await print_held_calls(chat)
         return
     asks = chat.terminal.asks
-    accepted = await chat.gateway.held.allow(chat.place.user, chat.found.clearance.level, rest, asks=asks)
+    accepted = await chat.gateway.allow_held(chat.place.user, chat.found.clearance.level, rest, asks=asks)
     await chat.follow(accepted)
 
 

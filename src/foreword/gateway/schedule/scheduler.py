@@ -19,10 +19,9 @@ from foreword.errors import InputError
 from foreword.events.event import Context, EventType, Level, Recorder
 from foreword.events.tracer import Clocks, Tracer, describe_error, make_id
 from foreword.gateway.channel import Channel, NotStored
-from foreword.gateway.messages import AcceptedTurn, RoutedMessage, ScheduledRun
+from foreword.gateway.messages import AcceptedTurn, RoutedMessage, ScheduledRun, ShuttingDown
 from foreword.gateway.schedule import creation, destinations
 from foreword.gateway.schedule.due_times import find_next_due, list_due_times
-from foreword.gateway.service import ShuttingDown
 from foreword.storage import schedules
 from foreword.storage.schedules import Destination, ScheduleState, StoredSchedule, TimingKind
 from foreword.storage.writer import Writer, make_lease_owner

@@ -1,0 +1,242 @@
+"""The history in the state: one row per turn with its messages, and summaries that replace compacted rows.
+
+Compacted rows are not deleted, so a session can be forked before them. A hash chain over the messages identifies the
+session of a client that resends its history.
+"""
+
+import hashlib
+import sqlite3
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from foreword.storage.database import parse_moment
+from foreword.storage.sessions import WHERE_SESSION_KEY, Lane
+from foreword.turn import Message
+from foreword.types import TextEnum, Trust, frozen
+
+EMPTY_HASH = ""
+HASHES_PER_QUERY = 400
+INSERT_COLUMNS = "session_id, position, turn_id, kind, messages, tokens, folded, beginning"
+
+# The turn of a notification belongs to another session; the note about a held call has a turn of its session.
+SELECT_NOTIFICATIONS = """
+SELECT history.rowid, history.session_id, history.position, history.messages, sessions.agent, turns.finished,
+    json_extract(turns.request, '$.errand.schedule'), schedules.name, schedules.say
+FROM history JOIN sessions ON sessions.id = history.session_id LEFT JOIN turns ON turns.id = history.turn_id
+LEFT JOIN schedules ON schedules.id = json_extract(turns.request, '$.errand.schedule')
+WHERE history.kind = 'room' AND turns.session_id IS NOT history.session_id
+AND (sessions.room = '' OR json_extract(turns.request, '$.errand') IS NOT NULL)"""
+NOTIFICATIONS_OF_SESSION = f"""{SELECT_NOTIFICATIONS} AND history.session_id = ?1
+    AND history.position > (SELECT coalesce(max(position), 0)
+FROM history AS spoken WHERE spoken.session_id = ?1 AND spoken.kind != 'room') ORDER BY history.position"""
+# A fork has a copy of every row of its parent; a copy is no new notification. A run that was added to several
+# conversations is one notification, in the conversation with the highest clearance.
+NOTIFICATIONS_OF_PERSON = f"""{SELECT_NOTIFICATIONS} AND history.rowid > ?1 AND sessions.user_id = ?2
+AND sessions.room = '' AND sessions.channel = ?3 AND sessions.clearance <= ?4
+AND NOT EXISTS (SELECT 1 FROM history AS original
+    WHERE original.session_id = sessions.parent AND original.position = history.position
+    AND original.kind = 'room' AND original.messages = history.messages)
+AND NOT EXISTS (SELECT 1 FROM history AS other JOIN sessions AS higher ON higher.id = other.session_id
+    WHERE other.turn_id = history.turn_id AND other.kind = 'room' AND higher.user_id = ?2 AND higher.room = ''
+    AND higher.channel = ?3 AND higher.clearance > sessions.clearance AND higher.clearance <= ?4)
+ORDER BY history.rowid"""
+
+
+class HistoryKind(TextEnum):
+    """Kind of a history row."""
+
+    TURN = "turn"
+    SUMMARY = "summary"
+    """Summary of everything before it."""
+    OUTSIDE = "outside"
+    """History sent by a client."""
+    ROOM = "room"
+    """Messages of the room outside this session."""
+
+
+StoredRow = tuple[int, str, bytes, int, str | None]
+"""A row as stored: position, kind, messages, tokens, turn."""
+
+
+@frozen
+class HistoryPiece:
+    """A piece to add to the history."""
+
+    kind: HistoryKind
+    messages: bytes
+    tokens: int
+    turn: str | None = None
+    beginning: str | None = None
+    """Hash of the conversation up to here, for clients that resend it."""
+
+
+@frozen
+class NotificationRow:
+    """A message that an agent added to a conversation on its own."""
+
+    number: int
+    """The number of its row; newer rows have higher numbers."""
+    session: str
+    position: int
+    messages: bytes
+    agent: str
+    moment: datetime | None
+    """The time at which it was sent."""
+    schedule: str
+    """The id of its schedule, if any."""
+    name: str
+    """The name of that schedule."""
+    say: str
+    """The text of that schedule."""
+
+
+def extend_hash(beginning: str, message: Message) -> str:
+    """Extend the hash of a conversation by one message."""
+    text = f"{beginning}\x00{message.role}\x00{message.text.strip()}"
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def hash_prefixes(messages: Iterable[Message]) -> Iterator[str]:
+    """Hash each prefix of a conversation, the shortest first."""
+    beginning = EMPTY_HASH
+    for message in messages:
+        beginning = extend_hash(beginning, message)
+        yield beginning
+
+
+def read_rows(state: sqlite3.Connection, session: str) -> list[StoredRow]:
+    """Read the active history of a session."""
+    query = (
+        "SELECT position, kind, messages, tokens, turn_id FROM history"
+        " WHERE session_id = ? AND folded = 0 ORDER BY position, kind"
+    )
+    return state.execute(query, (session,)).fetchall()
+
+
+def find_turn_messages(state: sqlite3.Connection, session: str, turn: str) -> bytes | None:
+    """Find the messages of a turn in the history of a session."""
+    query = "SELECT messages FROM history WHERE session_id = ? AND turn_id = ? AND kind = 'turn'"
+    row = state.execute(query, (session, turn)).fetchone()
+    return bytes(row[0]) if row else None
+
+
+def list_turn_positions(state: sqlite3.Connection, session: str) -> list[int]:
+    """List the positions of the turns of a session."""
+    query = "SELECT position FROM history WHERE session_id = ? AND kind = 'turn' ORDER BY position"
+    return [position for (position,) in state.execute(query, (session,))]
+
+
+def find_last_position(state: sqlite3.Connection, session: str) -> int:
+    """Return the last position in the history of a session; 0 if it is empty."""
+    (last,) = state.execute("SELECT max(position) FROM history WHERE session_id = ?", (session,)).fetchone()
+    return last or 0
+
+
+def find_newest_hash(state: sqlite3.Connection, session: str) -> str | None:
+    """Return the newest conversation hash, for a piece that clients which resend the history never see."""
+    query = "SELECT beginning FROM history WHERE session_id = ? ORDER BY position DESC LIMIT 1"
+    row = state.execute(query, (session,)).fetchone()
+    return row[0] if row else None
+
+
+def find_longest_prefix(
+    state: sqlite3.Connection, messages: Iterable[Message], lane: Lane
+) -> tuple[str, int, int] | None:
+    """Find the session of a key that begins with the most of these messages.
+
+    Return its id, the position where the common beginning ends, and the number of common messages.
+    """
+    lengths = {beginning: number for number, beginning in enumerate(hash_prefixes(messages), 1)}
+    hashes = list(lengths)
+    for start in range(len(hashes), 0, -HASHES_PER_QUERY):
+        part = hashes[max(0, start - HASHES_PER_QUERY) : start]
+        found = state.execute(
+            "SELECT history.session_id, history.position, history.beginning FROM history"
+            " JOIN sessions ON sessions.id = history.session_id"
+            f" WHERE history.beginning IN ({', '.join('?' * len(part))}) AND {WHERE_SESSION_KEY}"
+            " ORDER BY sessions.current DESC, sessions.used DESC, history.position DESC",
+            (*part, *lane.key),
+        ).fetchall()
+        if found:
+            session, position, beginning = max(found, key=lambda row: lengths[row[2]])  # the first was used last
+            return session, position, lengths[beginning]
+    return None
+
+
+def append_piece(state: sqlite3.Connection, session: str, piece: HistoryPiece) -> int:
+    """Append a piece to the history of a session; return its position."""
+    position = find_last_position(state, session) + 1
+    write_piece(state, session, position, piece)
+    return position
+
+
+def write_piece(state: sqlite3.Connection, session: str, position: int, piece: HistoryPiece) -> None:
+    """Write a piece at a position."""
+    state.execute(
+        f"INSERT INTO history ({INSERT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, 0, ?)",
+        (session, position, piece.turn, str(piece.kind), piece.messages, piece.tokens, piece.beginning),
+    )
+
+
+def compact_history(state: sqlite3.Connection, session: str, upto: int, summary: HistoryPiece) -> None:
+    """Replace all rows up to a position with a summary."""
+    state.execute("UPDATE history SET folded = 1 WHERE session_id = ? AND position <= ?", (session, upto))
+    state.execute("DELETE FROM history WHERE session_id = ? AND position = ? AND kind = 'summary'", (session, upto))
+    write_piece(state, session, upto, summary)
+
+
+def copy_history(state: sqlite3.Connection, session: str, upto: int, into: str) -> None:
+    """Copy the history of a session up to a position into another; the newest summary in it stays active."""
+    state.execute(
+        f"INSERT INTO history ({INSERT_COLUMNS})"
+        " SELECT ?, position, turn_id, kind, messages, tokens, 0, beginning FROM history"
+        " WHERE session_id = ? AND position <= ?",
+        (into, session, upto),
+    )
+    query = "SELECT max(position) FROM history WHERE session_id = ? AND kind = 'summary'"
+    (newest,) = state.execute(query, (into,)).fetchone()
+    if newest is not None:
+        state.execute(
+            "UPDATE history SET folded = 1"
+            " WHERE session_id = ? AND (position < ? OR position = ? AND kind != 'summary')",
+            (into, newest, newest),
+        )
+
+
+def list_notifications(state: sqlite3.Connection, session: str) -> list[NotificationRow]:
+    """List the notifications in a session since its last turn, the oldest first."""
+    return [read_notification(row) for row in state.execute(NOTIFICATIONS_OF_SESSION, (session,))]
+
+
+def list_notifications_of(
+    state: sqlite3.Connection, user: str, channel: str, clearance: Trust, after: int = 0
+) -> tuple[list[NotificationRow], int]:
+    """List the notifications in a person's private conversations on a channel, the oldest first.
+
+    Only rows behind the cursor `after` are read. The second value is the cursor for the next call.
+    """
+    (newest,) = state.execute("SELECT coalesce(max(rowid), 0) FROM history").fetchone()
+    if not user or newest == after:
+        return [], newest
+    # An erasure can remove the newest rows, whose numbers are then given again.
+    parameters = (min(after, newest), user, channel, int(clearance))
+    found = [read_notification(row) for row in state.execute(NOTIFICATIONS_OF_PERSON, parameters)]
+    return found, max([newest, *(row.number for row in found)])
+
+
+def read_notification(
+    row: tuple[int, str, int, bytes, str, str | None, str | None, str | None, str | None],
+) -> NotificationRow:
+    """Make a notification from its row."""
+    number, session, position, messages, agent, finished, schedule, name, say = row
+    return NotificationRow(
+        number=number,
+        session=session,
+        position=position,
+        messages=messages,
+        agent=agent,
+        moment=parse_moment(finished) if finished else None,
+        schedule=schedule or "",
+        name=name or "",
+        say=say or "",
+    )

@@ -1,0 +1,80 @@
+"""Pairing codes and paired identities in the state. Only hashes of codes are stored."""
+
+import sqlite3
+from collections.abc import Collection
+from datetime import datetime
+from hashlib import sha256
+
+from foreword.storage.database import format_moment, parse_moment
+from foreword.types import frozen
+
+
+@frozen(eq=True)
+class PairedIdentity:
+    """An identity and its user."""
+
+    identity: str
+    user: str
+    name: str
+    """Display name on the channel at the time of pairing."""
+    since: datetime
+
+
+def hash_code(code: str) -> str:
+    """Hash a code."""
+    return sha256(code.upper().encode()).hexdigest()
+
+
+def store_code(state: sqlite3.Connection, code: str, user: str, now: datetime, until: datetime) -> None:
+    """Store a code of a user; it replaces their earlier one."""
+    state.execute("DELETE FROM pairings WHERE user_id = ? OR expires <= ?", (user, format_moment(now)))
+    state.execute(
+        "INSERT INTO pairings (hash, user_id, created, expires) VALUES (?, ?, ?, ?)",
+        (hash_code(code), user, format_moment(now), format_moment(until)),
+    )
+
+
+def take_code(state: sqlite3.Connection, code: str, now: datetime) -> str:
+    """Delete a valid code and return its user; empty for an invalid code."""
+    query = "DELETE FROM pairings WHERE hash = ? AND expires > ? RETURNING user_id"
+    row = state.execute(query, (hash_code(code), format_moment(now))).fetchone()
+    return str(row[0]) if row else ""
+
+
+def revoke_codes(state: sqlite3.Connection, codes: Collection[str]) -> bool:
+    """Revoke codes that others have seen; return whether any was valid."""
+    gone = [state.execute("DELETE FROM pairings WHERE hash = ?", (hash_code(code),)).rowcount for code in codes]
+    return any(gone)
+
+
+def revoke_codes_of(state: sqlite3.Connection, user: str) -> int:
+    """Revoke the codes of a user; return their number."""
+    return state.execute("DELETE FROM pairings WHERE user_id = ?", (user,)).rowcount
+
+
+def store_identity(state: sqlite3.Connection, paired: PairedIdentity) -> None:
+    """Link an identity to a user."""
+    state.execute(
+        "INSERT OR REPLACE INTO identities (identity, user_id, name, paired) VALUES (?, ?, ?, ?)",
+        (paired.identity, paired.user, paired.name, format_moment(paired.since)),
+    )
+
+
+def delete_identities(state: sqlite3.Connection, identities: Collection[str]) -> None:
+    """Unlink identities."""
+    state.executemany("DELETE FROM identities WHERE identity = ?", [(identity,) for identity in identities])
+
+
+def find_paired(state: sqlite3.Connection, identity: str) -> str:
+    """Find the user that an identity is paired with."""
+    row = state.execute("SELECT user_id FROM identities WHERE identity = ?", (identity,)).fetchone()
+    return str(row[0]) if row else ""
+
+
+def list_paired(state: sqlite3.Connection) -> list[PairedIdentity]:
+    """List the paired identities, the newest last."""
+    rows = state.execute("SELECT identity, user_id, name, paired FROM identities ORDER BY paired, identity")
+    return [
+        PairedIdentity(identity=identity, user=user, name=name, since=parse_moment(since))
+        for identity, user, name, since in rows
+    ]

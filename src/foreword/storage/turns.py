@@ -1,0 +1,420 @@
+"""The turns in the state: accepted messages with their leases, their progress and their results.
+
+A process works on a turn under a lease, and only the holder of the lease writes to its row.
+"""
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from typing import Any
+
+from foreword.errors import ForewordError
+from foreword.events.event import TracePosition, Usage
+from foreword.storage.database import format_moment, parse_moment
+from foreword.storage.sessions import SESSION_COLUMNS, WHERE_SESSION_KEY, Lane, Session, read_session
+from foreword.storage.writer import is_dead_owner
+from foreword.types import TextEnum, frozen
+
+RETRY_WINDOW = timedelta(seconds=60)  # after the end of a turn; a later request is a new message
+RUNNING_WINDOW = timedelta(days=1)  # no turn is retried for longer
+RECENT_SESSIONS = 20  # of one person, searched for an interrupted session
+
+TURNS_AND_SESSIONS = "turns JOIN sessions ON sessions.id = turns.session_id"
+REPLY_COLUMNS = (
+    "turns.id, turns.session_id, sessions.agent, turns.user_id, turns.state, turns.reply, turns.received,"
+    " turns.finished, turns.usage, turns.cost_usd, turns.prompt_hash, turns.cut"
+)
+SELECT_CLAIMED = f"""
+SELECT turns.id, turns.text, turns.request, turns.attempt, turns.place, turns.received, turns.taken, turns.usage,
+    turns.cost_usd, {", ".join(f"sessions.{name.strip()}" for name in SESSION_COLUMNS.split(","))}
+FROM {TURNS_AND_SESSIONS} WHERE turns.id = ?"""
+SELECT_DUE = """
+SELECT 1 FROM turns WHERE finished IS NULL
+AND (state IN ('waiting', 'queued') AND due <= ? OR state = 'running' AND lease_owner != ?) LIMIT 1"""
+CLAIM_DUE = """
+UPDATE turns SET state = 'running', attempt = attempt + 1, lease_owner = ?, lease_until = ? WHERE number IN (
+    SELECT number FROM turns AS mine
+    WHERE finished IS NULL AND (state IN ('waiting', 'queued') AND due <= ?
+        OR state = 'running' AND (lease_until < ? AND lease_owner != ?
+            OR lease_owner IN (SELECT value FROM json_each(?))))
+    AND NOT EXISTS (
+        SELECT 1 FROM turns AS other
+        WHERE other.session_id = mine.session_id AND other.number < mine.number AND other.finished IS NULL)
+    ORDER BY number LIMIT ?)
+RETURNING id"""
+WHERE_LEASE = "id = ? AND state = 'running' AND lease_owner = ? AND attempt = ?"
+NO_LEASE = {"lease_owner": "", "lease_until": 0}
+# Only the newest message of a session can have lost its answer. The run of a held call is not a message.
+SELECT_RETRIED = """
+SELECT id, session_id, text, request FROM turns
+WHERE user_id = :user AND channel = :channel AND received > :day AND (finished IS NULL OR finished > :recent
+    AND NOT EXISTS (SELECT 1 FROM turns AS later WHERE later.session_id = turns.session_id
+        AND later.number > turns.number AND coalesce(json_extract(later.request, '$.held'), '') = ''))
+AND state NOT IN ('stopped', 'failed')
+AND json_extract(request, '$.request.token') = :token AND json_extract(request, '$.request.digest') = :digest
+ORDER BY number DESC LIMIT 1"""
+SELECT_NEWEST = f"""
+SELECT sessions.id, turns.id, turns.text, turns.reply, turns.finished, json_extract(turns.request, '$.beginning')
+FROM (SELECT id, used FROM sessions WHERE {WHERE_SESSION_KEY} ORDER BY used DESC LIMIT {RECENT_SESSIONS}) AS sessions
+JOIN turns ON turns.number = (SELECT max(number) FROM turns WHERE session_id = sessions.id)
+ORDER BY sessions.used DESC"""
+
+
+class LeaseLost(ForewordError):
+    """Another process has taken over this turn; the local state of it is invalid."""
+
+
+class TurnState(TextEnum):
+    """State of a turn."""
+
+    WAITING = "waiting"
+    """Accepted; an earlier turn of its session runs first."""
+    RUNNING = "running"
+    QUEUED = "queued"
+    """The provider was not available; it is retried later."""
+    ANSWERED = "answered"
+    REFUSED = "refused"
+    """A budget does not allow it."""
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+    @property
+    def ended(self) -> bool:
+        """Return whether the state is final."""
+        return self not in (TurnState.WAITING, TurnState.RUNNING, TurnState.QUEUED)
+
+
+@frozen
+class TurnUsage:
+    """Usage and cost of a turn, over all attempts."""
+
+    usage: Usage = Usage()
+    cost_usd: float | None = 0.0
+
+    def add(self, usage: Usage, cost_usd: float | None) -> "TurnUsage":
+        """Add another attempt; an unknown cost makes the sum unknown."""
+        mine, other = asdict(self.usage), asdict(usage)
+        return TurnUsage(
+            usage=Usage(**{name: mine[name] + other[name] for name in mine}),
+            cost_usd=None if self.cost_usd is None or cost_usd is None else self.cost_usd + cost_usd,
+        )
+
+
+@frozen
+class TurnReply:
+    """The current result of a turn."""
+
+    turn: str
+    session: str
+    agent: str
+    user: str
+    state: TurnState
+    text: str
+    received: datetime
+    finished: datetime | None = None
+    usage: Usage = Usage()
+    cost_usd: float | None = 0.0
+    prompt_hash: str = ""
+    cut: bool = False
+    """Whether the reply was cut off at the length limit."""
+
+    @property
+    def silent(self) -> bool:
+        """Return whether the agent answered with a suppressed reply."""
+        return self.state is TurnState.ANSWERED and not self.text
+
+
+@frozen
+class Exchange:
+    """A message and its current result."""
+
+    asked: str
+    reply: TurnReply
+
+
+@frozen
+class Lease:
+    """The claim of a process on one attempt at a turn."""
+
+    turn: str
+    owner: str
+    attempt: int
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """Return the lease as the parameters of `WHERE_LEASE`."""
+        return (self.turn, self.owner, self.attempt)
+
+
+@frozen
+class ClaimedRow:
+    """The stored data of a turn to work on."""
+
+    turn: str
+    session: Session
+    text: str
+    request: str
+    """All fields of the message but its text, as JSON."""
+    attempt: int
+    place: TracePosition
+    received: datetime
+    taken: bytes | None
+    """The turn's own messages so far."""
+    spent: TurnUsage
+
+
+@frozen
+class TurnMatch:
+    """A stored turn that may be the first delivery of a message."""
+
+    turn: str
+    session: str
+    text: str
+    request: str
+
+
+@frozen
+class NewestTurn:
+    """The newest turn of a session."""
+
+    session: str
+    turn: str
+    text: str
+    reply: str | None
+    finished: str | None
+    beginning: str | None
+    """Hash of the conversation that the client sent before the message."""
+
+
+def add_turn(state: sqlite3.Connection, /, **columns: Any) -> None:
+    """Add the row of an accepted message."""
+    places = ", ".join("?" * len(columns))
+    state.execute(f"INSERT INTO turns ({', '.join(columns)}) VALUES ({places})", tuple(columns.values()))
+
+
+def find_first_unfinished(state: sqlite3.Connection, session: str) -> tuple[TurnState, float] | None:
+    """Find the state and the due time of the oldest unfinished turn of a session."""
+    query = "SELECT state, due FROM turns WHERE session_id = ? AND finished IS NULL ORDER BY number LIMIT 1"
+    row = state.execute(query, (session,)).fetchone()
+    return (TurnState(row[0]), row[1]) if row else None
+
+
+def may_be_due(state: sqlite3.Connection, owner: str, now: datetime) -> bool:
+    """Return whether a turn is due, or is leased by another process."""
+    return state.execute(SELECT_DUE, (now.timestamp(), owner)).fetchone() is not None
+
+
+def claim_due(state: sqlite3.Connection, owner: str, now: datetime, lease: timedelta, limit: int) -> list[str]:
+    """Claim due turns, one per session, including those of dead processes; return their ids."""
+    owners = state.execute("SELECT DISTINCT lease_owner FROM turns WHERE finished IS NULL").fetchall()
+    dead = json.dumps([name for (name,) in owners if name and is_dead_owner(name)])
+    moment, until = now.timestamp(), (now + lease).timestamp()
+    found = state.execute(CLAIM_DUE, (owner, until, moment, moment, owner, dead, limit)).fetchall()
+    return [turn for (turn,) in found]
+
+
+def read_claimed(state: sqlite3.Connection, identifier: str) -> ClaimedRow:
+    """Read a turn to work on; raise ValueError, TypeError or KeyError for a damaged row."""
+    row = state.execute(SELECT_CLAIMED, (identifier,)).fetchone()
+    turn, text, request, attempt, place, received, taken, usage, cost_usd, *session = row
+    return ClaimedRow(
+        turn=turn,
+        session=read_session(session),
+        text=text,
+        request=request,
+        attempt=attempt,
+        place=TracePosition(**json.loads(place)),
+        received=parse_moment(received),
+        taken=taken,
+        spent=TurnUsage(usage=Usage(**json.loads(usage)), cost_usd=cost_usd) if usage else TurnUsage(),
+    )
+
+
+def read_message(state: sqlite3.Connection, turn: str) -> tuple[str, str]:
+    """Read the text and the other fields of the message of a turn."""
+    text, request = state.execute("SELECT text, request FROM turns WHERE id = ?", (turn,)).fetchone()
+    return text, request
+
+
+def read_taken(state: sqlite3.Connection, turn: str) -> bytes | None:
+    """Read the own messages of a turn."""
+    (taken,) = state.execute("SELECT taken FROM turns WHERE id = ?", (turn,)).fetchone()
+    return bytes(taken) if taken else None
+
+
+def check_lease(state: sqlite3.Connection, lease: Lease) -> None:
+    """Raise LeaseLost if another process works on the turn."""
+    if state.execute(f"SELECT 1 FROM turns WHERE {WHERE_LEASE}", lease.key).fetchone() is None:
+        raise LeaseLost("another process works on this turn now")
+
+
+def update_leased(state: sqlite3.Connection, lease: Lease, /, **columns: Any) -> None:
+    """Update a turn under its lease; raise LeaseLost if another process works on it."""
+    query = f"UPDATE turns SET {', '.join(f'{name} = ?' for name in columns)} WHERE {WHERE_LEASE}"
+    if state.execute(query, (*columns.values(), *lease.key)).rowcount != 1:
+        raise LeaseLost("another process works on this turn now")
+
+
+def has_columns(state: sqlite3.Connection, lease: Lease, /, **columns: Any) -> bool:
+    """Return whether this attempt has already stored these values, after a write whose fsync failed."""
+    query = f"SELECT 1 FROM turns WHERE id = ? AND attempt = ? AND {' AND '.join(f'{name} = ?' for name in columns)}"
+    return state.execute(query, (lease.turn, lease.attempt, *columns.values())).fetchone() is not None
+
+
+def release_lease(state: sqlite3.Connection, lease: Lease) -> None:
+    """Give up a claim, so that another process can take the turn at once."""
+    update_leased(state, lease, state="waiting", due=0, **NO_LEASE)
+
+
+def renew_leases(state: sqlite3.Connection, owner: str, until: datetime) -> list[str]:
+    """Renew the leases of a process; return its turns that a person wants to stop."""
+    mine = "finished IS NULL AND lease_owner = ? AND state = 'running'"
+    state.execute(f"UPDATE turns SET lease_until = ? WHERE {mine}", (until.timestamp(), owner))
+    return [turn for (turn,) in state.execute(f"SELECT id FROM turns WHERE {mine} AND stop = 1", (owner,))]
+
+
+def fail_turn(state: sqlite3.Connection, turn: str, text: str, now: datetime) -> None:
+    """End a turn whose row cannot be read, so that it does not block the others."""
+    query = "UPDATE turns SET state = 'failed', reply = ?, finished = ? WHERE id = ?"
+    state.execute(query, (text, format_moment(now), turn))
+
+
+def begin_call(state: sqlite3.Connection, turn: str, call: str, name: str) -> bool:
+    """Record that a call with side effects begins; return False if it had begun before."""
+    query = "INSERT OR IGNORE INTO begun (turn_id, call_id, name) VALUES (?, ?, ?)"
+    return state.execute(query, (turn, call, name)).rowcount == 1
+
+
+def forget_calls(state: sqlite3.Connection, turn: str) -> None:
+    """Delete the records of the calls of a finished turn."""
+    state.execute("DELETE FROM begun WHERE turn_id = ?", (turn,))
+
+
+def queue_waiting(state: sqlite3.Connection, session: str, due: datetime) -> None:
+    """Postpone the waiting turns of a session."""
+    query = "UPDATE turns SET state = 'queued', due = ? WHERE session_id = ? AND finished IS NULL AND state = 'waiting'"
+    state.execute(query, (due.timestamp(), session))
+
+
+def hasten_queued(state: sqlite3.Connection, session: str = "") -> int:
+    """Make the queued turns of a session, or of all sessions, due now; return their number."""
+    query = "UPDATE turns SET due = 0 WHERE finished IS NULL AND state = 'queued' AND ? IN ('', session_id)"
+    return state.execute(query, (session,)).rowcount
+
+
+def stop_idle(state: sqlite3.Connection, turn: str, now: datetime) -> tuple[str, bytes | None] | None:
+    """Stop a turn that is not running; return its session and its own messages, or None if it runs."""
+    row: tuple[str, bytes | None] | None = state.execute(
+        "UPDATE turns SET state = 'stopped', reply = '', finished = ? WHERE id = ?"
+        " AND state IN ('waiting', 'queued') RETURNING session_id, taken",
+        (format_moment(now), turn),
+    ).fetchone()
+    return row
+
+
+def request_stop(state: sqlite3.Connection, turn: str) -> TurnState | None:
+    """Ask the process that runs a turn to stop it; return the state of the turn."""
+    state.execute("UPDATE turns SET stop = 1 WHERE id = ? AND state = 'running'", (turn,))
+    row = state.execute("SELECT state FROM turns WHERE id = ?", (turn,)).fetchone()
+    return TurnState(row[0]) if row else None
+
+
+def find_by_key(state: sqlite3.Connection, key: str | None) -> TurnMatch | None:
+    """Find the turn of a message by its idempotency key."""
+    row = state.execute("SELECT id, session_id, text, request FROM turns WHERE key = ?", (key,)).fetchone()
+    return read_match(row)
+
+
+def find_retried(
+    state: sqlite3.Connection, now: datetime, *, user: str, channel: str, token: str, digest: str
+) -> TurnMatch | None:
+    """Find the first attempt of a request: same token and hash, running or finished within the retry window."""
+    parameters = {
+        "user": user,
+        "channel": channel,
+        "token": token,
+        "digest": digest,
+        "day": format_moment(now - RUNNING_WINDOW),
+        "recent": format_moment(now - RETRY_WINDOW),
+    }
+    return read_match(state.execute(SELECT_RETRIED, parameters).fetchone())
+
+
+def read_match(row: Sequence[str] | None) -> TurnMatch | None:
+    """Make a match from its row."""
+    if row is None:
+        return None
+    turn, session, text, request = row
+    return TurnMatch(turn=turn, session=session, text=text, request=request)
+
+
+def list_newest(state: sqlite3.Connection, lane: Lane) -> list[NewestTurn]:
+    """List the newest turn of each recent session of a session key, the most recently used session first."""
+    return [
+        NewestTurn(session=session, turn=turn, text=text, reply=reply, finished=finished, beginning=beginning)
+        for session, turn, text, reply, finished, beginning in state.execute(SELECT_NEWEST, lane.key)
+    ]
+
+
+def find_newest_id(state: sqlite3.Connection, session: str) -> str:
+    """Return the id of the newest turn of a session in any state; empty if there is none."""
+    query = "SELECT id FROM turns WHERE session_id = ? ORDER BY number DESC LIMIT 1"
+    row = state.execute(query, (session,)).fetchone()
+    return str(row[0]) if row else ""
+
+
+def count_received(state: sqlite3.Connection, first: str, until: str, since: datetime) -> int:
+    """Count the messages since a time from the users whose names are in the range from `first` to before `until`."""
+    query = "SELECT count(*) FROM turns WHERE user_id >= ? AND user_id < ? AND received > ?"
+    return int(state.execute(query, (first, until, format_moment(since))).fetchone()[0])
+
+
+def find_reply(state: sqlite3.Connection, turn: str) -> TurnReply | None:
+    """Find the current result of a turn."""
+    row = state.execute(f"SELECT {REPLY_COLUMNS} FROM {TURNS_AND_SESSIONS} WHERE turns.id = ?", (turn,)).fetchone()
+    return read_reply(row) if row else None
+
+
+def list_unfinished(state: sqlite3.Connection, session: str) -> list[Exchange]:
+    """List the unfinished messages of a session, the oldest first."""
+    where = "turns.session_id = ? AND turns.finished IS NULL ORDER BY turns.number"
+    rows = state.execute(f"SELECT turns.text, {REPLY_COLUMNS} FROM {TURNS_AND_SESSIONS} WHERE {where}", (session,))
+    return [Exchange(asked=text, reply=read_reply(row)) for text, *row in rows]
+
+
+def list_missed(state: sqlite3.Connection, session: str, limit: int) -> list[Exchange]:
+    """List the results that came after the last message of a session, and always the newest answer.
+
+    The writer of the last message may have left before the others were answered. The oldest comes first. Stopped turns
+    are left out.
+    """
+    ended = "turns.session_id = ?1 AND turns.finished IS NOT NULL AND turns.state != 'stopped'"
+    later = "turns.finished > (SELECT max(received) FROM turns WHERE session_id = ?1)"
+    newest = f"turns.number = (SELECT max(number) FROM turns WHERE {ended})"
+    query = (
+        f"SELECT turns.text, {REPLY_COLUMNS} FROM {TURNS_AND_SESSIONS} WHERE {ended} AND ({later} OR {newest})"
+        " ORDER BY turns.number DESC LIMIT ?2"
+    )
+    rows = state.execute(query, (session, limit)).fetchall()
+    return [Exchange(asked=text, reply=read_reply(row)) for text, *row in reversed(rows)]
+
+
+def read_reply(row: Sequence[Any]) -> TurnReply:
+    """Make a reply from its row."""
+    turn, session, agent, user, state, text, received, finished, usage, cost_usd, prompt_hash, cut = row
+    return TurnReply(
+        turn=turn,
+        session=session,
+        agent=agent,
+        user=user,
+        state=TurnState(state),
+        text=text or "",
+        received=parse_moment(received),
+        finished=parse_moment(finished) if finished else None,
+        usage=Usage(**json.loads(usage)) if usage else Usage(),
+        cost_usd=cost_usd if usage else 0.0,
+        prompt_hash=prompt_hash or "",
+        cut=bool(cut),
+    )
