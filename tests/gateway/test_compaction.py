@@ -193,7 +193,7 @@ def test_a_long_claim(tmp_path, stand_in):
 def make_rows(*weights):
     """Make history rows with these token counts."""
     return [
-        HistoryRow(position=at, kind=HistoryKind.TURN, stretch=HistorySegment(b"[]"), tokens=weight)
+        HistoryRow(position=at, kind=HistoryKind.TURN, segment=HistorySegment(b"[]"), tokens=weight)
         for at, weight in enumerate(weights, 1)
     ]
 
