@@ -16,7 +16,7 @@ from foreword.engine.trust import Audience
 from foreword.events.event import Context, EventType, Usage
 from foreword.events.sinks import open_event_stream
 from foreword.events.tracer import Clocks, Tracer
-from foreword.gateway.compaction import write_summary
+from foreword.gateway.compaction import make_summary_piece
 from foreword.gateway.inbox import ClaimedTurn, Inbox, TurnResult
 from foreword.gateway.messages import RoutedMessage
 from foreword.gateway.rooms import catch_up, write_model_text
@@ -193,7 +193,7 @@ class People:
         def work(state):
             asked = "SELECT max(position) FROM history WHERE session_id = ?"
             (upto,) = state.execute(asked, (session.id,)).fetchone()
-            compact_history(state, session.id, upto, write_summary(text, meter, self.clock()))
+            compact_history(state, session.id, upto, make_summary_piece(text, meter, self.clock()))
 
         self.do(work)
 
