@@ -70,9 +70,9 @@ def test_guesses_in_any_hour(people, each, shared):
 
 def test_guesses_are_bounded():
     """The number of known identities is bounded, and the oldest are dropped."""
-    guesses = PairingAttempts(Seconds(), names=3)
+    guesses = PairingAttempts(Seconds(), max_identities=3)
     assert all(guesses.take(name) for name in "abcd")
-    assert list(guesses._each) == ["b", "c", "d"]
+    assert list(guesses._attempts) == ["b", "c", "d"]
 
 
 def test_apart():

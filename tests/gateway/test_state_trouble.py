@@ -192,7 +192,7 @@ def test_closed_while_the_disk_is_full(tmp_path, stand_in):
             other.execute("BEGIN IMMEDIATE")
             gate.open.set()
             await gateway.wait(accepted.turn)
-            gateway._rhythm = type(gateway._rhythm)(grace=0.0)
+            gateway._settings = type(gateway._settings)(grace=0.0)
         other.execute("ROLLBACK")
         other.close()
         async with open_house(tmp_path, stand_in, further=gate.offer(), clock=tell_later) as gateway:
