@@ -13,7 +13,8 @@ from foreword.config.json_schema import make_json_schema
 from foreword.config.schema import Config
 from foreword.engine.blueprint import Blueprint
 from foreword.http.app import make_app
-from foreword.turn import Tool, Toolset
+from foreword.turn import Tool
+from foreword.types import Trust
 
 CODES = """\
 Exit codes: 0 done; 1 an error was found by `lint` or `doctor`, or the required slots do not fit the budget; 2 bad
@@ -57,7 +58,7 @@ def render_tools() -> str:
     """Render the table of all tools into the page about them."""
     with open(os.path.join(FOLDER, "tools.md"), encoding="utf-8") as file:
         page = file.read()
-    sets = [value for value in vars(registry).values() if isinstance(value, Toolset)]
+    sets = [registry.make_workspace_tools(Trust.PUBLIC), *registry.GATEWAY_TOOLSETS]
     known = {tool.name: tool for one in sets for tool in one.tools}
     rows = [
         f"| `{name}` | {tool.description} | {tool.trust} | {tell_change(tool)} | {tool.seconds or 60:g} s |"
