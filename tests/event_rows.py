@@ -1,4 +1,4 @@
-"""Rows and events for the tests of questions, written into a real log."""
+"""Rows and events for the tests of log queries, written to a real log."""
 
 import json
 import sqlite3
@@ -16,7 +16,7 @@ BOB = Reader(user="bob", clearance=Trust.FAMILIAR)
 
 
 def put(connection: sqlite3.Connection, time: datetime = NOON, **columns: Any) -> int:
-    """Write one row and return its id; what is not given is an unremarkable event of alice's."""
+    """Write one row and return its id; omitted columns are those of an ordinary event of alice."""
     kind = columns.get("event_type", "api_call")
     row = {
         "timestamp": format_timestamp(time),
@@ -35,14 +35,14 @@ def put(connection: sqlite3.Connection, time: datetime = NOON, **columns: Any) -
 
 
 def make_event(kind: EventType = EventType.API_CALL, minutes: float = 0, **said: Any) -> Event:
-    """Make an event some minutes after noon; what is no field of an event is one of its context."""
+    """Make an event some minutes after noon; arguments that are not event fields are fields of its context."""
     fields = {name: said.pop(name) for name in list(said) if name in Event.__dataclass_fields__}
     context = Context(**{"user": "alice", "trust": Trust.FAMILIAR, **said})
     return Event(**{"type": kind, "time": NOON + timedelta(minutes=minutes), "context": context, **fields})
 
 
 def tell(folder: str, *events: Event) -> None:
-    """Write events as a gateway does, with their sums."""
+    """Write events as a gateway does, with their totals."""
     log = EventLog(folder, limits=LogLimits(close_timeout_s=60.0))
     for event in events:
         log.record(event)

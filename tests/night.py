@@ -1,4 +1,4 @@
-"""The smallest gateway around the real agent loop, a scripted model without a wire, and a night with both.
+"""A minimal gateway around the real agent loop, a scripted model without a network, and a night with both.
 
 One night: twelve busy turns, then a message that the provider refuses four times, delivered a minute later.
 """
@@ -36,7 +36,7 @@ LIMITS = TurnLimits(max_tokens=1_024)
 
 @frozen(eq=True)
 class Reply:
-    """The model answers with a text, with tool calls without arguments, or with both."""
+    """A reply of the model: a text, tool calls without arguments, or both."""
 
     text: str = ""
     usage: Usage = Usage(tokens_in=100, tokens_out=10)
@@ -44,7 +44,7 @@ class Reply:
     tools: tuple[str, ...] = ()
 
     def make_response(self):
-        """Return the answer as the provider libraries do."""
+        """Return the reply as the provider libraries do."""
         parts = [TextPart(self.text)] if self.text else []
         parts += [ToolCallPart(name, {}, tool_call_id=f"call{at}") for at, name in enumerate(self.tools)]
         usage = RequestUsage(
@@ -58,7 +58,7 @@ class Reply:
 
 @frozen(eq=True)
 class Refusal:
-    """The provider refuses with a status such as 429."""
+    """A refusal of the provider with a status such as 429."""
 
     status: int
     kind: str
@@ -70,7 +70,7 @@ BUSY = Refusal(status=429, kind="rate_limit_error", message="too many requests")
 
 
 class ScriptedModel:
-    """A model in the process of the test; it follows a script, and each line takes its seconds of the clock."""
+    """A model in the test process that follows a script; each line advances the clock by its seconds."""
 
     base_url = ""
 
@@ -79,12 +79,12 @@ class ScriptedModel:
         self.script = []
 
     def find(self, _):
-        """Return this model for every name, as `ModelClients` would open it."""
+        """Return this model for every name, as `ModelClients` opens one."""
         return OpenModel(model=self, shape="anthropic")
 
     @asynccontextmanager
     async def request_stream(self, *_):
-        """Answer one request by the next line."""
+        """Answer one request with the next line of the script."""
         line = self.script.pop(0)
         self._clock.move(line.seconds)
         if isinstance(line, Refusal):
@@ -94,7 +94,7 @@ class ScriptedModel:
 
 
 class ScriptedStream:
-    """An answer as a stream of its parts."""
+    """A reply as a stream of its parts."""
 
     def __init__(self, response):
         self._response = response
@@ -104,12 +104,12 @@ class ScriptedStream:
             yield PartStartEvent(index=at, part=part)
 
     def get(self):
-        """Return the whole answer."""
+        """Return the whole reply."""
         return self._response
 
 
 class Night:
-    """The smallest gateway: it receives messages, queues those that fail, and delivers them later."""
+    """A minimal gateway: it receives messages, queues those that fail, and delivers them later."""
 
     def __init__(self, workspace, models, listeners, clock, **options):
         self.workspace, self.clock = workspace, clock
@@ -120,11 +120,11 @@ class Night:
         self._loop = AgentLoop(workspace, models, listeners, retrying=retrying, **options)
 
     async def sleep(self, seconds):
-        """Move the clock instead of waiting."""
+        """Advance the clock instead of waiting."""
         self.clock.move(seconds)
 
     async def receive(self, turn):
-        """Receive a message; return its trace, and its outcome."""
+        """Receive a message; return its trace and its outcome."""
         assembly = self.workspace.assemble(turn)
         trace = Tracer(self._recorder, find_context(assembly), self.clock.timepiece)
         with trace.step(EventType.MESSAGE_RECEIVED, length=len(turn.message)) as received:
@@ -136,7 +136,7 @@ class Night:
         return trace, outcome
 
     async def deliver(self):
-        """Try the queued messages once more, each as a part of its turn and with the clearance of now."""
+        """Retry the queued messages, each within its turn and with the current clearance."""
         queue, self.queue = self.queue, []
         for turn, place in queue:
             assembly = self.workspace.assemble(turn)
@@ -154,7 +154,7 @@ class Night:
 
 
 class ScriptedNight(Night):
-    """A gateway whose model follows a script; each call here runs until it is answered."""
+    """A gateway whose model follows a script; each call runs until it is answered."""
 
     def __init__(self, workspace, listeners, clock, runner=None, **options):
         self._model = ScriptedModel(clock)
@@ -162,36 +162,36 @@ class ScriptedNight(Night):
         super().__init__(workspace, self._model, listeners, clock, bounds=LIMITS, **options)
 
     def say(self, turn, *script):
-        """Receive a message that the model answers by a script; return its trace."""
+        """Receive a message that the model answers from a script; return its trace."""
         self._model.script = list(script)
         trace, _ = self._run(self.receive(turn))
         return trace
 
     def deliver_by(self, *script):
-        """Deliver the queue by a script."""
+        """Deliver the queue with a script."""
         self._model.script = list(script)
         self._run(self.deliver())
 
 
 def make_turn(**changes):
-    """Make a turn of alice's on Signal."""
+    """Make a turn of alice on Signal."""
     known = {"user": "alice", "channel": "signal", "situation": "dm", "session": "abc", "message": "Are you there?"}
     return Turn(**known | changes)
 
 
 def make_clock():
-    """Make a clock that stands at 2:42 in the night."""
+    """Make a clock set to 2:42 at night."""
     return ManualClock(datetime(2026, 11, 16, 2, 42, 10, tzinfo=UTC))
 
 
 def make_night(folder, listeners, config=CONFIG, files=LONG, clock=None, **options):
-    """Make a gateway over a workspace, at 2:42 in the night."""
+    """Make a gateway for a workspace, at 2:42 at night."""
     workspace = make_workspace(folder, {"foreword.yaml": config, **files})
     return ScriptedNight(workspace, listeners, clock or make_clock(), **options)
 
 
 def live_through(night):
-    """Live through the night of the document's example; return the trace of the message that failed."""
+    """Run the night of the specification's example; return the trace of the message that failed."""
     for _ in range(12):
         night.say(make_turn(), Reply(text="Yes.", usage=USAGE))
         night.clock.move(22)

@@ -1,4 +1,4 @@
-"""Claims about the documentation that is generated: it is not stale, and it is whole."""
+"""Claims about the generated documentation: it is current and complete."""
 
 import os
 
@@ -10,13 +10,13 @@ from foreword.cli.main import make_parsers
 
 @pytest.mark.parametrize("name", sorted(render()))
 def test_not_stale(name):
-    """What is generated is what would be generated now; `make docs` writes it."""
+    """The generated pages are current; `make docs` writes them."""
     with open(os.path.join(FOLDER, name), encoding="utf-8") as file:
         assert file.read() == render()[name]
 
 
 def test_every_option_is_documented():
-    """Every command and every option has a help text, and stands in the reference."""
+    """Every command and every option has a help text and is in the reference."""
     parser, commands = make_parsers()
     page = render()["commands.md"]
     for name, each in {"": parser, **commands}.items():

@@ -1,4 +1,4 @@
-"""Claims about the facts of this machine: gathered without harm, and never a failure."""
+"""Claims about the facts of this machine: they are collected without side effects, and no failure raises."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ from foreword.turn import Git
 
 
 def git(folder, *words):
-    """Run git in a folder, as nobody in particular."""
+    """Run git in a folder, with a fixed identity."""
     names = ["-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
     subprocess.run(["git", "-C", folder, *names, *words], check=True, capture_output=True)
 
@@ -26,7 +26,7 @@ def repository(tmp_path):
 
 
 def test_host():
-    """The host has a name, a system and an architecture; the shell is known by its name alone."""
+    """The host has a name, a system and an architecture; the shell is reported by name, without its path."""
     host = find_host({"SHELL": "/usr/bin/zsh"})
     assert host.os == os.uname().sysname.lower().replace("darwin", "macos")
     assert (host.host, host.arch, host.shell) == (os.uname().nodename, os.uname().machine, "zsh")
@@ -41,7 +41,7 @@ def test_clean_repository(repository):
 
 
 def test_changes_are_counted(repository):
-    """Changed and new files are counted, from a folder below, too."""
+    """Changed and new files are counted, also from a subfolder."""
     (repository / "a.txt").write_text("b")
     (repository / "new").mkdir()
     (repository / "new" / "b.txt").write_text("b")
@@ -49,7 +49,7 @@ def test_changes_are_counted(repository):
 
 
 def test_detached(repository):
-    """A detached head has no branch to name."""
+    """A detached head has no branch name."""
     git(repository, "checkout", "--detach")
     assert find_git(str(repository)).branch == "detached"
 
@@ -62,7 +62,7 @@ def test_before_the_first_commit(tmp_path):
 
 @pytest.mark.parametrize("path", ["/", "/nowhere/at/all", "a\0b", ""])
 def test_no_repository(path, monkeypatch, tmp_path):
-    """Where there is no repository, there is no state, and nothing is raised."""
+    """Outside a repository there is no state, and no error is raised."""
     monkeypatch.chdir(tmp_path)
     assert find_git(path) is None
 
@@ -74,7 +74,7 @@ def test_no_git(repository, monkeypatch):
 
 
 def test_slow_git(repository, monkeypatch, tmp_path):
-    """A git that takes too long is not waited for."""
+    """A git command that takes too long is not awaited."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "git").write_text("#!/bin/sh\nexec sleep 30\n")
     (tmp_path / "bin" / "git").chmod(0o755)
@@ -83,13 +83,13 @@ def test_slow_git(repository, monkeypatch, tmp_path):
 
 
 def test_another_repository_in_the_environment(repository, monkeypatch):
-    """Variables that a git hook sets do not lead to another repository."""
+    """Variables that a git hook sets do not select another repository."""
     monkeypatch.setenv("GIT_DIR", "/nowhere")
     assert find_git(str(repository)).branch == "main"
 
 
 def test_programs_of_the_repository_are_not_run(repository):
-    """A file watcher that the repository names is not run."""
+    """A file watcher that the repository configures is not run."""
     mark = repository / "ran"
     script = repository / "watch.sh"
     script.write_text(f"#!/bin/sh\ntouch {mark}\n")
@@ -100,7 +100,7 @@ def test_programs_of_the_repository_are_not_run(repository):
 
 
 def test_zone(tmp_path):
-    """The zone is the one that TZ names, else that of the machine, else UTC."""
+    """The zone is the one in TZ, or else that of the machine, or else UTC."""
     assert find_host_zone({"TZ": ":Europe/Paris"}, "") == "Europe/Paris"
     (tmp_path / "zoneinfo" / "Asia").mkdir(parents=True)
     (tmp_path / "zoneinfo" / "Asia" / "Tokyo").write_text("")
@@ -110,7 +110,7 @@ def test_zone(tmp_path):
 
 
 def test_signatures_are_not_checked(repository):
-    """A program that the repository names for checking signatures is not run, though its log asks for it."""
+    """A program that the repository configures to verify signatures is not run, even with log.showSignature."""
     mark, script = repository / "ran", repository / "gpg.sh"
     script.write_text(f"#!/bin/sh\ntouch {mark}\n")
     script.chmod(0o755)
@@ -127,14 +127,14 @@ def test_signatures_are_not_checked(repository):
     git(repository, "config", "log.showSignature", "true")
     git(repository, "config", "gpg.program", str(script))
     git(repository, "log", "-1")
-    assert mark.exists()  # so git itself would run it
+    assert mark.exists()  # git itself runs it
     mark.unlink()
     assert find_git(str(repository)).commit.endswith(" Begin, naïvely")
     assert not mark.exists()
 
 
 def test_filters_are_not_run(repository):
-    """A filter that the repository names is not run, though git would need it to tell whether a file has changed."""
+    """A filter that the repository configures is not run, although git needs it to detect changes."""
     mark, script = repository / "ran", repository / "filter.sh"
     script.write_text(f"#!/bin/sh\ntouch {mark}\ncat\n")
     script.chmod(0o755)
@@ -145,11 +145,11 @@ def test_filters_are_not_run(repository):
     assert find_git(str(repository)).changed == 2
     assert not mark.exists()
     git(repository, "status")
-    assert mark.exists()  # so git itself would run it
+    assert mark.exists()  # git itself runs it
 
 
 def test_huge_repository(repository, monkeypatch, tmp_path):
-    """Where git does not come to an end with looking for changes, the branch and the commit are told, and no count."""
+    """If git status times out, the branch and the commit are reported without a count of changes."""
     (tmp_path / "bin").mkdir()
     real = subprocess.run(["sh", "-c", "command -v git"], check=True, capture_output=True, text=True).stdout.strip()
     slow = f'#!/bin/sh\nfor word; do [ "$word" = status ] && exec sleep 30; done\nexec {real} "$@"\n'

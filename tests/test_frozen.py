@@ -1,4 +1,4 @@
-"""Claims about the decorator for values."""
+"""Claims about the decorator for immutable values."""
 
 import copy
 import pickle
@@ -11,7 +11,7 @@ from foreword.types import frozen
 
 @frozen(eq=True)
 class Point:
-    """A place."""
+    """A point with value equality."""
 
     x: int
     y: int = 0
@@ -20,7 +20,7 @@ class Point:
 
 @frozen
 class Thing:
-    """A value that is itself only."""
+    """A value with identity equality."""
 
     name: str = ""
 
@@ -30,7 +30,7 @@ class Thing:
 
 
 def test_made_by_keyword() -> None:
-    """A value is made by keyword, with its defaults, and every default list is its own."""
+    """A value is created by keyword with its defaults, and a default list is not shared."""
     one, two = Point(x=1), Point(x=1)
     assert (one.x, one.y, one.tags) == (1, 0, [])
     assert one.tags is not two.tags
@@ -41,7 +41,7 @@ def test_made_by_keyword() -> None:
 
 
 def test_frozen() -> None:
-    """A value cannot be changed, and has no room for more than its fields."""
+    """A value cannot be changed and accepts no other attributes."""
     point = Point(x=1)
     for change in (lambda: setattr(point, "x", 2), lambda: setattr(point, "z", 2), lambda: delattr(point, "x")):
         with pytest.raises(FrozenInstanceError, match="a Point is frozen"):
@@ -50,14 +50,14 @@ def test_frozen() -> None:
 
 
 def test_comparison() -> None:
-    """Values are compared by their fields where that was asked for, and by identity elsewhere."""
+    """Values are compared by their fields with `eq=True`, and otherwise by identity."""
     assert Point(x=1, y=2) == Point(x=1, y=2) != Point(x=1, y=3)
     assert Thing(name="a") != Thing(name="a")
     assert len({Thing(name="a"), Thing(name="a")}) == 2
 
 
 def test_dataclass() -> None:
-    """A value is a dataclass: it has fields, can be replaced in part, copied, stored and shown."""
+    """A value is a dataclass: fields, replace, copy, pickle and repr work."""
     point = replace(Point(x=1), y=5)
     assert [each.name for each in fields(Point)] == ["x", "y", "tags"]
     assert copy.deepcopy(point) == pickle.loads(pickle.dumps(point)) == point
@@ -65,6 +65,6 @@ def test_dataclass() -> None:
 
 
 def test_post_init() -> None:
-    """What a class checks after it was made is checked."""
+    """`__post_init__` of a class runs."""
     with pytest.raises(ValueError, match="bad"):
         Thing(name="bad")

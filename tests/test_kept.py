@@ -1,4 +1,4 @@
-"""Claims about what the store keeps of agents and people, as a workspace tells it."""
+"""Claims about soul, identity and instructions in the state, as they appear in prompts."""
 
 import os
 
@@ -24,7 +24,7 @@ FILES = {
     "SOUL.md": "The soul of the file.\n",
     "IDENTITY.md": "---\nname: Filed\n---\nThe body of the file.\n",
 }
-SOULLESS = "nova"  # its document has no soul
+SOULLESS = "nova"  # its prompt has no soul
 
 
 @pytest.fixture
@@ -35,27 +35,27 @@ def ws(tmp_path):
 
 
 def keep(ws, **what):
-    """Keep something of an agent as the owner does at a shell."""
+    """Store the soul or identity of an agent, as the owner does on the command line."""
     connection = open_state(os.path.join(ws.files.root, ".foreword")).connection
     set_character(connection, "reid", **what)
     connection.close()
 
 
 def instruct(ws, text, user="alice", agent="reid"):
-    """Keep instructions as a tool does."""
+    """Store instructions, as a tool does."""
     connection = open_state(os.path.join(ws.files.root, ".foreword")).connection
     replace_instructions(connection, user, agent, text)
     connection.close()
 
 
 def tell(ws, user="alice", **more):
-    """Assemble a prompt and give its text."""
+    """Assemble a prompt and return its text."""
     return ws.assemble(Turn(**{"user": user, "situation": "dm", **more})).prompt.text
 
 
 @pytest.mark.parametrize("name", list_blueprints())
 def test_soul_and_identity(ws, name):
-    """In every blueprint what the store keeps wins over the files, from the next turn on, for that agent alone."""
+    """In every blueprint a stored soul and identity override the files from the next turn on, for that agent only."""
     before = tell(ws, blueprint=name)
     other = tell(ws, blueprint=name, agent="nova")
     keep(ws, soul="The soul of the store.", identity=Identity(name="Kept", vibe="dry"))
@@ -71,7 +71,7 @@ def test_soul_and_identity(ws, name):
 
 
 def test_over_the_configuration(tmp_path):
-    """What the store keeps wins over what the configuration says, each by itself."""
+    """A stored soul and a stored identity each override the configuration independently."""
     with make_workspace(tmp_path, {"foreword.yaml": CONFIG % "The configured soul."}) as ws:
         keep(ws, soul="The soul of the store.")
         told = tell(ws)
@@ -83,14 +83,14 @@ def test_over_the_configuration(tmp_path):
 
 
 def test_nobody_below_meets_it(ws):
-    """For who may not see an identity, the one of the store changes no byte."""
+    """For a user who may not see the identity, a stored one does not change the prompt."""
     before = [tell(ws, user, situation=situation) for user, situation in (("eve", "dm"), ("alice", "kiosk"))]
     keep(ws, soul="The soul of the store.", identity=Identity(name="Kept"))
     assert [tell(ws, user, situation=situation) for user, situation in (("eve", "dm"), ("alice", "kiosk"))] == before
 
 
 def test_explained(ws):
-    """The verdict says that the text is the store's, and no hint speaks of a file."""
+    """The verdict names the state as the source, and its reason does not suggest a file."""
     keep(ws, soul="The soul of the store.")
     for name in ("default", "osa"):
         assembly = ws.assemble(Turn(user="alice", situation="dm", blueprint=name))
@@ -100,13 +100,13 @@ def test_explained(ws):
 
 
 def test_no_heading_of_ones_own(ws):
-    """A soul of the store is the owner's word, and opens no section that is the prompt's own."""
+    """A stored soul cannot open a section of the prompt."""
     keep(ws, soul="Be calm.\n\n## Soul\n\nBe two.")
     assert tell(ws).count("\n## Soul\n") == 1
 
 
 def test_instructions(ws):
-    """A person's instructions are read anew on each turn, for each agent by itself."""
+    """A user's instructions are read on every turn, separately for each agent."""
     assert "Standing Instructions" not in tell(ws)
     instruct(ws, "Use bullet points.")
     assert "Use bullet points." in tell(ws)
@@ -119,7 +119,7 @@ def test_instructions(ws):
 
 
 def test_the_turn_knows_better(ws):
-    """Instructions that a turn brings along are used instead."""
+    """Instructions given with a turn override the stored ones."""
     instruct(ws, "Use bullet points.")
     told = tell(ws, instructions="Be brief.")
     assert "Be brief." in told
@@ -130,7 +130,7 @@ def test_the_turn_knows_better(ws):
     "place", [{"room": "kitchen"}, {"situation": "group"}, {"situation": "kiosk"}, {"user": "eve"}]
 )
 def test_instructions_stay_private(ws, place):
-    """Where others read or the clearance is too low, instructions are not even in the turn."""
+    """In groups and below the required clearance, instructions are not part of the turn."""
     instruct(ws, "Use bullet points.")
     instruct(ws, "Use bullet points.", user="eve")
     assembly = ws.assemble(Turn(**{"user": "alice", "situation": "dm", **place}))
@@ -139,6 +139,6 @@ def test_instructions_stay_private(ws, place):
 
 
 def test_nothing_is_made(ws):
-    """Assembling makes no state."""
+    """Assembling creates no state."""
     tell(ws)
     assert not os.path.exists(os.path.join(ws.files.root, ".foreword", "state.sqlite"))

@@ -1,4 +1,4 @@
-"""Claims about prices: the user's own first, tiers by size, and an estimate that follows the cache."""
+"""Claims about prices: configured ones take precedence, tiers depend on size, and estimates include the cache."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -28,20 +28,20 @@ def test_known(model):
 
 @pytest.mark.parametrize("model", ["", ":", "acme:gpt-4o", "openai:nonesuch", "a:b:c"])
 def test_unknown(model):
-    """A model or a provider that nobody knows has no price; a known name elsewhere proves nothing."""
+    """An unknown model or provider has no price, even if another provider has a model of that name."""
     assert find_prices(model, {}) is None
 
 
 @pytest.mark.parametrize("model", ["local:smollm2", "local:/models/own.gguf"])
 def test_local(model):
-    """A model on this machine costs nothing, which is known and not missing; the configuration may say otherwise."""
+    """A local model has prices of zero, which the configuration can override."""
     free = find_prices(model, {})
     assert free == Prices(input=0.0, cache_read=0.0, cache_write=0.0, cache_write_1h=0.0, output=0.0)
     assert find_prices(model, {model: ModelOverride(input_usd=1.0)}).input == 1e-6
 
 
 def test_override_wins():
-    """The configuration's prices win, one by one, under the whole name or the bare one."""
+    """Configured prices override each price separately, under the full or the bare model name."""
     known = find_prices("anthropic:claude-sonnet-4-5", {})
     prices = find_prices("anthropic:claude-sonnet-4-5", {"claude-sonnet-4-5": ModelOverride(input_usd=8.0)})
     assert prices == replace(known, input=8e-6)
@@ -52,13 +52,13 @@ def test_override_wins():
 
 
 def test_zero_is_a_price():
-    """A price of nothing is a price."""
+    """A price of zero is a price."""
     free = ModelOverride(input_usd=0.0, output_usd=0.0, cache_read_usd=0.0, cache_write_usd=0.0, cache_write_1h_usd=0.0)
     assert find_prices("x", {"x": free}) == Prices(input=0, cache_read=0, cache_write=0, cache_write_1h=0, output=0)
 
 
 def test_an_hour_in_the_cache():
-    """To write for an hour has a price of its own; where nobody names one, that of the short write stands."""
+    """A one-hour cache write has a separate price, which defaults to that of the short write."""
     known = find_prices("anthropic:claude-sonnet-4-5", {})
     assert known.input < known.cache_write < known.cache_write_1h < known.output
     short = ModelOverride(input_usd=1.0, cache_write_usd=2.0)
@@ -66,13 +66,13 @@ def test_an_hour_in_the_cache():
 
 
 def test_tiers():
-    """Beyond a threshold all tokens pay the tier's price; at the threshold they do not yet."""
+    """Above a threshold all tokens have the tier's price; at the threshold they do not."""
     price = SimpleNamespace(base=1, tiers=[SimpleNamespace(start=100, price=2), SimpleNamespace(start=200, price=3)])
     assert [choose_tier(price, tokens) for tokens in (0, 100, 101, 200, 201)] == [1, 1, 2, 2, 3]
 
 
 def test_large_requests_cost_more():
-    """The data's own tiers are followed."""
+    """The tiers of the price data apply."""
     now = datetime(2026, 11, 15, tzinfo=UTC)
     small, large = (find_prices("claude-sonnet-4-5", {}, PricedRequest(tokens=n, now=now)) for n in (1_000, 300_000))
     assert large.input > small.input
@@ -86,7 +86,7 @@ def assembled(tmp_path):
 
 
 def test_estimate(assembled):
-    """Cold, the prefix is written; warm, it is read; the rest is plain input in both."""
+    """A cold prefix is written and a warm one is read; the rest is plain input in both cases."""
     assembly = assembled("anthropic:claude-sonnet-4-5")
     prefix, rest = measure_prefix(assembly), assembly.used + assembly.conversation - measure_prefix(assembly)
     assert prefix == assembly.system_tokens
@@ -105,7 +105,7 @@ def test_nothing_is_cached_below_the_minimum(tmp_path):
 
 
 def test_implicit_caches(assembled):
-    """A provider that caches any prefix reads the whole stable part."""
+    """For a provider with implicit caching the cached prefix is the whole stable part."""
     assembly = assembled("openai:gpt-5.4")
     assert measure_prefix(assembly) == assembly.system_tokens
 
@@ -122,5 +122,5 @@ def test_implicit_caches(assembled):
     ],
 )
 def test_show(amount, shown):
-    """A small amount is not shown as nothing."""
+    """A small amount is not shown as zero."""
     assert format_usd(amount) == shown

@@ -38,7 +38,7 @@ HEAVY = {"yaml", "rich", "pydantic", "sqlite3", "splintr", "genai_prices", "asyn
 
 
 def run(script: str, *args: str, **options: str) -> str:
-    """Run a script in a process of its own."""
+    """Run a script in a separate process."""
     done = subprocess.run(
         [sys.executable, *args, "-c", script], capture_output=True, text=True, check=True, cwd=options.get("cwd")
     )
@@ -47,33 +47,33 @@ def run(script: str, *args: str, **options: str) -> str:
 
 
 def test_names() -> None:
-    """The public names are these, each of them exists, and no other is handed out."""
+    """The package exports exactly these names, and each of them exists."""
     assert foreword.__all__ == NAMES
     assert all(getattr(foreword, name) is not None for name in NAMES)
     assert not hasattr(foreword, "assemble_everything")
 
 
 def test_open() -> None:
-    """`foreword.open` opens a workspace, and the builtin stays what it was."""
+    """`foreword.open` opens a workspace, and the builtin `open` is unchanged."""
     assert foreword.open.__name__ == "open_workspace"
     assert open is not foreword.open
     assert {*NAMES, "open"} <= {*dir(foreword)}
 
 
 def test_star() -> None:
-    """A star import brings every public name and leaves the builtin `open` alone."""
+    """A star import includes the public names and does not replace the builtin `open`."""
     assert run("from foreword import *\nimport builtins\nprint(open is builtins.open, Turn.__name__)") == "True Turn"
 
 
 def test_light() -> None:
-    """Importing the package imports nothing heavy."""
+    """Importing the package imports no expensive module."""
     loaded = run("import sys; before = set(sys.modules); import foreword; print(*(set(sys.modules) - before))").split()
     assert HEAVY.isdisjoint(name.partition(".")[0] for name in loaded)
     assert [name for name in loaded if name.startswith("foreword.")] == []
 
 
 def test_engine_imports_no_gateway() -> None:
-    """Assembling needs neither the command line's libraries nor any framework."""
+    """Assembling imports neither the libraries of the command line nor a framework."""
     script = (
         "import sys, tempfile\n"
         "from foreword.testing import make_workspace\n"
@@ -86,7 +86,7 @@ def test_engine_imports_no_gateway() -> None:
 
 
 def test_no_side_effects(tmp_path) -> None:
-    """Importing prints nothing, writes nothing, starts no thread and changes no setting of the process."""
+    """Importing prints nothing, writes nothing, starts no thread and changes no process setting."""
     script = (
         "import os, sys, threading, locale, signal\n"
         "def look(): return (os.getcwd(), dict(os.environ), threading.active_count(), locale.setlocale(0), "
@@ -101,12 +101,12 @@ def test_no_side_effects(tmp_path) -> None:
 
 
 def test_version() -> None:
-    """The version is where people look for it."""
+    """The package has a version."""
     assert foreword.__version__.count(".") == 2
 
 
 def test_errors() -> None:
-    """Everything that is raised on purpose has one root, and what the caller can mend is an InputError."""
+    """All exceptions have one root, and those that the caller can fix are subclasses of InputError."""
     from foreword import errors
 
     mendable = {"WorkspaceError", "ConfigError", "UnknownName", "Forbidden", "PathRefused", "UnusableRules"}
@@ -117,7 +117,7 @@ def test_errors() -> None:
 
 
 def test_turn_takes_written_words() -> None:
-    """A mode and a delivery may be given as they are written, and become the words they mean."""
+    """A mode and a delivery can be given as strings."""
     turn = Turn(mode="minimal", background="never")
     assert (turn.mode, turn.background) == (Mode.MINIMAL, Delivery.NEVER)
     assert turn == Turn(mode=Mode.MINIMAL, background=Delivery.NEVER)
@@ -125,7 +125,7 @@ def test_turn_takes_written_words() -> None:
 
 @pytest.mark.parametrize(("field", "value"), [("mode", "ful"), ("mode", 3), ("background", "sometimes")])
 def test_turn_refuses_unknown_words(field: str, value: object) -> None:
-    """A word that does not exist is refused with its field."""
+    """The error for an unknown value names its field."""
     with pytest.raises(UnknownName, match=f"unknown {field} '{value}'"):
         Turn(**{field: value})
 
@@ -154,25 +154,25 @@ def test_turn_refuses_unknown_words(field: str, value: object) -> None:
     ],
 )
 def test_turn_checks_its_fields(field: str, value: object, words: str) -> None:
-    """A turn with a field of another kind is refused when it is made, in words that say what is wrong."""
+    """A turn with a field of the wrong type is refused on creation, with a message that names the problem."""
     with pytest.raises(InputError, match=words):
         Turn(**{field: value})
 
 
 def test_whole_turn() -> None:
-    """A turn with a time in a zone and a set of tools is made."""
+    """A turn with an aware time and a toolset is valid."""
     assert Turn(now=datetime(2026, 11, 15, tzinfo=UTC), tools=Toolset()).now is not None
 
 
 @pytest.mark.parametrize("name", ["a", "mcp.files-read_2", "A" * 128])
 def test_tool_name(name: str) -> None:
-    """A tool's name has letters, digits and three signs, as every provider takes it."""
+    """A tool name can have letters, digits and three punctuation characters, which every provider accepts."""
     assert Tool(name=name).name == name
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a:b", "a/b", "é", "a\n", "A" * 129])
 def test_bad_tool_name(name: str) -> None:
-    """Another name is refused before a provider would refuse the request."""
+    """Any other tool name is refused before a provider can refuse the request."""
     with pytest.raises(InputError, match="is not a valid tool name"):
         Tool(name=name)
 
@@ -183,13 +183,13 @@ CYCLE["self"] = CYCLE
 
 @pytest.mark.parametrize("value", [{1, 2}, object(), MappingProxyType({}), float("nan"), {1: 2, "a": 3}, CYCLE])
 def test_schema_that_is_no_json(value: object) -> None:
-    """A schema that cannot be written as JSON is refused with the name of its tool."""
+    """A schema that is not JSON-serialisable is refused with the name of its tool."""
     with pytest.raises(InputError, match="the parameters of tool 'dig' cannot be written as JSON: "):
         Tool(name="dig", parameters={"properties": {"x": {"default": value}}})
 
 
 def test_step_and_task() -> None:
-    """A step with a status nobody knows, and a task whose texts are none, are refused when they are made."""
+    """A step with an unknown status and a task with non-string texts are refused on creation."""
     with pytest.raises(UnknownName, match="unknown status of a step 'bogus'"):
         Step(text="Dig.", status="bogus")
     for step in ({"text": None}, {"text": "Dig.", "status": 3}):

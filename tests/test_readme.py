@@ -1,4 +1,4 @@
-"""Claims about the documentation: what it shows works."""
+"""Claims about the documentation: its examples work."""
 
 import os
 import re
@@ -26,12 +26,12 @@ DIALECTS = [name for name in list_blueprints() if name != "default"]
 
 
 def find_blocks(page: Path, language: str) -> list[str]:
-    """Find the code blocks of a page in one language."""
+    """Find the code blocks of one language on a page."""
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
 def lay_out(page: Path, folder: Path) -> str:
-    """Write the files that a page shows, each named in its first line, and return the Python that is left to run."""
+    """Write the files of a page, each named in its first line, and return the remaining Python code."""
     shutil.copytree(ROOT / "examples", folder / "examples", ignore=shutil.ignore_patterns(".foreword"))
     for language in ("yaml", "markdown", "toml", "python"):
         files = {name[1]: block[name.end() :] for block in find_blocks(page, language) if (name := NAMED.match(block))}
@@ -42,7 +42,7 @@ def lay_out(page: Path, folder: Path) -> str:
 
 
 def install(project: dict, folder: Path) -> None:
-    """Leave what pip would leave of a package that lies in this folder."""
+    """Write the metadata that pip writes for a package installed in this folder."""
     hooks = "\n".join(f"{name} = {place}" for name, place in project["entry-points"][HOOK_ENTRY_POINTS].items())
     metadata = f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
     home = f"{project['name']}-{project['version']}.dist-info"
@@ -53,7 +53,7 @@ def install(project: dict, folder: Path) -> None:
     "page", [page for page in PAGES if find_blocks(page, "python")], ids=lambda page: str(page.relative_to(ROOT))
 )
 def test_python(page: Path, tmp_path: Path) -> None:
-    """The Python of a page runs from top to bottom over the files it shows, and prints the texts it shows, in order."""
+    """The Python of a page runs from top to bottom with the files of the page, and prints the shown texts in order."""
     code = lay_out(page, tmp_path)
     run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
@@ -64,7 +64,7 @@ def test_python(page: Path, tmp_path: Path) -> None:
 
 
 def test_commands(tmp_path: Path) -> None:
-    """The commands of the README, typed in order in an empty folder, all succeed, with a provider that says Yes."""
+    """The commands of the README succeed in order in an empty folder, with a fake provider."""
     blocks = find_blocks(ROOT / "README.md", "sh")[1:]
     script = "\n".join(line for line in "\n".join(blocks).splitlines() if not line.startswith("export PATH"))
     environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "ANTHROPIC_API_KEY": "none"}
@@ -92,14 +92,14 @@ def test_commands(tmp_path: Path) -> None:
     ids=["sources", "keys", "conditions", "fields", "facts", "blueprints"],
 )
 def test_reference_is_whole(names: list[str]) -> None:
-    """The reference of blueprints names every source, key, condition, field, fact and blueprint there is."""
+    """The blueprint reference names every source, key, condition, field, fact and blueprint."""
     text = (ROOT / "docs" / "blueprints.md").read_text(encoding="utf-8")
     assert [name for name in names if f"`{name}`" not in text] == []
 
 
 @pytest.mark.parametrize("name", DIALECTS)
 def test_dialect_has_a_page(name: str) -> None:
-    """The page of a dialect has a row for every slot, in order, with its heading, its least trust and its source."""
+    """The page of a dialect has a row for every slot, in order, with its heading, minimum trust and source."""
     blueprint = load_blueprint(read_blueprint(name) or "", f"{name}.yaml", SOURCES)
     page = (ROOT / "docs" / "dialects" / f"{name}.md").read_text(encoding="utf-8")
     text = page.partition("\n## What it shows")[2].partition("\n## ")[0]
@@ -117,7 +117,7 @@ def test_dialect_has_a_page(name: str) -> None:
 
 
 def test_prompts_are_listed() -> None:
-    """Every built-in text has a row of its own; a name in capitals stands for several."""
+    """Every built-in text has a row; a name in capitals is a placeholder for several."""
     text = (ROOT / "docs" / "prompts.md").read_text(encoding="utf-8")
     cells = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
     names = [name for cell in cells for name in re.findall(r"`([^`]+)\.md`", cell)]
@@ -134,7 +134,7 @@ def test_links() -> None:
 
 
 def test_shipped_command() -> None:
-    """The installed command exists and says its version."""
+    """The installed command exists and prints its version."""
     command = shutil.which("foreword", path=str(BIN))
     assert command
     run = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)

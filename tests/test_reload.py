@@ -27,13 +27,13 @@ def ws(tmp_path: Path) -> Workspace:
 
 
 def edit(ws: Workspace, text: str, name: str = "foreword.yaml") -> None:
-    """Edit a file and have the disk looked at."""
+    """Edit a file and refresh the workspace."""
     write_files(ws.files.root, {name: text})
     ws.refresh(now=True)
 
 
 def test_good_edit(ws: Workspace) -> None:
-    """An edit of the configuration is in force at the next turn, as a new value."""
+    """An edit of the configuration applies to the next turn, as a new value."""
     before = ws.config
     edit(ws, GOOD.replace("familiar", "inner"))
     assert ws.fault is None
@@ -53,7 +53,7 @@ def test_good_edit(ws: Workspace) -> None:
     ],
 )
 def test_bad_edit(ws: Workspace, bad: str, words: str) -> None:
-    """A bad edit leaves the old configuration in force and says what is wrong, until it is mended."""
+    """A bad edit leaves the old configuration active and is reported as a fault until it is fixed."""
     before, text = ws.config, ws.assemble(TURN).prompt.text
     edit(ws, bad)
     assert ws.config is before
@@ -66,7 +66,7 @@ def test_bad_edit(ws: Workspace, bad: str, words: str) -> None:
 
 
 def test_fault_stays(ws: Workspace) -> None:
-    """While the configuration is broken the fault stays, also when other files change."""
+    """While the configuration is broken the fault remains, also when other files change."""
     edit(ws, "owner: [\n")
     edit(ws, "Be exact.\n", "SOUL.md")
     assert ws.fault is not None
@@ -74,7 +74,7 @@ def test_fault_stays(ws: Workspace) -> None:
 
 
 def test_undone_edit(ws: Workspace) -> None:
-    """A bad edit that is undone leaves no fault and the very same configuration."""
+    """A bad edit that is undone leaves no fault and the identical configuration."""
     before = ws.config
     edit(ws, "owner: [\n")
     edit(ws, GOOD)
@@ -82,7 +82,7 @@ def test_undone_edit(ws: Workspace) -> None:
 
 
 def test_deleted_configuration(ws: Workspace) -> None:
-    """A configuration that is deleted, as some editors do for a moment, is a fault and no crash."""
+    """A deleted configuration, which some editors cause briefly, is a fault and does not raise."""
     before, text = ws.config, ws.assemble(TURN).prompt.text
     (Path(ws.files.root) / "foreword.yaml").unlink()
     ws.refresh(now=True)
@@ -94,14 +94,14 @@ def test_deleted_configuration(ws: Workspace) -> None:
 
 
 def test_configuration_in_trouble(ws: Workspace) -> None:
-    """A configuration that is no text any more is a fault like any other."""
+    """A configuration that is no longer text is a fault."""
     (Path(ws.files.root) / "foreword.yaml").write_bytes(b"\xff")
     ws.refresh(now=True)
     assert "not UTF-8" in str(ws.fault)
 
 
 def test_without_asking(ws: Workspace) -> None:
-    """An edit is soon seen by the next turn, without anybody asking for it."""
+    """An edit soon appears in the next turn without an explicit refresh."""
     ws.assemble(TURN)
     write_files(ws.files.root, {"SOUL.md": "Be exact.\n"})
     wait(lambda: "Be exact." in ws.assemble(TURN).prompt.text)
@@ -122,7 +122,7 @@ def test_without_asking(ws: Workspace) -> None:
     ],
 )
 def test_new_files(ws: Workspace, name: str, text: str, shown: str) -> None:
-    """A file that appears is in the next prompt, and one that disappears is in none."""
+    """A new file is in the next prompt, and a deleted one is not."""
     without = ws.assemble(TURN).prompt.text
     assert shown not in without
     before = Path(ws.files.root) / name
@@ -138,7 +138,7 @@ def test_new_files(ws: Workspace, name: str, text: str, shown: str) -> None:
 
 
 def test_only_what_changed(ws: Workspace) -> None:
-    """An edit of a session's file leaves the static block the very same object."""
+    """An edit of a session file does not change the static block."""
     first = ws.assemble(TURN)
     edit(ws, "She keeps bees.\n", "USER.md")
     second = ws.assemble(TURN)
@@ -148,7 +148,7 @@ def test_only_what_changed(ws: Workspace) -> None:
 
 @pytest.mark.parametrize("bad", ["name: mine\nslots: 3\n", "name: [", pytest.param(""), "\0"])
 def test_bad_blueprint_edit(ws: Workspace, bad: str) -> None:
-    """A blueprint that an edit broke stays as it was and is a fault, until it is mended."""
+    """A blueprint broken by an edit keeps its last good version and is a fault until it is fixed."""
     good, turn = read_blueprint("default") or "", replace(TURN, blueprint="mine")
     edit(ws, good.replace("title: Soul", "title: Heart"), "blueprints/mine.yaml")
     text = ws.assemble(turn).prompt.text
@@ -163,7 +163,7 @@ def test_bad_blueprint_edit(ws: Workspace, bad: str) -> None:
 
 
 def test_emptied_blueprint(ws: Workspace) -> None:
-    """A blueprint that an editor empties for a moment does not give way to the shipped one of its name."""
+    """A blueprint that an editor empties briefly is not replaced by the shipped one of the same name."""
     good, turn = read_blueprint("coop") or "", replace(TURN, blueprint="coop")
     edit(ws, good.replace("title: Runtime", "title: Now"), "blueprints/coop.yaml")
     text = ws.assemble(turn).prompt.text
@@ -173,7 +173,7 @@ def test_emptied_blueprint(ws: Workspace) -> None:
 
 
 def test_threads(ws: Workspace) -> None:
-    """Threads that assemble while files are edited never fail, and end with the newest text."""
+    """Threads that assemble during edits never fail, and the last prompt has the newest text."""
     names = ("SOUL.md", "AGENTS.md", "USER.md", "rules/a.md", "memory/social/x.md")
     end = time.monotonic() + 1
 
@@ -198,7 +198,7 @@ def test_threads(ws: Workspace) -> None:
 
 
 def test_half_written(ws: Workspace) -> None:
-    """Half of a configuration is not in force, valid or not, until its file is left alone."""
+    """A partly written configuration does not apply, valid or not, until its file is stable."""
     for text in ("owner: alice\n", GOOD[:-3]):
         (Path(ws.files.root) / "foreword.yaml").write_text(text)
         ws.files.refresh(now=True)
@@ -210,7 +210,7 @@ def test_half_written(ws: Workspace) -> None:
 
 
 def test_swapped_link(ws: Workspace, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """A configuration that becomes a link is followed inside the workspace, and refused where it leads out."""
+    """A configuration that becomes a symlink is followed inside the workspace and refused outside it."""
     root, elsewhere = Path(ws.files.root), tmp_path_factory.mktemp("elsewhere")
     write_files(str(root), {"other.yaml": GOOD.replace("familiar", "inner")})
     write_files(str(elsewhere), {"foreword.yaml": GOOD.replace("familiar", "full")})
@@ -224,7 +224,7 @@ def test_swapped_link(ws: Workspace, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is closed to root")
 def test_closed_configuration(ws: Workspace) -> None:
-    """A configuration that may not be read any more is a fault, and the old one stays."""
+    """A configuration that becomes unreadable is a fault, and the old one remains active."""
     (Path(ws.files.root) / "foreword.yaml").chmod(0)
     ws.refresh(now=True)
     assert "permission denied" in str(ws.fault)
@@ -232,7 +232,7 @@ def test_closed_configuration(ws: Workspace) -> None:
 
 
 def test_a_blueprint_that_comes_later(ws: Workspace) -> None:
-    """A configuration that names a blueprint which is not there yet comes into force with it."""
+    """A configuration that names a missing blueprint applies once the blueprint exists."""
     named = GOOD + "agents: {reid: {blueprint: mine}}\n"
     edit(ws, named)
     assert "'mine', which does not exist" in str(ws.fault)
@@ -244,7 +244,7 @@ def test_a_blueprint_that_comes_later(ws: Workspace) -> None:
 
 
 def test_broken_while_idle(ws: Workspace) -> None:
-    """A blueprint in use that breaks is a fault at the next look, before any turn asks for it."""
+    """A blueprint in use that breaks is a fault at the next refresh, before any turn uses it."""
     edit(ws, read_blueprint("default") or "", "blueprints/mine.yaml")
     ws.blueprint("mine")
     edit(ws, "name: [", "blueprints/mine.yaml")
@@ -256,7 +256,7 @@ def test_broken_while_idle(ws: Workspace) -> None:
 
 
 def test_memory_of_before(ws: Workspace) -> None:
-    """Who still uses the memory of an earlier configuration is not disturbed, and one index serves both."""
+    """The memory of an earlier configuration remains usable, and both share one index."""
     edit(ws, "Chess is played on Thursdays.\n", "memory/social/games.md")
     old = ws.memory
     assert old.search("chess", Audience(clearance=Trust.FULL))

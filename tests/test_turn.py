@@ -1,4 +1,4 @@
-"""Claims about toolsets: their order, and what a clearance may know of them."""
+"""Claims about toolsets: their order, and which tools a clearance can see."""
 
 from pathlib import Path
 
@@ -13,30 +13,30 @@ B, A, C = Tool(name="b", trust=Trust.PUBLIC), Tool(name="a", trust=Trust.INNER),
 
 
 def names(tools: Toolset) -> list[str]:
-    """Name the tools in their order."""
+    """List the names of the tools in order."""
     return [tool.name for tool in tools.tools]
 
 
 def test_by_name() -> None:
-    """Tools stand by their names, in whichever order they came."""
+    """Tools are sorted by name, independent of the given order."""
     assert names(Toolset([B, A, C])) == names(Toolset([C, B, A])) == ["a", "b", "c"]
     assert Toolset([B, A]) == Toolset([A, B])
 
 
 def test_in_order() -> None:
-    """A caller whose order is stable keeps it, and another order is another set."""
+    """`in_order` keeps the caller's order, and sets with different orders are not equal."""
     assert names(Toolset.in_order([B, A, C])) == ["b", "a", "c"]
     assert Toolset.in_order([B, A]) == Toolset.in_order(iter([B, A]))
     assert Toolset.in_order([B, A]) != Toolset.in_order([A, B]) == Toolset([B, A])
 
 
 def test_same_hash() -> None:
-    """Sets that are equal have one hash, however they were made."""
+    """Equal sets have equal hashes, however they were created."""
     assert hash(Toolset.in_order([A, B])) == hash(Toolset([B, A]))
 
 
 def test_allowed_keeps_the_order() -> None:
-    """What a clearance may know of stands in the order of the whole."""
+    """The tools visible at a clearance keep the order of the set."""
     tools = Toolset.in_order([C, B, A])
     assert [names(tools.allowed(level)) for level in Trust] == [["b"], ["b"], ["b", "a"], ["c", "b", "a"]]
     assert tools.allowed(Trust.INNER) is tools.allowed(Trust.INNER)
@@ -44,20 +44,20 @@ def test_allowed_keeps_the_order() -> None:
 
 @pytest.mark.parametrize("make", [Toolset, Toolset.in_order])
 def test_names_are_single(make) -> None:
-    """Two tools of one name are refused, sorted or not, and every such name is told."""
+    """Duplicate tool names are refused, sorted or not, and the error lists them."""
     with pytest.raises(InputError, match="two tools have the same name: a, b"):
         make([B, A, C, A, B])
 
 
 def test_empty() -> None:
-    """No tools are a set, too, and one that is false."""
+    """A set without tools is valid and false."""
     assert not Toolset.in_order([])
     assert Toolset.in_order([]) == Toolset()
     assert "a" not in Toolset.in_order([])
 
 
 def test_order_reaches_the_prompt_and_the_wire(tmp_path: Path) -> None:
-    """The order of a set is that of the prompt and that of the request."""
+    """The prompt and the request have the order of the set."""
     ws = make_workspace(tmp_path, {})
     for tools in (Toolset.in_order([C, B, A]), Toolset([C, B, A])):
         turn = Turn(user="alice", situation="dm", model="openai:gpt-5", blueprint="coop", tools=tools)

@@ -38,7 +38,7 @@ FILES = {
 
 @pytest.fixture
 def asked() -> Iterator[list[str]]:
-    """A source of our own that notes every time it is asked."""
+    """A custom source that records its calls."""
     asked: list[str] = []
 
     @foreword.source("noted", Pace.STATIC)
@@ -51,7 +51,7 @@ def asked() -> Iterator[list[str]]:
 
 
 def test_no_folder(tmp_path: Path) -> None:
-    """A folder that is not there is named, with the command that makes a workspace; a file is no place for one."""
+    """The error for a missing folder names it and the command that creates a workspace; a file is refused."""
     (tmp_path / "file").write_text("")
     with pytest.raises(WorkspaceError, match=r"file is a file; name the folder that has a foreword.yaml"):
         foreword.open(str(tmp_path / "file"))
@@ -60,7 +60,7 @@ def test_no_folder(tmp_path: Path) -> None:
 
 
 def test_no_configuration(tmp_path: Path) -> None:
-    """A folder without a configuration is no workspace."""
+    """A folder without a configuration is refused."""
     with pytest.raises(WorkspaceError, match=r"there is no foreword.yaml in .*; create one with: foreword init /.+"):
         foreword.open(str(tmp_path))
 
@@ -91,21 +91,21 @@ def test_no_configuration(tmp_path: Path) -> None:
     ],
 )
 def test_broken_configuration(tmp_path: Path, raw: bytes, words: str) -> None:
-    """A configuration that cannot be used is refused at once, with file, line and remedy."""
+    """An invalid configuration is refused at once, with file, line and remedy."""
     (tmp_path / "foreword.yaml").write_bytes(raw)
     with pytest.raises(foreword.ConfigError, match=words.replace("[", r"\[")):
         foreword.open(str(tmp_path))
 
 
 def test_configuration_is_a_folder(tmp_path: Path) -> None:
-    """A folder in the place of the configuration is named as one."""
+    """A folder in place of the configuration is reported as a directory."""
     (tmp_path / "foreword.yaml").mkdir()
     with pytest.raises(foreword.ConfigError, match="is a directory"):
         foreword.open(str(tmp_path))
 
 
 def test_unknown_names(tmp_path: Path) -> None:
-    """An agent and a blueprint that do not exist are errors that name the nearest one."""
+    """The error for an unknown agent or blueprint names the nearest one."""
     ws = make_workspace(tmp_path, {})
     with pytest.raises(UnknownName, match="unknown agent 'asistant'; did you mean 'assistant'"):
         ws.assemble(replace(TURN, agent="asistant"))
@@ -121,7 +121,7 @@ def test_blueprint_name_cannot_climb(tmp_path: Path, name: str) -> None:
 
 
 def test_own_blueprint(tmp_path: Path) -> None:
-    """A blueprint of the workspace wins over the shipped one of its name, and an edit of it is seen."""
+    """A blueprint of the workspace overrides the shipped one of the same name, and edits apply."""
     ws = make_workspace(tmp_path, {"blueprints/coop.yaml": (read_blueprint("coop") or "").replace("Runtime", "Now")})
     turn = replace(TURN, blueprint="coop")
     assert "## Now\n" in ws.assemble(turn).prompt.text
@@ -132,7 +132,7 @@ def test_own_blueprint(tmp_path: Path) -> None:
 
 
 def test_broken_own_blueprint(tmp_path: Path) -> None:
-    """A broken blueprint is an error with its file, and other blueprints still work."""
+    """The error for a broken blueprint names its file, and other blueprints work."""
     ws = make_workspace(tmp_path, {"blueprints/mine.yaml": "name: mine\nslots: 3\n"})
     with pytest.raises(foreword.ConfigError, match=r"blueprints/mine.yaml:2"):
         ws.assemble(replace(TURN, blueprint="mine"))
@@ -140,7 +140,7 @@ def test_broken_own_blueprint(tmp_path: Path) -> None:
 
 
 def test_completed(tmp_path: Path) -> None:
-    """What a turn leaves open is filled in: the first agent, its model, the mode, the time, the built-in tools."""
+    """Omitted fields of a turn get defaults: the first agent, its model, the mode, the time and the built-in tools."""
     config = "owner: a\nusers: {a: {trust: full}}\nagents: {reid: {model: 'openai:gpt-5'}, sol: {}}\n"
     ws = make_workspace(tmp_path, {"foreword.yaml": config})
     turn = ws.complete(Turn(), ws.ground)
@@ -149,14 +149,14 @@ def test_completed(tmp_path: Path) -> None:
 
 
 def test_embedded_is_brief(tmp_path: Path) -> None:
-    """The embedded model gets the brief prompt unless the turn asks for another."""
+    """The embedded model gets the brief prompt unless the turn sets another mode."""
     ws = make_workspace(tmp_path, FILES)
     assert ws.complete(Turn(model="local:smollm2"), ws.ground).mode is Mode.BRIEF
     assert ws.complete(Turn(model="local:smollm2", mode=Mode.FULL), ws.ground).mode is Mode.FULL
 
 
 def test_nothing_twice(tmp_path: Path, asked: list[str]) -> None:
-    """Another clock and another message ask no static source again, read no file and render no block anew."""
+    """Another time and another message cause no call of a static source, no file read and no new stable block."""
     slot = "  - {id: noted, source: noted, pace: static, trust: public, tier: low}\n"
     text = (read_blueprint("default") or "").replace("slots:\n", f"slots:\n{slot}")
     ws = make_workspace(tmp_path, {**FILES, "blueprints/mine.yaml": text})
@@ -174,7 +174,7 @@ def test_nothing_twice(tmp_path: Path, asked: list[str]) -> None:
 
 
 def test_equal_tools(tmp_path: Path) -> None:
-    """A caller who makes a new set of the same tools for every turn gets the very same blocks."""
+    """Equal toolsets created for each turn give the identical blocks."""
     ws = make_workspace(tmp_path, FILES)
     tools = [*READING_TOOLS.tools, foreword.Tool(name="lamp", trust=foreword.Trust.PUBLIC)]
 
@@ -188,11 +188,11 @@ def test_equal_tools(tmp_path: Path) -> None:
 
 
 def test_many_rules(tmp_path: Path) -> None:
-    """Hundreds of files share their tier well, and are fitted once."""
+    """Hundreds of files use their tier well and are fitted once."""
     rule = "".join(f"{number}. Ask before you buy anything, and keep the receipt.\n" for number in range(1, 26))
     files = {f"rules/{number:03}.md": rule for number in range(300)}
     ws = make_workspace(tmp_path, {**files, ".foreword/schema.json": "{}\n"})
-    time.sleep(2 * RACY_WINDOW_NS / 1e9)  # so that no file counts as just written, and none is read again
+    time.sleep(2 * RACY_WINDOW_NS / 1e9)  # so that no file counts as recently written and is read again
     first = ws.assemble(TURN)
     assert 300 <= first.terms.meter.count(rule) <= 360
     tier = int(first.plan.blueprint.budget.tiers["medium"] * first.fit.limit)
@@ -204,7 +204,7 @@ def test_many_rules(tmp_path: Path) -> None:
 
 
 def test_own_state_is_no_edit(tmp_path: Path) -> None:
-    """The counts that the first build of a workspace writes are no edit, and nothing is fitted again for them."""
+    """The token counts that the first build writes are not an edit, and nothing is fitted again."""
     ws = make_workspace(tmp_path, {f"rules/{number}.md": f"{number} Be kind. " * 60 for number in range(40)})
     time.sleep(2 * RACY_WINDOW_NS / 1e9)
     first = ws.assemble(TURN)
@@ -214,7 +214,7 @@ def test_own_state_is_no_edit(tmp_path: Path) -> None:
 
 
 def test_message_is_counted_as_sent(tmp_path: Path) -> None:
-    """A message is sent as written, and what is counted of it is what is sent."""
+    """A message is sent as written, and the counted text is the sent text."""
     assembly = make_workspace(tmp_path, FILES).assemble(replace(TURN, message="<skill>" * 18_000))
     sent = assembly.envelope("openai").request["messages"][-1]["content"][-1]["text"]
     assert sent == "<skill>" * 18_000
@@ -223,7 +223,7 @@ def test_message_is_counted_as_sent(tmp_path: Path) -> None:
 
 @contextmanager
 def watch(folder: Path) -> Iterator[list[str]]:
-    """Note what is opened and listed below a folder, as Python's own audit has it; state is not watched."""
+    """Record the files and folders opened below a folder, with a Python audit hook; the state is excluded."""
     opened: list[str] = []
     watching = True
 
@@ -233,13 +233,13 @@ def watch(folder: Path) -> Iterator[list[str]]:
             if not path.startswith((".foreword", "..")):
                 opened.append(path)
 
-    sys.addaudithook(note)  # it stays for good, and says nothing after the block
+    sys.addaudithook(note)  # an audit hook cannot be removed; it is inactive after the block
     yield opened
     watching = False
 
 
 def test_no_file_is_read_twice(tmp_path: Path) -> None:
-    """While nothing changes, a file is opened once."""
+    """While no file changes, each is opened once."""
     ws = make_workspace(tmp_path, FILES)
     with watch(tmp_path) as opened:
         for number in range(5):
@@ -249,7 +249,7 @@ def test_no_file_is_read_twice(tmp_path: Path) -> None:
 
 
 def test_withheld_is_not_opened(tmp_path: Path) -> None:
-    """A turn opens nothing above its clearance."""
+    """A turn opens no file above its clearance."""
     ws = make_workspace(tmp_path, {**FILES, "BOOT.md": "x\n", "MEMORY.md": "x\n", "memory/private/y.md": "y\n"})
     with watch(tmp_path) as opened:
         ws.assemble(Turn(user="mallory", situation="dm", channel="telegram"))
@@ -257,7 +257,7 @@ def test_withheld_is_not_opened(tmp_path: Path) -> None:
 
 
 def test_other_people(tmp_path: Path) -> None:
-    """Turns of different people through one workspace do not meet."""
+    """Turns of different users in one workspace do not share data."""
     config = "owner: alice\nusers: {alice: {trust: full}, carol: {trust: inner}}\n"
     files = {"foreword.yaml": config, "USER.md": "She keeps bees.\n", "users/carol/USER.md": "She sails.\n"}
     ws = make_workspace(tmp_path, files)
@@ -269,7 +269,7 @@ def test_other_people(tmp_path: Path) -> None:
 
 
 def test_failing_source(tmp_path: Path) -> None:
-    """A source of one's own that raises costs its slot, not the turn, and the report says what it raised."""
+    """A custom source that raises loses its slot but does not fail the turn, and the report has the error."""
 
     @foreword.source("failing", Pace.STATIC)
     def fail(_view, _entry):
@@ -299,7 +299,7 @@ def test_failing_source(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("pace", ["static", "session", "turn"])
 def test_misfitting_source(tmp_path: Path, make: Callable, kind: str, pace: str) -> None:
-    """A source that gives no sections, or no whole characters, costs its slot, not the turn."""
+    """A custom source with an invalid result loses its slot but does not fail the turn."""
     foreword.source("odd", Pace.STATIC)(lambda _view, entry: make(entry))
     try:
         slot = f"  - {{id: odd, source: odd, pace: {pace}, trust: public, tier: low}}\n"
@@ -315,7 +315,7 @@ def test_misfitting_source(tmp_path: Path, make: Callable, kind: str, pace: str)
 
 
 def test_reader_below_the_turn(tmp_path: Path) -> None:
-    """A reader who is below the turn is refused, and one who is above is told what was withheld."""
+    """A reader below the clearance of the turn is refused, and one above it sees the withheld slots."""
     ws = make_workspace(tmp_path, {"BOOT.md": "x\n"})
     assembly = ws.assemble(Turn(user="mallory", situation="dm"))
     assert "boot" not in {row.id for row in assembly.rows()}
@@ -325,7 +325,7 @@ def test_reader_below_the_turn(tmp_path: Path) -> None:
 
 
 def test_files_in_trouble(tmp_path: Path) -> None:
-    """A file that cannot be used is a verdict with its reason, and the rest of the prompt goes on."""
+    """An unusable file has a verdict with its reason, and the rest of the prompt is complete."""
     write_files(tmp_path, FILES)
     (tmp_path / "AGENTS.md").write_bytes(b"\xff")
     (tmp_path / "SOUL.md").write_bytes(b"a\0b")
@@ -347,7 +347,7 @@ def test_files_in_trouble(tmp_path: Path) -> None:
     ("path", "row"), [("rules/x\\y.md", "rules:x\\y.md"), ("skills/x\\y/SKILL.md", ""), ("memory/social/x\\y.md", "")]
 )
 def test_refused_name(tmp_path: Path, path: str, row: str) -> None:
-    """A file whose name is refused costs itself and nothing else, and the model is told of a loss in its place."""
+    """A file with a refused name affects no other file, and its place in the prompt has a notice."""
     whole = make_workspace(tmp_path / "whole", FILES).assemble(TURN)
     assembly = make_workspace(tmp_path / "odd", {**FILES, path: "ODD\n"}).assemble(TURN)
     notice = (
@@ -363,7 +363,7 @@ def test_refused_name(tmp_path: Path, path: str, row: str) -> None:
 
 
 def test_deep_front_matter(tmp_path: Path) -> None:
-    """Front matter that would overflow a parser's stack is a note, in every file that may have some."""
+    """Front matter that is nested too deeply is reported and ignored, in every kind of file."""
     deep = "---\na: " + "[" * 200_000 + "\n---\nBe kind.\n"
     paths = ("SOUL.md", "IDENTITY.md", "USER.md", "rules/a.md", "skills/tea/SKILL.md", "memory/social/x.md")
     assembly = make_workspace(tmp_path, dict.fromkeys(paths, deep)).assemble(TURN)
@@ -378,7 +378,7 @@ def test_deep_front_matter(tmp_path: Path) -> None:
     [("heron", "a heron"), ("owl", "an owl"), ("Elf", "an Elf"), ("old heron", "an old heron"), ("🦉", "a 🦉")],
 )
 def test_article(tmp_path: Path, creature: str, said: str) -> None:
-    """The agent is a heron, or an owl."""
+    """The article before the creature is correct: a heron, an owl."""
     ws = make_workspace(tmp_path, {"IDENTITY.md": f"---\ncreature: {creature}\n---\n"})
     assert f"\nYou are {said}.\n" in ws.assemble(TURN).prompt.text
 
@@ -390,7 +390,7 @@ def test_no_model(tmp_path: Path) -> None:
 
 
 def test_skill_hint_is_redeemed(tmp_path: Path) -> None:
-    """What the list of skills says is a call that works, with the path that stands beside each skill."""
+    """The call described in the skill list works with the path of each skill."""
     ws = make_workspace(tmp_path, FILES)
     assembly = ws.assemble(TURN)
     assert 'path="skills/tea"' in assembly.prompt.text
@@ -411,7 +411,7 @@ def test_skill_hint_is_redeemed(tmp_path: Path) -> None:
     ],
 )
 def test_company(tmp_path: Path, situation: str, room: str, zone: str) -> None:
-    """In company, with or without a room, nobody's own zone, file or instructions are in the prompt."""
+    """In a group or a room the prompt contains no zone, file or instructions of a user."""
     config = (
         "owner: alice\nusers: {alice: {trust: full, timezone: Europe/Paris}}\n"
         "situations: {group: {ceiling: full}}\nrooms: {family: {situation: group, timezone: Asia/Tokyo}}\n"
@@ -425,14 +425,14 @@ def test_company(tmp_path: Path, situation: str, room: str, zone: str) -> None:
 
 
 def test_broken_front_matter(tmp_path: Path) -> None:
-    """Broken front matter is ignored with a note in the report."""
+    """Broken front matter is ignored, and the report notes it."""
     ws = make_workspace(tmp_path, {"SOUL.md": "---\na: [\n---\nBe kind.\n"})
     row = next(row for row in ws.assemble(TURN).rows() if row.id == "soul")
     assert (str(row.verdict), row.reason) == ("kept", "its front matter is not valid YAML in line 2 and was ignored")
 
 
 def test_unknown_zone(tmp_path: Path) -> None:
-    """A zone that does not exist means UTC, and the report says so."""
+    """An unknown zone is treated as UTC, and the report says so."""
     config = "owner: alice\nusers: {alice: {trust: full, timezone: Mars/Olympus}}\n"
     assembly = make_workspace(tmp_path, {"foreword.yaml": config}).assemble(TURN)
     row = next(row for row in assembly.rows() if row.id == "time")
@@ -441,7 +441,7 @@ def test_unknown_zone(tmp_path: Path) -> None:
 
 
 def test_frozen(tmp_path: Path) -> None:
-    """Assembling changes no input, and the values it gives cannot be changed."""
+    """Assembling changes no input, and its results are immutable."""
     assembly = make_workspace(tmp_path, FILES).assemble(TURN)
     for value in (assembly, assembly.turn, assembly.plan, assembly.fit, assembly.prompt, assembly.clearance):
         with pytest.raises((AttributeError, TypeError)):
@@ -449,7 +449,7 @@ def test_frozen(tmp_path: Path) -> None:
 
 
 def test_closing(tmp_path: Path) -> None:
-    """A workspace is a context that keeps what it counted; its state is the only thing it writes."""
+    """A workspace is a context manager that stores its token counts; it writes only its state."""
     before = sorted(FILES)
     with make_workspace(tmp_path, {**FILES, "SOUL.md": "Be kind. " * 100}) as ws:
         assert isinstance(ws, Workspace)

@@ -1,14 +1,14 @@
-"""Waiting for what happens in another thread, task or process: for the thing itself, and never for ever."""
+"""Waiting for a condition that another thread, task or process makes true, with a timeout."""
 
 import asyncio
 import inspect
 import time
 
-PATIENCE = 120.0  # seconds; far more than anything takes on a machine that is busy with other tests
+PATIENCE = 120.0  # seconds; generous for a busy machine
 
 
 def wait(happens, seconds=PATIENCE):
-    """Wait for something that happens in another thread or process; return what was found."""
+    """Wait until a condition of another thread or process is true; return its value."""
     end = time.monotonic() + seconds
     while not (found := happens()):
         assert time.monotonic() < end, describe(happens, seconds)
@@ -17,7 +17,7 @@ def wait(happens, seconds=PATIENCE):
 
 
 async def until(happens, seconds=PATIENCE):
-    """Wait for something that happens in another thread, task or process; return what was found."""
+    """Wait until a condition of another thread, task or process is true; return its value."""
     end = time.monotonic() + seconds
     while not (found := happens()):
         assert time.monotonic() < end, describe(happens, seconds)
@@ -26,5 +26,5 @@ async def until(happens, seconds=PATIENCE):
 
 
 def describe(happens, seconds):
-    """Say what was waited for, in the words of the test."""
+    """Return an error message with the source of the condition."""
     return f"after {seconds:.0f} seconds it was not so: {inspect.getsource(happens).strip()}"
