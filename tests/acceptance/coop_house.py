@@ -1,4 +1,4 @@
-"""A gateway whose agent speaks coop, with a fake provider, a server of tools, and a clock that is moved by hand."""
+"""A gateway whose agent uses the coop dialect, with a fake provider, an MCP server and a manual clock."""
 
 import json
 import sys
@@ -39,17 +39,17 @@ server.run("stdio")
 
 
 def configure(more: str = "") -> str:
-    """Write a configuration whose agent has a server of tools that needs no confirmation."""
+    """Write a configuration whose agent has an MCP server that needs no approval."""
     mcp = [{"name": "box", "command": [sys.executable, "-c", SERVER], "confirm": "never"}]
     return CONFIG.replace("blueprint: coop", f"blueprint: coop, mcp: {json.dumps(mcp)}") + more
 
 
 def call(name: str, /, **arguments: object) -> ScriptedReply:
-    """Make an answer of the model that calls one tool."""
+    """Make a model reply that calls one tool."""
     return ScriptedReply(calls=(ScriptedCall(name=name, arguments=arguments),))
 
 
 def read_results(body: dict) -> list[str]:
-    """Return the results of tools that a request to Anthropic has, in their order."""
+    """Return the tool results of a request to Anthropic, in order."""
     parts = [part for message in body["messages"] for part in message["content"] if isinstance(part, dict)]
     return [str(part["content"][0]["text"]) for part in parts if part.get("type") == "tool_result"]

@@ -1,4 +1,4 @@
-"""Coop's configuration, file table, layers and event schema, as the document prints them."""
+"""Coop's configuration, file table, layers and event schema match the document."""
 
 import io
 import re
@@ -93,7 +93,7 @@ INDEXES = {
 
 @pytest.fixture(scope="module")
 def schema(tmp_path_factory):
-    """Make a fresh event log and return its columns and indexes."""
+    """Create an event log and return its columns and indexes."""
     folder = tmp_path_factory.mktemp("log")
     opened = open_events(str(folder))
     opened.connection.close()
@@ -106,7 +106,7 @@ def schema(tmp_path_factory):
 
 @pytest.mark.parametrize(("name", "kind", "required"), COLUMNS, ids=[column[0] for column in COLUMNS])
 def test_event_column(schema, name, kind, required):
-    """The events table has every column of the document, with its type."""
+    """The events table has every column of the document with its type."""
     assert schema[0][name] == (kind, required)
 
 
@@ -147,14 +147,14 @@ def build(folder: Path, block: str, **facts: object) -> str:
     ],
 )
 def test_files_need_their_trust(tmp_path, block, user, seen):
-    """The document's `prompt.files` is taken as it is printed, and each person sees what the table allows."""
+    """The document's `prompt.files` block is valid, and each user sees the files that the table allows."""
     text = build(tmp_path, block, user=user, situation="dm")
     every = {"Dry", "one line", "MEMORY.md (", "printer", "heron", "rye", "oats", "barley", "bees", "greenhouse"}
     assert {word for word in every if word in text} == seen
 
 
 def test_unlisted_trust_is_full(tmp_path):
-    """A listed file without a trust is shown at full trust alone."""
+    """A listed file without a trust level is shown only at full trust."""
     block = "prompt: {files: [{path: EXTRA.md}]}\n"
     seen = {user: "Nothing lists" in build(tmp_path, block, user=user, situation="dm") for user in ("alice", "ian")}
     assert seen == {"alice": True, "ian": False}
@@ -165,7 +165,7 @@ def test_unlisted_trust_is_full(tmp_path):
     [("dm", ""), ("group", "Keep it short here."), ("system", "Say nothing unless it matters.")],
 )
 def test_situations_have_their_overlays(tmp_path, situation, overlay):
-    """The document's `situations` is taken as it is printed, and an overlay is shown in its own situation alone."""
+    """The document's `situations` block is valid, and an overlay is shown only in its situation."""
     text = build(tmp_path, SITUATIONS_BLOCK, user="alice", situation=situation)
     assert [line for line in ("Keep it short here.", "Say nothing unless it matters.") if line in text] == (
         [overlay] if overlay else []
@@ -181,7 +181,7 @@ def test_heartbeat_file(tmp_path, situation):
 
 @pytest.mark.parametrize(("user", "seen"), [("alice", {"printer"}), ("ian", {"printer"}), ("bob", {"spare key"})])
 def test_the_listed_trust_counts(tmp_path, user, seen):
-    """A trust in `prompt.files` replaces the one of the table, and `per_user` reads from the person's own folder."""
+    """A trust level in `prompt.files` overrides the table's, and `per_user` reads from the user's folder."""
     listed = [{"path": "TOOLS.md", "trust": "inner"}, {"path": "NOTES.md", "trust": "familiar", "per_user": True}]
     text = build(tmp_path, f"prompt: {{files: {listed}}}\n".replace("True", "true"), user=user)
     assert {words for words in ("printer", "spare key") if words in text} == seen
@@ -191,7 +191,7 @@ def test_the_listed_trust_counts(tmp_path, user, seen):
     "files", [{}, dict.fromkeys(("TOOLS.md", "AGENTS.md", "USER.md"), " \n")], ids=["none", "blank"]
 )
 def test_missing_files(tmp_path, files):
-    """Soul and conduct have defaults; any other missing or blank file leaves no mark."""
+    """Soul and conduct have defaults; any other missing or blank file leaves no trace in the prompt."""
     assembly = assemble(tmp_path, files=files)
     assert re.findall(r"^## (\S+\.md)$", assembly.prompt.text, re.MULTILINE) == ["SOUL.md", "AGENTS.md"]
     assert "MISSING" not in assembly.prompt.text
@@ -199,7 +199,7 @@ def test_missing_files(tmp_path, files):
 
 
 def test_layers(tmp_path):
-    """The layers are in the document's order with runtime last; all but runtime are cached."""
+    """The layers are in the document's order; all are cached except runtime, which is last."""
     extension = Extension(name="boxy", instructions="Open gently.")
     files = {**TEXTS, **MEMORIES}
     assembly = assemble(tmp_path, SITUATIONS_BLOCK, files, situation="system", channel="web", extensions=(extension,))
@@ -219,7 +219,7 @@ def test_layers(tmp_path):
 
 
 def test_only_the_date_moves(tmp_path):
-    """Two prompts a day apart differ in one line, the date."""
+    """Two prompts from consecutive days differ only in the date line."""
     one, other = (build(tmp_path, "", now=NOON + timedelta(days=days)).splitlines() for days in (0, 1))
     assert [pair for pair in zip(one, other, strict=True) if len(set(pair)) > 1] == [
         ("Date: Sunday, 2026-11-15 12:00 (UTC)", "Date: Monday, 2026-11-16 12:00 (UTC)")
@@ -227,7 +227,7 @@ def test_only_the_date_moves(tmp_path):
 
 
 def test_loop_over_extensions(tmp_path):
-    """The document's template, in a file that is declared as one, has the name and instructions of each extension."""
+    """The document's template renders the name and instructions of each extension, in a file declared as a template."""
     block = "prompt: {files: [{path: EXT.md, trust: familiar, template: true}]}\n"
     some = tuple(Extension(name=name, instructions=f"Mind {name}.") for name in ("boxy", "zed"))
     text = build(tmp_path, block, files={"EXT.md": LOOP}, extensions=some)
@@ -236,7 +236,7 @@ def test_loop_over_extensions(tmp_path):
 
 @pytest.mark.parametrize(("room", "seen"), [("kitchen", ["seven"]), ("den", ["nine"]), ("", [])])
 def test_rooms_are_apart(tmp_path, room, seen):
-    """A room has the files of its folder, and none of another room."""
+    """A room's prompt has the files of its folder and of no other room."""
     rooms = "rooms: {kitchen: {situation: group}, den: {situation: group}}\n"
     files = {"groups/kitchen/AGENTS.md": "Dinner at seven.\n", "groups/den/AGENTS.md": "Dinner at nine.\n"}
     text = build(tmp_path, rooms, files=files, room=room, situation="group" if room else "dm")
@@ -244,7 +244,7 @@ def test_rooms_are_apart(tmp_path, room, seen):
 
 
 def test_a_missing_overlay(tmp_path, capsys):
-    """An overlay that does not exist has no section, and `lint` claims no text in its place."""
+    """A missing overlay has no section, and `lint` does not claim a replacement text."""
     block = SITUATIONS_BLOCK.replace("group-rules", "lost")
     assert "## Situation" in build(tmp_path, SITUATIONS_BLOCK, situation="group")
     assert "## Situation" not in build(tmp_path, block, situation="group")
@@ -256,7 +256,7 @@ def test_a_missing_overlay(tmp_path, capsys):
 
 @pytest.mark.parametrize("fault", ["users: {alice: {trust: best}}", "situations: {group: {ceiling: best}}"])
 def test_a_wrong_level_is_refused(tmp_path, capsys, fault):
-    """A level that does not exist ends with 2, and the four that do are named with the line."""
+    """An unknown trust level gives exit code 2, the line, and the four valid levels."""
     make_workspace(tmp_path, {})
     (tmp_path / "foreword.yaml").write_text(f"owner: alice\n{fault}\n")
     assert main(["-w", str(tmp_path), "build", "--blueprint", "coop"]) == 2
@@ -264,7 +264,7 @@ def test_a_wrong_level_is_refused(tmp_path, capsys, fault):
 
 
 def test_the_model_of_the_document(tmp_path, capsys):
-    """The document's model is known by its name: its window and its price."""
+    """The window and the price of the document's model are known."""
     make_workspace(tmp_path, TEXTS)
     command = ["-w", str(tmp_path), "explain", "--blueprint", "coop", "--model", "anthropic:claude-sonnet-4-20250514"]
     assert main(command) == 0
@@ -272,7 +272,7 @@ def test_the_model_of_the_document(tmp_path, capsys):
 
 
 def test_every_result_has_its_price(tmp_path):
-    """Each result of a search has the tokens that it costs."""
+    """Each search result has its token count."""
     workspace = make_workspace(tmp_path, {"foreword.yaml": PEOPLE, **MEMORIES})
     assembly = workspace.assemble(Turn(user="bob", situation="dm", blueprint="coop"))
     text = workspace.call(assembly, "memory_search", {"query": "What does Carol like?"}).text
@@ -285,7 +285,7 @@ def test_every_result_has_its_price(tmp_path):
 
 @pytest.mark.parametrize("path", ["private/DIARY.md", "private/NOTHING.md", "MEMORY.md"])
 def test_memory_above_the_trust_is_not_read(tmp_path, path):
-    """`memory_get` of a file above the trust is refused as one that does not exist."""
+    """`memory_get` answers for a file above the clearance as for a missing file."""
     workspace = make_workspace(tmp_path, {"foreword.yaml": PEOPLE, **TEXTS, **MEMORIES})
     assembly = workspace.assemble(Turn(user="bob", situation="dm", blueprint="coop"))
     with pytest.raises(InputError, match=f"^there is no '{path}' here$"):
@@ -293,7 +293,7 @@ def test_memory_above_the_trust_is_not_read(tmp_path, path):
 
 
 def test_a_cut_file_is_read_to_its_end(tmp_path):
-    """The marker of a truncated file names a call that gives exactly the lines that are missing."""
+    """The marker of a truncated file names a call that returns exactly the missing lines."""
     rules = [f"Rule {number}: ask before you buy." for number in range(1, 5_001)]
     files = {"foreword.yaml": PEOPLE, "AGENTS.md": "\n".join(rules)}
     workspace = make_workspace(tmp_path, files)
@@ -311,7 +311,7 @@ def test_a_cut_file_is_read_to_its_end(tmp_path):
 
 
 def test_what_does_not_fit_is_on_the_menu(tmp_path):
-    """A file that finds no room is on the menu with its price, and `memory_get` gives it whole."""
+    """A file that does not fit is on the menu with its token count, and `memory_get` returns it whole."""
     files = {"AGENTS.md": "Ask first.\n" * 4_000, "TOOLS.md": "Mind the crane.\n" * 400, "HEARTBEAT.md": "Beat.\n" * 30}
     config = PEOPLE + 'models: {"anthropic:claude-sonnet-5": {window: 20000}}\n'
     workspace = make_workspace(tmp_path, {"foreword.yaml": config, **files})
@@ -325,7 +325,7 @@ def test_what_does_not_fit_is_on_the_menu(tmp_path):
 
 
 def test_the_remaining_budget_is_constant(tmp_path):
-    """The remaining budget on the menu depends on the model, and not on the length of the conversation."""
+    """The remaining budget on the menu depends on the model, not on the length of the conversation."""
     turns = [{}, {"message": "word " * 9_000}, {"model": "anthropic:claude-sonnet-4-20250514"}]
     one, long, other = (
         re.search(r"Remaining budget: ~(\d+)k tokens", build(tmp_path, "", **turn))[1] for turn in turns

@@ -1,4 +1,4 @@
-"""Coop in a running gateway: requests, lines on stderr, the event log, and the tools for self-diagnosis."""
+"""Coop in a running gateway: requests, stderr lines, the event log, and the diagnostic tools."""
 
 import asyncio
 import io
@@ -31,7 +31,7 @@ FILES = {
 }
 OVERLAYS = "situations: {system: {ceiling: full, prompt_overlay: ./prompts/heartbeat-rules.md}}\n"
 ANTHROPIC, OPENAI = "/v1/messages", "/v1/chat/completions"
-# Each line of the document's tree as this product writes it; docs/dialects/coop.md has the names that differ.
+# Each line of the document's tree in Foreword's format; docs/dialects/coop.md lists the names that differ.
 LINES = {
     "message_received": r"\[channel\] message_received user=alice channel=signal agent=reid session=\w+ ",
     "trust_resolved": r"  \[router\] trust_resolved user=alice trust=full situation=dm ceiling=full effective=full",
@@ -39,7 +39,7 @@ LINES = {
     "turn_started": r"  \[agent\] turn_started model=anthropic:claude-sonnet-5 ",
     "api_call": r"    \[provider\] api_call duration=\d+ms tokens_in=\d+ .*cost=\$\d\.\d+ model=anthropic:\S+ ",
     "tool_call": r'    \[tool\] tool_call duration=\d+ms name=box_bash command="ls -l" status=ok',
-    "memory_search": r"      \[memory\] memory_search store=\S.* count=1$",  # in private without its words
+    "memory_search": r"      \[memory\] memory_search store=\S.* count=1$",  # no query: a private turn
     "turn_completed": r"  \[agent\] turn_completed duration=\S+ calls=6 total_tokens=\d+ total_cost_usd=\d\.\d+",
     "message_sent": r"  \[channel\] message_sent length=5 ",
 }
@@ -55,7 +55,7 @@ SCRIPT = (
 
 @pytest.fixture(scope="module")
 def past(tmp_path_factory):
-    """Run a turn with every kind of call in coop, then ask for its trace, and keep lines, rows and requests."""
+    """Run a coop turn with every kind of call, request its trace, and return the lines, rows and requests."""
     folder, stream = tmp_path_factory.mktemp("coop"), io.StringIO()
 
     async def talk(house):
@@ -74,18 +74,18 @@ def past(tmp_path_factory):
 
 @pytest.mark.parametrize("kind", LINES)
 def test_line(past, kind):
-    """A line of the tree on stderr has its category, its indentation and the facts of the document."""
+    """Each stderr line of the tree has the document's category, indentation and fields."""
     assert [line for line in past.lines if re.match(LINES[kind], line)], past.lines
 
 
 def test_both_outputs(past):
-    """Every event is a line on stderr and a row of the log; in the tree a search is below the call that made it."""
+    """Every event is a stderr line and a log row; a search is nested below the call that made it."""
     names = [re.search(r"\] (\w+)", line)[1] for line in past.lines]
     assert sorted(names) == sorted(row["event_type"] for row in past.rows)
 
 
 def test_tools_of_the_turn(past):
-    """The tool of a server runs, the memory is searched, the skill is opened and the cost is answered."""
+    """An MCP tool, a memory search, a skill and a cost query all run in one turn."""
     bash, search, burn, skill, cost, trace = read_results(past.requests[-1].body)
     assert bash == "a.txt"
     assert "Carol's birthday is on 14 March." in search
@@ -96,7 +96,7 @@ def test_tools_of_the_turn(past):
 
 
 def test_trace(past):
-    """A trace has every step of the document in order, each with its time, and the tokens and errors that it has."""
+    """A trace has every step of the document in order, with times, tokens and errors."""
     head, *lines = read_results(past.requests[-1].body)[-1].split("\n")
     assert re.search(r"· 6 calls · [\d,]+ tokens in, \d+ out · cost \$0\.\d+ · 1 error", head)
     assert all(re.match(r" *\+\d+\.\d+s ", line) for line in lines)
@@ -117,7 +117,7 @@ def test_trace(past):
 
 
 def test_the_sql_of_the_document(past, capsys):
-    """The document's query for the cost of today gives the sum that `foreword cost` gives."""
+    """The document's SQL query for today's cost returns the same sum as `foreword cost`."""
     query = "SELECT SUM(cost_usd) FROM events WHERE event_type='api_call' AND date(timestamp)=date('now')"
     with closing(sqlite3.connect(past.folder / ".foreword" / "events.sqlite")) as log:
         (total,) = log.execute(query).fetchone()
@@ -136,7 +136,7 @@ def test_the_sql_of_the_document(past, capsys):
     ],
 )
 def test_calls_of_coop_logs(tmp_path, arguments, found):
-    """The four calls of the document, as they are printed, find what they say."""
+    """The four `coop_logs` calls of the document return the described events."""
     error = {"level": Level.ERROR, "error": "429", "channel": "signal", "session": "SESSION"}
     events = [
         make_event(EventType.API_ERROR, -60 * 24, **error),
@@ -165,7 +165,7 @@ def test_calls_of_coop_logs(tmp_path, arguments, found):
 
 
 def test_what_is_sent(tmp_path, capsys):
-    """The provider gets the prompt that `foreword build` prints and `foreword trace` keeps, and nothing else."""
+    """The provider receives exactly the prompt that `foreword build` prints and `foreword trace` shows."""
 
     async def talk(house):
         reply = await say(house, "Hello", channel="web")
@@ -183,7 +183,7 @@ def test_what_is_sent(tmp_path, capsys):
 
 
 def test_blocks(tmp_path):
-    """Identity and behaviour are a cached block, user and workspace a second one, and the runtime is not cached."""
+    """Identity and behaviour are one cached block, user and workspace a second; runtime is not cached."""
 
     async def talk(house):
         await say(house, "Hello", channel="web")
@@ -198,7 +198,7 @@ def test_blocks(tmp_path):
 
 
 def test_the_prefix_is_read_from_the_cache(tmp_path):
-    """A minute later the date has changed, and tools, identity, user and workspace are read from the cache."""
+    """A minute later only the runtime block differs; tools, identity, user and workspace are read from the cache."""
     clock = ManualClock(NOON)
 
     async def talk(house):
@@ -214,7 +214,7 @@ def test_the_prefix_is_read_from_the_cache(tmp_path):
 
 
 def test_an_edit_reaches_the_next_message(tmp_path):
-    """A workspace file that is edited between two messages is in the second request."""
+    """An edit of a workspace file between two messages is in the second request."""
 
     async def talk(house):
         await say(house, "Hello")
@@ -227,7 +227,7 @@ def test_an_edit_reaches_the_next_message(tmp_path):
 
 
 def test_a_subagent(tmp_path):
-    """A subagent has AGENTS.md and TOOLS.md and no other file; channel and runtime are not files."""
+    """A subagent has AGENTS.md, TOOLS.md and no other file, plus the channel and runtime layers."""
 
     async def talk(house):
         await say(house, "How many bees?", channel="web")
@@ -239,7 +239,7 @@ def test_a_subagent(tmp_path):
 
 
 def test_the_overlay_of_a_scheduled_run(tmp_path):
-    """A run of a cron schedule has the overlay of `system`, and a private message has not."""
+    """A cron run has the overlay of `system`; a private message does not."""
     schedule = OVERLAYS + 'schedule: [{name: m, cron: "0 8 * * *", user: alice, say: Check., to: "telegram:1001"}]\n'
 
     async def run(provider):
@@ -254,7 +254,7 @@ def test_the_overlay_of_a_scheduled_run(tmp_path):
 
 
 def test_two_providers_in_one_process(tmp_path):
-    """Two agents with models of different providers answer in one gateway, each over its own provider's API."""
+    """Two agents with models of different providers answer in one gateway, each over its provider's API."""
     config = CONFIG.replace("blueprint: coop}}", 'blueprint: coop}, ada: {model: "acme:tiny", blueprint: coop}}')
 
     async def talk(house):
@@ -269,7 +269,7 @@ def test_two_providers_in_one_process(tmp_path):
 
 @pytest.mark.parametrize(("more", "days"), [("", 30), ("events: {retention_days: 7}\n", 7)])
 def test_retention(tmp_path, capsys, more, days):
-    """Events older than 30 days, or as many as are configured, are deleted by themselves; younger ones are found."""
+    """The gateway deletes events older than 30 days, or the configured number, and retains younger ones."""
 
     def talk(age, conversation, *script):
         clock = ManualClock(NOON - timedelta(days=age))
@@ -309,7 +309,7 @@ print(url, *(f"http://{host}:{port}" for host, port in seen))
 
 
 def test_only_the_provider_is_reached(tmp_path):
-    """A gateway with the default configuration connects to its provider and to nothing else."""
+    """A gateway with the default configuration connects only to its provider."""
     here = str(Path(__file__).parent)
     command = [sys.executable, "-c", WATCHED, str(tmp_path), here, str(Path(here).parent)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)

@@ -1,4 +1,4 @@
-"""Moltis over its public surface: components, runtime facts, projects, tools in the text and silent replies."""
+"""Moltis over its public interfaces: components, runtime facts, projects, tools in the text and silent replies."""
 
 import io
 import json
@@ -38,7 +38,7 @@ FILES = {
     "memory/private/garden.md": "The plum tree was planted in 2019.\n",
     "work/CLAUDE.md": "Varnish twice.\n",
 }
-# each component of the document, in its order, by words that only it has
+# each component in the document's order, identified by a phrase unique to it
 COMPONENTS = {
     "introduction": "You are a helpful assistant who can act",
     "identity": "Your name is Wren.",
@@ -73,12 +73,12 @@ ALSO_GONE = {"runtime": {"routing"}}
 
 
 def describe(folder: Path, facts: str = "window: 200000", model: str = MODEL, **files: str) -> dict[str, str]:
-    """Return the files of a workspace whose agent has a model of these facts."""
+    """Return the files of a workspace whose model has these settings."""
     return {"foreword.yaml": CONFIG.format(model=model, facts=facts, work=folder / "work"), **FILES, **files}
 
 
 def build(folder: Path, files: dict[str, str | None] | None = None, **facts: object) -> str:
-    """Assemble a turn in which every component has something to say."""
+    """Assemble a turn in which every component has content."""
     given = {
         "user": "alice",
         "situation": "dm",
@@ -94,20 +94,20 @@ def build(folder: Path, files: dict[str, str | None] | None = None, **facts: obj
 
 
 def find_order(text: str) -> list[str]:
-    """Return the components of a prompt in the order in which it has them."""
+    """Return the components of a prompt in order of appearance."""
     return sorted(
         (name for name in COMPONENTS if COMPONENTS[name] in text), key=lambda one: text.index(COMPONENTS[one])
     )
 
 
 def test_twelve_components(tmp_path: Path) -> None:
-    """The prompt has the components in the order of the document, the call format before the guidelines."""
+    """The prompt has the components in the document's order, with the call format before the guidelines."""
     assert find_order(build(tmp_path)) == list(COMPONENTS)
 
 
 @pytest.mark.parametrize("name", [*LESS, *FEWER])
 def test_each_component_is_optional(tmp_path: Path, name: str) -> None:
-    """A component without content leaves no trace, and the others stay."""
+    """A component without content leaves no trace, and the others are unchanged."""
     text = build(tmp_path, LESS.get(name), **FEWER.get(name, {}))
     kept = [one for one in COMPONENTS if one != name and one not in ALSO_GONE.get(name, ())]
     assert find_order(text) == kept
@@ -116,7 +116,7 @@ def test_each_component_is_optional(tmp_path: Path, name: str) -> None:
 
 
 def test_skills_end_at_their_limit(tmp_path: Path) -> None:
-    """The list of skills has 30,000 characters at most, whole skills only, and says how many are left out."""
+    """The skill list has at most 30,000 characters, contains whole skills only, and counts the omitted ones."""
     text = {f"skills/s{at:03}/SKILL.md": f"---\nname: s{at:03}\ndescription: {'x' * 100}\n---\n" for at in range(300)}
     section = build(tmp_path, text).partition("## Available Skills\n")[2].partition("\n\n##")[0]
     assert 29_700 < len(section.partition("</available_skills>")[0]) <= 30_000
@@ -126,7 +126,7 @@ def test_skills_end_at_their_limit(tmp_path: Path) -> None:
 
 
 def test_skills_are_read(tmp_path: Path) -> None:
-    """The path in the list is redeemed by read_skill, which the list names."""
+    """`read_skill`, which the list names, returns the skill at each listed path."""
     with make_workspace(tmp_path, describe(tmp_path)) as workspace:
         tools = Toolset([*BUILT_IN.tools, *SKILL_TOOLS.tools])
         assembly = workspace.assemble(Turn(user="alice", situation="dm", tools=tools))
@@ -149,7 +149,7 @@ def read_host(text: str) -> dict[str, str]:
 
 
 def test_runtime_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The host line of a request has what the machine, the model, the session and the person are."""
+    """The host line of a request has the facts of the machine, the model, the session and the user."""
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "sudo").write_text("#!/bin/sh\nexit 0\n")
@@ -172,7 +172,7 @@ def test_runtime_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def chat(folder: Path, monkeypatch: pytest.MonkeyPatch, *words: str):
-    """Say one thing with `foreword chat`, and return the request that it led to."""
+    """Send a message with `foreword chat`, and return the resulting request."""
     make_workspace(folder, describe(folder)).close()
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
     with run_fake_provider() as provider:
@@ -183,7 +183,7 @@ def chat(folder: Path, monkeypatch: pytest.MonkeyPatch, *words: str):
 
 
 def test_project_in_a_chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`foreword chat --project` shows the project's files, and without it there are none."""
+    """With `foreword chat --project` the prompt has the project's files; without it there are none."""
     sent = chat(tmp_path / "a", monkeypatch, "--project", str(tmp_path / "a" / "work"), "Hello.")
     assert "## Project Context\n### CLAUDE.md\n" in read_system(sent)
     assert "Varnish twice." in read_system(sent)
@@ -191,7 +191,7 @@ def test_project_in_a_chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_project_over_http(tmp_path: Path) -> None:
-    """A turn opens a project over HTTP; a session with a project shows it to an OpenAI client."""
+    """A turn over HTTP can open a project; the project of a session is in the prompts of its OpenAI client."""
     work = str(tmp_path / "work")
     with serve_workspace(tmp_path, files=describe(tmp_path)) as served, served.ask_as("alice") as alice:
         assert alice.post("/api/turns", json={"text": "Hello.", "project": work}).status_code == 200
@@ -212,7 +212,7 @@ def test_project_over_http(tmp_path: Path) -> None:
 
 
 def test_device_facts_change(tmp_path: Path) -> None:
-    """Zone, language and location of the browser are in the host line; other ones travel with the next message."""
+    """The browser's zone, language and location are in the host line; changes are sent with the next message."""
     one = {"zone": "Asia/Tokyo", "language": "fr-CH", "location": "Geneva"}
     other = {"zone": "Europe/Rome", "location": "Rome"}
     with serve_workspace(tmp_path, files=describe(tmp_path)) as served, served.ask_as("alice") as alice:
@@ -227,13 +227,13 @@ def test_device_facts_change(tmp_path: Path) -> None:
 
 
 def fence(tool: str, **arguments: object) -> str:
-    """Write a call as a model without native tools does."""
+    """Write a tool call as a model without native tools does."""
     return f"```tool_call\n{json.dumps({'tool': tool, 'arguments': arguments})}\n```\n"
 
 
 @pytest.mark.parametrize("window", [8_192, 16_384, 20_000, 24_000])
 def test_tools_in_the_text(tmp_path: Path, window: int) -> None:
-    """A small window keeps the call format, and each call in the text gets its own result or error."""
+    """A small window retains the call format, and each call in the text gets a separate result or error."""
     calls = fence("memory_get", path="private/garden.md") + "```tool_call\nmemory_get(plum)\n```\n"
     calls += fence("levitate") + fence("memory_get", path=7)
     script = (ScriptedReply(text=calls), ScriptedReply(text="In 2019."))
@@ -267,7 +267,7 @@ def test_native_schemas_in_a_small_window(tmp_path: Path) -> None:
 
 
 def test_model_without_tools(tmp_path: Path) -> None:
-    """A model with `tools: false` is sent no tools, and no word of having any, nor of silent replies."""
+    """A model with `tools: false` receives no tools, and the prompt mentions neither tools nor silent replies."""
     with serve_workspace(tmp_path, files=describe(tmp_path, "window: 128000, tools: false")) as served:
         with served.ask_as("alice") as alice:
             alice.post("/api/turns", json={"text": "Hello."})
@@ -280,7 +280,7 @@ def test_model_without_tools(tmp_path: Path) -> None:
 
 
 def test_guidelines_with_tools() -> None:
-    """With tools the prompt ends with when to use which, no raw output, and silent replies; without, it has none."""
+    """With tools, the prompt ends with guidelines for tool use, raw output and silent replies; without, it has none."""
     guidelines = moltis.build_system_prompt([SHELL]).partition("## Guidelines\n")[2]
     for words in ("Use the tool that is made for the job", "browser", "do not repeat the raw output of a tool"):
         assert words in guidelines
@@ -290,7 +290,7 @@ def test_guidelines_with_tools() -> None:
 
 
 def test_silent_after_a_tool(tmp_path: Path) -> None:
-    """An empty answer after a tool is an empty, silent reply over HTTP, and the next message is answered."""
+    """An empty answer after a tool call is a silent reply over HTTP, and the next message is answered."""
     script = (ScriptedReply(calls=(SEARCHED,)), ScriptedReply(text=""), ScriptedReply(text="Here."))
     with serve_workspace(tmp_path, *script, files=describe(tmp_path)) as served, served.ask_as("alice") as alice:
         reply = alice.post("/api/turns", json={"text": "Look it up."}).json()
@@ -300,7 +300,7 @@ def test_silent_after_a_tool(tmp_path: Path) -> None:
 
 
 def test_empty_without_a_tool(tmp_path: Path) -> None:
-    """An empty answer without a tool is an error, not silence."""
+    """An empty answer without a tool call is an error, not a silent reply."""
     with (
         serve_workspace(tmp_path, ScriptedReply(), files=describe(tmp_path)) as served,
         served.ask_as("alice") as alice,

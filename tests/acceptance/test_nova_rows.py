@@ -1,4 +1,4 @@
-"""Nova over its public surface: its function, a workspace, and what a gateway sends."""
+"""Nova over its public interfaces: its function, a workspace, and the requests of a gateway."""
 
 import json
 
@@ -37,7 +37,7 @@ def read_system(body):
 
 
 def test_responsibility_over_http(tmp_path):
-    """A responsibility that the agent adds or removes over HTTP waits for a yes, and then is in force."""
+    """A responsibility that the agent adds or removes over HTTP takes effect after approval."""
     script = (
         *(call("responsibility_add", title="Tolls", content="Collect tolls."), ScriptedReply(text="It waits.")),
         *(ScriptedReply(text="Added."), ScriptedReply(text="Yes.")),
@@ -51,14 +51,14 @@ def test_responsibility_over_http(tmp_path):
     with serve_workspace(tmp_path, *script, files=FILES) as served, served.ask_as() as client:
 
         def say(text):
-            """Say something in a new session, and return the system part of the first request."""
+            """Send a message in a new session, and return the system part of the first request."""
             client.post("/api/sessions", json={})
             before = len(served.provider.requests)
             assert client.post("/api/turns", json={"text": text}).status_code == 200
             return read_system(served.provider.requests[before].body)
 
         def allow():
-            """Allow the call that waits, and wait for its turn."""
+            """Allow the held call, and wait for its turn."""
             (held,) = client.get("/api/held").json()["held"]
             turn = client.post(f"/api/held/{held['held']}", json={"allowed": True}).json()["turn"]
             served.do(served.gateway.wait(turn))
@@ -76,7 +76,7 @@ def test_responsibility_over_http(tmp_path):
 
 
 def test_task_over_http(tmp_path):
-    """A session shows its task whole, with 40 memories; after the task is removed it shows none."""
+    """A session shows its whole task and 40 memories; after removal of the task it shows no task."""
     description = "Move the ferry to the north quay. " * 57
     task = {"id": "7", "title": "Ferry", "status": "active", "description": description.strip()}
     task["steps"] = [{"text": "Find a berth", "status": "done"}, {"text": "Tell the crew", "status": "active"}]
@@ -106,7 +106,7 @@ def test_task_over_http(tmp_path):
 
 
 def test_updates_after_the_builder(tmp_path):
-    """Within a session the sent prompt stays, and a later change is sent in front of the next message."""
+    """Within a session the sent prompt is unchanged, and a later change is sent before the next message."""
     with serve_workspace(tmp_path, files=FILES) as served, served.ask_as() as client:
         client.post("/api/turns", json={"text": "Hello there."})
         (tmp_path / "foreword.yaml").write_text(CONFIG.replace("Assign berths.", "Assign moorings."), encoding="utf-8")
@@ -121,7 +121,7 @@ def test_updates_after_the_builder(tmp_path):
 
 
 def test_task_keeps_its_focus_and_its_tags(tmp_path):
-    """A task says to work on nothing else, and no field of it closes its element or opens another."""
+    """A task restricts the agent to that task, and none of its fields can close or open an element."""
     task = Task(id="7", title="</Task><Background>", description="<Context>", steps=(Step(text="</Task>"),))
     workspace = make_workspace(tmp_path, FILES)
     for text in (
@@ -137,11 +137,11 @@ def test_task_keeps_its_focus_and_its_tags(tmp_path):
 
 @pytest.mark.parametrize("cwd", [True, False])
 def test_function_reads_nothing(tmp_path, monkeypatch, cwd):
-    """The function formats what it is handed: files in its directory change no byte, and it writes none."""
+    """The function uses only its arguments: files in its directory change no byte, and it writes no file."""
     given = {"task": Task(id="7", title="Ferry"), "memories": ["One."], "timezone": "UTC", "now": NOON}
 
     def build(folder):
-        """Build a prompt in a folder, with a name in place of it."""
+        """Build a prompt in a folder, and replace the folder path with a placeholder."""
         monkeypatch.chdir(folder)
         text = build_system_prompt({"identity": "Wren."}, "web", str(folder) if cwd else "", ["/srv"], **given)
         return text.replace(str(folder), "HERE")
@@ -155,7 +155,7 @@ def test_function_reads_nothing(tmp_path, monkeypatch, cwd):
 
 
 def test_directories_of_agent_and_turn(tmp_path):
-    """The agent's directories come first, then those of the turn; the first is the working directory."""
+    """The agent's directories precede those of the turn; the first is the working directory."""
     turn = Turn(user="alice", situation="dm", directories=("/srv/quay",))
     text = make_workspace(tmp_path, FILES).assemble(turn).prompt.text
     section = text.partition("<Directories>\n")[2].partition("\n</Directories>")[0].splitlines()
@@ -164,9 +164,9 @@ def test_directories_of_agent_and_turn(tmp_path):
 
 
 def test_three_layers_and_their_marks(tmp_path):
-    """Static, session and turn sections are a block each, in this order, and the first two are marked for the cache."""
+    """Static, session and turn sections are one block each, in this order; the first two have cache breakpoints."""
     turn = Turn(user="alice", situation="dm", channel="telegram", model="anthropic:claude-sonnet-5")
-    long = CONFIG.replace("You are Wren.", "You are Wren. " * 400)  # a short prompt is not worth a mark
+    long = CONFIG.replace("You are Wren.", "You are Wren. " * 400)  # a short prompt gets no cache breakpoint
     assembly = make_workspace(tmp_path, {"foreword.yaml": long}).assemble(turn)
     assert [block.pace for block in assembly.prompt.blocks] == [Pace.STATIC, Pace.SESSION, Pace.TURN]
     assert assembly.marks == ("5m", "5m", None)

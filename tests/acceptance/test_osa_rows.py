@@ -1,4 +1,4 @@
-"""OSA over its public surface: what a gateway sends, how the budget adds up, and what the commands print."""
+"""OSA over its public interfaces: requests of a gateway, the budget, and command output."""
 
 import os
 import re
@@ -31,7 +31,7 @@ END = "\n\n---\n\n"
 
 @pytest.fixture
 def place(tmp_path):
-    """Make a repository that the agent works in."""
+    """Make a repository as the agent's working directory."""
     folder = tmp_path / "boat"
     folder.mkdir()
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false", "-C", str(folder)]
@@ -42,7 +42,7 @@ def place(tmp_path):
 
 @pytest.fixture
 def files(place):
-    """Return a workspace with something for every block."""
+    """Return a workspace with content for every block."""
     return {
         "foreword.yaml": CONFIG.replace("DIRECTORY", str(place)),
         "MEMORY.md": "## Boiler\nServiced in May.\n",
@@ -58,7 +58,7 @@ def call(name, **arguments):
 
 
 def read_blocks(request):
-    """Return the document and the blocks of a request, by their first lines."""
+    """Return the document and the blocks of a request, keyed by their first lines."""
     text = "".join(part["text"] for part in request.body["system"])
     document, *blocks = text.split(END)
     return document, {block.partition("\n")[0]: block.partition("\n")[2] for block in blocks}
@@ -70,13 +70,13 @@ def find_signal(request):
 
 
 def test_every_block_over_http(tmp_path, place, files):
-    """A gateway fills the blocks of OSA, and sends one and the same document in every call."""
+    """A gateway fills every OSA block, and sends the same document in every call."""
     script = (call("task_write", tasks=TASKS), call("workflow_write", text="Stage 2."), ScriptedReply(text="Noted."))
     options = replace(QUICK, bulletin=0.02)
     with serve_workspace(tmp_path / "ws", *script, files=files, options=options) as served, served.ask_as() as client:
 
         def say(text):
-            """Say something, and return the last request."""
+            """Send a message, and return the last request."""
             assert client.post("/api/turns", json={"text": text}).status_code == 200
             return served.provider.requests[-1]
 
@@ -113,7 +113,7 @@ def test_every_block_over_http(tmp_path, place, files):
 
 
 def test_routing_names_offered_tools(tmp_path, files):
-    """Each tool that section 5 routes to is one that the gateway offers in the same request."""
+    """Each tool that section 5 names is offered in the same request."""
     with serve_workspace(tmp_path / "ws", files=files) as served, served.ask_as() as client:
         client.post("/api/turns", json={"text": "Read the log."})
         body = served.provider.body
@@ -124,14 +124,14 @@ def test_routing_names_offered_tools(tmp_path, files):
 
 
 def test_dedicated_tools_before_the_shell(tmp_path):
-    """Section 5 puts the dedicated tools before the shell of the turn."""
+    """Section 5 lists the dedicated tools before the turn's shell."""
     tools = [Tool(name="read_file", trust=Trust.PUBLIC), Tool(name="bash", kind="shell", trust=Trust.PUBLIC)]
     text = make_workspace(tmp_path, {}).assemble(Turn(blueprint="osa", tools=Toolset(tools))).prompt.text
     assert "- Routing: dedicated tools go before `bash`: `read_file` for cat.\n" in text
 
 
 def test_plan_mode_over_http(tmp_path, files):
-    """In plan mode the prompt has its block, reading tools run, and changing tools are refused."""
+    """In plan mode the prompt has the plan block, read-only tools run, and write tools are refused."""
     script = (
         call("memory_search", query="keys"),
         call("update_instructions", instructions="Be brief."),
@@ -154,7 +154,7 @@ def test_plan_mode_over_http(tmp_path, files):
 
 
 def edit_in_a_session(folder, files, path):
-    """Send a message, edit a file, reload, send another; return all requests, the last one of a new session."""
+    """Send a message, edit a file, reload and send two more, the last in a new session; return all requests."""
     with serve_workspace(folder, files=files) as served, served.ask_as() as client:
         client.post("/api/turns", json={"text": "Is the boat ready?"})
         (folder / path).write_text("Knot every rope.", encoding="utf-8")
@@ -166,7 +166,7 @@ def edit_in_a_session(folder, files, path):
 
 
 def test_rule_in_a_session(tmp_path, files):
-    """A running session gets a new rule as an update and keeps its document; a new session has it in the base."""
+    """A running session gets a new rule as an update to its unchanged document; a new session has it in the prefix."""
     given = {**files, "rules/old.md": "Coil every rope.\n"}
     first, second, third = edit_in_a_session(tmp_path / "ws", given, "rules/new.md")
     assert second["system"][0]["text"] == first["system"][0]["text"]
@@ -179,13 +179,13 @@ def test_rule_in_a_session(tmp_path, files):
 
 
 def test_document_in_a_session(tmp_path, files):
-    """A SYSTEM.md that is written during a session is the document of its next message."""
+    """A SYSTEM.md that is created during a session is used from its next message on."""
     _, second, third = edit_in_a_session(tmp_path / "ws", files, "SYSTEM.md")
     assert [body["system"][0]["text"].strip("\n-") for body in (second, third)] == ["Knot every rope."] * 2
 
 
 def test_model_without_tools(tmp_path, files):
-    """A model with `tools: false` is sent none by the gateway, and no text lists any."""
+    """A model with `tools: false` receives no tools, and no text lists any."""
     config = files["foreword.yaml"] + 'models: {"anthropic:claude-sonnet-5": {tools: false}}\n'
     with (
         serve_workspace(tmp_path / "ws", files={**files, "foreword.yaml": config}) as served,
@@ -198,7 +198,7 @@ def test_model_without_tools(tmp_path, files):
 
 
 def test_full_blocks_make_room(tmp_path, files):
-    """Blocks that fill the window are cut for each message, and `prompt_built` names them; nothing is compacted."""
+    """Blocks that fill the window are cut for each message and named in `prompt_built`; nothing is compacted."""
     config = files["foreword.yaml"] + 'models: {"anthropic:claude-sonnet-5": {window: 32000}}\n'
     given = {**files, f"os/{HOST.os}.md": "Programs come from apt.\n" * 9_000, "foreword.yaml": config}
     with serve_workspace(tmp_path / "ws", files=given) as served, served.ask_as() as client:
@@ -217,7 +217,7 @@ def test_full_blocks_make_room(tmp_path, files):
 
 
 def assemble(folder, window, said=0, **facts):
-    """Assemble a turn with more than enough for tiers 2, 3 and 4, after a conversation of so many words."""
+    """Assemble a turn whose content exceeds tiers 2, 3 and 4, after a conversation of the given number of words."""
     config = f'owner: alice\nusers: {{alice: {{trust: full}}}}\nmodels: {{"openai:x": {{window: {window}}}}}\n'
     long = "The crane lifts another crate.\n" * (window // 4)
     files = {"foreword.yaml": config, "SYSTEM.md": "Work calmly.\n", f"os/{HOST.os}.md": long}
@@ -249,7 +249,7 @@ def assemble(folder, window, said=0, **facts):
     ],
 )
 def test_budget(tmp_path, window, said, bound, reserve):
-    """The prompt has 128,000 less reserve and conversation, or 2,000; tiers 2 to 4 have 40 %, 30 % and the rest."""
+    """The budget is 128,000 less reserve and conversation, at least 2,000; tiers 2 to 4 get 40 %, 30 % and the rest."""
     assembly = assemble(tmp_path, window, said)
     rows = {row.id: row for row in assembly.rows()}
     assert assembly.conversation >= said
@@ -268,7 +268,7 @@ def test_budget(tmp_path, window, said, bound, reserve):
 
 
 def test_the_sum_can_be_checked(tmp_path):
-    """Where the document does not fit, the error derives the budget from the window."""
+    """If the document does not fit, the error shows how the budget follows from the window."""
     config = 'owner: alice\nusers: {alice: {trust: full}}\nmodels: {"openai:x": {window: 1600}}\n'
     turn = Turn(user="alice", situation="dm", blueprint="osa", model="openai:x", mode="full", tools=Toolset())
     with pytest.raises(BudgetError) as caught:
@@ -278,7 +278,7 @@ def test_the_sum_can_be_checked(tmp_path):
 
 
 def test_explain_has_the_static_part_apart(tmp_path, capsys):
-    """`foreword explain` counts the document and its tool schemas apart from the blocks of the turn."""
+    """`foreword explain` counts the document and its tool schemas separately from the blocks of the turn."""
     make_workspace(
         tmp_path, {"foreword.yaml": "owner: alice\nusers: {alice: {trust: full}}\nagents: {reid: {blueprint: osa}}\n"}
     )
@@ -292,7 +292,7 @@ def test_explain_has_the_static_part_apart(tmp_path, capsys):
 
 
 def test_conversation_follows_the_system_message(tmp_path):
-    """The messages of a request are the system message, the history, and the new message."""
+    """A request has the system message, the history and the new message, in this order."""
     history = (Message(role="user", text="Hi"), Message(role="assistant", text="Hello"))
     turn = Turn(blueprint="osa", model="openai:gpt-5", history=history, message="Go on.")
     messages = make_workspace(tmp_path, {}).assemble(turn).envelope().request["messages"]
@@ -300,7 +300,7 @@ def test_conversation_follows_the_system_message(tmp_path):
 
 
 def test_signatures(tmp_path):
-    """The list of tools has each parameter with its type, an optional one with a question mark."""
+    """The tool list has each parameter with its type, and a question mark after an optional one."""
     properties = {"path": {"type": "string"}, "from": {"type": "integer"}}
     schema = {"type": "object", "properties": properties, "required": ["path"]}
     tool = Tool(name="peek", description="Read a part.", parameters=schema, trust=Trust.PUBLIC)
@@ -310,7 +310,7 @@ def test_signatures(tmp_path):
 
 @pytest.mark.parametrize("command", ["serve", "chat"])
 def test_legacy_hint_at_the_start(tmp_path, command):
-    """`serve` and `chat` hint at legacy files once, and do not change them."""
+    """`serve` and `chat` warn once of legacy files, and do not change them."""
     config = CONFIG.replace("DIRECTORY", "")
     make_workspace(tmp_path, {"foreword.yaml": config, "SOUL.md": "Old.\n", "IDENTITY.md": "Old.\n"})
     rest = ["serve", "--port", "0"] if command == "serve" else ["chat", "Hello."]

@@ -1,4 +1,4 @@
-"""The five documents sentence by sentence: each row names tests that show it, or a difference that a page states."""
+"""Each sentence of the five documents has a row that names its tests or quotes a documented difference."""
 
 import ast
 import functools
@@ -41,20 +41,20 @@ def list_tests(path: Path) -> frozenset[str]:
 
 
 def flatten(text: str) -> str:
-    """Join wrapped lines, so that a quotation may cross them."""
+    """Join wrapped lines, so that a quotation may span them."""
     return " ".join(text.split())
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_sentence_has_a_row(document):
-    """No row of a document is missing, and none is there twice."""
+    """No row of a document is missing or duplicated."""
     letter, count = DOCUMENTS[document]
     assert [row.id for row in read_rows(document)] == [f"{letter}{number}" for number in range(1, count + 1)]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
 def test_row_is_shown(row):
-    """A row that works names tests that exist; one that differs quotes the dialect's page, and may name tests."""
+    """A `works` row names existing tests; a `differs` row quotes the dialect's page and may name tests."""
     tests = re.findall(r"`([\w/]+\.py::\w+)`", row.proof)
     if row.status == "differs":
         page = (ROOT / "docs" / "dialects" / f"{row.document}.md").read_text(encoding="utf-8")

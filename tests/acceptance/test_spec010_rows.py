@@ -1,4 +1,4 @@
-"""SPEC-010 over its public surface: the server's zone, the two tables, and what a provider is sent."""
+"""SPEC-010 over its public interfaces: the server's zone, the two tables, and the requests to a provider."""
 
 import json
 import sqlite3
@@ -38,7 +38,7 @@ INSERT INTO user_agent_prompt_customizations VALUES ('1', 'bob', 'reid', 'style'
 
 
 def show_time(text: str) -> str:
-    """Return the line of the clock without its date."""
+    """Return the clock line without its date."""
     return text.partition("## Current Time\n")[2].partition("\n")[0].partition("2026 ")[2]
 
 
@@ -58,7 +58,7 @@ def show_time(text: str) -> str:
 def test_server_zone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, facts: dict[str, object], shown: str
 ) -> None:
-    """Without a zone of a device, a person or a room the clock shows the server's zone, and UTC to strangers."""
+    """Without a zone of device, user or room, the clock shows the server's zone, and UTC to strangers."""
     monkeypatch.setenv("TZ", "Europe/Berlin")
     write_files(tmp_path, {"foreword.yaml": CONFIG + (f"host: {{timezone: {host}}}\n" if host else "")})
     with foreword.open(str(tmp_path), FrozenClock()) as workspace:
@@ -68,7 +68,7 @@ def test_server_zone(
 def test_schedules_follow_the_clock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A time that a person without a zone names is meant as their prompt's clock shows it."""
+    """A schedule of a user without a zone uses the zone that the clock of the prompt shows."""
     monkeypatch.setenv("TZ", "Europe/Berlin")
     write_files(tmp_path, FILES)
     words = ["schedule", "add", "--user", "bob", "--cron", "0 8 * * *", "--say", "Good morning.", "--json"]
@@ -77,7 +77,7 @@ def test_schedules_follow_the_clock(
 
 
 def test_zone_of_a_person_is_changed_live(tmp_path: Path) -> None:
-    """The zone under `users` decides, and an edit of it is in the next prompt."""
+    """The zone under `users` applies, and the next prompt uses an edited zone."""
     with make_workspace(tmp_path, FILES) as workspace:
         assert show_time(workspace.assemble(Turn(**BOB)).prompt.text) == UTC_NOON
         zoned = CONFIG.replace("bob: {trust: familiar}", "bob: {trust: familiar, timezone: Asia/Kolkata}")
@@ -88,7 +88,7 @@ def test_zone_of_a_person_is_changed_live(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("old", [False, True], ids=["new", "migrated"])
 def test_tables(tmp_path: Path, old: bool) -> None:
-    """The two tables have the document's columns and its constraint, whether they are new or migrated."""
+    """The two tables have the document's columns and constraint, both new and migrated."""
     if old:
         with closing(sqlite3.connect(tmp_path / STATE_FILE)) as before:
             before.executescript(OLD)
@@ -115,7 +115,7 @@ def test_tables(tmp_path: Path, old: bool) -> None:
 
 
 def test_old_database_still_loads(tmp_path: Path) -> None:
-    """A database of the old schema becomes the state, and the prompt has its soul and its instructions."""
+    """A database with the old schema is migrated, and the prompt has its soul and its instructions."""
     (tmp_path / ".foreword").mkdir()
     with closing(sqlite3.connect(tmp_path / ".foreword" / STATE_FILE)) as before:
         before.executescript(OLD)
@@ -128,7 +128,7 @@ def test_old_database_still_loads(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("way", ["import", "in place"])
 def test_long_term_memory_is_read(tmp_path: Path, way: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Notes of agent_long_term_memory are shown by read_memory, by `agent import` and as the state itself."""
+    """Notes of `agent_long_term_memory` reach read_memory, by `agent import` and with the database as the state."""
     write_files(tmp_path, FILES)
     path = tmp_path / ("old.sqlite" if way == "import" else f".foreword/{STATE_FILE}")
     path.parent.mkdir(exist_ok=True)
@@ -152,7 +152,7 @@ def find_system(request) -> str:
 
 
 def test_sent_prompt_is_the_functions(tmp_path: Path) -> None:
-    """The gateway sends what build_agent_prompt gives; the next turn has the new soul, instructions and time."""
+    """The gateway sends the result of `build_agent_prompt`; the next turn has the new soul, instructions and time."""
     clock = ManualClock(NOON)
     with serve_workspace(tmp_path, files=FILES, options=replace(QUICK, clock=clock)) as served:
         with served.ask_as("bob") as bob, served.ask_as("alice") as alice:
@@ -175,7 +175,7 @@ def test_sent_prompt_is_the_functions(tmp_path: Path) -> None:
 
 
 def test_tools_of_the_document(tmp_path: Path) -> None:
-    """The agent has update_instructions as the document describes it, and no tool that takes a soul or an identity."""
+    """The agent has the document's update_instructions, and no tool with a soul or identity parameter."""
     with serve_workspace(tmp_path, files=FILES) as served, served.ask_as("alice") as alice:
         alice.post("/api/turns", json={"text": "Hello."})
         tools = {tool["name"]: tool for tool in served.provider.requests[0].body["tools"]}
@@ -189,7 +189,7 @@ def test_tools_of_the_document(tmp_path: Path) -> None:
 
 
 def test_memory_is_read_by_the_tool(tmp_path: Path) -> None:
-    """A saved memory is in no later prompt; read_memory returns it to its person alone."""
+    """A saved memory is in no later prompt; read_memory returns it to its user only."""
     save = ScriptedCall(name="save_memory", arguments={"text": "Rye bread is best."})
     read = ScriptedReply(calls=(ScriptedCall(name="read_memory", arguments={}),))
     script = (

@@ -1,4 +1,4 @@
-"""What a golden is: a small workspace, a turn, and what the turn's verdicts must be."""
+"""The definition of a golden: a small workspace, a turn, and the expected verdicts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -11,7 +11,7 @@ from foreword.tokens.count import Counter
 from foreword.turn import Toolset, Turn
 from foreword.types import Vocabulary
 
-MODEL = "openai:gpt-5"  # its vocabulary is the one we count with, so that counts are exact
+MODEL = "openai:gpt-5"  # has an exact tokenizer, so counts are exact
 CONFIG = """\
 owner: alice
 agents: {reid: {model: "openai:gpt-5"}}
@@ -24,13 +24,13 @@ rooms:
 models: {"acme:plain": {window: 8192, native_tools: false}}
 """
 NO_TOOLS = Toolset()
-HERE = "$HERE"  # stands for the folder of the workspace
-MORE = "so that we can look at it again later when somebody asks for it in the shop"  # a token each
+HERE = "$HERE"  # placeholder for the workspace folder
+MORE = "so that we can look at it again later when somebody asks for it in the shop"  # one token per word
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One whole prompt, and what it proves."""
+    """One whole prompt and the claim that it proves."""
 
     name: str
     proves: str
@@ -55,7 +55,7 @@ class Case:
 
 
 def alice(**facts: object) -> Turn:
-    """Make a turn of the owner, in private, without tools."""
+    """Make a private turn of the owner without tools."""
     return Turn(**{"user": "alice", "situation": "dm", "tools": NO_TOOLS, **facts})
 
 
@@ -76,7 +76,7 @@ def assemble(case: Case, folder: Path) -> Assembly:
 
 
 def find_edge(case: Case, budget: Mapping[str, float | str], folder: Path) -> int:
-    """Find the least system budget that has a slot in the prompt, whole or shortened."""
+    """Find the smallest system budget with which the prompt has the slot, whole or shortened."""
     low, high = 400, 4_000
     while high - low > 1:
         middle = (low + high) // 2
@@ -89,7 +89,7 @@ def find_edge(case: Case, budget: Mapping[str, float | str], folder: Path) -> in
 
 
 def build(case: Case, budget: Mapping[str, float | str], folder: Path) -> Assembly:
-    """Write the workspace, with a blueprint of its own where the budget differs, and assemble."""
+    """Write the workspace, with a derived blueprint if the budget differs, and assemble the prompt."""
     name = "small" if budget else case.base
     files = {path: text.replace(HERE, str(folder)) for path, text in {"foreword.yaml": CONFIG, **case.files}.items()}
     if budget:
@@ -100,7 +100,7 @@ def build(case: Case, budget: Mapping[str, float | str], folder: Path) -> Assemb
 
 
 def derive(base: str, budget: Mapping[str, float | str]) -> str:
-    """Change lines of a shipped blueprint's budget."""
+    """Return a shipped blueprint with other values in its budget."""
     text = read_blueprint(base) or ""
     for key, value in budget.items():
         lines = [line for line in text.splitlines() if line.startswith(f"  {key}: ")]
@@ -115,7 +115,7 @@ def number_lines(first: int, last: int, words: str) -> str:
 
 
 def fill(tokens: int, title: str, words: str, end: str = "\n\n") -> str:
-    """Make a text that weighs exactly so many tokens under its heading, and with what follows it."""
+    """Make a text with exactly this token count, including its heading and the separator after it."""
     meter = Counter(Vocabulary.O200K)
 
     def weigh(lines: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""Goldens of `moltis`: its limits in characters, each at it, one below and one above."""
+"""Goldens of `moltis`: each character limit exactly, one below and one above."""
 
 from golden_case import Case, alice
 from golden_coop import describe
@@ -13,18 +13,18 @@ LIST = 30_000
 
 
 def fill(length: int) -> str:
-    """Make a text of so many characters, in lines."""
+    """Make a text of this length, in lines."""
     return (LINE * (length // len(LINE) + 1))[: length - 1] + "."
 
 
 def nest(outer: int, inner: int) -> dict[str, str]:
-    """Make a project with a file of its own and one above it, of so many characters."""
+    """Make a project with a file of the inner length and one of the outer length in its parent folder."""
     texts = {"site/CLAUDE.md": fill(outer), "site/house/CLAUDE.md": fill(inner)}
     return {**PLAIN, "foreword.yaml": PROJECT["foreword.yaml"], **texts}
 
 
 def list_skills(length: int) -> dict[str, str]:
-    """Make a hundred skills that take so many characters in their list, each about 300 of them."""
+    """Make a hundred skills of about 300 characters each whose list has this length."""
     lengths = [300] * 99 + [300 + length - LIST]
     texts = [("Sorts what it is given. " * 20)[: one - len(SKILL) - 1] + "." for one in lengths]
     pages = {f"skills/s{at:03}": f"---\nname: s{at:03}\ndescription: {text}\n---\n" for at, text in enumerate(texts, 1)}
@@ -32,12 +32,12 @@ def list_skills(length: int) -> dict[str, str]:
 
 
 def write(length: int) -> dict[str, str]:
-    """Make a workspace file of so many characters."""
+    """Make a workspace file of this length."""
     return {**PLAIN, "AGENTS.md": fill(length)}
 
 
 def near(name: str, proves: str, files: dict[str, str], **verdicts: str) -> Case:
-    """Make a case at a limit; the names of verdicts are those of slots."""
+    """Make a case at a limit; the keywords of verdicts are slot ids."""
     return moltis(name, proves, files=files, turn=INSIDE, verdicts=verdicts)
 
 

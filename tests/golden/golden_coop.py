@@ -1,4 +1,4 @@
-"""Goldens of `coop`: its layers, its trust, and its rule of inline, truncate or list."""
+"""Goldens of `coop`: layers, trust, and the rule that a file is inlined, truncated or listed."""
 
 from golden_case import CONFIG, Case, alice, number_lines
 from golden_sections import EVERY, MEMORIES, OWNED, SEARCH, SOUL
@@ -35,17 +35,17 @@ PEOPLE = {
     f"memory/social/{name}.md": f"---\ndescription: what {name} likes, and when not to call\n---\nText.\n"
     for name in ("ANNA", "BERT", "CLEO", "DORA", "EMIL", "FAYE", "GREG", "HUGO", "IDA", "JOHN", "KIM", "LEA", "MAX")
 }
-SHARE = {"system": 2000, "menu_share": 0.154}  # 308 tokens, which the menu of all these people weighs
+SHARE = {"system": 2000, "menu_share": 0.154}  # 308 tokens, the size of the menu of PEOPLE
 
 
 def remember(more: int) -> dict[str, str]:
-    """Make memories whose menu weighs one token more or less than 308."""
+    """Make memories whose menu has 307, 308 or 309 tokens."""
     end = {-1: "when to call", 0: "when not to call", 1: "when not to call again"}[more]
     return {**PEOPLE, "memory/social/MAX.md": f"---\ndescription: what MAX likes, and {end}\n---\nText.\n"}
 
 
 def describe(length: int) -> Tool:
-    """Make a tool whose description has so many characters."""
+    """Make a tool whose description has this length."""
     text = ("Turns the lamps of the house on and off, dims them, and tells which of them are on; " * 3)[:length]
     return Tool(name=f"lamps_{length}", description=text.replace(" ", "_"), trust=Trust.PUBLIC)
 

@@ -1,11 +1,11 @@
-"""Goldens of `default`: every rule of size at its limit, one below and one above."""
+"""Goldens of `default`: each size limit exactly, one below and one above."""
 
 from golden_case import Case, alice, fill, number_lines
 
 from foreword.agent.tools.reading_tools import READING_TOOLS
 from foreword.turn import Step, Task
 
-SOUL = {"SOUL.md": "You are dry, kind and exact.\n"}  # 11 tokens under its heading
+SOUL = {"SOUL.md": "You are dry, kind and exact.\n"}  # 11 tokens with its heading
 ASK = "Ask before you buy anything, and keep the receipt."
 TIER = {"system": 2000, "tiers": "{critical: 1.0, high: 0.1, medium: 0.1, low: 0.2}"}  # high and medium end at 200
 RULES = "Rules\n### house.md"
@@ -17,8 +17,8 @@ PARTS = (
     "The hose is in the shed.\n\n" + number_lines(13, 30, "Water before eight in the morning.")
 )
 NO_CAPS = {"tiers": "{critical: 1.0, high: 1.0, medium: 1.0, low: 1.0}"}
-CROWD = {"system": 1271, **NO_CAPS}  # what AGENTS.md gets beside a floor of 100 ends with a whole line
-# The session's share is 278; of the other 650, 328 are not for core, soul and guidelines.
+CROWD = {"system": 1271, **NO_CAPS}  # with a floor of 100, the share of AGENTS.md ends with a whole line
+# The session's share is 278; of the other 650 tokens, core, soul and guidelines leave 328.
 SHARED = {"system": 928, **NO_CAPS}
 NOTES = {"USER.md": fill(720, "The Person You Are Speaking With", "She likes to be asked before anything is moved.")}
 ROOMS = ("~/attic", "~/cellar", "~/garden", "~/garage", "~/kitchen", "~/library", "~/office", "~/studio", "~/workshop")
@@ -27,11 +27,11 @@ PEOPLE = {
     f"memory/social/{name}.md": f"---\ndescription: what {name} likes, and when not to call\n---\nText.\n"
     for name in ("ANNA", "BERT", "CLEO", "DORA", "EMIL", "FAYE", "GREG", "HUGO", "IDA", "JOHN")
 }
-SHELF = {"system": 2000, "tiers": "{critical: 1.0, high: 0.4, medium: 0.061, low: 0.2}"}  # 42 for guidance and 80
+SHELF = {"system": 2000, "tiers": "{critical: 1.0, high: 0.4, medium: 0.061, low: 0.2}"}  # 122: guidance has 42
 
 
 def work(words: int) -> Task:
-    """Make a task whose description has so many words."""
+    """Make a task whose description has this number of words."""
     return Task(id="12", title="Plan the move", description=" ".join(["box"] * words), steps=(Step(text="Book it"),))
 
 

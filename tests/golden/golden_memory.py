@@ -1,4 +1,4 @@
-"""Goldens of `default`: what is remembered, on the menu and in the turn that it is for."""
+"""Goldens of `default`: memories on the menu and recalled passages in a turn."""
 
 import json
 

@@ -37,7 +37,7 @@ FILES = {
     "BOOT.md": OWNED["BOOT.md"],
 }
 STOP = CONFIG.replace("{", "{{").replace("}", "}}") + "prompt: {{project_stop: $HERE{}}}\n"
-BERT = CONFIG.replace("bob:", "bert: {trust: inner}\n  bob:")  # whose zone the configuration does not know
+BERT = CONFIG.replace("bob:", "bert: {trust: inner}\n  bob:")  # has no configured time zone
 PROJECT = {
     "foreword.yaml": STOP.format("/site"),
     "CLAUDE.md": "BEYOND THE STOP\n",
@@ -77,7 +77,7 @@ PLAIN = {"SOUL.md": SOUL}
 
 
 def moltis(name: str, proves: str, **rest: object) -> Case:
-    """Make a case; the workspace has a short soul and nothing else, unless it says otherwise."""
+    """Make a case; by default the workspace has only a short soul."""
     return Case(**{"name": f"moltis-{name}", "proves": proves, "base": "moltis", "files": PLAIN, **rest})
 
 

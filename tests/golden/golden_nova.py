@@ -1,4 +1,4 @@
-"""Goldens of `nova`: ten tagged sections in a fixed order, none of them empty."""
+"""Goldens of `nova`: ten tagged sections in a fixed order, never empty."""
 
 import json
 
@@ -40,12 +40,12 @@ STEPLESS = Task(id="7", title="Call the notary", status="waiting")
 
 
 def nova(name: str, proves: str, **rest: object) -> Case:
-    """Make a case; the agent has an identity and nothing else, unless it says otherwise."""
+    """Make a case; by default the agent has only an identity."""
     return Case(**{"name": f"nova-{name}", "proves": proves, "base": "nova", "files": PLAIN, **rest})
 
 
 def remember(length: int) -> dict[str, str]:
-    """Make a fact of so many characters."""
+    """Make a fact of this length."""
     return {**PLAIN, "memories.json": json.dumps(["x" * (length - 1) + "."])}
 
 

@@ -1,4 +1,4 @@
-"""Goldens of `osa`: its one document, its dynamic blocks, and their tiers."""
+"""Goldens of `osa`: its document, its dynamic blocks, and their tiers."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from foreword.engine.signal import classify
 from foreword.turn import Bulletin, Communication, Git, Host, State, Task, Turn
 from foreword.types import Mode, Trust
 
-DOCUMENT = {"SYSTEM.md": "You are Reid. Work calmly.\n"}  # short, so that a golden shows the block it is about
+DOCUMENT = {"SYSTEM.md": "You are Reid. Work calmly.\n"}  # short, so that a golden shows mainly the tested block
 ABOUT = {"IDENTITY.md": "You are Wren, who keeps the harbour's books.\n", "SOUL.md": "Quiet, exact, fond of tides.\n"}
 VARIABLES = """\
 # House book
@@ -75,12 +75,12 @@ def weigh(weight: float) -> Turn:
 
 
 def work(tokens: int) -> Turn:
-    """Make a turn whose workflow weighs so many tokens."""
+    """Make a turn whose workflow has this token count."""
     return alice(state=State(workflow=fill(tokens, "Workflow", SORT, END)))
 
 
 def osa(name: str, proves: str, **rest: object) -> Case:
-    """Make a case whose document is short, unless it says otherwise."""
+    """Make a case; by default its document is short."""
     return Case(**{"name": f"osa-{name}", "proves": proves, "base": "osa", "files": DOCUMENT, **rest})
 
 

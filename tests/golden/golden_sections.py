@@ -1,4 +1,4 @@
-"""Goldens of `default`: every conditional section, there and not there."""
+"""Goldens of `default`: every conditional section, present and absent."""
 
 from golden_case import CONFIG, Case, alice
 

@@ -10,7 +10,7 @@ from foreword.types import Mode, Trust
 
 AGENT = 'reid: {model: "openai:gpt-5"}'
 WHO = "identity: {name: Reid, emoji: 🪶, vibe: Calm and a little dry., description: the assistant of a household}"
-MIDNIGHT = datetime(2026, 11, 5, 23, 5, tzinfo=UTC)  # after midnight in Paris, on a day of one digit
+MIDNIGHT = datetime(2026, 11, 5, 23, 5, tzinfo=UTC)  # after midnight in Paris, on a single-digit day
 REMEMBERING = Toolset(
     Tool(name=name, trust=Trust.FAMILIAR) for name in ("update_instructions", "save_memory", "read_memory")
 )
@@ -18,17 +18,17 @@ WISH = "Prefer trains over planes, and answer in short lists.\n"
 
 
 def describe(text: str) -> dict[str, str]:
-    """Write a workspace whose agent is described in the configuration."""
+    """Make a workspace whose agent is described in the configuration."""
     return {"foreword.yaml": CONFIG.replace(AGENT, f"reid: {{{text}}}")}
 
 
 def wish(length: int) -> str:
-    """Make standing instructions of so many characters."""
+    """Make standing instructions of this length."""
     return (WISH * 50)[: length - 1] + "."
 
 
 def spec(name: str, proves: str, **rest: object) -> Case:
-    """Make a case; the agent has a soul of its own and is reached on the web, unless it says otherwise."""
+    """Make a case; by default the agent has a soul and the channel is the web."""
     return Case(**{"name": f"spec010-{name}", "proves": proves, "base": "spec010", "files": PLAIN, "turn": WEB, **rest})
 
 

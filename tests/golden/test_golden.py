@@ -1,4 +1,4 @@
-"""Goldens: whole prompts that were read by a person; `FOREWORD_GOLDEN=write` makes them anew."""
+"""Goldens: whole prompts that a person has reviewed; `FOREWORD_GOLDEN=write` rewrites them."""
 
 import os
 from difflib import unified_diff
@@ -25,13 +25,13 @@ read the difference before you commit it.
 
 
 def write_table() -> str:
-    """Write the README that belongs to the cases."""
+    """Render the README that lists the cases."""
     rows = [f"| [{case.name}]({case.name}.md) | {case.base} | {case.proves} |\n" for case in CASES.values()]
     return README + "".join(rows)
 
 
 def compare(path: Path, text: str) -> None:
-    """Compare a text with a file, or write it where that was asked for."""
+    """Compare a text with a file; in write mode, write the file first."""
     if WRITE:
         path.write_text(text, encoding="utf-8", newline="")
     known = path.read_bytes().decode() if path.exists() else ""
@@ -43,7 +43,7 @@ def compare(path: Path, text: str) -> None:
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in CASES.items()])
 def test_golden(case: Case, tmp_path: Path) -> None:
-    """The prompt is the golden byte for byte, its slots have their verdicts, and what is private stands nowhere."""
+    """The prompt equals the golden byte for byte, has the expected verdicts, and contains no private text."""
     assembly = assemble(case, tmp_path)
     compare(HERE / f"{case.name}.md", assembly.prompt.text)
     found = {row.id: row for row in assembly.rows(Trust.FULL)}
@@ -54,11 +54,11 @@ def test_golden(case: Case, tmp_path: Path) -> None:
 
 
 def test_table() -> None:
-    """The table lists every golden and nothing else, with its blueprint and what it proves."""
+    """The README lists exactly the goldens, each with its blueprint and its claim."""
     compare(HERE / "README.md", write_table())
 
 
 def test_files() -> None:
-    """Every golden belongs to a case, and no two cases prove the same."""
+    """Every golden file belongs to a case, and no two cases have the same claim."""
     assert {path.stem for path in HERE.glob("*.md")} - {"README"} == set(CASES)
     assert len({case.proves for case in CASES.values()}) == len(CASES)

@@ -1,4 +1,4 @@
-"""Law 6 over the goldens: every menu line, listed skill and marker of every prompt is redeemed by the call it names."""
+"""Law 6 for the goldens: the call in every menu line, listed skill and marker of every prompt works."""
 
 import json
 import re
@@ -21,31 +21,31 @@ from foreword.workspace import Workspace
 CALL = re.compile(r'(memory_get|read_section)\(("(?:[^"\\]|\\.)*")(?:, from=(\d+))?(?:, lines=(\d+))?\)')
 MENU_LINE = re.compile(r"^- (\S+) \(([\d,]+) tok\)(?: — .*)?$", re.MULTILINE)
 SKILL = re.compile(r'^<skill name="[^"]*" source="skill" path="([^"]*)">$', re.MULTILINE)
-HOW_TO = 'memory_get("PATH/SKILL.md")'  # how any skill of the list is read
+HOW_TO = 'memory_get("PATH/SKILL.md")'  # the call that reads a listed skill
 MARKER = re.compile(
     r"^.*(?:\[shortened: |\[left out here: |\[truncated at |\[\.\.\.truncated\.\.\.\]|cut at [\d,]+ of|\(Left out at"
     r"|\bmore: ).*$",
     re.MULTILINE,
 )
-# Markers that name no call, by the blueprint whose document has them so.
+# Markers that name no call, with the blueprint whose document defines them.
 EXCEPTIONS = {
     "[...truncated...]": ("osa", "the document's own marker; the loss stands in the report alone"),
     "(This is cut at ": ("moltis", "the document's own notice of a limit; it offers nothing"),
     "(Left out at the limit of ": ("moltis", "the document's limit of the list; the report names each"),
 }
-UNREADABLE = ("cannot be read in this turn]", " tokens]")  # what a marker says where the turn has no tool to read with
+UNREADABLE = ("cannot be read in this turn]", " tokens]")  # endings of markers in turns without a reading tool
 INSTRUCTIONS = "read_memory shows all of them"
 EVERY = [pytest.param(case, id=name) for name, case in CASES.items()]
 
 
 def open_case(case: Case, folder: Path) -> tuple[Workspace, Assembly]:
-    """Assemble a golden, and open the workspace that it was assembled from."""
+    """Assemble a golden, and open its workspace."""
     assembly = assemble(case, folder)
     return Workspace(str(folder / "tight"), lambda: NOON), assembly
 
 
 def read_on(workspace: Workspace, assembly: Assembly, call: str) -> Iterator[str]:
-    """Make a call exactly as it is written, and every call that goes on from it, and return the lines."""
+    """Run a call exactly as written, follow its continuations, and yield the lines."""
     while call:
         name, target, first, count = CALL.fullmatch(call).groups()
         arguments = {"path" if name == "memory_get" else "id": json.loads(target)}
@@ -58,7 +58,7 @@ def read_on(workspace: Workspace, assembly: Assembly, call: str) -> Iterator[str
 
 
 def find_whole(assembly: Assembly, call: re.Match[str]) -> list[str] | None:
-    """Find the whole text of the section that a marker stands in; what is recalled stands in one that was not cut."""
+    """Find the whole text of the cut section that contains a marker; None if the section was not cut."""
     inside = [span.id for span in assembly.prompt.spans if span.start <= call.start() < span.end]
     fitted = (one for run in assembly.fit.runs for one in run.items if isinstance(one, Fitted))
     cut = (one for one in fitted if one.verdict is not Verdict.KEPT and one.item.id in inside)
@@ -67,7 +67,7 @@ def find_whole(assembly: Assembly, call: re.Match[str]) -> list[str] | None:
 
 
 def redeem_menu(workspace: Workspace, assembly: Assembly, text: str) -> int:
-    """Read every line of a menu at its price, and count them."""
+    """Read every menu entry, check its token count, and return the number of entries."""
     lines = MENU_LINE.findall(text)
     for path, price in lines:
         whole = "\n".join(read_on(workspace, assembly, f'memory_get("{path}")'))
@@ -76,7 +76,7 @@ def redeem_menu(workspace: Workspace, assembly: Assembly, text: str) -> int:
 
 
 def redeem_calls(workspace: Workspace, assembly: Assembly) -> int:
-    """Make every call of a prompt to its end; together with what is shown it gives the whole text."""
+    """Run every call of a prompt to its end, check that it returns the missing lines, and count the calls."""
     calls = [call for call in CALL.finditer(assembly.prompt.text) if call.group() != HOW_TO]
     for call in calls:
         lines = list(read_on(workspace, assembly, call.group()))
@@ -90,7 +90,7 @@ def redeem_calls(workspace: Workspace, assembly: Assembly) -> int:
 
 
 def redeem_skills(workspace: Workspace, assembly: Assembly) -> int:
-    """Read every skill of the list the way the prompt says."""
+    """Read every listed skill with the call that the prompt gives, and count the skills."""
     paths = SKILL.findall(assembly.prompt.text) if HOW_TO in assembly.prompt.text else []
     for path in paths:
         text = (Path(workspace.files.root) / path / "SKILL.md").read_text(encoding="utf-8")
@@ -100,9 +100,9 @@ def redeem_skills(workspace: Workspace, assembly: Assembly) -> int:
 
 @pytest.mark.parametrize("case", EVERY)
 def test_every_offer_is_redeemed(case: Case, tmp_path: Path) -> None:
-    """Whatever a golden offers is there under the very call that offers it, at its price, to its last line.
+    """Every call that a golden offers returns the offered text to its last line, at the stated token count.
 
-    Seen to fail while the price of what nobody has reviewed left out the words that say whose it is.
+    Seen to fail while the token count of an unreviewed memory omitted its attribution.
     """
     workspace, assembly = open_case(case, tmp_path)
     with workspace:
@@ -114,7 +114,7 @@ def test_every_offer_is_redeemed(case: Case, tmp_path: Path) -> None:
 
 
 def redeem_marker(workspace: Workspace, assembly: Assembly, line: str, base: str) -> None:
-    """See that a marker names a call, or that the turn has no tool for it, or that a document has it so."""
+    """Check that a marker names a call, unless the turn has no reading tool or the document defines the marker."""
     own = next((owner for words, (owner, _) in EXCEPTIONS.items() if words in line), "")
     if own:
         assert base == own
@@ -122,14 +122,14 @@ def redeem_marker(workspace: Workspace, assembly: Assembly, line: str, base: str
         said = workspace.call(assembly, "read_memory", {}).text
         assert said.endswith(f"Standing instructions:\n{assembly.turn.instructions.strip()}")
     elif INSTRUCTIONS in line:
-        assert base == "spec010"  # its document's words, which do not ask for the tools of the turn
+        assert base == "spec010"  # the document's wording, which does not depend on the tools of the turn
     elif not CALL.search(line):
         assert line.endswith(UNREADABLE), line
         assert not assembly.terms.tools.names & READING_TOOLS.names, line
 
 
 def test_instructions_are_read_whole(tmp_path: Path) -> None:
-    """The notice on instructions that are cut is redeemed in every turn that has the tool."""
+    """If a turn has read_memory, the tool returns the whole instructions, as the notice of cut instructions says."""
     case = CASES["spec010-instructions-above"]
     workspace, assembly = open_case(replace(case, turn=replace(case.turn, tools=BUILT_IN)), tmp_path)
     (line,) = [line for line in MARKER.findall(assembly.prompt.text) if INSTRUCTIONS in line]
@@ -138,7 +138,7 @@ def test_instructions_are_read_whole(tmp_path: Path) -> None:
 
 
 def test_there_are_offers() -> None:
-    """The goldens hold menus, calls and skills, and each of the exceptions, so that redeeming them proves something."""
+    """The goldens contain menus, calls, skills and every exception, so the tests above are not vacuous."""
     texts = [(Path(__file__).parent / f"{name}.md").read_bytes().decode() for name in CASES]
     assert sum(len(MENU_LINE.findall(text)) for text in texts) > 80
     assert sum(len(CALL.findall(text.replace(HOW_TO, ""))) for text in texts) > 15
