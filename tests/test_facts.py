@@ -74,7 +74,7 @@ def test_no_git(repository, monkeypatch):
 
 
 def test_slow_git(repository, monkeypatch, tmp_path):
-    """A git command that takes too long is not awaited."""
+    """A git command that times out gives no state."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "git").write_text("#!/bin/sh\nexec sleep 30\n")
     (tmp_path / "bin" / "git").chmod(0o755)

@@ -1,6 +1,6 @@
-"""What similar systems learned the hard way, and what is known of Coop: each lesson is a claim about this engine.
+"""Claims about known failures of similar systems, and about the documented behaviour of Coop.
 
-Lessons about recall, stored prompts, money and channels wait for the parts of Foreword that they concern.
+This file does not cover lessons about recall, stored prompts, costs and channels.
 """
 
 import re
@@ -43,12 +43,12 @@ def shrink(base: str, **budget: object) -> str:
 
 
 def stable(assembly: Assembly) -> str:
-    """Give the text that a provider may keep."""
+    """Return the text that a provider can cache."""
     return "".join(block.text for block in assembly.prompt.blocks if str(block.pace) != "turn")
 
 
 def tell(assembly: Assembly) -> dict[str, str]:
-    """Tell the verdict of every slot."""
+    """Return the verdict of every slot."""
     return {row.id: str(row.verdict) for row in assembly.rows()}
 
 
@@ -56,7 +56,7 @@ def tell(assembly: Assembly) -> dict[str, str]:
 
 
 def test_clock(tmp_path: Path) -> None:
-    """Lesson: a clock in the system prompt breaks the prefix every minute. Here it travels with the message."""
+    """Lesson: a clock in the system prompt breaks the prefix every minute. Here the time is sent with the message."""
     ws = make_workspace(tmp_path, {"SOUL.md": LINE})
     one, two = (ws.assemble(replace(DM, now=NOON + timedelta(minutes=minute))) for minute in (0, 1))
     assert one.envelope().request["messages"][0] == two.envelope().request["messages"][0]
@@ -64,7 +64,7 @@ def test_clock(tmp_path: Path) -> None:
 
 
 def test_clock_does_not_move_position(tmp_path: Path) -> None:
-    """Lesson: a trailing system message still breaks the prefix, since its position moves. Ours is in the user's."""
+    """Lesson: a trailing system message breaks the prefix by its position. Here the clock is in the user message."""
     messages = build(tmp_path, {}).envelope().request["messages"]
     assert [message["role"] for message in messages] == ["system", "user"]
 
@@ -80,21 +80,21 @@ def test_clock_does_not_move_position(tmp_path: Path) -> None:
     ],
 )
 def test_movers(tmp_path: Path, facts: dict) -> None:
-    """Lesson: token usage, the active mode, a git flag and tasks move the prefix elsewhere. Here none does."""
+    """Lesson: token usage, mode, git state and tasks changed the prefix elsewhere. Here none of them does."""
     ws = make_workspace(tmp_path, {"SOUL.md": LINE, **SKILLS, **MEMORIES})
     turn = replace(DM, project="~/house")
     assert stable(ws.assemble(turn)) == stable(ws.assemble(replace(turn, **facts)))
 
 
 def test_tool_order(tmp_path: Path) -> None:
-    """Lesson: tools that come in another order, or with other key order, miss the cache."""
+    """Lesson: another order of tools misses the cache. Here the request does not depend on their order."""
     tools = [Tool(name=name, trust=Trust.PUBLIC, kind="web") for name in "cab"]
     one, two = (build(tmp_path, {}, replace(DM, tools=Toolset(order))) for order in (tools, tools[::-1]))
     assert one.envelope("anthropic").json() == two.envelope("anthropic").json()
 
 
 def test_edits_apply_at_once(tmp_path: Path) -> None:
-    """Lesson: people want edits of SOUL.md at once. With nothing frozen they apply, and the standing says why."""
+    """Lesson: edits of SOUL.md must apply at once. Here they do while there is no prefix, and the reason says so."""
     ws = make_workspace(tmp_path, {"SOUL.md": "Be kind.\n"})
     ws.assemble(DM)
     write_files(tmp_path, {"SOUL.md": "Be exact.\n"})
@@ -110,7 +110,7 @@ def test_edits_apply_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("base", ["default", "coop"])
 def test_no_silent_truncation(tmp_path: Path, base: str) -> None:
-    """Lesson: rules were lost for days without a word. Here the report and the prompt both say what is missing."""
+    """Lesson: rules were silently lost for days. Here the report and the prompt both name the missing text."""
     files = {"SOUL.md": LINE * 200, "blueprints/small.yaml": shrink(base, system=1800)}
     assembly = build(tmp_path, files, replace(DM, blueprint="small"))
     row = next(row for row in assembly.rows() if row.id == "soul")
@@ -119,7 +119,7 @@ def test_no_silent_truncation(tmp_path: Path, base: str) -> None:
 
 
 def test_every_loss_is_reported(tmp_path: Path) -> None:
-    """Lesson: a report per build has label, kind, wanted and kept for whatever was lost."""
+    """Lesson: losses need a report. Here every lost section has its verdict, its reason and its token counts."""
     files = {"AGENTS.md": LINE * 300, **{f"rules/{n}.md": LINE * 40 for n in range(9)}, **SKILLS}
     files["blueprints/small.yaml"] = shrink("default", system=2000)
     lost = [row for row in build(tmp_path, files, replace(DM, blueprint="small")).rows() if row.tokens < row.wanted]
@@ -129,7 +129,7 @@ def test_every_loss_is_reported(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tools", [Toolset(), READING_TOOLS], ids=["bare", "tools"])
 def test_the_model_is_told(tmp_path: Path, tools: Toolset) -> None:
-    """Lesson: silent eviction. The model, too, is told what is not in its prompt, by its name and its weight."""
+    """Lesson: eviction was silent. Here the prompt names every dropped or shortened section."""
     files = {f"rules/{name}.md": LINE * 200 for name in "abcdefghi"}
     files |= {"MEMORY.md": LINE * 30, "USER.md": LINE * 200, "BOOT.md": LINE * 200}
     files["blueprints/small.yaml"] = shrink("default", system=1500)
@@ -149,21 +149,21 @@ def test_the_model_is_told(tmp_path: Path, tools: Toolset) -> None:
 
 
 def test_plan_mode_survives(tmp_path: Path) -> None:
-    """Lesson: plan mode was lost to silent eviction. A task of any length does not push it out."""
+    """Lesson: plan mode was lost to silent eviction. Here a long task does not displace it."""
     task = Task(id="1", title="Move", steps=tuple(Step(text=f"Box {number}") for number in range(200)))
     assembly = build(tmp_path, {}, replace(DM, plan=True, task=task))
     assert (tell(assembly)["plan"], tell(assembly)["task"]) == ("kept", "shortened")
 
 
 def test_arithmetic(tmp_path: Path) -> None:
-    """Lesson: a prompt that does not fit fails with the arithmetic, naming the slots."""
+    """Lesson: the error for a prompt that does not fit shows the calculation and the slots."""
     sums = r"does not fit: tool schemas \d+ \+ core \d+ \+ naming omitted sections .*\d+ = \d+ tokens, and the system"
     with pytest.raises(BudgetError, match=sums):
         build(tmp_path, {"blueprints/small.yaml": shrink("default", system=300)}, replace(DM, blueprint="small"))
 
 
 def test_fair(tmp_path: Path) -> None:
-    """Lesson: with sequential limits the first file eats the room of the last. `default` cuts them to one level."""
+    """Lesson: with sequential limits the first file displaces the last. Here `default` cuts both to the same size."""
     files = {
         "rules/a.md": LINE * 500,
         "rules/z.md": LINE * 500,
@@ -174,7 +174,7 @@ def test_fair(tmp_path: Path) -> None:
 
 
 def test_tool_schemas(tmp_path: Path) -> None:
-    """Lesson: 15,496 tokens of tool schemas were invisible to the meter. Here they count against the budget."""
+    """Lesson: 15,496 tokens of tool schemas were not counted. Here they count against the budget."""
     tool = Tool(name="big", trust=Trust.PUBLIC, parameters={"type": "object", "description": "word " * 3_000})
     bare, loaded = (build(tmp_path, {}, replace(DM, tools=Toolset(tools))) for tools in ([], [tool]))
     assert loaded.system_tokens - bare.system_tokens > 3_000
@@ -183,7 +183,7 @@ def test_tool_schemas(tmp_path: Path) -> None:
 
 
 def test_measured_again(tmp_path: Path) -> None:
-    """Lesson: a guessed ratio overshot by 13 %. Here every cut is measured as rendered, factor included."""
+    """Lesson: an estimated ratio overshot by 13 %. Here every cut is counted as rendered, with the model's factor."""
     text = "".join(f"| {number} | {'✓' * (number % 7)} | naïve “quotes” |\n" for number in range(400))
     files = {"AGENTS.md": text, "blueprints/small.yaml": shrink("default", system=2500)}
     for model in (MODEL, "anthropic:claude-sonnet-5", "openai:gpt-4-turbo"):
@@ -192,24 +192,24 @@ def test_measured_again(tmp_path: Path) -> None:
 
 
 def test_unknown_model(tmp_path: Path) -> None:
-    """Lesson: an unknown model fell back to 32 k in silence. Here the window that is assumed is said."""
+    """Lesson: an unknown model silently fell back to 32 k. Here the summary names the assumed window."""
     summary = build(tmp_path, {}, replace(DM, model="openai:nova-9")).summary
     assert "nothing is known about model 'openai:nova-9'; a window of 128,000 is assumed" in summary
 
 
 def test_heartbeat_is_light(tmp_path: Path) -> None:
-    """Lesson: 68 k tokens to say nothing to do. A minimal run leaves out what a check does not need."""
+    """Lesson: a heartbeat without work took 68 k tokens. Here a minimal run is less than half of a full one."""
     files = {"SOUL.md": LINE * 50, "USER.md": LINE * 50, "rules/a.md": LINE * 50, "AGENTS.md": LINE, **SKILLS}
     full, minimal = (build(tmp_path, files, replace(DM, mode=mode)) for mode in (Mode.FULL, Mode.MINIMAL))
     assert minimal.used < full.used / 2
     assert tell(minimal)["agents"] == "kept"
 
 
-# Section 2: Coop's own faults
+# Section 2: faults of Coop
 
 
 def test_menu_is_redeemed(tmp_path: Path) -> None:
-    """Lesson: the menu told the model to call memory_get with paths, and the tool took only ids."""
+    """Lesson: the menu listed paths, but memory_get took only ids. Here every path of the menu can be loaded."""
     ws = make_workspace(tmp_path, {**MEMORIES, "MEMORY.md": "Facts.\n"})
     assembly = ws.assemble(COOP)
     paths = re.findall(r"^- (\S+) \(\d+ tok\)", assembly.prompt.text, re.MULTILINE)
@@ -219,7 +219,7 @@ def test_menu_is_redeemed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("base", ["default", "coop"])
 def test_menu_order(tmp_path: Path, base: str) -> None:
-    """Lesson: the menu's order came from a hash map. Here it is the order of the names, whatever the disk says."""
+    """Lesson: the menu had the order of a hash map. Here it is sorted by name, independent of the disk."""
     turn = replace(DM, blueprint=base)
     one = build(tmp_path / "one", MEMORIES, turn)
     two = build(tmp_path / "two", dict(reversed(MEMORIES.items())), turn)
@@ -230,7 +230,7 @@ def test_menu_order(tmp_path: Path, base: str) -> None:
 
 @pytest.mark.parametrize("base", ["default", "coop"])
 def test_flat_text_is_the_blocks(tmp_path: Path, base: str) -> None:
-    """Lesson: flat text and cache blocks differed once skills existed."""
+    """Lesson: flat text and cache blocks differed once skills existed. Here they are equal."""
     assembly = build(tmp_path, {**SKILLS, **MEMORIES, "SOUL.md": LINE}, replace(DM, blueprint=base))
     blocks = [block["text"] for block in assembly.envelope("anthropic").request["system"]]
     assert "".join(blocks) == assembly.envelope("openai").request["messages"][0]["content"]
@@ -238,14 +238,14 @@ def test_flat_text_is_the_blocks(tmp_path: Path, base: str) -> None:
 
 
 def test_headings_are_counted(tmp_path: Path) -> None:
-    """Lesson: headings were not counted. Here a section weighs what it is with its heading and separator."""
+    """Lesson: headings were not counted. Here the tokens of a section include its heading and separator."""
     assembly = build(tmp_path, {"SOUL.md": "Be kind.\n"})
     row = next(row for row in assembly.rows() if row.id == "soul")
     assert row.tokens == assembly.terms.meter.count("## Soul\nBe kind.\n\n")
 
 
 def test_defaults_survive_a_refresh(tmp_path: Path) -> None:
-    """Lesson: refresh() lost texts that exist only as built-in defaults."""
+    """Lesson: refresh() lost built-in default texts. Here they remain."""
     ws = make_workspace(tmp_path, {"AGENTS.md": "One.\n"})
     before = ws.assemble(COOP).prompt.text
     write_files(tmp_path, {"AGENTS.md": "Two.\n"})
@@ -264,7 +264,7 @@ def test_defaults_survive_a_refresh(tmp_path: Path) -> None:
     ],
 )
 def test_contained(tmp_path: Path, config: str) -> None:
-    """Lesson: one path was not contained. Every path of the configuration is."""
+    """Lesson: one path could leave the workspace. Here every path of the configuration is checked."""
     from foreword.errors import ConfigError
 
     (tmp_path / "secret.md").write_text("SECRET")
@@ -273,7 +273,7 @@ def test_contained(tmp_path: Path, config: str) -> None:
 
 
 def test_linked_overlay_is_contained(tmp_path: Path) -> None:
-    """Lesson: one path was not contained. A link out of the workspace is refused wherever it is used."""
+    """Lesson: one path could leave the workspace. Here a symlink out of it is refused for every file."""
     (tmp_path / "secret.md").write_text("SECRET")
     (tmp_path / "home").mkdir()
     for name in ("SOUL.md", "RULES.md", "USER.md", "MEMORY.md"):
@@ -291,7 +291,7 @@ def test_linked_overlay_is_contained(tmp_path: Path) -> None:
 
 
 def test_menu_and_search_belong_together(tmp_path: Path) -> None:
-    """Lesson: on-demand memory alone failed. The menu stands in the prompt and names the search tool if any."""
+    """Lesson: on-demand memory alone failed. Here the prompt has the menu, which names any search tool."""
     search = Tool(name="memory_search", trust=Trust.FAMILIAR, kind="memory")
     with_search = build(tmp_path, MEMORIES, replace(DM, tools=Toolset([search, *READING_TOOLS.tools]))).prompt.text
     assert (
@@ -301,7 +301,7 @@ def test_menu_and_search_belong_together(tmp_path: Path) -> None:
 
 
 def test_guidance_per_class(tmp_path: Path) -> None:
-    """Lesson: a list of tool names without guidance was useless. One line per class of tools says how to use them."""
+    """Lesson: tool names without guidance were useless. Here each class of tools has one line of guidance."""
     tools = Toolset([Tool(name=name, trust=Trust.PUBLIC, kind="web") for name in ("fetch", "search")])
     text = build(tmp_path, {}, replace(DM, tools=tools)).prompt.text
     assert len(re.findall(r"^- fetch, search: \S.+", text, re.MULTILINE)) == 1
@@ -310,7 +310,7 @@ def test_guidance_per_class(tmp_path: Path) -> None:
 @pytest.mark.parametrize("base", ["default", "coop"])
 @pytest.mark.parametrize("room", ["", "family"])
 def test_no_memory_in_groups(tmp_path: Path, base: str, room: str) -> None:
-    """Lesson: MEMORY.md in a group chat leaked a birth date."""
+    """Lesson: MEMORY.md in a group chat leaked a birth date. Here a group prompt contains no private memory."""
     files = {"MEMORY.md": "BORN ON\n", "memory/private/x.md": "BORN ON\n", "USER.md": "BORN ON\n"}
     ws = make_workspace(tmp_path, {"foreword.yaml": CONFIG, **files})
     assembly = ws.assemble(replace(DM, blueprint=base, situation="group", room=room, message="", history=()))
@@ -321,7 +321,7 @@ def test_no_memory_in_groups(tmp_path: Path, base: str, room: str) -> None:
 
 @pytest.mark.parametrize("base", ["default", "coop"])
 def test_no_memory_of_others(tmp_path: Path, base: str) -> None:
-    """Lesson: recall crossed users. Nobody's own file is in another's prompt, and the root's belongs to the owner."""
+    """Lesson: recall crossed users. Here USER.md is in its user's prompts only, and the root file is the owner's."""
     files = {f"users/{name}/USER.md": f"OWN {name}\n" for name in ("alice", "carol")} | {"USER.md": "OWN root\n"}
     ws = make_workspace(tmp_path, {"foreword.yaml": CONFIG, **files})
     for name in ("alice", "carol"):
@@ -334,7 +334,7 @@ def test_no_memory_of_others(tmp_path: Path, base: str) -> None:
 )
 @pytest.mark.parametrize("base", ["default", "coop"])
 def test_unknown_fails_closed(tmp_path: Path, base: str, turn: Turn) -> None:
-    """Lesson: the value meaning "we could not identify this person" once unlocked the owner's memory."""
+    """Lesson: the value for an unidentified user once unlocked the owner's memory. Here it has public clearance."""
     names = ("SOUL.md", "AGENTS.md", "IDENTITY.md", "TOOLS.md", "USER.md", "MEMORY.md", "BOOT.md", "HEARTBEAT.md")
     files = dict.fromkeys((*names, "rules/a.md", "memory/social/x.md", "channels/terminal.md"), "PRIVATE\n")
     assembly = build(tmp_path, files, replace(turn, blueprint=base))
@@ -344,20 +344,20 @@ def test_unknown_fails_closed(tmp_path: Path, base: str, turn: Turn) -> None:
 
 
 def test_user_named_like_a_path(tmp_path: Path) -> None:
-    """Lesson: one path was not contained. A user whose name is a path is nobody's user."""
+    """Lesson: one path could leave the workspace. Here a user whose name is a path is unknown."""
     assembly = build(tmp_path, {"USER.md": "OWN\n"}, replace(DM, user="../alice"))
     assert assembly.clearance.level is Trust.PUBLIC
     assert "OWN" not in assembly.prompt.text
 
 
 def test_comments_are_stripped(tmp_path: Path) -> None:
-    """Lesson: HTML comments are for people. Leading ones are not sent; scanning them is the linter's part."""
+    """Lesson: HTML comments are for editors. Here leading comments are not sent; the linter checks them."""
     assert "editors" not in build(tmp_path, {"SOUL.md": "<!-- for editors -->\nBe kind.\n"}).prompt.text
 
 
 @pytest.mark.parametrize("base", ["default", "coop"])
 def test_no_clean_up(tmp_path: Path, base: str) -> None:
-    """Lesson: a clean-up of the rendered text deleted a heading and what followed. Nothing is changed later."""
+    """Lesson: a clean-up of the rendered text deleted a heading and its section. Here rendered text is not changed."""
     body = "# Odd\n\n\n\n## Empty\n\n## {{ variable }}\n\n{# comment #}   \n\n\ttext %s {0} $name\n\n***"
     assert f"\n{body}\n\n" in build(tmp_path, {"AGENTS.md": body}, replace(DM, blueprint=base)).prompt.text
 
@@ -366,14 +366,14 @@ def test_no_clean_up(tmp_path: Path, base: str) -> None:
 
 
 def test_coop_budget(tmp_path: Path) -> None:
-    """Coop: 30,000 tokens, 500 of them kept back for runtime."""
+    """Coop: the budget is 30,000 tokens, 500 of which are reserved for runtime."""
     assembly = build(tmp_path, {}, COOP)
     budget = assembly.plan.blueprint.budget
     assert (budget.system + budget.turn, budget.turn, assembly.fit.limit) == (30_000, 500, 29_500)
 
 
 def test_coop_static_share(tmp_path: Path) -> None:
-    """Coop: SOUL.md and AGENTS.md have four fifths of the budget, less the tools."""
+    """Coop: SOUL.md and AGENTS.md share four fifths of the budget, minus the tools."""
     assembly = build(tmp_path, {"AGENTS.md": LINE * 4_000}, COOP)
     reason = next(row.reason for row in assembly.rows() if row.id == "agents")
     assert reason.startswith(f"static slots have {23_600 - assembly.fit.tool_tokens:,} of 29,500 tokens; wants ")
@@ -385,7 +385,7 @@ def test_coop_inline(tmp_path: Path) -> None:
 
 
 def coop(folder: Path, left: int) -> Assembly:
-    """Assemble with Coop's blueprint and so many tokens left for AGENTS.md, which wants more."""
+    """Assemble Coop's blueprint with this many tokens for AGENTS.md, which needs more."""
     files = {"SOUL.md": "Be kind.\n", "AGENTS.md": "# The handbook\n\n" + LINE * 100}
     whole = build(folder / "whole", files, COOP)
     soul = next(row.tokens for row in whole.rows() if row.id == "soul")
@@ -400,14 +400,14 @@ def coop(folder: Path, left: int) -> Assembly:
 
 @pytest.mark.parametrize(("left", "verdict"), [(199, "indexed"), (200, "shortened"), (201, "shortened")])
 def test_coop_two_hundred(tmp_path: Path, left: int, verdict: str) -> None:
-    """Coop: what does not fit is truncated if at least 200 tokens remain, else listed in the menu."""
+    """Coop: a file that does not fit is truncated if at least 200 tokens remain, and otherwise listed in the menu."""
     assembly = coop(tmp_path, left)
     assert tell(assembly)["agents"] == verdict
     assert ("- AGENTS.md (" in assembly.prompt.text) == (verdict == "indexed")
 
 
 def test_coop_marker(tmp_path: Path) -> None:
-    """Coop: the marker is, to the letter, that of its code, and its line is the first that is missing."""
+    """Coop: the truncation marker is exactly that of Coop's code, and names the first missing line."""
     assembly = coop(tmp_path, 300)
     text = next(
         assembly.prompt.text[span.start : span.end] for span in assembly.prompt.spans if span.id == "agents"
@@ -428,13 +428,13 @@ def test_coop_whole_lines(tmp_path: Path) -> None:
 
 
 def test_coop_menu_line(tmp_path: Path) -> None:
-    """Coop: a menu line is path, price and description; the document's thousands separator is kept."""
+    """Coop: a menu line has path, token count with thousands separator, and description."""
     files = {"MEMORY.md": "---\ndescription: Long-term curated memory\n---\n" + "word " * 3_846 + "word\n"}
     assert "\n- MEMORY.md (3,847 tok) — Long-term curated memory\n" in build(tmp_path, files, COOP).prompt.text
 
 
 def test_coop_menu_frame(tmp_path: Path) -> None:
-    """Coop: the menu's heading names the trust, and its closing lines the remaining budget and both tools."""
+    """Coop: the heading of the menu names the trust, and its last lines name the remaining budget and both tools."""
     search = Tool(name="memory_search", trust=Trust.FAMILIAR, kind="memory")
     text = build(tmp_path, MEMORIES, replace(COOP, tools=Toolset([search, *READING_TOOLS.tools]))).prompt.text
     assert "\n## Available Memory (trust: full)\n- private/a.md (" in text
@@ -450,7 +450,7 @@ def test_coop_menu_frame(tmp_path: Path) -> None:
     [("alice", ["private", "shared", "social"]), ("carol", ["shared", "social"]), ("bob", ["social"]), ("x", [])],
 )
 def test_coop_stores(tmp_path: Path, user: str, stores: list[str]) -> None:
-    """Coop: a familiar session sees social stores only, and a public one no index at all."""
+    """Coop: a familiar session sees social stores only, and a public one sees no menu."""
     text = build(tmp_path, MEMORIES, replace(COOP, user=user)).prompt.text
     assert sorted(set(re.findall(r"^- (\w+)/", text, re.MULTILINE))) == stores
     assert ("Available Memory" in text) == bool(stores)
@@ -467,14 +467,14 @@ def test_coop_channel_family(tmp_path: Path, base: str, channel: str) -> None:
 @pytest.mark.parametrize("base", ["default", "coop"])
 @pytest.mark.parametrize(("text", "own"), [("Bold only.\n", True), ("\n \n", False), ("<!-- x -->\n", False)])
 def test_coop_channel_file(tmp_path: Path, base: str, text: str, own: bool) -> None:
-    """Coop: channels/FAMILY.md overrides the built-in text, and a blank file does not."""
+    """Coop: channels/FAMILY.md overrides the built-in text unless it is blank."""
     files = {"channels/telegram.md": text}
     prompt = build(tmp_path, files, replace(DM, blueprint=base, channel="telegram:42")).prompt.text
     assert ("Bold only." in prompt, "4,096" in prompt) == (own, not own)
 
 
 def test_coop_subagents(tmp_path: Path) -> None:
-    """Coop: a minimal prompt is AGENTS.md, TOOLS.md, channel and runtime; mode none keeps the channel's rules alone."""
+    """Coop: mode minimal has AGENTS.md, TOOLS.md, channel and runtime; mode none has the channel only."""
     files = dict.fromkeys(("SOUL.md", "AGENTS.md", "TOOLS.md", "IDENTITY.md", "USER.md", "HEARTBEAT.md"), "Text.\n")
     channel = f"## Channel\nChannel: terminal.\n{read_builtin('channels/terminal').strip()}\n\n"
     assert stable(build(tmp_path, files, replace(COOP, mode=Mode.MINIMAL))) == (
@@ -494,20 +494,20 @@ def test_coop_subagents(tmp_path: Path) -> None:
     ],
 )
 def test_coop_files(tmp_path: Path, name: str, trust: Trust) -> None:
-    """Coop: seven files have a meaning, each with its default trust."""
+    """Coop: seven file names have a meaning, each with a default trust."""
     slots = {slot.file: slot for slot in build(tmp_path, {}, COOP).plan.blueprint.slots if slot.file}
     assert slots[name].trust is trust
 
 
 def test_coop_example(tmp_path: Path) -> None:
-    """Coop: Alice, who has full trust, sees TOOLS.md and IDENTITY.md in a group, and not MEMORY.md."""
+    """Coop: in a group Alice, who has full trust, sees TOOLS.md and IDENTITY.md but not MEMORY.md."""
     files = {"TOOLS.md": "Tools.\n", "IDENTITY.md": "Identity.\n", "MEMORY.md": "Memory.\n"}
     text = build(tmp_path, files, replace(COOP, situation="group")).prompt.text
     assert ("Tools." in text, "Identity." in text, "MEMORY" in text) == (True, True, False)
 
 
 def test_coop_runtime_is_last(tmp_path: Path) -> None:
-    """Coop: the volatile runtime layer comes last, and everything before it is stable."""
+    """Coop: the volatile runtime block is last, and all blocks before it are stable."""
     blocks = build(tmp_path, {"SOUL.md": LINE, **MEMORIES}, COOP).prompt.blocks
     assert [str(block.pace) for block in blocks] == ["static", "session", "turn"]
     assert blocks[-1].text.startswith("## Runtime\n")

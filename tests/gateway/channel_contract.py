@@ -143,7 +143,7 @@ class Contract:
             assert FAMILIAR not in str(request.body)
 
     def test_own_clearance(self, tmp_path, stand_in):
-        """A known user sees what their trust and the situation allow."""
+        """A known user sees the sections that their trust and the situation allow."""
         stand_in.choose = lambda _: ScriptedReply(text="Yes.")
 
         async def act(stage):

@@ -255,7 +255,7 @@ class World:
         return ScriptedCall(name=tool["name"], arguments=arguments)
 
     def _find_keeping(self, asked, tool):
-        """Return the grant of what a tool stores: all of a clearance, its person alone, or those present."""
+        """Return the grant of data that a tool stores: all of a clearance, its person alone, or those present."""
         if "memory" in tool:
             return Grant(asked.clearance)
         own = "schedule" in tool or tool == "notify_user"  # the user is notified in private

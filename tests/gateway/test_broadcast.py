@@ -15,7 +15,7 @@ async def pass_all(broadcast, *pieces):
 
 
 async def listen_late(*pieces):
-    """Collect what a listener gets that joins after these pieces."""
+    """Collect the pieces of a listener that joins after these."""
     broadcast = TurnBroadcast()
     await pass_all(broadcast, *pieces)
     broadcast.end()

@@ -1,4 +1,4 @@
-"""Bulletins: summaries of memory per clearance, made only from what that clearance may read."""
+"""Bulletins: summaries of memory per clearance, made only from memories readable at that clearance."""
 
 import asyncio
 import json
@@ -73,7 +73,7 @@ def is_made(folder, count):
 
 
 def test_by_clearance(tmp_path, stand_in):
-    """Each clearance in use has its own bulletin from what it may read; unreviewed entries are in none."""
+    """Each clearance in use has its own bulletin from the memories it may read; unreviewed entries are in none."""
     stand_in.choose = answer
 
     async def run():

@@ -81,7 +81,7 @@ def test_nobody_meets_more(tmp_path, stand_in, seed):
 
 
 def forget_ceilings(patch):
-    """Disable ceilings: a user sees in a room what they see in private."""
+    """Disable ceilings: a user has the same clearance in a room as in private."""
     for module in (assemble, session_manager):
         patch.setattr(
             module, "resolve_trust", lambda turn, config: resolve_trust(replace(turn, situation="dm", room=""), config)

@@ -1,4 +1,4 @@
-"""The price of an edit: the quote of each session is what its next call costs."""
+"""The price of an edit: the quote of each session matches the cost of its next call."""
 
 import json
 from datetime import datetime

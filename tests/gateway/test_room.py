@@ -1,4 +1,4 @@
-"""Rooms: every session of a room includes what others said, but no tool results."""
+"""Rooms: every session of a room includes the messages of others, but no tool results."""
 
 import asyncio
 

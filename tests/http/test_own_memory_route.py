@@ -47,7 +47,7 @@ def server(tmp_path_factory):
 
 
 def show_all(served, user, **asked):
-    """Collect all that a user is shown: list, search, entries, and the prompt of a turn about the wish."""
+    """Collect everything shown to a user: list, search, entries, and the prompt of a turn about the wish."""
     with served.ask_as(user) as client:
         path = find_path(served)
         answers = [
@@ -66,7 +66,7 @@ def show_all(served, user, **asked):
 
 
 def list_recorded(served, client, user):
-    """List what the log shows a user about the turns of others."""
+    """List the log entries that a user sees about the turns of others."""
     served.gateway.listeners.recorder.flush(60)
     events = client.get("/api/events", params={"limit": 200})
     turns = {one["trace_id"] for one in events.json()["events"] if one["user_id"] not in (user, None)}

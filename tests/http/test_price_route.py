@@ -1,4 +1,4 @@
-"""`/api/price`: what an edit costs the user's sessions, without revealing anything else."""
+"""`/api/price`: the cost of an edit for the user's sessions, without revealing other data."""
 
 import pytest
 from served import CONFIG, serve_workspace

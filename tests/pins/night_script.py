@@ -45,12 +45,12 @@ KITCHEN = -100123
 
 
 def call(name, /, **arguments):
-    """Have the model call one tool."""
+    """Make the model call one tool."""
     return ScriptedReply(calls=(ScriptedCall(name=name, arguments=arguments),))
 
 
 class Night:
-    """The steps of the night; each one waits until the log has all that it causes."""
+    """The steps of the night; each waits until the log has all its events."""
 
     def __init__(self, house):
         self.house, self.bot, self.folder = house, house.bot, house.folder
@@ -64,21 +64,21 @@ class Night:
         return len(found)
 
     async def write(self, text, *script, **fields):
-        """Write to the bot and return its reply, once nothing is under way any more."""
+        """Write to the bot and return its reply, once no turn or delivery is pending."""
         reply = await self.house.write(text, *script, **fields)
         await self.settle()
         return reply
 
     async def wait_for(self, kind, count=1):
-        """Wait until the log has so many events of a type."""
+        """Wait until the log has this many events of a type."""
         await until(lambda: self.count(kind) >= count)
 
     async def settle(self):
-        """Wait until nothing is under way: no turn and no reply."""
+        """Wait until no turn and no delivery is pending."""
         await until(self.is_settled)
 
     def is_settled(self):
-        """Return whether every turn has ended, every reply has gone out and the log has them all."""
+        """Return whether every turn has ended, every reply is delivered and the log contains all of them."""
         with closing(sqlite3.connect(f"{self.folder}/.foreword/state.sqlite")) as state:
             (open_turns,) = state.execute("SELECT count(*) FROM turns WHERE finished IS NULL").fetchone()
             (waiting,) = state.execute("SELECT count(*) FROM outbox WHERE state IN ('pending', 'sending')").fetchone()
@@ -87,7 +87,7 @@ class Night:
 
 
 async def use_tools(night):
-    """Search, save, fail, delegate; keep tasks and a workflow."""
+    """Search, save, fail and delegate; store tasks and a workflow."""
     script = (
         call("memory_search", query="plum tree"),
         call("save_memory", text="The key hangs behind the clock.", title="Key"),
@@ -102,7 +102,7 @@ async def use_tools(night):
 
 
 async def be_refused(night):
-    """Have the provider refuse four times, and answer later."""
+    """Make the provider refuse four times and answer later."""
     night.house.follow(*[ScriptedError(status=429, message="too many requests")] * 4)
     night.bot.say("Did the backup run?")
     await until(lambda: night.count("api_error") == 4 and night.count("turn_completed") == 3)
@@ -129,7 +129,7 @@ async def hold_calls(night):
 
 
 async def plan(night):
-    """Plan, and accept the plan."""
+    """Make a plan and accept it."""
     await night.write("/plan on")
     await night.write("Plan the move.", ScriptedReply(text="1. Pack.\n2. Drive."))
     await night.write("/plan accept", ScriptedReply(text="Packed."))
@@ -157,7 +157,7 @@ def mention(length):
 
 
 async def talk_long(night):
-    """Talk until the oldest turns are summarised."""
+    """Send messages until the oldest turns are summarised."""
     while not night.count("session_compacted"):
         await night.write(LONG)
 
@@ -172,7 +172,7 @@ async def edit(night):
 
 
 async def fire_schedules(night):
-    """Plan a run with a tool, and let it and the configured one come due."""
+    """Schedule a run with a tool, and fire it and the configured one."""
     script = (
         call("schedule_create", say="Feed the cat.", at="2026-11-16T06:30"),
         ScriptedReply(text="At half past six."),
@@ -188,7 +188,7 @@ async def fire_schedules(night):
 
 
 async def use_web(night):
-    """Talk over another channel, and begin a second session there, so that the first one ends."""
+    """Use another channel and start a second session there, so that the first one ends."""
     await night.house.say("Hello from the web", ScriptedReply(text="Hello."))
     await night.house.ask("POST", "/api/sessions", agent="reid")
     await night.house.say("A new session", ScriptedReply(text="Yes."))
@@ -199,7 +199,7 @@ STEPS = (use_tools, be_refused, hold_calls, plan, pair, use_web, talk_long, edit
 
 
 def run_night(folder):
-    """Run the night in a folder, and open the gateway an hour later to archive the conversations that have ended."""
+    """Run the night in a folder, and open the gateway an hour later to archive the ended conversations."""
     clock = ManualClock(BEGIN)
 
     async def run(provider, bot):

@@ -1,4 +1,4 @@
-"""The only file of these tests that imports internals: a gateway on the loopback, driven by scripts.
+"""A gateway on the loopback interface, driven by scripts; the only file of these tests that imports internals.
 
 When internal modules move, edit the imports here and nothing else in this folder.
 """
@@ -56,12 +56,12 @@ SUMMARY = ScriptedReply(text="Summary: they talked about the garden.")
 
 
 async def skip_wait(_seconds):
-    """Return at once."""
+    """Replace sleep: return at once."""
     await asyncio.sleep(0)
 
 
 def find_environ(url):
-    """Return the keys and addresses of the fake provider, and a shell that does not depend on the machine."""
+    """Return the keys and addresses of the fake provider, and a shell that is independent of the machine."""
     keys = dict.fromkeys(("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GOOGLE_API_KEY"), "k")
     addresses = {"ANTHROPIC_BASE_URL": url, "GOOGLE_GEMINI_BASE_URL": url}
     return keys | addresses | {"OPENAI_BASE_URL": f"{url}/v1", "OLLAMA_BASE_URL": f"{url}/v1", "SHELL": "/bin/sh"}
@@ -77,16 +77,16 @@ class CountedIds:
         self._numbers = itertools.count(1)
 
     def getrandbits(self, bits):
-        """Return a number of so many bits whose hexadecimal form has decimal digits only."""
+        """Return a number of this many bits whose hexadecimal form has decimal digits only."""
         digest = hashlib.sha256(str(next(self._numbers)).encode()).hexdigest()
         return int("1" + "".join(str(int(sign, 16) % 10) for sign in digest)[1 : bits // 4], 16)
 
     def seed(self):
-        """Do nothing: a child process goes on counting."""
+        """Do nothing: a child process continues the sequence."""
 
 
 class House:
-    """A gateway whose clock, provider and people are played by a script."""
+    """A gateway with a scripted clock, provider and users."""
 
     def __init__(self, folder, gateway, provider, clock, bot=None):
         self.folder, self.provider, self.clock, self.bot = folder, provider, clock, bot
@@ -99,13 +99,13 @@ class House:
         provider.choose = self._choose
 
     def _choose(self, body):
-        """Answer a request for a summary with a summary, and any other with the next line of the script."""
+        """Answer a summary request with a summary, and any other with the next line of the script."""
         if "</conversation>" in str(body):
             return SUMMARY
         return self._script.pop(0) if self._script else ScriptedReply(text="Yes.")
 
     def follow(self, *lines):
-        """Set what the model answers next."""
+        """Set the next replies of the model."""
         self._script = list(lines)
 
     def flush(self):
@@ -130,7 +130,7 @@ class House:
         return self.bot.sent[-1].text
 
     async def ask(self, method, path, user="alice", **body):
-        """Call the HTTP API as a user; return the decoded answer."""
+        """Call the HTTP API as a user; return the decoded response."""
         self._app = self._app or create_app(self._gateway, HttpServer(port=0, rate=100_000))
         if user not in self._tokens:
             with ApiTokens(os.path.join(self.folder, ".foreword")) as tokens:
@@ -143,7 +143,7 @@ class House:
             return answer.json() if answer.content else None
 
     async def edit(self, path, text):
-        """Write a file of the workspace and have the gateway read it, as POST /api/reload does."""
+        """Write a file of the workspace and reload it, as POST /api/reload does."""
         write_files(self.folder, {path: text})
         self._gateway.reloading.look(now=True)
 
@@ -152,13 +152,13 @@ class House:
         await self._gateway.set_model(self.session, model)
 
     def make_pairing_code(self, user):
-        """Make a code that pairs a Telegram account, as `foreword pair` does, at the time of the clock."""
+        """Create a code that pairs a Telegram account, as `foreword pair` does, at the time of the clock."""
         place = os.path.join(self.folder, ".foreword", "state.sqlite")
         with closing(sqlite3.connect(place, isolation_level=None)) as state:
             return create_code(state, user, self._gateway.workspace.config.users, self.clock(), 15)
 
     def tick(self, seconds):
-        """Move the clock."""
+        """Advance the clock."""
         self.clock.move(seconds)
 
 

@@ -24,10 +24,10 @@ ID_COLUMNS = ("trace_id", "span_id", "parent_id", "session_id", "prompt_hash")
 HIDDEN = {("tokens", "id"), ("tokens", "hash"), ("turns", "lease_owner"), ("outbox", "lease_owner")}
 """Columns that are random, by table and name."""
 RANDOM = (
-    # The scripted clock shows whole seconds; a fraction is from the machine's clock.
+    # The scripted clock has whole seconds; a fraction comes from the machine's clock.
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.(?!0+Z)\d+Z"), "<now>"),
     (re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "<uuid>"),
-    (re.compile(r'\\"[0-9a-f]{16}\\"'), r'\\"<hash>\\"'),  # spans, and blocks of prompts with a session's id
+    (re.compile(r'\\"[0-9a-f]{16}\\"'), r'\\"<hash>\\"'),  # spans, and prompt blocks that contain a session id
     (re.compile(r"http://127\.0\.0\.1:\d+"), "<provider>"),
     (re.compile(r"(?:The plum tree by the east wall was planted in the autumn\. ?){20,}"), "<long text>"),
 )
@@ -41,13 +41,13 @@ def list_sessions():
 
 
 def read_ids(folder):
-    """Return the ids in the state of a workspace, in the order in which they were made."""
+    """Return the ids in the state of a workspace, in order of creation."""
     with closing(sqlite3.connect(folder / ".foreword" / "state.sqlite")) as state:
         return [row[0] for table in ID_TABLES for row in state.execute(f"SELECT id FROM {table} ORDER BY rowid")]
 
 
 def number_ids(text, ids, *, fixed=False):
-    """Replace ids, and the first eight digits of them, by numbers: in order of appearance, or of the list."""
+    """Replace ids and their first eight digits by numbers, in order of appearance or of the list."""
     known = {one[:8]: one for one in ids} | {one: one for one in ids}
     numbers = {one: number for number, one in enumerate(dict.fromkeys(ids), 1)} if fixed else {}
 
@@ -85,19 +85,19 @@ def record_session(folder, shape, name):
 
 
 def show_head(request):
-    """Show path and pinned headers of a request on one line."""
+    """Format path and pinned headers of a request on one line."""
     given = {name.lower(): value for name, value in request.headers.items()}
     return " ".join(["POST", request.path, *(f"{name}={given[name]}" for name in HEADERS if name in given)])
 
 
 def hash_requests(requests):
-    """Return one hash of a session, and the beginning of the hash of each request."""
+    """Return a hash of a session, and the start of the hash of each request."""
     each = [hashlib.sha256(one.encode()).hexdigest() for one in requests]
     return {"sha256": hashlib.sha256("".join(each).encode()).hexdigest(), "requests": [one[:12] for one in each]}
 
 
 def show_requests(requests):
-    """Show the requests of a session as readable text."""
+    """Format the requests of a session as readable text."""
     shown = []
     for number, one in enumerate(requests, 1):
         head, _, body = one.partition("\n")
@@ -113,7 +113,7 @@ def list_rows(connection, table):
 
 
 def read_events(folder):
-    """Read the event log as JSON Lines; ids become numbers in order of appearance, durations a mark."""
+    """Read the event log as JSON Lines; ids become numbers in order of appearance, and durations a placeholder."""
     with closing(sqlite3.connect(folder / ".foreword" / "events.sqlite")) as log:
         rows = list_rows(log, "events")
     ids = [row[name] for row in rows for name in ID_COLUMNS if row[name]]
@@ -129,7 +129,7 @@ def read_events(folder):
 
 
 def show_schema(path):
-    """Show the schema of a database, without the tables that SQLite makes for its own full-text index."""
+    """Format the schema of a database, without the internal tables of SQLite's full-text index."""
     with closing(sqlite3.connect(path)) as database:
         found = database.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
     virtual = [name for name, sql in found if sql.startswith("CREATE VIRTUAL")]
@@ -138,13 +138,13 @@ def show_schema(path):
 
 
 def show_value(value):
-    """Show a value of a column: a blob as the text that it holds, and NUL, which separates parts of keys, as ␀."""
+    """Format a column value: a blob as its text, and the NUL that separates parts of keys as ␀."""
     text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
     return text.replace("\0", "␀") if isinstance(text, str) else text
 
 
 def dump_state(folder):
-    """Dump schema and rows of the state as text, in an order that does not depend on ids or on SQLite's own."""
+    """Dump schema and rows of the state as text, in an order that is independent of ids and of SQLite."""
     path, ids = folder / ".foreword" / "state.sqlite", read_ids(folder)
     parts = [show_schema(path)]
     with closing(sqlite3.connect(path)) as state:
@@ -159,7 +159,7 @@ def dump_state(folder):
 
 
 def show_row(table, row):
-    """Show a row as a line of JSON, without random values and times of the machine's clock."""
+    """Format a row as a line of JSON, without random values and times of the machine's clock."""
     shown = {
         name: "<hidden>" if value and (table, name) in HIDDEN else show_value(value) for name, value in row.items()
     }
@@ -185,7 +185,7 @@ def describe_night(folder):
 
 
 def compare(pinned, found, what):
-    """Return the beginning of a unified diff; a line of text within a JSON string counts as a line."""
+    """Return the start of a unified diff; a line of text within a JSON string counts as a line."""
     before, after = (text.replace("\\n", "\\n\n").splitlines() for text in (pinned, found))
     lines = list(unified_diff(before, after, f"pinned {what}", f"found {what}", lineterm="", n=1))
     more = [f"… {len(lines) - MAX_DIFF_LINES} more lines"] if len(lines) > MAX_DIFF_LINES else []

@@ -1,4 +1,4 @@
-"""Write the pinned files again: `python tests/pins/regenerate.py [wire|events|state]`, all of them if none is named.
+"""Write the pinned files again: `python tests/pins/regenerate.py [wire|events|state]`; the default is all of them.
 
 `python tests/pins/regenerate.py dump FOLDER` writes the requests of every session as readable text into a folder.
 """
@@ -24,7 +24,7 @@ def record_all():
 
 
 def write_wire():
-    """Write the hashes of all sessions, and one session of each shape whole."""
+    """Write the hashes of all sessions, and one complete session of each shape."""
     pinned = {}
     for shape, name, requests in record_all():
         pinned.setdefault(shape, {})[name] = hash_requests(requests)

@@ -17,7 +17,7 @@ def test_events(night):
 
 
 def test_all_types():
-    """The pinned rows have every type of docs/events.md."""
+    """The pinned rows include every event type of docs/events.md."""
     documented = (HERE.parents[1] / "docs" / "events.md").read_text(encoding="utf-8")
     types = {json.loads(line)["event_type"] for line in PINNED.splitlines()}
     assert len(types) == TYPES

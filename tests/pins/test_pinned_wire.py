@@ -1,4 +1,4 @@
-"""Claims about the requests of scripted sessions: every byte that a provider receives is as pinned."""
+"""Claims about the requests of scripted sessions: every byte sent to a provider is as pinned."""
 
 import json
 
@@ -20,7 +20,7 @@ def test_requests(tmp_path, shape, name):
 
 
 def explain(folder, name, requests, pinned):
-    """Say which requests of a session differ, and how if the session is pinned whole."""
+    """Describe which requests of a session differ, with a diff if the session is pinned completely."""
     shown, now = show_requests(requests), hash_requests(requests)["requests"]
     (folder / f"{name}.txt").write_text(shown, encoding="utf-8")
     before = pinned["requests"]
@@ -38,7 +38,7 @@ def explain(folder, name, requests, pinned):
 
 
 def test_coverage():
-    """Every shape has at least 20 sessions, except the variant of chat completions, and one that is pinned whole."""
+    """Every shape has at least 20 sessions, except the variant of chat completions, and one complete session."""
     assert {shape for shape, sessions in PINNED.items() if len(sessions) >= 20} == MODELS.keys() - {"compatible"}
     assert [(shape, name) for shape in PINNED for name in PINNED[shape]] == list_sessions()
     assert {path.stem for path in (HERE / "wire").iterdir()} == {f"{shape}-{WHOLE}" for shape in MODELS}

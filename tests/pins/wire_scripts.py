@@ -1,4 +1,4 @@
-"""The sessions whose requests are pinned: written ones and generated ones, the same for every provider shape."""
+"""The sessions whose requests are pinned, written and generated, identical for every provider shape."""
 
 import re
 from random import Random
@@ -52,7 +52,7 @@ LONG = "The plum tree by the east wall was planted in the autumn. " * 130
 
 
 def call(name, /, **arguments):
-    """Have the model call one tool."""
+    """Make the model call one tool."""
     return ScriptedReply(calls=(ScriptedCall(name=name, arguments=arguments),))
 
 
@@ -72,7 +72,7 @@ async def plain(house):
 
 
 async def tools(house):
-    """Several calls at once, one after the other, with text before them, and one call that fails."""
+    """Several parallel calls, consecutive calls, text before calls, and one call that fails."""
     two = (
         ScriptedCall(name="memory_search", arguments={"query": "plum tree"}),
         ScriptedCall(name="memory_list", arguments={}),
@@ -85,7 +85,7 @@ async def tools(house):
 
 
 async def bad_calls(house):
-    """A tool that does not exist, arguments that are no JSON, and arguments that do not fit the schema."""
+    """An unknown tool, arguments that are not JSON, and arguments that do not match the schema."""
     broken = ScriptedReply(calls=(ScriptedCall(name="memory_search", arguments='{"query": '),))
     await house.say("Fly to the moon", call("fly", to="moon"), ScriptedReply(text="I cannot."))
     await house.say("Search", broken, ScriptedReply(text="That failed."))
@@ -109,7 +109,7 @@ async def memory(house):
 
 
 async def instructions(house):
-    """Set standing instructions over HTTP and see them in the next turns."""
+    """Set standing instructions over HTTP; the next turns include them."""
     await house.say("Hello")
     await house.ask("PUT", "/api/instructions", instructions="Call me Captain.")
     await house.say("Who am I?", ScriptedReply(text="Captain."))
@@ -138,13 +138,13 @@ async def clock(house):
 
 
 async def people(house):
-    """Three people with different trust and a stranger, in turn."""
+    """Three users with different trust and a stranger, alternately."""
     for user in ("alice", "bob", "carol", "", "bob"):
         await house.say("What do you know of the garden and the games?", user=user)
 
 
 async def room(house):
-    """Two people in a room, one of them in private in between."""
+    """Two users in a room, one of them also in private."""
     kitchen = {"room": "kitchen", "situation": "group"}
     await house.say("What is for dinner?", ScriptedReply(text="Soup."), **kitchen)
     await house.say(
@@ -155,7 +155,7 @@ async def room(house):
 
 
 async def plan(house):
-    """Switch plan mode on, be refused a change in it, accept the plan and carry it out."""
+    """Enable plan mode, be refused a change, accept the plan and execute it."""
     await house.say("Plan the move.", ScriptedReply(text="1. Pack.\n2. Move."), plan=True)
     await house.say(
         "Do it now.", call("save_memory", text="Moved.", title="Move"), ScriptedReply(text="Only plans here.")
@@ -165,7 +165,7 @@ async def plan(house):
 
 
 async def tasks(house):
-    """Keep tasks and a workflow, which are part of the following prompts."""
+    """Store tasks and a workflow, which are in the following prompts."""
     await add_dialects(house)
     steps = [{"text": "Pack", "status": "done"}, {"text": "Drive", "status": "active"}]
     task = {"id": "1", "title": "Move", "description": "To the coast", "status": "active", "steps": steps}
@@ -189,7 +189,7 @@ async def files(house):
 
 
 async def delegate(house):
-    """Delegate a task to a helper, which has another prompt."""
+    """Delegate a task to a subagent, which has another prompt."""
     await house.say(
         "Count.",
         call("delegate", task="Count the bees."),
@@ -200,7 +200,7 @@ async def delegate(house):
 
 
 async def retries(house):
-    """Refusals within a turn, an answer that is cut, and an empty one."""
+    """Refusals within a turn, a truncated reply, and an empty one."""
     await house.say(
         "Hello?",
         ScriptedError(status=429),
@@ -213,7 +213,7 @@ async def retries(house):
 
 
 async def compaction(house):
-    """Talk until the oldest turns are summarised."""
+    """Send messages until the oldest turns are summarised."""
     await house.edit("foreword.yaml", house.files["foreword.yaml"].replace("window: 200000", "window: 22000"))
     for number in range(9):
         await house.say(f"{number}. {LONG}")
@@ -252,7 +252,7 @@ async def dialects(house):
 
 
 async def agents(house):
-    """Change soul and identity of an agent over HTTP; talk to two agents in turn."""
+    """Change soul and identity of an agent over HTTP; use two agents alternately."""
     await house.say("Hello", agent="reid")
     await house.ask("PUT", "/api/agents/reid/soul", soul="Cheerful.")
     await house.say("Hello", agent="ada")
@@ -260,7 +260,7 @@ async def agents(house):
 
 
 async def everything(house):
-    """A session with a bit of all; its requests are pinned whole, as a readable file."""
+    """A session with some of everything; its requests are pinned completely, as a readable file."""
     both = (
         ScriptedCall(name="memory_search", arguments={"query": "plum tree"}),
         ScriptedCall(name="fly", arguments={}),
@@ -322,5 +322,5 @@ def generate(seed):
     return session
 
 
-BRIEF = ("plain", "tools", "everything")  # the sessions of a shape that differs from another by few fields
+BRIEF = ("plain", "tools", "everything")  # the sessions of a shape that differs from another in few fields
 SESSIONS = {one.__name__: one for one in WRITTEN} | {f"seed-{seed}": generate(seed) for seed in range(1, 3)}

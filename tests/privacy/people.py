@@ -1,4 +1,4 @@
-"""A workspace in which several people have data in every place that stores some, marked with planted tokens."""
+"""A workspace in which several people have data in every data location, marked with planted tokens."""
 
 import asyncio
 import atexit

@@ -59,7 +59,7 @@ def bring(ws: Workspace, *rows: Sequence[object]) -> NotesReport:
 
 
 def read(ws: Workspace, user: str, **facts: object) -> str:
-    """Return what read_memory shows to a user."""
+    """Return the read_memory output for a user."""
     ws.refresh(now=True)
     return ws.call(ws.assemble(Turn(user=user, situation="dm", **facts)), "read_memory", {}).text
 

@@ -1,4 +1,4 @@
-"""The fake provider refuses what real providers refuse, and names the reason."""
+"""The fake provider refuses the requests that real providers refuse, and names the reason."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Sending: format and pace of messages, and what each failure means for the outbox."""
+"""Sending: format and pace of messages, and the effect of each failure on the outbox."""
 
 import asyncio
 

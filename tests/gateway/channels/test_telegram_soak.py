@@ -163,7 +163,7 @@ def test_restarts_and_failures(tmp_path):
         assert text == f"**answer** {numbers[turn]}."
         shown = arrived[f"answer {numbers[turn]}."]
         fates[state, shown] += 1
-    # A sent message arrived once; an uncertain one at most once.
+    # A delivered message arrived once; an uncertain one at most once.
     assert set(fates) <= {("sent", 1), ("uncertain", 0), ("uncertain", 1)}
     # The number of uncertain messages depends on the machine's load during a kill; enough must be certain.
     assert fates["sent", 1] > UPDATES * 0.25
