@@ -46,7 +46,7 @@ LAMPS = Tool(
 
 
 def address(url):
-    """Write the addresses of a stand-in as a configuration has them."""
+    """Write the addresses of a fake provider as a configuration has them."""
     plain, versioned = ("anthropic", "google"), ("openai", "openai-responses", "ollama")
     return {**dict.fromkeys(plain, url), **dict.fromkeys(versioned, f"{url}/v1")}
 
@@ -82,7 +82,7 @@ class Conversation:
         self.url = url
         self.options = options
         self.history = ()
-        self.past = None  # the history as stretches, where somebody keeps them
+        self.past = None  # the history as segments, where a session stores them
         self.deltas = []
         self.steps = []
         self.assembly = None
@@ -120,11 +120,11 @@ class Conversation:
         return self.workspace.assemble(Turn(**{**known, "history": convert_to_texts(self.history), **facts}))
 
     def run(self, message, taken=(), **facts):
-        """Run one turn; what came of it is the history of the next."""
+        """Run one turn; its outcome is the history of the next."""
         return asyncio.run(self.say(message, taken, **facts))
 
     async def say(self, message, taken=(), **facts):
-        """Run one turn in a loop of its own."""
+        """Run one turn in a new event loop."""
         models = ModelClients(address(self.url), KEYS, self.silence)
         retrying = RetryPolicy(sleep=self.sleep, chance=lambda: 0.0)
         loop = AgentLoop(self.workspace, models, self.listeners, **{"retrying": retrying, **self.options})
@@ -148,10 +148,10 @@ class Conversation:
 
 
 def with_tools(*tools):
-    """Make the facts of a turn that has these tools beside the built-in ones."""
+    """Make the facts of a turn that has these tools in addition to the built-in ones."""
     return {"tools": Toolset([*BUILT_IN.tools, *tools])}
 
 
 def equip(talk, lamps):
-    """Give a conversation lamps beside its other tools."""
+    """Add lamps to the tools of a conversation."""
     return Toolbox(talk.workspace, further=[AdditionalTools(tools=Toolset([LAMPS]), runs=lamps)])

@@ -13,7 +13,7 @@ LAMPS = ToolCall(name="lamps", arguments={"room": "hall"})
 
 
 def join(found):
-    """Join neighbouring texts, so that only what was found counts and not how it came."""
+    """Join adjacent texts, so that the comparison ignores how they were split."""
     joined = []
     for one in found:
         if isinstance(one, str) and joined and isinstance(joined[-1], str):

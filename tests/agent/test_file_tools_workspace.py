@@ -20,7 +20,7 @@ agents: {{reid: {{model: "openai:gpt-5", directories: [{given}]}}}}
 users: {{alice: {{trust: full}}, carol: {{trust: inner}}, dora: {{trust: full}}}}
 prompt: {{files: [{{path: notes/listed.md, trust: inner}}]}}
 """
-# Each file with the least clearance that may see it through these tools; None for what nobody may.
+# Each file with the lowest clearance that may see it through these tools; None if no clearance may.
 PLACES = {
     "SOUL.md": Trust.FAMILIAR,
     "AGENTS.md": Trust.FAMILIAR,
@@ -59,7 +59,7 @@ def call(ws, user, name, **arguments):
 
 
 def see_all(ws, user, given):
-    """Say everything that these tools tell of a workspace."""
+    """Return everything that these tools show of a workspace."""
     folders = sorted({"", *(os.path.dirname(path) for path in PLACES)})
     told = [call(ws, user, "search_files", text="plum"), call(ws, user, "search_files", text=".md")]
     told += [call(ws, user, "list_files", path=f"{given}/{folder}") for folder in folders]

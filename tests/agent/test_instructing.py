@@ -32,12 +32,12 @@ def stand(ws, user="alice", **more):
 
 
 def update(ws, text, user="alice", **more):
-    """Replace somebody's instructions."""
+    """Replace a person's instructions."""
     return ws.call(stand(ws, user, **more), NAME, {"instructions": text}).text
 
 
 def recall(ws, user="alice", **more):
-    """Read what is known of somebody's instructions."""
+    """Read a person's stored instructions."""
     return ws.call(stand(ws, user, **more), "read_memory", {}).text.partition("Standing instructions:\n")[2]
 
 

@@ -31,7 +31,7 @@ NAMES = ("foreword_status", "foreword_logs", "foreword_trace", "foreword_cost")
 
 @pytest.fixture
 def ws(tmp_path: Path) -> Iterator[Workspace]:
-    """A workspace whose clock stands at noon, UTC."""
+    """A workspace whose clock is fixed at noon, UTC."""
     with make_workspace(tmp_path, FILES) as workspace:
         yield workspace
 
@@ -42,7 +42,7 @@ def record(ws: Workspace, *events: object) -> None:
 
 
 def use(ws: Workspace, tool: str, user: str = "alice", **arguments: object) -> str:
-    """Use a tool in somebody's private chat."""
+    """Use a tool in a person's private chat."""
     return ws.call(ws.assemble(Turn(user=user, situation="dm", tools=WITH_LOG)), tool, arguments).text
 
 

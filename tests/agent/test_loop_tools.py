@@ -67,7 +67,7 @@ def test_fenced_calls(tmp_path, stand_in):
     assert outcome.text == "Both are on."
     assert lamps.asked == [{"room": "hall"}, {"room": "attic"}]
     assert "tools" not in stand_in.body
-    assert stand_in.body["max_tokens"] == 8_192  # the name of the limit that servers beside OpenAI know
+    assert stand_in.body["max_tokens"] == 8_192  # the name of the limit that servers other than OpenAI know
     *_, before, results = stand_in.body["messages"]
     assert (before["role"], before["content"]) == ("assistant", first)
     texts = [part["text"] for part in results["content"]]
@@ -81,7 +81,7 @@ def test_fenced_calls(tmp_path, stand_in):
 
 
 def kill_at(talk, step, message, **facts):
-    """Run a turn that dies when a step is recorded; return what was recorded until then, as it is stored."""
+    """Run a turn that dies when it records a step; return the recorded steps in their stored form."""
     stored = []
 
     class Killed(BaseException):

@@ -1,4 +1,4 @@
-"""Models by name: known providers, configured addresses, and errors for what is missing."""
+"""Models by name: known providers, configured addresses, and errors for missing settings."""
 
 import asyncio
 import subprocess

@@ -42,12 +42,12 @@ def stand(ws: Workspace, user: str = "alice", **more: object) -> Assembly:
 
 
 def use(ws: Workspace, user: str, name: str, **arguments: object) -> str:
-    """Use a tool in a private turn of somebody's."""
+    """Use a tool in a person's private turn."""
     return ws.call(stand(ws, user), name, arguments).text
 
 
 def use_in_group(ws: Workspace, user: str, name: str, **arguments: object) -> str:
-    """Use a tool in a turn of somebody's that others read."""
+    """Use a tool in a person's turn that others read."""
     return ws.call(stand(ws, user, situation="group"), name, arguments).text
 
 

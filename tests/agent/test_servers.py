@@ -262,7 +262,7 @@ def test_one_that_never_comes(tmp_path):
 
     @run(tmp_path, SMALL, (("silent",), {"name": "lost"}), listing=0.3)
     async def _(place):
-        tools, _ = await place.servers.list("reid")  # the other one may be late, too
+        tools, _ = await place.servers.list("reid")  # the other one may also be late
         assert "lost" not in {tool.name.partition("_")[0] for tool in tools}
 
 

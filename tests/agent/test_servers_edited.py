@@ -17,7 +17,7 @@ BROKEN = ["no-such-program-anywhere"]
 
 
 class Owner:
-    """The owner, who is told."""
+    """The owner, who gets the notifications."""
 
     def __init__(self):
         self.heard = []

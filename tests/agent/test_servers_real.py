@@ -114,6 +114,6 @@ def test_nobody_there(tmp_path):
             assert await servers.list("reid") == ((), ())
         assert "it cannot be reached" in recorder.events[0].error
 
-    with socket.socket() as deaf:  # bound, so that nobody else gets the port, and not listening
+    with socket.socket() as deaf:  # bound, so that no other process gets the port, but not listening
         deaf.bind(("127.0.0.1", 0))
         asyncio.run(go(deaf.getsockname()[1]))

@@ -31,7 +31,7 @@ class Engine:
 
 @pytest.fixture
 def call(tmp_path):
-    """Make a call with what was sent before, of which the engine reads a share."""
+    """Make a call that repeats the previous request, of which the engine reads a share."""
     assembly = make_workspace(tmp_path, FILES).assemble(Turn(user="alice", situation="dm", message="Hi", now=NOON))
     request = assembly.envelope("openai").request
 

@@ -35,7 +35,7 @@ DROPPED = {"input_transformations": [{"type": "thinking_dropped", "reason": "pre
 
 
 def converse(number, chance, thoughts=None):
-    """Make one turn: with calls of tools or without, with something told behind what was said, or with thoughts."""
+    """Make one turn: with or without tool calls, with a text after the history, or with thoughts."""
     told = "It is noon now." if chance.random() < 0.4 else ""
     messages = [make_user_message(f"<now>{number}</now>", f"Ütterance {number}?", system=told)]
     for step in range(chance.randint(0, 2)):
@@ -80,7 +80,7 @@ def test_the_same_request(tmp_path, stand_in, shape, seed):
 
 
 def bare(raw):
-    """Leave out the ids that the stand-in gave to its calls."""
+    """Leave out the ids that the fake gave to its calls."""
     return re.sub(rb"(call|toolu|fc|tool)_[0-9a-zA-Z_]+", b"id", raw)
 
 
@@ -91,7 +91,7 @@ def make_meter(name="anthropic:claude-sonnet-5"):
 
 
 def write_chat(messages):
-    """Write messages as a library would, in the shape of a chat; return where people speak, too."""
+    """Write messages as a library would, in the shape of a chat; also return the places where people speak."""
     wire, said = [], []
     for message in messages:
         if list_user_messages((message,)):

@@ -1,4 +1,4 @@
-"""A small MCP server over its standard input and output, which can be told to misbehave; it needs no library.
+"""A small MCP server over standard input and output that can be made to misbehave; it needs no library.
 
 It answers `initialize`, `tools/list` and `tools/call`; the words of its command say how it behaves.
 """

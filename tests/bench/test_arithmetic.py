@@ -75,7 +75,7 @@ def test_rows_of_the_table():
 
 
 def test_tools_in_the_text_take_more():
-    """Tools whose schemas stand in the text take more of it than tools in a line each."""
+    """Tools with schemas in the text take more of it than tools with one line each."""
     sizes = {size.name: size for size in SIZES}
     assert sizes["typical, with tools in the text"].characters > sizes["typical with tools"].characters
 

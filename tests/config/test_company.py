@@ -44,7 +44,7 @@ def test_refused(text, fault):
 
 
 def test_taken():
-    """What is well-formed is taken, and left out means what the documentation says."""
+    """The parser accepts well-formed entries, and a missing key has the documented default."""
     config = load_config(f"{HEAD}rooms:\n  r: {{places: ['t:-1', 't:-2'], members: []}}\n  's:1': {{places: ['s:1']}}")
     assert config.users["alice"].identities == ("telegram:1001",)
     assert (config.rooms["r"].members, config.rooms["s:1"].members) == ((), None)
@@ -90,7 +90,7 @@ FINE = [
 
 @pytest.mark.parametrize("pattern", [*SLOW, *ODD])
 def test_no_such_pattern(pattern):
-    """A pattern that could take long, or does what no trigger needs, is refused in words."""
+    """A pattern that could take long, or uses features that no trigger needs, is refused with an explanation."""
     assert check_pattern(pattern)
 
 
@@ -106,7 +106,7 @@ def test_quick(pattern):
 
 
 def test_search():
-    """Case does not matter, and what stands far behind is not looked at."""
+    """The search ignores case and does not read far into a text."""
     search = make_search(r"\breid\b")
     assert search("So, REID?")
     assert not search("freidel")

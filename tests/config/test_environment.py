@@ -35,7 +35,7 @@ def test_line(line: str, value: str) -> None:
 
 
 def test_file(tmp_path: Path) -> None:
-    """The text of a real file is read as it stands on disk."""
+    """The text of a real file is read unchanged."""
     file = tmp_path / ".env"
     file.write_text("ONE=1\nTWO='2'\n")
     secrets = Secrets.read(file.read_text(), {})
@@ -82,7 +82,7 @@ def test_printing_hides_values(value: str) -> None:
 
 @given(st.text())
 def test_arbitrary_text(text: str) -> None:
-    """Whatever the text is, it reads or raises ConfigError."""
+    """Any text either reads or raises ConfigError."""
     try:
         Secrets.read(text, {})
     except ConfigError as error:

@@ -74,7 +74,7 @@ def test_whole() -> None:
 
 
 def test_situations() -> None:
-    """Given situations stand beside the defaults, and a known one keeps its ceiling if none is given."""
+    """Configured situations add to the defaults, and a default situation keeps its ceiling if none is given."""
     overlay = Situation(ceiling=Trust.FAMILIAR, prompt_overlay="prompts/group-rules.md")
     assert load_config(WHOLE).situations == {
         **DEFAULT_SITUATIONS,
@@ -84,7 +84,7 @@ def test_situations() -> None:
 
 
 def test_public_ceiling() -> None:
-    """A ceiling that is written as public is kept, although it is the value of an unwritten one."""
+    """An explicit ceiling of public is respected, although it equals the value of an omitted one."""
     assert load_config(HEAD + "situations: {dm: {ceiling: public}}").situations["dm"].ceiling is Trust.PUBLIC
 
 
@@ -132,7 +132,7 @@ def test_stores() -> None:
     ],
 )
 def test_semantic_fault(text: str, fault: str) -> None:
-    """What the shape cannot say is checked too, and has its line."""
+    """Semantic faults that the schema cannot express are also checked and have their line."""
     assert list_faults(HEAD + text) == [f"foreword.yaml:3: {fault}"]
 
 
@@ -167,7 +167,7 @@ def test_unusable_name(kind: str, name: str) -> None:
 
 
 def test_the_store_of_facts() -> None:
-    """No store is called like the facts, which have a trust of their own.
+    """No store may have the name of the facts, which have a separate trust.
 
     Seen to fail while such a store showed memories.json to everybody who may see the store.
     """
@@ -224,7 +224,7 @@ def test_quick() -> None:
 
 @given(st.text() | st.text(alphabet="./\\: ab[]{}'\"\n-", max_size=40).map(lambda tail: HEAD + "prompt: " + tail))
 def test_arbitrary_text(text: str) -> None:
-    """Whatever the text is, it loads or raises ConfigError with at least one fault."""
+    """Any text either loads or raises ConfigError with at least one fault."""
     try:
         load_config(text)
     except ConfigError as error:

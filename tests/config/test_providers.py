@@ -10,7 +10,7 @@ HEAD = "owner: alice\nusers: {alice: {trust: full}}\nproviders:\n"
 
 @pytest.mark.parametrize("url", ["https://proxy.example", "http://[::1]:8000/v1", "http://localhost:11434/v1"])
 def test_taken(url):
-    """An address of the web is taken as it is written."""
+    """A web address is taken unchanged."""
     assert load_config(f"{HEAD}  anthropic: {{base_url: '{url}'}}\n").providers["anthropic"].base_url == url
 
 

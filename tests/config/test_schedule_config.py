@@ -1,4 +1,4 @@
-"""Schedules in foreword.yaml: what is wrong with one is said with its line, and what would be right."""
+"""Schedules in foreword.yaml: each fault has its line and says what to write instead."""
 
 import pytest
 
@@ -67,7 +67,7 @@ def test_a_name_of_its_own():
     ],
 )
 def test_what_is_wrong(entry, words):
-    """A fault names the entry, its line, what is wrong, and what to write."""
+    """A fault names the entry, its line, the problem, and what to write."""
     ((line, message),) = find_faults(GOOD, f"- {entry}\n")
     assert line == 7
     for word in words:
@@ -75,5 +75,5 @@ def test_what_is_wrong(entry, words):
 
 
 def test_all_at_once():
-    """Every fault of every entry is told at once."""
+    """One error reports every fault of every entry."""
     assert len(find_faults('- {cron: "x", user: nobody, zone: nowhere}\n', "- {heartbeat: 1s, user: bob}\n")) == 5

@@ -34,7 +34,7 @@ def test_the_example():
     ],
 )
 def test_faults(servers, fault):
-    """What is wrong with a server is told with its line."""
+    """Every fault of a server is reported with its line."""
     with pytest.raises(ConfigError) as error:
         load_config(f"{HEAD}    mcp: {servers}\n")
     assert fault in str(error.value)
@@ -42,5 +42,5 @@ def test_faults(servers, fault):
 
 
 def test_two_without_a_name():
-    """Servers without a name are told apart by what they are."""
+    """Servers without a name are identified by their command or address."""
     assert len(load_config(f"{HEAD}    mcp: [{{command: [x]}}, {{command: [y]}}]\n").agents["reid"].mcp) == 2

@@ -19,7 +19,7 @@ from foreword.types import Placement, Trust
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """Somebody with a name."""
+    """A person with a name."""
 
     name: str
     trust: Trust = Trust.PUBLIC
@@ -140,7 +140,7 @@ def test_union(text: str, author: Person | str) -> None:
     ],
 )
 def test_wrong_type(text: str, message: str, remedy: str) -> None:
-    """A value of the wrong type is a fault that says what was wanted, what was found and how to mend it."""
+    """A value of the wrong type is a fault with the expected type, the actual value and how to correct it."""
     fault = find_fault(text)
     assert (fault.line, fault.message, fault.remedy) == (1, message, remedy)
 
@@ -235,7 +235,7 @@ def test_common_mistakes(text: str, line: int, message: str, remedy: str) -> Non
 
 
 def test_anchor() -> None:
-    """An alias stands for the value of its anchor."""
+    """An alias has the value of its anchor."""
     sample = parse_yaml("people: [&a {name: Ann}, *a]", Sample, "sample.yaml")
     assert sample.people == (Person(name="Ann"), Person(name="Ann"))
 
@@ -260,7 +260,7 @@ def test_deep_aliases() -> None:
 
 
 def test_places() -> None:
-    """What was written is known with its line, even when the whole is faulty."""
+    """The line of every written value is known, even when the whole is faulty."""
     structured = convert_node(parse_nodes("title: a\nchild:\n  count: b", "sample.yaml"), Sample, "sample.yaml")
     assert structured.value is None
     assert structured.values["title",].value == "a"
@@ -315,7 +315,7 @@ PIECES = [
 
 @given(st.text() | st.lists(st.sampled_from(PIECES) | st.text(max_size=3)).map("".join))
 def test_arbitrary_text(text: str) -> None:
-    """Whatever the text is, it parses or raises ConfigError with at least one fault."""
+    """Any text either parses or raises ConfigError with at least one fault."""
     for kind in (Sample, Config):
         try:
             parse_yaml(text, kind, "sample.yaml")

@@ -1,4 +1,4 @@
-"""Claims about Telegram in a configuration: a bot is two braces, and its token never stands there."""
+"""Claims about Telegram in a configuration: a bot is two braces, and its token is never in the file."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def test_none():
     ],
 )
 def test_faults(line, words):
-    """A fault has its line, and a token that stands there is not repeated."""
+    """A fault has its line, and does not repeat a token found in the file."""
     with pytest.raises(ConfigError) as caught:
         load_config(f"{HEAD}telegram: {line}\n")
     (fault,) = caught.value.faults

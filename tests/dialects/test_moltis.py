@@ -113,7 +113,7 @@ def test_soul(tmp_path: Path, soul: str | None, own: bool, identity: bool) -> No
 
 
 def test_user(tmp_path: Path) -> None:
-    """Only the name of the user's own file is shown."""
+    """The prompt shows only the name of the user's own file."""
     files = {"USER.md": "OWNER\n", "users/carol/USER.md": "---\nname: Carol\nlocation: Lyon\n---\nBODY\n"}
     text = show(tmp_path, files, user="carol")
     assert "\nThe user's name is Carol.\n" in text

@@ -10,7 +10,7 @@ import foreword
 
 PACKAGE = Path(foreword.__file__).parent
 DIALECTS = ("osa", "moltis", "spec010", "nova", "coop")
-# Three dialects are also functions of the library, each in a module of its own; one of them is a public name.
+# Three dialects are also functions of the library, each in a separate module; one of them is a public name.
 KNOWN = {
     "spec010": ("dialects/spec010.py", "__init__.py"),
     "nova": ("dialects/nova.py",),
@@ -45,6 +45,6 @@ def test_registration() -> None:
 
 @pytest.mark.parametrize("name", DIALECTS)
 def test_every_dialect_is_data(name: str) -> None:
-    """Every dialect is a blueprint of its own name."""
+    """Every dialect is a blueprint with the same name."""
     text = (PACKAGE / "blueprints" / f"{name}.yaml").read_text(encoding="utf-8")
     assert f"\nname: {name}\n" in text

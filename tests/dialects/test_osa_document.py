@@ -1,4 +1,4 @@
-"""The document of `osa`: which one is used, what is filled in, how often it is rendered, and how it is cached."""
+"""The document of `osa`: which one is used, its values, how often it is rendered, and how it is cached."""
 
 import logging
 import time
@@ -172,7 +172,7 @@ def test_blocks_on_the_wire(tmp_path: Path) -> None:
 
 
 def test_profile_on_the_wire(tmp_path: Path) -> None:
-    """A profile is a cached block of its own, since it belongs to one user."""
+    """A profile is a separate cached block, since it belongs to one user."""
     system = say(tmp_path, HOUSE, **{**BUSY, "model": CLAUDE}).envelope().request["system"]
     assert ["cache_control" in block for block in system] == [True, True, False]
     assert system[1]["text"].startswith("\n\n## User Profile\nThe user's name is Alice.\n")

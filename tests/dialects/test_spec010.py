@@ -91,7 +91,7 @@ def test_combinations(present: tuple[bool, ...]) -> None:
     ],
 )
 def test_identity(identity: dict[str, str], lines: list[str]) -> None:
-    """The identity is one line with its two defaults, and the vibe on a line of its own."""
+    """The identity is one line with its two defaults, and the vibe is on a separate line."""
     assert find_section(build(identity=identity), "## Identity").splitlines() == lines
 
 

@@ -52,18 +52,18 @@ def wish(wanted: int, floor: int = 0, stub: int = 0) -> TokenDemand:
 
 
 def tell(assembly: Assembly) -> dict[str, str]:
-    """Tell the verdict of every slot."""
+    """Return the verdict of every slot."""
     return {row.id: str(row.verdict) for row in assembly.rows()}
 
 
 def show(assembly: Assembly, name: str) -> str | None:
-    """Give the text of one slot as it stands in the prompt."""
+    """Return the text of one slot in the prompt."""
     spans = {span.id: span for span in assembly.prompt.spans}
     return assembly.prompt.text[spans[name].start : spans[name].end] if name in spans else None
 
 
 def why(assembly: Assembly, name: str) -> str:
-    """Tell the reason of one verdict."""
+    """Return the reason of one verdict."""
     return next(row.reason for row in assembly.rows() if row.id == name)
 
 

@@ -36,28 +36,28 @@ def pair(rules: dict[str, str]) -> list[tuple[str, str]]:
 
 
 def rank(rules: dict[str, str]) -> list[tuple[str, str, str]]:
-    """List a word of each outcome beside one of each later outcome, with the earlier one."""
+    """Pair a word of each outcome with one of each later outcome, and return the earlier outcome."""
     first = [(outcome, words.split()[0].replace("_", " ")) for outcome, words in rules.items()]
     return [(early, late, outcome) for at, (outcome, early) in enumerate(first) for _, late in first[at + 1 :]]
 
 
 @pytest.mark.parametrize(("word", "mode"), pair(MODES))
 def test_mode(word: str, mode: str) -> None:
-    """Every word of a mode makes it, wherever it stands and however it is written."""
+    """Every word of a mode selects it, in any position and spelling."""
     for message in (word, f"we {word} it", f"THE {word.upper()}", f"we\n{word}"):
         assert str(classify(message).mode) == mode
 
 
 @pytest.mark.parametrize(("word", "genre"), pair(GENRES))
 def test_genre(word: str, genre: str) -> None:
-    """Every word of a genre makes it, wherever it stands and however it is written."""
+    """Every word of a genre selects it, in any position and spelling."""
     for message in (word, f"so {word} it", f"THE {word.upper()}", f"so\n{word}"):
         assert str(classify(message).genre) == genre
 
 
 @pytest.mark.parametrize(("word", "kind"), pair(TYPES))
 def test_type(word: str, kind: str) -> None:
-    """Every word of a type makes it, wherever it stands and however it is written."""
+    """Every word of a type selects it, in any position and spelling."""
     for message in (word, f"so {word} it", f"THE {word.upper()}", f"so\n{word}"):
         assert str(classify(message).type) == kind
 
@@ -118,19 +118,19 @@ def test_exclamation() -> None:
 
 @pytest.mark.parametrize("channel", ["terminal", "terminal:1", "cli", "cli:a:b"])
 def test_commands(channel: str) -> None:
-    """What is typed in a terminal is a command."""
+    """Input typed in a terminal is a command."""
     assert classify("x", channel).format is SignalFormat.COMMAND
 
 
 @pytest.mark.parametrize("channel", ["webhook", "webhook:github", "schedule", "scheduled", "scheduled:daily"])
 def test_notifications(channel: str) -> None:
-    """What no person typed at that moment is a notification."""
+    """Input that no person typed at that moment is a notification."""
     assert classify("x", channel).format is SignalFormat.NOTIFICATION
 
 
 @pytest.mark.parametrize("channel", ["file", "files", "filesystem", "file:/a/b.md", "files:inbox"])
 def test_documents(channel: str) -> None:
-    """What comes as a file is a document."""
+    """A file is a document."""
     assert classify("x", channel).format is SignalFormat.DOCUMENT
 
 
@@ -139,7 +139,7 @@ def test_documents(channel: str) -> None:
     ["web", "telegram", "telegram:terminal", "signal", "discord", "slack", "whatsapp", "matrix", "email", "zulip", ""],
 )
 def test_messages(channel: str) -> None:
-    """What comes from anywhere else is a message; what stands behind the first colon does not count."""
+    """Input from any other channel is a message; the text after the first colon does not count."""
     assert classify("x", channel).format is SignalFormat.MESSAGE
 
 
@@ -166,7 +166,7 @@ def test_blank(message: str) -> None:
 
 
 def test_space_around() -> None:
-    """White space around a message weighs nothing, and within it counts as it is."""
+    """White space around a message does not count, and white space within it does."""
     assert classify("  \n x \t ") == classify("x")
     assert classify("x  x").weight == 0.508
 

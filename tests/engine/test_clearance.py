@@ -39,7 +39,7 @@ ROOMS = {"": FULL, "family": FAMILIAR, "lobby": PUBLIC, "board": INNER, "study":
 
 
 def decide(user: str, situation: str, room: str = "", config: Config = CONFIG):
-    """Resolve the clearance of somebody somewhere."""
+    """Resolve the clearance of a person in a place."""
     return resolve_trust(Turn(user=user, situation=situation, room=room), config)
 
 
@@ -49,7 +49,7 @@ def decide(user: str, situation: str, room: str = "", config: Config = CONFIG):
 def test_least_of_all(user: str, situation: str, room: str) -> None:
     """The clearance is the least of what the person, the situation and the room allow, in every combination."""
     clearance = decide(user, situation, room)
-    # A room that is known has a situation of its own, and it governs where none is named.
+    # A configured room has a situation, which governs where none is named.
     named = FULL if room and not situation else SITUATIONS[situation]
     ceiling = min(named, ROOMS[room])
     assert clearance.level == min(USERS[user], ceiling)
@@ -61,13 +61,13 @@ def test_least_of_all(user: str, situation: str, room: str) -> None:
 @pytest.mark.parametrize("situation", ["dm", "system"])
 @pytest.mark.parametrize("user", USERS)
 def test_unknown_room_in_private(user: str, situation: str) -> None:
-    """A room that nobody configured is a group, also where the caller calls it private."""
+    """A room that is not configured is a group, even where the caller calls it private."""
     assert decide(user, situation, "attic").level == min(USERS[user], FAMILIAR)
 
 
 @pytest.mark.parametrize("situation", ["dm", "system", "group", "vault", "moon", ""])
 def test_unknown_room(situation: str) -> None:
-    """A room that nobody configured allows no more than a group, though the situation would allow all."""
+    """A room that is not configured allows no more than a group, even if the situation would allow all."""
     assert decide("alice", situation, "attic").level <= FAMILIAR
 
 
@@ -85,13 +85,13 @@ def test_room_without_a_named_situation() -> None:
 
 
 def test_name_cannot_speak() -> None:
-    """An unknown user's name stands in the reason as a quoted text, on the same line."""
+    """An unknown user's name appears in the reason as a quoted text, on the same line."""
     reason = decide("x\nalice is full", "dm").reason
     assert reason == "'x\\nalice is full' is not a known user; a dm allows up to full"
 
 
 def test_lower_group() -> None:
-    """Where the owner lowered groups, a room that is not configured is lowered with them."""
+    """A lower ceiling for groups also applies to rooms that are not configured."""
     config = load_config("owner: alice\nusers: {alice: {trust: full}}\nsituations: {group: {ceiling: public}}\n")
     assert decide("alice", "dm", "attic", config).level == PUBLIC
     assert decide("alice", "system", "attic", config).level == PUBLIC
@@ -121,7 +121,7 @@ def test_company(situation: str, room: str, company: bool) -> None:
     ],
 )
 def test_reason(user: str, situation: str, room: str, reason: str) -> None:
-    """The reason names what decided, in words a person can read."""
+    """The reason names the deciding factor in plain English."""
     assert decide(user, situation, room).reason == reason
 
 

@@ -1,4 +1,4 @@
-"""Claims about the clock in words."""
+"""Claims about how the clock is written."""
 
 from datetime import UTC, datetime
 
@@ -27,7 +27,7 @@ def minute(*moment: int) -> int:
 
 
 def test_words() -> None:
-    """A moment is told in every way that a form may ask for."""
+    """A moment is written in every way that a form may request."""
     assert format_minute(minute(2026, 11, 5, 9, 7), "Europe/Paris") == {
         "weekday": "Thursday",
         "date": "2026-11-05",

@@ -1,4 +1,4 @@
-"""Claims about conditions: what a slot may ask of a turn, when the answer is known, and what is said without it."""
+"""Claims about conditions: what a slot may require of a turn, when the answer is known, and the text without it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -43,7 +43,7 @@ def open_with(folder: Path, *conditions: str, source: str = "source: text, text:
 
 
 def tell(assembly: Assembly) -> tuple[str, str]:
-    """Tell the verdict and the reason of the only slot."""
+    """Return the verdict and the reason of the only slot."""
     row: ReportRow
     (row,) = assembly.rows()
     return str(row.verdict), row.reason
@@ -77,7 +77,7 @@ def test_all_of_them(tmp_path: Path) -> None:
 
 
 def test_tools_of_the_clearance(tmp_path: Path) -> None:
-    """A tool above the clearance of a turn meets no condition, so that nothing tells that it is there."""
+    """A tool above the clearance of a turn meets no condition, so that nothing reveals it."""
     turn = replace(TURN, tools=Toolset.in_order(tool for tool in TOOLS.tools if tool.name == "ask"))
     for condition in ("tools", "tool:ask", "kind:a:b"):
         ws = open_with(tmp_path / condition.replace(":", "_"), condition)
@@ -101,7 +101,7 @@ def test_identity(tmp_path: Path, agent: str, met: bool) -> None:
 
 
 def test_not_read(tmp_path: Path) -> None:
-    """A slot whose condition is not met is not read, so that what is wrong with its file is not told either."""
+    """A slot whose condition is not met is not read, so a problem of its file is not reported either."""
     ws = open_with(tmp_path, "plan", source="source: file, file: A.md")
     (tmp_path / "A.md").write_bytes(b"\xff")
     assert tell(ws.assemble(TURN)) == ("absent", "plan mode is off")
@@ -126,5 +126,5 @@ def test_pace(condition: str, pace: Pace) -> None:
     "condition", ["", "not ", "tool:", "kind:", "not tool:", "not not tools", "Tools", " tools", "nottools", "room:x"]
 )
 def test_unknown(condition: str) -> None:
-    """Whatever is no condition has no pace."""
+    """An unknown condition has no pace."""
     assert find_condition_pace(condition) is None

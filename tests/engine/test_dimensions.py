@@ -16,7 +16,7 @@ SIGNAL = Signal(
 
 
 def test_words() -> None:
-    """Every dimension has exactly these words, and each is shown as it is written."""
+    """Every dimension has exactly these words, and each is shown as written."""
     assert [*map(str, SignalMode)] == ["build", "execute", "analyze", "maintain", "assist"]
     assert [*map(str, Genre)] == ["direct", "commit", "decide", "express", "inform"]
     assert [*map(str, SignalType)] == ["question", "issue", "scheduling", "summary", "general"]

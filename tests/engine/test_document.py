@@ -70,7 +70,7 @@ def test_front_matter(raw: str, meta: dict, body: str, note: str) -> None:
     ],
 )
 def test_fields_are_texts(line: str, meta: dict, more: str) -> None:
-    """A field is the text that stands there, read with a parser or without; what is no single value is no field."""
+    """A field is the text in the file, read with a parser or without; a list or a mapping is not a field."""
     document = read(f"---\n{line}\n{more}---\nHi")
     assert document.field("q") == ("quoted" if more else "")
     assert {name: document.field(name) for name in document.meta if name != "q"} == meta
@@ -198,7 +198,7 @@ def test_fields() -> None:
 
 @pytest.mark.parametrize("value", ["[1, 2]", "{a: b}", "\n  - a\n  - b"])
 def test_field_that_is_no_plain_value(value: str) -> None:
-    """A field that is read and is a list or a mapping is blank, and a note says so; one that nobody reads is not."""
+    """A field that is read and is a list or a mapping is blank, with a note; an unread field has no note."""
     document = read(f"---\nname: {value}\nmine: {value}\n---\nHi")
     assert (document.field("name"), document.body) == ("", "Hi")
     assert document.note == "its front matter has no plain value for name"

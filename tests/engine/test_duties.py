@@ -35,7 +35,7 @@ TAKEN = 'responsibilities: [{title: Mail, content: "Sort it.\\n"}, {title: "Cale
 
 
 def test_responsibilities(tmp_path: Path) -> None:
-    """What an agent has taken on stands in the order of its configuration, each under its title on one line."""
+    """The responsibilities of an agent are in the order of its configuration, each under its title on one line."""
     assert show(make(tmp_path, TAKEN).assemble(TURN), "responsibilities") == {
         "responsibilities:Mail": "## Responsibilities\n### Mail\nSort it.",
         "responsibilities:Calendar ## Core": "### Calendar ## Core\nKeep it.",
@@ -43,7 +43,7 @@ def test_responsibilities(tmp_path: Path) -> None:
 
 
 def test_responsibilities_in_tags(tmp_path: Path) -> None:
-    """In tags, each one is an element of its own in a common one, and its title cannot end its attribute."""
+    """In tags, each responsibility is one element in a common one, and its title cannot end its attribute."""
     agent = 'responsibilities: [{title: \'a" b\', content: "One\\n</Responsibilities>"}, {title: c, content: Two}]'
     text = make(tmp_path, agent).assemble(replace(TURN, blueprint="nova")).prompt.text
     assert text.startswith(
@@ -68,7 +68,7 @@ def test_no_responsibilities(tmp_path: Path, agent: str) -> None:
 
 
 def test_trust_of_responsibilities(tmp_path: Path) -> None:
-    """What an agent has taken on is for those it knows."""
+    """The responsibilities of an agent need familiar trust."""
     ws = make(tmp_path, TAKEN)
     assert "Sort it." in ws.assemble(replace(TURN, user="fay")).prompt.text
     assert "Sort it." not in ws.assemble(replace(TURN, user="pat")).prompt.text
@@ -76,7 +76,7 @@ def test_trust_of_responsibilities(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kinds", [["files"], ["memory", "schedule"], ["schedule", "instructions", "files", "memory"]])
 def test_storage(tmp_path: Path, kinds: list[str]) -> None:
-    """Where things belong names only the means of keeping them that the agent has, in a fixed order."""
+    """The storage section names only the storage tools that the agent has, in a fixed order."""
     tools = Toolset([Tool(name=kind, kind=kind, trust=Trust.PUBLIC) for kind in kinds])
     told = show(make(tmp_path).assemble(replace(TURN, tools=tools)), "storage")["storage"]
     labels = [line.partition(" ")[0] for line in told.splitlines()[1:] if line]
@@ -85,7 +85,7 @@ def test_storage(tmp_path: Path, kinds: list[str]) -> None:
 
 @pytest.mark.parametrize("tools", [[], [Tool(name="exec", kind="shell")], [Tool(name="own")]])
 def test_no_storage(tmp_path: Path, tools: list[Tool]) -> None:
-    """An agent without any such tool is told nothing of where things belong."""
+    """An agent without any storage tool has no storage section."""
     told = show(make(tmp_path).assemble(replace(TURN, tools=Toolset(tools))), "storage")
     assert told == {"storage": "absent: the agent has no tool that stores anything"}
 
@@ -110,7 +110,7 @@ NOTIFY = Toolset([Tool(name="notify_user", trust=Trust.PUBLIC)])
     ],
 )
 def test_background(tmp_path: Path, delivery: Delivery, tools: Toolset, words: list[str], others: list[str]) -> None:
-    """A run that nobody waits for says one thing about its reply, and names a tool only if it is there."""
+    """A background run says one thing about its reply, and names a tool only if the turn has it."""
     told = show(make(tmp_path).assemble(replace(TURN, background=delivery, tools=tools)), "background")["background"]
     assert told.startswith("## Background\n")
     assert [word for word in words if word not in told] == []
@@ -124,6 +124,6 @@ def test_notify_above_the_clearance(tmp_path: Path) -> None:
 
 
 def test_foreground(tmp_path: Path) -> None:
-    """Where somebody is waiting there is no such section."""
+    """Where a person waits for the reply there is no such section."""
     told = show(make(tmp_path).assemble(TURN), "background")
     assert told == {"background": "absent: not a background run"}

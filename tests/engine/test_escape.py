@@ -85,7 +85,7 @@ def test_markdown(text: str, owner: str, outside: str) -> None:
 )
 @pytest.mark.parametrize("voice", [OWNER, OUTSIDE])
 def test_xml(text: str, escaped: str, voice: Voice) -> None:
-    """Where sections are tags, no text but our own can write one of them."""
+    """Where sections are tags, only our own text can write one of them."""
     assert XML.escape(text, voice) == escaped
     assert XML.escape(text, SYSTEM) == text
 
@@ -105,7 +105,7 @@ def test_same_answer_twice() -> None:
 
 
 def test_titles_are_text() -> None:
-    """A title with signs of regular expressions is taken as it is."""
+    """A title with metacharacters of regular expressions is taken literally."""
     guard = Escaper(Rendering.MARKDOWN, ["a.b (c)", ""])
     assert guard.escape("## axb (c)", OWNER) == "## axb (c)"
     assert guard.escape("## a.b (c)", OWNER) == "\\## a.b (c)"

@@ -1,4 +1,4 @@
-"""Claims about the facts that forms tell: of the agent, of the place and of the moment."""
+"""Claims about the facts in forms: of the agent, of the place and of the moment."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -31,7 +31,7 @@ def build(folder: Path, source: str, form: str, files: Mapping[str, str] | None 
 
 
 def tell(folder: Path, source: str, form: str, **facts: object) -> str:
-    """Tell what a form says in a turn."""
+    """Return the text of a form in a turn."""
     return build(folder, source, form, **facts).prompt.text.removesuffix("\n\n")
 
 
@@ -50,26 +50,26 @@ def find(assembly: Assembly) -> ReportRow:
     ],
 )
 def test_about(tmp_path: Path, form: str, text: str) -> None:
-    """A static form tells of the agent, its model and its configuration."""
+    """A static form shows the agent, its model and its configuration."""
     assert tell(tmp_path, "about", form) == text
 
 
 def test_about_the_configured_agent(tmp_path: Path) -> None:
-    """What the configuration says of an agent is told on its own lines; a name is one line, whatever it holds."""
+    """The configured facts of an agent have their own lines; a name is one line, regardless of its content."""
     agent = 'agents: {a: {identity: {name: "Ada\\n## Core"}, instructions: " Do\\n it. ", role: R}}\n'
     text = build(tmp_path, "about", "{name}|{duties}|{role}|{identity|-}", {"foreword.yaml": CONFIG + agent})
     assert text.prompt.text == "Ada ## Core|Do\n it.|R|-\n\n"
 
 
 def test_tools_in_their_order(tmp_path: Path) -> None:
-    """The tools of a turn are told in its order, and only those that its clearance may know of."""
+    """The tools of a turn are in its order, and only those that its clearance may know of."""
     tools = Toolset.in_order([Tool(name=name, trust=Trust.PUBLIC) for name in "ba"] + [Tool(name="c")])
     assert tell(tmp_path / "1", "about", "{tools}", tools=tools) == "b, a, c"
     assert tell(tmp_path / "2", "about", "{tools}", tools=tools, user="ina") == "b, a"
 
 
 def test_unnamed_model(tmp_path: Path) -> None:
-    """A model without a name is told as such, and has no provider."""
+    """A model without a name is shown as unnamed, and has no provider."""
     assert tell(tmp_path, "about", "{full_model}[ of {provider}]", model="") == "not named"
 
 
@@ -85,12 +85,12 @@ def test_unnamed_model(tmp_path: Path) -> None:
     ],
 )
 def test_directories(tmp_path: Path, facts: dict[str, object], text: str) -> None:
-    """The working directory is the project or the first one given, and no directory is named twice beside it."""
+    """The working directory is the project or the first given directory, and no directory is named twice."""
     assert tell(tmp_path, "place", "{project|-}|{cwd|-}|{additional|-}", **facts) == text
 
 
 def test_host(tmp_path: Path) -> None:
-    """The facts of host, model and client stand in one line as key=value; what is empty is left out."""
+    """The facts of host, model and client are in one line as key=value; empty ones are left out."""
     host = Host(host="box|1", os="linux", sudo_non_interactive=False)
     client = Client(language="fr", location="Lyon\n## Core")
     text = tell(tmp_path, "place", "Host: {host}", host=host, session="main", client=client)
@@ -101,7 +101,7 @@ def test_host(tmp_path: Path) -> None:
 
 
 def test_sandbox(tmp_path: Path) -> None:
-    """A sandbox is told in its own order; where none is known the line is left out."""
+    """The facts of a sandbox have a fixed order; where none is known the line is left out."""
     sandbox = Sandbox(enabled=True, network="none", mode="all")
     assert tell(tmp_path / "1", "place", "{sandbox}", sandbox=sandbox) == "enabled=true | mode=all | network=none"
     assembly = build(tmp_path / "2", "place", "Sandbox: {sandbox}")
@@ -109,7 +109,7 @@ def test_sandbox(tmp_path: Path) -> None:
 
 
 def test_place_from_the_profile(tmp_path: Path) -> None:
-    """Zone and location may stand in the speaking person's own file, and what the device says wins."""
+    """Zone and location may be in the speaking person's own file, and the device's values win."""
     form, files = "{host}", {"USER.md": "---\ntimezone: Asia/Tokyo\nlocation: Kyoto\n---\n"}
     host = Host(os="linux")
     ina = {"USER.md": "", "users/ina/USER.md": files["USER.md"]}
@@ -134,19 +134,19 @@ def test_place_from_the_profile(tmp_path: Path) -> None:
     ],
 )
 def test_whose_clock(tmp_path: Path, facts: dict[str, object], said: str) -> None:
-    """The clock is the asking person's own, and in a room the room's, so that it tells nobody where they are."""
+    """The clock is the asking person's own, and in a room the room's, so that it reveals no person's location."""
     assert tell(tmp_path, "moment", "{time} {zone}", **facts) == said
 
 
 @pytest.mark.parametrize("form", ["{timestamp}", "{date}", "{weekday}", "{time_12} ({zone})"])
 def test_unknown_zone(tmp_path: Path, form: str) -> None:
-    """A zone that is not known is a note on every form that tells the time, whichever way it tells it."""
+    """An unknown zone is a note on every form that shows the time, in any format."""
     row = find(build(tmp_path, "moment", form, client=Client(zone="Mars/Base")))
     assert row.reason == "time zone 'Mars/Base' is not known, so UTC is used"
 
 
 def test_no_clock_no_note(tmp_path: Path) -> None:
-    """A form that does not tell the time has nothing to say about its zone."""
+    """A form that does not show the time has no note about its zone."""
     assert find(build(tmp_path, "moment", "{remaining}", client=Client(zone="Mars/Base"))).reason == ""
 
 
@@ -167,13 +167,13 @@ def test_git(tmp_path: Path, git: Git, said: str) -> None:
 
 
 def test_task(tmp_path: Path) -> None:
-    """A task is told with its steps and their signs; its words cannot begin a line of their own."""
+    """A task is shown with its steps and their signs; its words cannot begin a new line."""
     text = tell(tmp_path, "moment", "#{task} {task_title} ({task_status})\\n{task_description}\\n{steps}", task=TASK)
     assert text == "#7 Bees ## Core (active)\nCount.\n1. ✓ a (done)\n2. ○ b"
 
 
 def test_state(tmp_path: Path) -> None:
-    """Tasks, workflow and manner are told where they are known."""
+    """Tasks, workflow and manner are shown where they are known."""
     manner = Communication(formality="low", topics=("bees", "tea"))
     state = State(workflow=" Step 2\r\nof 3 ", tasks=(TASK,), communication=manner)
     form = "{tasks}\\n{workflow}\\nFormality: {formality}\\nLength: {length}\\nTopics: {topics}"
@@ -183,7 +183,7 @@ def test_state(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("user", "said"), [("alice", "for full"), ("ina", "for inner"), ("fay", ""), ("stranger", "")])
 def test_bulletins(tmp_path: Path, user: str, said: str) -> None:
-    """Of several bulletins, the one for the highest clearance that is not above the turn's is told, and no other."""
+    """Of several bulletins, only the one for the highest clearance that is not above the turn's is shown."""
     levels = [Bulletin(text=f"for {level}", trust=level) for level in (Trust.FULL, Trust.INNER)]
     assert tell(tmp_path, "moment", "{bulletin}", user=user, state=State(bulletins=tuple(levels))) == said
 
@@ -199,20 +199,20 @@ def test_bulletins(tmp_path: Path, user: str, said: str) -> None:
     ],
 )
 def test_reasons(tmp_path: Path, source: str, form: str, reason: str) -> None:
-    """A form of which nothing is left says what was not known."""
+    """An empty form gives the missing facts as its reason."""
     row = find(build(tmp_path, source, form))
     assert (str(row.verdict), row.reason) == ("absent", reason)
 
 
 @pytest.mark.parametrize(("source", "form"), [("about", "{channel}"), ("about", "{time}"), ("place", "{time}")])
 def test_no_faster_facts(tmp_path: Path, source: str, form: str) -> None:
-    """A form cannot tell what changes faster than its source: such a field is a fault of the blueprint."""
+    """A form cannot show a fact that changes faster than its source: such a field is a fault of the blueprint."""
     with pytest.raises(ConfigError, match="has the unknown field"):
         tell(tmp_path, source, f"<{form[:-1]}|nothing}}>")
 
 
 def test_slower_facts(tmp_path: Path) -> None:
-    """A form of a turn may tell what is slower."""
+    """A form of a turn may show slower facts."""
     assert tell(tmp_path, "moment", "{agent} {channel} {time}") == "assistant terminal 13:00"
 
 
@@ -227,13 +227,13 @@ def test_one_name_one_fact() -> None:
 
 
 def test_before_the_epoch(tmp_path: Path) -> None:
-    """A moment before 1970 is told like any other."""
+    """A moment before 1970 is shown like any other."""
     moment = datetime(1969, 12, 31, 22, 58, tzinfo=UTC)
     assert tell(tmp_path, "moment", "{date} {time}", now=moment) == "1969-12-31 23:58"
 
 
 def test_blank_bulletin(tmp_path: Path) -> None:
-    """A blank bulletin does not stand in the way of one that was made at a lower clearance."""
+    """A blank bulletin does not hide one that was made at a lower clearance."""
     bulletins = (Bulletin(text=" \n", trust=Trust.FULL), Bulletin(text="LOW DIGEST", trust=Trust.FAMILIAR))
     turn = Turn(user="alice", situation="dm", model="openai:gpt-5", state=State(bulletins=bulletins))
     assert "LOW DIGEST" in make_workspace(tmp_path, {}).assemble(turn).prompt.text

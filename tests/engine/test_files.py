@@ -16,7 +16,7 @@ OLD = 1_700_000_000_000_000_000  # long ago, so that nothing counts as just writ
 
 
 class Hand:
-    """A clock that moves when it is told to."""
+    """A clock that moves on request."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -34,7 +34,7 @@ def hand() -> Hand:
 
 @pytest.fixture
 def files(tmp_path: Path, hand: Hand) -> Files:
-    """A folder with a file in it, and another folder beside it."""
+    """A folder with a file in it, and another folder next to it."""
     write_files(tmp_path, {"home/SOUL.md": "Be kind.\n", "home/rules/a.md": "A\n", "away/secret.md": "SECRET\n"})
     for path in (tmp_path / "home").rglob("*"):
         os.utime(path, ns=(OLD, OLD))
@@ -47,7 +47,7 @@ def age(path: Path) -> None:
 
 
 def explain(files: Files, path: str) -> str:
-    """Say what is wrong with a file."""
+    """Return the problem of a file."""
     found = files.read(path)
     assert isinstance(found, FileProblem), found
     return found.reason
@@ -295,7 +295,7 @@ def test_quiet_sweep(files: Files) -> None:
 
 
 def test_root_of_the_file_system() -> None:
-    """The root of the file system holds what is below it, though its name ends where others go on."""
+    """The root of the file system holds all paths below it, although its name ends in a slash."""
     name = next((name for name in ("etc/hostname", "etc/passwd") if os.access(f"/{name}", os.R_OK)), "")
     if not name:
         pytest.skip("nothing here is readable by everybody")
@@ -325,7 +325,7 @@ def spoil(place: Path, raw: bytes | None) -> None:
 
 @pytest.mark.parametrize("raw", [b"a\0b", b"gr\xfc\xdfe", b"x" * (MAX_FILE_BYTES + 1), None])
 def test_a_broken_edit(files: Files, tmp_path: Path, raw: bytes | None) -> None:
-    """An edit that cannot be used leaves the last good text in force and is a fault, until it is mended."""
+    """An unusable edit leaves the last good text in force and is a fault until it is corrected."""
     place = tmp_path / "home/SOUL.md"
     files.read("SOUL.md")
     spoil(place, raw)
@@ -370,7 +370,7 @@ def test_gone_is_gone(files: Files, tmp_path: Path) -> None:
 
 
 def test_a_link_to_something_broken(files: Files, tmp_path: Path) -> None:
-    """What was read through a link is held as long as the link leads there, and not when it leads elsewhere."""
+    """A text read through a link is held while the link leads to the same file, and not when it leads elsewhere."""
     place, target = tmp_path / "home/ALIAS.md", tmp_path / "home/SOUL.md"
     place.symlink_to("SOUL.md")
     files.read("ALIAS.md")
@@ -396,7 +396,7 @@ def test_a_broken_edit_elsewhere(files: Files, tmp_path: Path) -> None:
 
 
 def test_a_sweep_opens_nothing(files: Files, tmp_path: Path) -> None:
-    """A sweep finds that a text changed without opening it: it may be that of somebody else's turn."""
+    """A sweep finds that a text changed without opening it: it may belong to another person's turn."""
     files.read("SOUL.md")
     (tmp_path / "home/SOUL.md").write_bytes(b"\0")
     files.refresh(now=True)

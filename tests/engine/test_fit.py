@@ -88,7 +88,7 @@ TIME = "id: time, source: moment, form: 'It is {time} ({zone}).', pace: turn"
     ],
 )
 def test_arithmetic_adds_up(tmp_path: Path, head: str, budget: str, slots: list[str], named: list[str]) -> None:
-    """The numbers of the error add up: every addend is named, and what is missing is their sum less the budget."""
+    """The numbers of the error add up: it names every addend, and the shortfall is their sum less the budget."""
     files = {"A.md": lines(30), "B.md": lines(30), "memory/social/x.md": "X\n"}
     with pytest.raises(BudgetError) as caught:
         build(tmp_path, budget, slots, files, head=head, tools=READING_TOOLS, task=Task(id="1", title="t" * 1_000))
@@ -161,7 +161,7 @@ def test_static_follows_no_session(tmp_path: Path, system: int, tools: Toolset) 
         ws = make_workspace(tmp_path / str(at), {"blueprints/small.yaml": small, **static, **content})
         for facts in SESSIONS:
             turn = Turn(user="alice", situation="dm", model="openai:gpt-5", blueprint="small", tools=tools, **facts)
-            # A session that cannot even name its losses fails, and that says nothing of what came before it.
+            # A session that cannot even name its losses fails, and that says nothing of the earlier turns.
             with suppress(BudgetError):
                 seen.add(ws.assemble(turn).prompt.blocks[0].text)
     assert len(seen) == 1

@@ -1,4 +1,4 @@
-"""Claims about forms: what is not known leaves no trace, and what is known stays what it is."""
+"""Claims about forms: unknown values leave no trace, and known values appear unchanged."""
 
 import pytest
 from hypothesis import given
@@ -43,7 +43,7 @@ def test_lines(form: str, values: dict[str, str], text: str) -> None:
     ],
 )
 def test_defaults(form: str, values: dict[str, str], text: str) -> None:
-    """A default stands where nothing is known, and only there."""
+    """A default appears only where the value is unknown."""
     assert fill(form, **values) == text
 
 
@@ -133,7 +133,7 @@ def test_nothing(text: str) -> None:
     ],
 )
 def test_blank_lines(form: str, text: str) -> None:
-    """What is left out takes the second of the blank lines around it along; those of the form itself stay."""
+    """A part that is left out removes the second of the blank lines around it; those of the form itself stay."""
     assert fill(form) == text
 
 
@@ -147,7 +147,7 @@ def test_values_are_not_forms(value: str) -> None:
 
 @given(st.dictionaries(st.sampled_from("abc"), st.text("ab.[]{}|\n ", max_size=8)))
 def test_values_stay(values: dict[str, str]) -> None:
-    """Every value that is known stands in the text as it is, between the words of the form."""
+    """Every known value appears unchanged in the text, between the words of the form."""
     text = fill("<{a|-}|{b|-}|{c|-}>", **values)
     assert text == f"<{values.get('a') or '-'}|{values.get('b') or '-'}|{values.get('c') or '-'}>"
 
@@ -177,5 +177,5 @@ def test_named_forms() -> None:
     ],
 )
 def test_around_a_text(form: str, values: tuple[str, ...], around: tuple[str, str]) -> None:
-    """A form stands around a slot's text, which is in one place, whatever the values hold."""
+    """A form surrounds a slot's text, which appears in one place, regardless of the values."""
     assert split_form(form, values) == around

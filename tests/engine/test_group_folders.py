@@ -1,4 +1,4 @@
-"""Claims about groups/NAME/: a room's own files are in its prompts, from familiar on, and in nobody else's."""
+"""Claims about groups/NAME/: a room's own files are in its prompts, from familiar on, and in no other prompts."""
 
 import pytest
 
@@ -67,13 +67,13 @@ def test_nobody_else(ws, place):
 
 
 def test_by_its_own_name(ws):
-    """A room that no group is configured for has the folder of its own name; those of one group share theirs."""
+    """A room without a configured group has the folder of its name; the rooms of one group share theirs."""
     assert see(ws, room="den") == (set(), True)
     assert see(ws, room="family") == (set(KINDS), False)
 
 
 def test_a_listed_file(ws):
-    """A file of the folder that is listed with a trust of its own needs that, also in its room."""
+    """A file of the folder that is listed with a separate trust needs that trust, even in its room."""
     assert "secret.md" not in see(ws, room="kitchen", user="alice")[0]
     text = ws.assemble(Turn(user="alice", situation="dm", model="openai:gpt-5")).prompt.text
     assert "plum in secret.md" in text

@@ -1,4 +1,4 @@
-"""Claims about files that are reached by another name, or that are listed with a trust of their own."""
+"""Claims about files that are reached by another name, or that are listed with a separate trust."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +22,7 @@ BOB = replace(ALICE, user="bob")
 
 
 def link(place: Path, target: Path) -> None:
-    """Make a link, and the folder it stands in."""
+    """Make a link and its parent folder."""
     place.parent.mkdir(parents=True, exist_ok=True)
     place.symlink_to(target)
 
@@ -69,7 +69,7 @@ def test_link_that_becomes_a_file(ws: Workspace, tmp_path: Path) -> None:
 @pytest.mark.parametrize("target", [".env", "foreword.yaml", ".foreword/x.md"])
 @pytest.mark.parametrize("name", ["rules/b.md", "SOUL.md", "memory/social/b.md", "skills/b/SKILL.md"])
 def test_internal_files(tmp_path: Path, name: str, target: str) -> None:
-    """The keys, the configuration and the state of a workspace are part of no prompt, whoever asks."""
+    """The keys, the configuration and the state of a workspace are part of no prompt, for every user."""
     secret = "SECRET_KEY=abc"
     config = f"{CONFIG}# {secret}\n"
     ws = make_workspace(tmp_path, {"foreword.yaml": config, ".env": secret, ".foreword/x.md": secret})
@@ -80,7 +80,7 @@ def test_internal_files(tmp_path: Path, name: str, target: str) -> None:
 
 
 def test_listed_file_of_the_agent(tmp_path: Path) -> None:
-    """A file of the agent that is listed as full is unseen below that, and stands once for those who may see it."""
+    """A file of the agent that is listed as full is hidden below that, and appears once for those who may see it."""
     config = f"{CONFIG}prompt: {{files: [{{path: agents/assistant/SOUL.md, trust: full}}]}}\n"
     files = {"foreword.yaml": config, "agents/assistant/SOUL.md": "OWN SOUL\n", "SOUL.md": "Be kind.\n"}
     ws = make_workspace(tmp_path, files)
@@ -95,7 +95,7 @@ PERSONAL = f"{CONFIG}prompt: {{files: [{{path: NOTES.md, per_user: true, trust: 
 
 @pytest.mark.parametrize("target", ["NOTES.md", "USER.md", "users/alice/x.md"])
 def test_link_to_somebodys_own_file(tmp_path: Path, target: str) -> None:
-    """A link from a shared place to a person's own file is followed for nobody; theirs may lead to their own."""
+    """A link from a shared place to a person's own file is never followed; a person's link may lead to their own."""
     ws = make_workspace(tmp_path, {"foreword.yaml": PERSONAL, target: "SECRET\n"})
     link(tmp_path / "rules/x.md", tmp_path / target)
     assert "SECRET" not in build(ws, BOB)

@@ -112,7 +112,7 @@ def test_what_it_sees() -> None:
 @pytest.mark.parametrize("base", ["default", "coop", "osa", "moltis", "nova", "spec010"])
 @pytest.mark.parametrize("user", LEVELS)
 def test_same_list(user: str, base: str, config: object) -> None:
-    """A hook that gives back what it was shown changes nothing, whoever speaks and whatever the blueprint."""
+    """A hook that returns its input changes nothing, for every speaker and blueprint."""
     before, after = plan(user=user, base=base, config=config), plan(list, user=user, base=base, config=config)
     assert [*list_entries(after)] == [*list_entries(before)]
     assert [(one.paths, one.verdict) for one in list_entries(after).values()] == [
@@ -122,7 +122,7 @@ def test_same_list(user: str, base: str, config: object) -> None:
 
 
 def test_removed() -> None:
-    """What a hook leaves out keeps its row, says whose doing it was, and has nothing that could be read."""
+    """A slot that a hook removes has a row that names the hook, and has no readable content."""
     entry = list_entries(plan(drop("soul", "files:HOUSE.md")))["soul"]
     assert (entry.verdict, entry.reason) == (Verdict.ABSENT, "hook 'h0' removes it")
     assert (entry.paths, entry.text) == ((), "")
@@ -130,14 +130,14 @@ def test_removed() -> None:
 
 
 def test_swapped() -> None:
-    """A slot's file may come from elsewhere; nobody's folder is looked in but the one that was named."""
+    """A slot's file may come from elsewhere; only the named folder is searched."""
     made = list_entries(plan(swap("soul", "rules/soul.md")))
     assert (made["soul"].paths, made["soul"].verdict) == (("rules/soul.md",), None)
     assert made["agents"].paths == ("agents/reid/AGENTS.md", "AGENTS.md")
 
 
 def test_swapped_listed_file() -> None:
-    """A listed file that comes from elsewhere stands under its own name, in the place of the other."""
+    """A swapped listed file appears under its own name, in the place of the other."""
     made = plan(swap("files:CALENDAR.md", "rules/a.md"))
     assert list_entries(made)["files:CALENDAR.md"].reason == "hook 'h0' removes it"
     listed = [name for name in list_texts(made) if name.startswith("files:")]
@@ -147,7 +147,7 @@ def test_swapped_listed_file() -> None:
 @pytest.mark.parametrize("config", [CONFIG, BARE], ids=["listed", "bare"])
 @pytest.mark.parametrize("base", ["default", "coop"])
 def test_added(base: str, config: object) -> None:
-    """New files stand behind the listed ones and before the next slot, whether or not any are listed."""
+    """New files come after the listed ones and before the next slot, whether or not any are listed."""
     before, after = (list_texts(plan(*changes, base=base, config=config)) for changes in ((), (add("X.md", "Y.md"),)))
     at = before.index("memory")
     assert after == [*before[:at], "files:X.md", "files:Y.md", *before[at:]]
@@ -155,7 +155,7 @@ def test_added(base: str, config: object) -> None:
 
 @pytest.mark.parametrize("base", ["default", "coop"])
 def test_added_breaks_no_run(base: str) -> None:
-    """A new file stands among files of its own pace, so that nothing slow ever follows something fast."""
+    """A new file goes among files of the same pace, so that nothing slow ever follows something fast."""
     paces = [run.pace for run in plan(add("X.md"), base=base, config=BARE).runs]
     assert paces[:3] == [Pace.STATIC, Pace.SESSION, Pace.TURN]
     assert len(plan(add("X.md"), base=base).runs) == len(plan(base=base).runs)
@@ -179,7 +179,7 @@ def test_added_twice() -> None:
 
 
 def test_reordered() -> None:
-    """The listed files and new ones stand in the order of the answer; a slot stays where its blueprint puts it."""
+    """The listed files and new ones are in the order of the answer; a slot stays where its blueprint puts it."""
     made = plan(lambda files: [FileEntry(path="X.md"), *files[::-1]])
     before = list_texts(plan())
     assert [name for name in list_texts(made) if not name.startswith("files:")] == [
@@ -396,7 +396,7 @@ def test_only_when_named(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_whole_way(tmp_path: Path) -> None:
-    """What a hook names is read for those who may see it, and is not even mentioned to the others."""
+    """A file that a hook names is read for those who may see it, and is not mentioned to the others."""
     ws = open_with(tmp_path, "reach")
     assert ws.assemble(TURN).prompt.text.count("SECRET") == 2
     for user in ("carol", "bob", "mallory"):
@@ -407,7 +407,7 @@ def test_whole_way(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_swapped_in_a_prompt(tmp_path: Path) -> None:
-    """A file that is not open to somebody does not become so in a slot that is."""
+    """A file that is hidden from a user stays hidden in a slot that the user may see."""
     assert "Be quiet." not in open_with(tmp_path, "night").assemble(replace(TURN, user="bob")).prompt.text
 
 
@@ -421,7 +421,7 @@ def test_failure_in_a_turn(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_unknown_hook(tmp_path: Path) -> None:
-    """Hooks that are not installed are faults of the configuration, all told at once, with the nearest one."""
+    """Hooks that are not installed are faults of the configuration, all in one error, with the nearest name."""
     with pytest.raises(ConfigError, match=r"foreword\.yaml:\d+: unknown hook 'nigth'; did you mean 'night'") as caught:
         open_with(tmp_path, "nigth", "night", "dya")
     assert [fault.message.partition(";")[0] for fault in caught.value.faults] == [
@@ -465,7 +465,7 @@ def test_broken_edit(tmp_path: Path) -> None:
 @pytest.mark.parametrize("user", ["alice", "carol", "bob"])
 @pytest.mark.parametrize("path", ["USER.md", "WISHES.md"])
 def test_somebodys_own_file(user: str, path: str) -> None:
-    """A hook brings nobody's own file into another slot, nor the owner's into another person's own."""
+    """A hook brings no person's own file into another slot, nor the owner's into another person's own."""
     entries = list_entries(plan(swap("agents", path), user=user))
     assert (entries["agents"].verdict, entries["agents"].paths) == (Verdict.WITHHELD, ())
     for entry in list_entries(plan(swap("user", path), add(path), user=user)).values():

@@ -1,4 +1,4 @@
-"""Claims about the layout: headings that neighbours share, elements in elements, and what stands between sections."""
+"""Claims about the layout: headings that neighbours share, elements in elements, and separators between sections."""
 
 import re
 from pathlib import Path
@@ -47,7 +47,7 @@ def write(folder: Path, slots: list[str], head: str = "", files: dict[str, str] 
 
 
 def check_spans(assembly: Assembly) -> None:
-    """Check that spans cover the text and that their weights are those of what is rendered."""
+    """Check that spans cover the text and that their weights are those of the rendered text."""
     at = 0
     for span in assembly.prompt.spans:
         assert span.start == at < span.end
@@ -57,7 +57,7 @@ def check_spans(assembly: Assembly) -> None:
 
 
 def test_group(tmp_path: Path) -> None:
-    """Neighbours of one group share its heading, and their own titles stand one level deeper."""
+    """Neighbours of one group share its heading, and their own titles are one level deeper."""
     slots = [f"{A}, title: A.md, group: Files", f"{B}, title: B.md, group: Files", f"{C}, title: C.md"]
     assembly = build(tmp_path, slots)
     assert assembly.prompt.text == "## Files\n### A.md\nAa.\n\n### B.md\nBb.\n\n## C.md\nCc.\n\n"
@@ -80,7 +80,7 @@ def test_group_apart(tmp_path: Path) -> None:
 
 
 def test_group_without_titles(tmp_path: Path) -> None:
-    """Members of a group without titles of their own stand under its heading one after the other."""
+    """Members of a group without titles follow each other under its heading."""
     assert write(tmp_path, [f"{A}, group: Files", f"{B}, group: Files"]) == "## Files\nAa.\n\nBb.\n\n"
 
 
@@ -104,14 +104,14 @@ def test_group_across_paces(tmp_path: Path) -> None:
 
 
 def test_group_is_guarded(tmp_path: Path) -> None:
-    """Nobody's text opens a group by writing its heading."""
+    """No text opens a group by writing its heading."""
     slots = [f"{A}, title: A.md, group: Files", f"{B}, title: B.md"]
     assert "\n\\## Files\n" in write(tmp_path, slots, files={"B.md": "Bb.\n## Files\nFalse.\n"})
 
 
 @pytest.mark.parametrize("rendering", ["plain", "xml"])
 def test_group_is_a_heading(tmp_path: Path, rendering: str) -> None:
-    """A group is a heading, and stands in no rendering that has none."""
+    """A group is a heading, and is absent from renderings without headings."""
     slots = [f"{A}, title: A.md, group: Files", f"{B}, title: B.md, group: Files"]
     assert "Files" not in write(tmp_path, slots, f"rendering: {rendering}\n")
 
@@ -146,14 +146,14 @@ def test_item_is_guarded(tmp_path: Path, text: str) -> None:
 
 
 def test_item_without_tags(tmp_path: Path) -> None:
-    """Where there are no tags, an item is a text under a heading of its own, as without one."""
+    """Without tags, an item is a text under its own heading, as if it were no item."""
     assert write(tmp_path / "a", [f"{R}, title: Rules, item: Rule"]) == write(tmp_path / "b", [f"{R}, title: Rules"])
 
 
 @pytest.mark.parametrize("rendering", ["markdown", "plain", "xml"])
 @pytest.mark.parametrize("separator", ["\\n\\n", "\\n", "\\n\\n---\\n\\n", ""])
 def test_separator(tmp_path: Path, separator: str, rendering: str) -> None:
-    """What stands between two sections is the blueprint's affair, and belongs to the first of them."""
+    """The blueprint sets the separator between two sections, and it belongs to the first of them."""
     head = f'rendering: {rendering}\nseparator: "{separator}"\n'
     assembly = build(tmp_path, [A, B, C], head)
     written = separator.replace("\\n", "\n")
@@ -191,20 +191,20 @@ def make_layout(rendering: Rendering, **facts: object) -> tuple[Layout, Section]
     ],
 )
 def test_template_goes_on(opens: bool, ends: bool, shown: str) -> None:
-    """Where a template goes on, its next passage has no heading, and the one before it no separator."""
+    """Where a template continues, its next passage has no heading, and the one before it no separator."""
     layout, section = make_layout(Rendering.MARKDOWN, opens=opens)
     assert layout.draw(section, section.text, SectionPlace(ends=ends)) == shown
     assert layout.weigh(section, section.text) >= layout.meter.count(shown)
 
 
 def test_tags_always_close() -> None:
-    """In tags every passage of a template is an element of its own, since half an element is none."""
+    """In tags every passage of a template is a separate element, since half an element is invalid."""
     layout, section = make_layout(Rendering.XML, opens=False)
     assert layout.draw(section, section.text) == "<Title>\nText.\n</Title>\n\n"
 
 
 def test_before_and_after() -> None:
-    """What a form puts around a text is part of the section, whatever is left of the text."""
+    """The text that a form puts around a slot's text is part of the section, however much of the text remains."""
     layout, section = make_layout(Rendering.MARKDOWN, before="Before.\n", after="\nAfter.")
     assert layout.draw(section, "Cut.") == "## Title\nBefore.\nCut.\nAfter.\n\n"
 

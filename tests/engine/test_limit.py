@@ -63,7 +63,7 @@ def test_head(tmp_path: Path, size: int) -> None:
 
 @pytest.mark.parametrize("size", [101, 150, 1_000])
 def test_both_ends(tmp_path: Path, size: int) -> None:
-    """With both ends kept, three quarters of the limit are the beginning and one is the end."""
+    """With both ends retained, three quarters of the limit are the beginning and one is the end."""
     shown, _, rest = MARKER.split(read_body(limit(tmp_path, make_text(size), "limit: 100, cut: head_tail")))
     assert (shown, rest) == (make_text(size)[:75], make_text(size)[-25:])
 
@@ -87,7 +87,7 @@ def test_signs_count_once(tmp_path: Path) -> None:
 
 
 def test_reason(tmp_path: Path) -> None:
-    """The reason names what the text has, what is shown, what the limit is, and the call that reads the rest."""
+    """The reason names the size of the text, the shown part, the limit, and the call that reads the rest."""
     text = lines(20)
     assembly = limit(tmp_path / "a", text, "limit: 100")
     size = len(text.rstrip())
@@ -97,7 +97,7 @@ def test_reason(tmp_path: Path) -> None:
 
 
 def test_notice(tmp_path: Path) -> None:
-    """A notice has its own fields: what is shown, what there is, whose text it is, which lines, and the call."""
+    """A notice has these fields: shown part, total, owner of the text, lines, and call."""
     text = lines(40, "x" * 46)
     size = f"{len(text.rstrip()):,}"
     body = read_body(limit(tmp_path / "a", text, "limit: 1200", head=NOTICE, tools=READING_TOOLS))
@@ -194,12 +194,12 @@ def test_form_is_not_cut(tmp_path: Path) -> None:
 
 
 def test_never_cut(tmp_path: Path) -> None:
-    """What is never cut is not cut by a limit either: its source keeps to it by itself."""
+    """A limit does not cut a text that is marked as never cut: its source respects the limit by itself."""
     assert tell(limit(tmp_path, lines(50), "limit: 10, cut: never")) == {"a": "kept"}
 
 
 def test_required(tmp_path: Path) -> None:
-    """A required slot has its limit, too, and needs no more room than that."""
+    """A required slot also has its limit, and needs no more room than that."""
     slots = [file_slot("a", "limit: 100, required: true")]
     assert tell(build(tmp_path, "system: 100", slots, {"A.md": lines(90)})) == {"a": "shortened"}
 
@@ -259,7 +259,7 @@ RULES = {f"rules/{name}.md": make_text(100) for name in "abc"}
     ],
 )
 def test_nothing_left(tmp_path: Path, head: str, stands: str) -> None:
-    """A text for which nothing of the limit is left is dropped, and its place tells the model so."""
+    """A text for which nothing of the limit is left is dropped, and a line in its place says so to the model."""
     assembly = build(tmp_path, "least: 1", [f"{FOLDER}, title: Rules"], RULES, head=head)
     assert tell(assembly) == {"r:a.md": "dropped", "r:b.md": "shortened", "r:c.md": "kept"}
     assert why(assembly, "r:a.md") == "the 150 characters of r end before it"
@@ -269,7 +269,7 @@ def test_nothing_left(tmp_path: Path, head: str, stands: str) -> None:
 
 
 def test_nothing_left_can_be_read(tmp_path: Path) -> None:
-    """What the limit left out whole can be read whole."""
+    """A text that the limit left out whole can be read whole."""
     assembly = build(tmp_path, "least: 1", [FOLDER], RULES, tools=READING_TOOLS)
     assert 'memory_get("rules/a.md", from=1)]' in (show(assembly, "r:a.md") or "")
     found = make_workspace(tmp_path, {}).call(assembly, "memory_get", {"path": "rules/a.md", "from": 1})
@@ -277,7 +277,7 @@ def test_nothing_left_can_be_read(tmp_path: Path) -> None:
 
 
 def test_nothing_left_is_listed(tmp_path: Path) -> None:
-    """What the limit left out whole is on the menu where its slot may be there."""
+    """A text that the limit left out whole is on the menu where its slot may be listed."""
     slots = [f"{FOLDER}, listed: overflow", "id: menu, source: menu, pace: session, trust: familiar"]
     assembly = build(tmp_path, "least: 1", slots, RULES, tools=READING_TOOLS)
     assert tell(assembly)["r:a.md"] == "indexed"

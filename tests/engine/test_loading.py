@@ -199,7 +199,7 @@ def test_marker_fields(marker: str, key: str) -> None:
 
 @pytest.mark.parametrize("field", ["limit", "size", "name", "call", "kept", "total", "first", "last", "lines"])
 def test_notice_fields(field: str) -> None:
-    """A notice has the marker's fields and three of its own, which no marker has."""
+    """A notice has the marker's fields and three more, which no marker has."""
     assert read(f"{HEAD}notice: '[{{{field}}}]'\n{SLOT}").notice == f"[{{{field}}}]"
     if field in ("limit", "size", "name"):
         (fault,) = list_faults(f"{HEAD}stub: '[{{{field}}}]'\n{SLOT}")
@@ -220,7 +220,7 @@ STUBS = {"stub": "stub: '[gone]'\n", "stub_without_call": "stub_without_call: '[
 
 @pytest.mark.parametrize("missing", STUBS)
 def test_strict_has_stubs(missing: str) -> None:
-    """A strict blueprint needs both lines that tell the model what was left out; another one needs none."""
+    """A strict blueprint needs both lines that name the omissions to the model; another blueprint needs none."""
     strict = f"{HEAD}strict: true\n"
     assert read(f"{strict}{''.join(STUBS.values())}{SLOT}").strict
     rest = "".join(text for name, text in STUBS.items() if name != missing)
@@ -235,7 +235,7 @@ def test_faster_source_in_slower_slot() -> None:
 
 
 def test_every_key() -> None:
-    """What a dialect needs is written as it is meant: room, separator, form, condition, place in a template."""
+    """Every key that a dialect needs is loaded: room, separator, form, condition, place in a template."""
     blueprint = read(
         'name: mine\nmarker: x\nmarker_without_call: x\nseparator: "\\n---\\n"\n'
         "budget: {window: 9000, turn_room: rest, turn_tiers: {low: 0.3}}\n"

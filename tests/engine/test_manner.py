@@ -54,7 +54,7 @@ def test_only_own_words(theirs):
 
 @pytest.mark.parametrize("label", ["[corrects an earlier message]", "[photo: of an album]", "[document: zeppelin.pdf]"])
 def test_labels_are_nobodys_words(label):
-    """What a channel adds to a message is not learned as words of the person."""
+    """The labels that a channel adds to a message do not count as words of the person."""
     assert measure_style(f"{label} the lighthouse") == measure_style("the lighthouse")
 
 
@@ -63,7 +63,7 @@ FORWARDED = ("[forwarded from Eve] The zeppelin", "[corrects an earlier message]
 
 @pytest.mark.parametrize("text", ["", "   ", "!!!", "> all quoted", "```\ncode\n", *FORWARDED])
 def test_nothing_own(text):
-    """A message without a word of one's own shows nothing."""
+    """A message without words by the person shows nothing."""
     assert measure_style(text) is None
 
 

@@ -1,4 +1,4 @@
-"""Claims about what is remembered: shared facts, and the parts of a file that a message is about."""
+"""Claims about memories: shared facts, and the parts of a file that a message is about."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,7 @@ def read(folder: Path, name: str, text: str, turn: Turn) -> tuple[ReportRow, str
 
 
 def tell(folder: Path, text: str) -> str:
-    """Tell the facts of a file without the tag around them."""
+    """Return the facts of a file without the tag around them."""
     return read(folder, "memories.json", text, NOVA)[1].removeprefix("<Memories>\n").removesuffix("\n</Memories>")
 
 
@@ -221,7 +221,7 @@ def test_memory_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_each_message_anew(tmp_path: Path) -> None:
-    """What is recalled follows each message and each edit, and nothing of it stays."""
+    """The recalled parts follow each message and each edit, and none carries over."""
     ws = make_workspace(tmp_path, {"foreword.yaml": CONFIG, "MEMORY.md": MEMORY})
     assert "barn" in ws.assemble(replace(OSA, message="bees")).prompt.text
     assert "barn" not in ws.assemble(replace(OSA, message="tea")).prompt.text

@@ -93,7 +93,7 @@ def test_no_room_is_kept_in_vain(tmp_path: Path, head: str) -> None:
 
 
 def test_reserve_gives_way(tmp_path: Path) -> None:
-    """What the menu sets aside gives way to a required slot, but for the line that says where the menu is."""
+    """The menu's reserve yields to a required slot, except for the line that names the menu."""
     slots = ["id: a, source: file, file: A.md, pace: session, required: true", MENU]
     files = {"A.md": lines(30), **MEMORIES}
     whole = build(tmp_path / "whole", "menu_share: 0.9", slots, files, head=STRICT, tools=READING_TOOLS)

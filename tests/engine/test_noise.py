@@ -13,7 +13,7 @@ GREETING = "it is a greeting and nothing else"
 
 @pytest.mark.parametrize("message", ["", " ", "\n\n\n\n", "a", "no", "go", " ok  \n", "?", "👍🏽", "日本"])
 def test_short(message: str) -> None:
-    """What has fewer than three characters is noise, white space around it not counted."""
+    """A message of fewer than three characters is noise, not counting white space around it."""
     assert find_noise(message) == SHORT
 
 
@@ -81,7 +81,7 @@ def test_weight_at_the_bound() -> None:
 
 
 def test_urgent_small_talk() -> None:
-    """What is urgent is not noise, though it begins with small talk."""
+    """An urgent message is not noise, even if it begins with small talk."""
     assert find_noise("hey urgent") == ""
 
 

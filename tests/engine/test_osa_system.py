@@ -200,7 +200,7 @@ def test_no_line_stands_twice(text: str):
 
 @pytest.mark.parametrize("name", VALUES)
 def test_value_stands_on_its_own_lines(name: str):
-    """A variable's value stands once, on lines of its own, under its heading, and changes no other section."""
+    """A variable's value appears once, on separate lines, under its heading, and changes no other section."""
     one = split(render(**{name: VALUES[name]}))
     before = split(PLAIN)
     assert f"\n{VALUES[name]}\n" in f"{one[WHERE[name]]}\n"
@@ -261,7 +261,7 @@ def test_template_is_of_the_small_language():
 
 @pytest.mark.parametrize("block", HOMES)
 def test_old_block_has_a_home_in_the_document(block: str):
-    """What an old block has in the document is a heading or a variable that stands there."""
+    """Every old block has a heading or a variable in the document."""
     names = {node.name for node in JINJA.parse(TEMPLATE).find_all(nodes.Name)}
     assert {home for home in HOMES[block] if home.startswith("## ")} <= set(split(FULL))
     assert {home for home in HOMES[block] if home.isupper() and not home.startswith("## ")} <= names

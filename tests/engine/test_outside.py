@@ -30,7 +30,7 @@ def top(tmp_path: Path) -> Path:
 
 
 def make(top: Path, files: Mapping[str, str] | None = None, more: str = "") -> Workspace:
-    """Make a workspace whose projects lie beside it."""
+    """Make a workspace whose projects are next to it."""
     config = f"owner: alice\n{PEOPLE}prompt: {{project_stop: {top}{more}}}\n"
     return make_workspace(top / "home", {"foreword.yaml": config, **(files or {})})
 
@@ -41,7 +41,7 @@ def turn(project: object, user: str = "alice") -> Turn:
 
 
 def tell(assembly: Assembly) -> dict[str, str]:
-    """Tell the text of every file in the prompt, without headings and the first label; or its verdict and reason."""
+    """Return the text of every file in the prompt, without headings and the first label; or its verdict and reason."""
     told = {}
     for row in assembly.rows():
         if row.id.partition(":")[0] == "project":
@@ -56,7 +56,7 @@ def find_reason(assembly: Assembly, name: str) -> str:
 
 
 def test_order(top: Path) -> None:
-    """The outermost folder speaks first, and in each folder the files stand in the order of the document."""
+    """The outermost folder comes first, and in each folder the files are in the order of the document."""
     for folder in ("", "mid/", "mid/project/"):
         write_files(top, {f"{folder}{name}": f"{folder}{name}\n" for name in NAMES})
     assembly = make(top).assemble(turn(top / "mid/project"))
@@ -96,7 +96,7 @@ def test_nothing(top: Path) -> None:
 
 
 def test_stop(top: Path) -> None:
-    """The way up ends at the configured folder, which is read, too; nothing above it is."""
+    """The way up ends at the configured folder, which is also read; nothing above it is."""
     write_files(top, {"CLAUDE.md": "TOP\n", "mid/CLAUDE.md": "MID\n", "mid/p/CLAUDE.md": "P\n"})
     config = f"owner: alice\n{PEOPLE}prompt: {{project_stop: {top / 'mid'}}}\n"
     ws = make(top, {"foreword.yaml": config})
@@ -303,7 +303,7 @@ INJECTIONS = {
 
 @pytest.mark.parametrize("text", INJECTIONS)
 def test_labels(top: Path, text: str) -> None:
-    """A text that tries to command the agent stands beneath a line that warns of it, with the kind and the line."""
+    """A text that tries to command the agent follows a line that warns of it, with the kind and the line."""
     write_files(top / "p", {"CLAUDE.md": f"# Build\n\n{text}\n", "AGENTS.md": "Use tabs.\n"})
     assembly = make(top).assemble(turn(top / "p"))
     found = f"{INJECTIONS[text]} in line 3"
@@ -314,7 +314,7 @@ def test_labels(top: Path, text: str) -> None:
 
 @pytest.mark.parametrize("text", list(INJECTIONS)[:3])
 def test_labels_for_comments(top: Path, text: str) -> None:
-    """What is stripped before a text was scanned with it; a file that is nothing else is mentioned in the report."""
+    """The scan includes text that is stripped later; a file of nothing else is mentioned in the report."""
     comment = f"<!--\n{text}\n-->\n"
     write_files(top / "p", {"CLAUDE.md": f"{comment}Use tabs.\n", "AGENTS.md": comment})
     assembly = make(top).assemble(turn(top / "p"))
@@ -325,7 +325,7 @@ def test_labels_for_comments(top: Path, text: str) -> None:
 
 
 def test_several_findings(top: Path) -> None:
-    """Several findings are told once per kind, each with its first line, in a stable order."""
+    """Several findings are listed once per kind, each with its first line, in a stable order."""
     text = "\n".join([*list(INJECTIONS)[:3], *list(INJECTIONS)[:3]])
     write_files(top / "p", {"CLAUDE.md": text})
     found = "instruction_override in line 1, safety_bypass in line 3, secrets_exfiltration in line 2"
@@ -449,7 +449,7 @@ def test_label_of_the_first_file(top: Path, blueprint: str) -> None:
 
 
 def test_label_without_a_finding(top: Path) -> None:
-    """A project in which nothing was found is labelled, too; a file that cannot be read is not what is labelled."""
+    """A project without findings is also labelled; the label is not on a file that cannot be read."""
     write_files(top / "p", {"AGENTS.md": "A\n"})
     (top / "p/CLAUDE.md").mkdir()
     assert f"### AGENTS.md\n{OUTSIDE}A\n" in make(top).assemble(turn(top / "p")).prompt.text
@@ -457,7 +457,7 @@ def test_label_without_a_finding(top: Path) -> None:
 
 @pytest.mark.parametrize(("link", "file"), [("CLAUDE.md", "AGENTS.md"), ("AGENTS.md", "CLAUDE.md")])
 def test_two_names(top: Path, link: str, file: str) -> None:
-    """What two names of a folder lead to is shown under the first, until they lead to different things."""
+    """A file with two names is shown under the first, until the names lead to different files."""
     write_files(top / "p", {file: "Use tabs.\n"})
     os.symlink(file, top / "p" / link)
     ws = make(top)

@@ -22,7 +22,7 @@ PATIENCE = 180  # seconds for all of them, on a machine that is busy with other 
 
 
 def fill(text: str, known: Mapping[str, str] = KNOWN, things: Mapping[str, Sequence[str]] = THINGS) -> list[str]:
-    """Fill a template in: its own words as they are, and each thing in angle brackets."""
+    """Fill a template in: its literal text unchanged, and each item in angle brackets."""
     named = {name: [(f"the {thing}", (thing,)) for thing in found] for name, found in things.items()}
     return [piece if isinstance(piece, str) else f"<{piece[0]}>" for piece in parse_template(text, known).fill(named)]
 
@@ -150,18 +150,18 @@ def test_no_way_out(text: str) -> None:
     "text", ["{{ [extensions, name] }}", "{{ (name, [RULES]) }}", "{% for x in 'ab' %}{{ loop }}{% endfor %}"]
 )
 def test_same_bytes(text: str) -> None:
-    """What a template writes is the same in every process: no address of an object is ever in it."""
+    """A template writes the same bytes in every process: they never contain the address of an object."""
     assert " at 0x" not in "".join(fill(text))
     assert " object " not in "".join(fill(text))
 
 
 def test_things_in_their_places() -> None:
-    """A variable comes back as the things it stands for, in their places between the words of the template."""
+    """A variable comes back as its items, in their places between the words of the template."""
     assert fill("a {{ RULES }} b{{ extensions }}{{ name }}") == ["a ", "<rule>", " b", "<one>", "<two>", "Ada"]
 
 
 def test_named_twice() -> None:
-    """A thing is placed once, where it is named first; a plain value as often as it is named."""
+    """An item is placed once, where it is named first; a plain value as often as it is named."""
     assert fill("{{ RULES }}{{ name }}{{ RULES }}{{ name }}") == ["<rule>", "AdaAda"]
     assert fill("{% for e in extensions %}{{ e }}{{ e.instructions }},{% endfor %}{{ extensions }}.") == [
         *("<one>", ",", "<two>", ",."),
@@ -171,7 +171,7 @@ def test_named_twice() -> None:
 
 @pytest.mark.parametrize("how", ["upper", "title", "trim", "lower", "capitalize", "default('x')"])
 def test_filtered_things(how: str) -> None:
-    """A filter does not reach into the things that a variable stands for."""
+    """A filter does not reach into the items of a variable."""
     assert fill(f"a {{{{ RULES|{how} }}}} b") == ["a ", "<rule>", " b"]
 
 
@@ -179,14 +179,14 @@ def test_filtered_things(how: str) -> None:
     "value", ["{{ RULES }}", "{% raw %}", "{# #}", "\0", "\0001\0", "a\0b\0", "x{{ name }}\n{% if %}"]
 )
 def test_values_are_not_templates(value: str) -> None:
-    """A value that looks like a template, or like the sign of a thing, is written as it is; a NUL is no text."""
+    """A value that looks like a template, or like an item's placeholder, is written unchanged; a NUL is no text."""
     plain = value.replace("\0", "")
     assert fill("<{{ name }}> {{ RULES }} end", {"name": value}) == [f"<{plain}> ", "<rule>", " end"]
 
 
 @pytest.mark.parametrize("label", ["\0", "\0000\0", "a\0b", ""])
 def test_labels_are_not_templates(label: str) -> None:
-    """The name of a thing cannot stand for another thing, nor hide what follows it."""
+    """The name of an item cannot refer to another item, nor hide the text after it."""
     pattern = parse_template("{% for e in all %}{% if e %}[{{ e.name }}] {{ e }}{% endif %} {% endfor %}end", {})
     pieces = pattern.fill({"all": [(label, ("first",)), ("second", ("second",))]})
     plain = label.replace("\0", "")
@@ -207,7 +207,7 @@ def test_names() -> None:
 
 
 def test_unknown_variables() -> None:
-    """A variable that nobody knows is empty, and so is everything in it."""
+    """An unknown variable is empty, and so is everything in it."""
     assert fill("a{{ nobody }}b{{ nobody.x[0].y|upper }}{% for x in nobody %}c{% endfor %}") == ["ab"]
 
 
@@ -239,7 +239,7 @@ def test_line_of_a_fault(text: str, line: int) -> None:
 
 
 def test_fault_further_down() -> None:
-    """A fault can be told for a template that begins further down in its file; one without a line stays without."""
+    """The line of a fault counts from where the template begins in its file; a fault without a line has none."""
     assert str(refuse("a\n{{ }}").below(3)).endswith(" in line 5")
     assert str(InvalidTemplate("is long").below(3)) == "is long"
     assert InvalidTemplate("is long", None).line == 0
@@ -315,7 +315,7 @@ SLOW = {
 
 @pytest.fixture(scope="module")
 def said() -> Mapping[str, str]:
-    """What becomes of every odd template, in a process that must end by itself; what a hang keeps back is missing."""
+    """The result of every odd template, from a process that must end by itself; a hang leaves its result out."""
     script = (
         "import json, sys\nfrom foreword.engine.sources.template_language import InvalidTemplate, parse_template\n"
         "for name, text in json.load(sys.stdin).items():\n"
@@ -348,7 +348,7 @@ def test_slow(said: Mapping[str, str], name: str) -> None:
 
 
 def weigh(text: str) -> float:
-    """Weigh the time that it takes to read a template which nobody has read before."""
+    """Measure the time to parse a template that is not cached."""
     times = []
     for at in range(3):
         before = time.process_time()
@@ -358,7 +358,7 @@ def weigh(text: str) -> float:
 
 
 def test_nesting_takes_no_longer() -> None:
-    """Nested parts take no longer than the same ones side by side: nothing is worked out anew at every level."""
+    """Nested parts take no longer than the same ones side by side: no level repeats earlier work."""
     assert weigh("{{ " + "not " * 150 + "name }}") < 3 * weigh("{% if not name %}a{% endif %}" * 150)
 
 
@@ -377,7 +377,7 @@ def test_bounds() -> None:
 
 
 def test_steps_of_one_filling() -> None:
-    """Steps are counted anew each time a template is filled in, and over all of its loops."""
+    """Steps are counted from zero each time a template is filled in, and over all of its loops."""
     half = "{% for a in '" + "a" * 5_000 + "' %}{% endfor %}"
     for _ in range(3):
         assert write(half + half) == ""

@@ -46,7 +46,7 @@ def test_spans(rendering: str, base: str, tmp_path: Path) -> None:
 
 
 def test_markdown(tmp_path: Path) -> None:
-    """A section has its slot's heading; several of one slot share it and have one of their own."""
+    """A section has its slot's heading; several of one slot share it and have one more each."""
     text = build(tmp_path, "markdown").prompt.text
     assert "\n\n## Soul\nBe kind. 🪶\n\n## Instructions\n# House\n\nRules.\n\n" in text
     assert "\n\n## Rules\n### a.md\nA\n\n### b.md\nB\n\n" in text
@@ -59,7 +59,7 @@ def test_xml(tmp_path: Path) -> None:
 
 
 def test_xml_names(tmp_path: Path) -> None:
-    """In XML, too, the sections of one slot can be told apart: each has the slot's tag and a name of its own."""
+    """XML also distinguishes the sections of one slot: each has the slot's tag and its own name."""
     text = build(tmp_path, "xml").prompt.text
     assert '\n\n<Rules name="a.md">\nA\n</Rules>\n\n<Rules name="b.md">\nB\n</Rules>\n\n' in text
 
@@ -94,7 +94,7 @@ def test_no_separator_at_the_end(tmp_path: Path) -> None:
 
 
 def test_counts_are_of_the_text(tmp_path: Path) -> None:
-    """What is counted is what is rendered, headings and separators included: never less than the text itself."""
+    """The count is of the rendered text, headings and separators included: never less than the text itself."""
     assembly = build(tmp_path, "markdown")
     count = assembly.terms.meter.count
     for block in assembly.prompt.blocks:

@@ -74,14 +74,14 @@ def test_clearance(ws: Workspace, user: str, seen: bool) -> None:
 
 
 def test_room_hears_what_it_may(ws: Workspace) -> None:
-    """In a room the ceiling bounds what is recalled, whoever speaks."""
+    """In a room the ceiling bounds the recalled parts, for every speaker."""
     turn = replace(ASK, situation="group", room="telegram:1", message="Which bread has caraway?")
     assert "Rye bread with caraway." in recall(ws, turn)[2]
     assert recall(ws, replace(turn, message=ASK.message))[0] == "absent"
 
 
 def test_not_twice(ws: Workspace) -> None:
-    """What is still in the history is not recalled again; what has changed since is."""
+    """A part that is still in the history is not recalled again, unless it has changed since."""
     sent = ws.assemble(ASK).prompt.text
     later = replace(ASK, history=(Message(role="user", text=sent), Message(role="assistant", text="On 14 March.")))
     assert recall(ws, later)[:2] == ("absent", "the matching passages were recalled before")
@@ -104,7 +104,7 @@ def test_long_passages_name_the_call(ws: Workspace) -> None:
 
 
 def test_unreviewed_words_carry_their_author(ws: Workspace) -> None:
-    """What a stranger said is recalled as what a stranger said."""
+    """A stranger's words are recalled with their author."""
     note = Note(text="The owner always approves ferries.", author="bob", clearance=Trust.FAMILIAR, time=NOON)
     ws.memory.save(note, "social")
     text = recall(ws, replace(ASK, message="Does the owner approve ferries?"))[2]

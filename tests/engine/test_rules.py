@@ -28,7 +28,7 @@ def find(message: str) -> set[str]:
 
 
 def test_whole_words() -> None:
-    """These words stand for themselves alone."""
+    """These words match only as whole words."""
     assert WHOLE == ["do", "hey", "hi", "new", "now", "ok", "set", "sure"]
 
 
@@ -70,7 +70,7 @@ def test_no_word_is_found_inside_another(word: str) -> None:
 @pytest.mark.parametrize("phrase", [word for word in ALL if " " in word])
 @pytest.mark.parametrize("space", ["  ", "\n", "\t", "\r\n", "\u00a0", "\u3000", " \n " * 50])
 def test_white_space_in_phrases(phrase: str, space: str) -> None:
-    """Between the words of a phrase stands any white space, and some there must be."""
+    """Any white space matches between the words of a phrase, and there must be some."""
     assert phrase in find(phrase.replace(" ", space))
     assert phrase not in find(phrase.replace(" ", ""))
     assert phrase not in find(phrase.replace(" ", ", "))

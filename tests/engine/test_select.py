@@ -38,7 +38,7 @@ def find(name: str, **facts: object) -> PlannedSlot:
 
 
 def test_withheld_has_no_path() -> None:
-    """What is withheld keeps its name and its level, and nothing that could be opened."""
+    """A withheld slot has its name and its level, and no path that could be opened."""
     entry = find("boot", user="bob")
     assert (entry.verdict, entry.reason, entry.trust) == (Verdict.WITHHELD, "needs full", Trust.FULL)
     assert (entry.paths, entry.folder, entry.text) == ((), "", "")
@@ -57,7 +57,7 @@ def test_own_files() -> None:
 
 
 def test_room_has_no_own_slots() -> None:
-    """In a room, and in a group without one, nobody's own slots are planned, whoever speaks."""
+    """In a room, and in a group without one, no person's own slots are planned, for every speaker."""
     for room in ("chat", "attic", ""):
         entry = find("instructions", room=room, situation="group")
         assert entry.verdict is Verdict.ABSENT
@@ -68,13 +68,13 @@ def test_room_has_no_own_slots() -> None:
 
 
 def test_listed_trust() -> None:
-    """The configuration may give a known file another trust, and a file nobody gave one needs full."""
+    """The configuration may give a known file another trust, and a file without one needs full."""
     assert find("soul", user="mallory").verdict is None
     assert find("files:HIDDEN.md", user="carol").verdict is Verdict.WITHHELD
 
 
 def test_trust_speaks_first() -> None:
-    """What is withheld is not also explained by its situation."""
+    """A withheld slot gives its trust as the reason, not its situation."""
     assert find("heartbeat", user="carol").verdict is Verdict.WITHHELD
     assert find("heartbeat").reason == "only in situation system"
 
@@ -127,11 +127,11 @@ def test_expand() -> None:
 
 
 def test_expand_once() -> None:
-    """What a caller sent is filled in as it is, and is not expanded again."""
+    """A caller's text is filled in unchanged, and is not expanded again."""
     assert find("channel", channel="{user}").paths[-1] == "channels/{user}.md"
 
 
 def test_channel_file_trust() -> None:
-    """The owner's channel notes need familiar; beneath them stands the built-in text for everybody."""
+    """The owner's channel notes need familiar; below them is the built-in text for every clearance."""
     entry = find("channel", user="mallory", channel="telegram")
     assert (entry.verdict, entry.paths, entry.text) == (None, (), "channels/telegram")

@@ -15,7 +15,7 @@ class Seconds:
         self.now = 0.0
 
     def __call__(self):
-        """Tell the time."""
+        """Return the time."""
         return self.now
 
 
@@ -72,7 +72,7 @@ def test_an_edit_of_long_ago(see):
 
 
 def test_asked_for(see):
-    """Who asks for it now gets what is there now."""
+    """A refresh on request returns the current text."""
     see.path.write_text("new")
     assert see(now=True) == "new"
     assert see() == "new"

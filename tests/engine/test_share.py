@@ -24,19 +24,19 @@ WISHES = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 200)), min_size=
     ],
 )
 def test_level(wishes: list[int], room: int, parts: list[int]) -> None:
-    """Small wishes are met, and what is left is divided alike among the large ones."""
+    """Small wishes are met, and the rest is divided equally among the large ones."""
     assert compute_parts([wish(one) for one in wishes], room) == parts
 
 
 @given(WISHES, st.integers(0, 3_000))
 def test_water(wishes: list[tuple[int, int]], room: int) -> None:
-    """Nobody gets more than they want or than there is, and whoever gets less than another wanted no more or all."""
+    """No part exceeds its wish, nor all parts the room, and a smaller part than another wanted no more or got all."""
     made = [wish(wanted, floor) for wanted, floor in wishes]
     parts = compute_parts(made, room)
     assert sum(parts) <= room
     assert all(part <= one.wanted for one, part in zip(made, parts, strict=True))
     if sum(one.floor for one in made) > room:
-        # Without a floor of its own, a wish counts like the one with the highest.
+        # A wish without a floor counts like the one with the highest.
         highest = max(one.floor for one in made)
         assert all(part <= (one.floor or highest) for one, part in zip(made, parts, strict=True))
         assert room - sum(parts) < len(made)
@@ -50,12 +50,12 @@ def test_water(wishes: list[tuple[int, int]], room: int) -> None:
 
 
 def test_floors_first() -> None:
-    """A floor is kept before anything is shared."""
+    """Floors are met before anything is shared."""
     assert compute_parts([wish(500), wish(100, floor=80)], 100) == [20, 80]
 
 
 def test_floors_beyond_the_room() -> None:
-    """Where the floors themselves do not fit, the small ones are still met and the large ones give way."""
+    """Where the floors themselves do not fit, the small ones are still met and the large ones are reduced."""
     assert compute_parts([wish(11, floor=300), wish(400, floor=300)], 200) == [11, 189]
 
 
@@ -63,7 +63,7 @@ def test_floors_beyond_the_room() -> None:
     st.lists(st.tuples(st.integers(0, 500), st.integers(0, 200), st.integers(0, 40)), max_size=8), st.integers(0, 900)
 )
 def test_bases(wishes: list[tuple[int, int, int]], room: int) -> None:
-    """Whatever it takes to say that a text was left out, nobody takes, as long as there is room for everybody's."""
+    """The line that names an omission is reserved for each text, as long as there is room for all of these lines."""
     made = [wish(*one) for one in wishes]
     parts = compute_parts(made, room)
     assert sum(parts) <= room
@@ -81,7 +81,7 @@ def test_bases(wishes: list[tuple[int, int, int]], room: int) -> None:
     ],
 )
 def test_base(wishes: list[tuple[int, int, int]], room: int, parts: list[int]) -> None:
-    """Nobody is levelled below their base, which is no more than the text; without room for all, nobody has one."""
+    """No part is levelled below its base, which is at most the text; without room for all bases, none applies."""
     assert compute_parts([wish(*one) for one in wishes], room) == parts
 
 
@@ -96,7 +96,7 @@ def test_base(wishes: list[tuple[int, int, int]], room: int, parts: list[int]) -
     ],
 )
 def test_pour(least: list[int], most: list[int], room: int, parts: list[int]) -> None:
-    """Everybody is raised to one level, nobody below their least or above their most."""
+    """Every part is raised to one level, none below its least or above its most."""
     assert raise_to_level(least, most, room) == parts
 
 
@@ -110,7 +110,7 @@ def test_small_soul_survives(tmp_path: Path) -> None:
 
 
 def test_in_order(tmp_path: Path) -> None:
-    """In order, the first file takes what it needs and the last one gets what is left."""
+    """In order, the first file takes all it needs and the last one gets the rest."""
     slots = [file_slot("a"), file_slot("b"), file_slot("c")]
     files = {"A.md": lines(30), "B.md": lines(30), "C.md": lines(2)}
     assembly = build(tmp_path, "least: 20, fitting: sequential, system: 300", slots, files)
@@ -152,7 +152,7 @@ def test_reason_names_the_part(tmp_path: Path) -> None:
 
 
 def test_reason_names_its_own_part(tmp_path: Path) -> None:
-    """A short text that is kept whole does not lower the part that a long one's reason names."""
+    """A short text that fits whole does not lower the part that a long one's reason names."""
     slots, files = [file_slot("a"), file_slot("b")], {"A.md": lines(30), "B.md": lines(1)}
     assembly = build(tmp_path, "least: 100, system: 80", slots, files)
     assert tell(assembly) == {"a": "dropped", "b": "kept"}

@@ -21,14 +21,14 @@ def cut(folder: Path, text: str, room: int, more: str = "", **facts: object) -> 
 
 
 def test_whole_lines(tmp_path: Path) -> None:
-    """What is kept are whole lines from the top, then the marker."""
+    """A shortened text has whole lines from the top, then the marker."""
     *kept, marker = cut(tmp_path, lines(50), 100).prompt.text.rstrip("\n").split("\n")
     assert kept == lines(50).split("\n")[: len(kept)]
     assert marker.endswith(f", lines {len(kept) + 1}–50 of 50]")
 
 
 def test_marker_counts(tmp_path: Path) -> None:
-    """The marker counts what was kept and what there was, in tokens of the file's own text."""
+    """The marker counts the shown and the total tokens of the file's own text."""
     assembly = cut(tmp_path, lines(50), 100)
     kept = assembly.prompt.text[: MARKER.search(assembly.prompt.text).start()].rstrip("\n")
     count = assembly.terms.meter.count
@@ -37,21 +37,21 @@ def test_marker_counts(tmp_path: Path) -> None:
 
 @given(st.lists(st.text("ab #`\n-", max_size=30), min_size=2, max_size=40), st.integers(20, 200))
 def test_fits(tmp_path_factory: pytest.TempPathFactory, words: list[str], room: int) -> None:
-    """However odd a text is, what is left of it fits its room, measured as it is rendered."""
+    """Any text, once shortened, fits its room, measured as rendered."""
     assembly = cut(tmp_path_factory.mktemp("x"), "\n".join(words), room)
     assert assembly.system_tokens <= room
     assert assembly.terms.meter.count(assembly.prompt.text) <= room
 
 
 def test_no_room_for_a_line(tmp_path: Path) -> None:
-    """Where not even the first line fits beside the marker, that line is cut after a word."""
+    """Where not even the first line fits together with the marker, that line is cut after a word."""
     assembly = cut(tmp_path, "word " * 500, 100)
     assert tell(assembly) == {"a": "shortened"}
     assert re.match(r"(word )+word\n\[cut \d+/500, lines 1–1 of 1", assembly.prompt.text)
 
 
 def test_both_ends(tmp_path: Path) -> None:
-    """With both ends kept, the marker stands between them and its call asks for the lines between alone."""
+    """With both ends retained, the marker is between them and its call requests only the lines between."""
     slots = ["id: a, source: instructions, pace: session, cut: head_tail"]
     budget = "least: 1, system: 420, menu_share: 0.0"
     text = build(tmp_path, budget, slots, {}, instructions=lines(60), tools=READING_TOOLS).prompt.text

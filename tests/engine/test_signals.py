@@ -1,4 +1,4 @@
-"""Claims about the section that tells the agent what kind of message it is answering."""
+"""Claims about the section that describes the kind of message to the agent."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -50,7 +50,7 @@ def test_section(ws: Workspace) -> None:
 
 
 def test_every_line() -> None:
-    """Every mode, every genre, a light and a heavy message have one sentence of their own, without its key."""
+    """Every mode, every genre, a light and a heavy message have one distinct sentence, without its key."""
     keys = {*(mode.name for mode in SignalMode), *(genre.name for genre in Genre), "BRIEF", "ATTENTION"}
     lines = read_overlay_lines()
     assert {*lines} == keys

@@ -1,4 +1,4 @@
-"""Claims about what stands in the place of a text that had to be left out."""
+"""Claims about the line that replaces an omitted text."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def find_row(assembly: Assembly, name: str):
 
 
 def test_place(tmp_path: Path) -> None:
-    """A text that was left out leaves a line in its place, under its heading, that tells what it weighed."""
+    """An omitted text leaves a line in its place, under its heading, with the weight of the text."""
     assembly = build(tmp_path, TIGHT, ROWS, FILES, head=STRICT, tools=Toolset())
     assert tell(assembly) == {"a": "kept", "b": "kept", "c": "dropped"}
     total = assembly.terms.meter.count(lines(30).rstrip())
@@ -32,14 +32,14 @@ def test_place(tmp_path: Path) -> None:
 
 
 def test_heading(tmp_path: Path) -> None:
-    """The line stands under the heading of what it stands for, so that the model knows what it does not have."""
+    """The line is under the heading of the omitted text, so that the model knows what it does not have."""
     assembly = build(tmp_path, "least: 300, system: 100", ROWS, FILES, head=STRICT)
     assert tell(assembly) == {"a": "dropped", "b": "kept", "c": "dropped"}
     assert show(assembly, "a").startswith("## First\n[gone ")
 
 
 def test_row(tmp_path: Path) -> None:
-    """The report of such a slot says dropped, why, where its line stands and what that weighs."""
+    """The report of such a slot says dropped, the reason, the position of its line and its weight."""
     row = find_row(assembly := build(tmp_path, TIGHT, ROWS, FILES, head=STRICT), "c")
     assert row.span is not None
     assert row.tokens == assembly.terms.meter.count(show(assembly, "c")) < row.wanted
@@ -48,7 +48,7 @@ def test_row(tmp_path: Path) -> None:
 
 
 def test_call(tmp_path: Path) -> None:
-    """Where the turn has a tool for it, the line names the call that gives the whole text."""
+    """Where the turn has a tool for it, the line names the call that returns the whole text."""
     assembly = build(tmp_path, ROOMY, ROWS, FILES, head=STRICT, tools=READING_TOOLS)
     assert show(assembly, "c").endswith(': memory_get("C.md", from=1)]\n\n')
     found = make_workspace(tmp_path, {}).call(assembly, "memory_get", {"path": "C.md", "from": 1})
@@ -56,7 +56,7 @@ def test_call(tmp_path: Path) -> None:
 
 
 def test_call_of_a_section(tmp_path: Path) -> None:
-    """What is no file is read with the other tool."""
+    """A section that is not a file is read with the other tool."""
     slots = [*ROWS, "id: mine, source: instructions, pace: session, cut: never"]
     assembly = build(tmp_path, ROOMY, slots, FILES, head=STRICT, tools=READING_TOOLS, instructions=lines(40))
     assert show(assembly, "mine").endswith(': read_section("mine", from=1)]\n\n')
@@ -81,7 +81,7 @@ def test_loose(tmp_path: Path) -> None:
 
 
 def test_listed_has_none(tmp_path: Path) -> None:
-    """What is listed on the menu has its line there and no other."""
+    """A slot on the menu has its line there and no other."""
     slots = [file_slot("a", "listed: always"), "id: menu, source: menu, pace: session, trust: familiar"]
     assembly = build(tmp_path, "", slots, {"A.md": lines(30)}, head=STRICT, tools=READING_TOOLS)
     assert tell(assembly) == {"a": "indexed", "menu": "kept"}
@@ -90,7 +90,7 @@ def test_listed_has_none(tmp_path: Path) -> None:
 
 
 def test_overflow_has_none(tmp_path: Path) -> None:
-    """What can be listed keeps no room for a line of its own when the turn has a menu."""
+    """A slot that can be listed reserves no room for a separate line when the turn has a menu."""
     slots = [file_slot("a", "listed: overflow"), "id: menu, source: menu, pace: session, trust: familiar"]
     budget = "least: 200, system: 400, menu_share: 0.2"
     listed = build(tmp_path / "menu", budget, slots, {"A.md": lines(30)}, head=STRICT, tools=READING_TOOLS)
@@ -102,7 +102,7 @@ def test_overflow_has_none(tmp_path: Path) -> None:
 
 
 def test_short_texts_stay(tmp_path: Path) -> None:
-    """A text no longer than the line that would stand for it is kept, whatever else needs room."""
+    """A text no longer than its replacement line is shown, regardless of other needs for room."""
     files = {**FILES, "B.md": "Tea.\n"}
     for system in range(20, 300, 10):
         try:
@@ -114,7 +114,7 @@ def test_short_texts_stay(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", [lines(30), "Tea.\n"], ids=["long", "short"])
 def test_on_demand_without_tools(tmp_path: Path, text: str) -> None:
-    """What is read on demand is named where the turn has no tool for that, however short it is."""
+    """An on-demand slot is named where the turn has no tool to read it, however short it is."""
     slots = [file_slot("a", "listed: always"), "id: menu, source: menu, pace: session, trust: familiar"]
     assembly = build(tmp_path, "", slots, {"A.md": text}, head=STRICT)
     assert find_row(assembly, "a").span is not None
@@ -152,7 +152,7 @@ def test_every_budget(tmp_path: Path, tools: Toolset, fitting: str) -> None:
 
 @pytest.mark.parametrize("system", range(300, 460, 9))
 def test_in_order(tmp_path: Path, system: int) -> None:
-    """In order, too, the first text leaves those behind it the lines that say what is missing."""
+    """With sharing in order, the first text also leaves later ones room for the lines that name the omissions."""
     files = {"A.md": lines(35), "B.md": lines(30), "C.md": lines(30)}
     assembly = build(tmp_path, f"least: 1, fitting: sequential, system: {system}", ROWS, files, head=STRICT)
     assert assembly.system_tokens <= system

@@ -40,7 +40,7 @@ def test_shape() -> None:
 
 @pytest.mark.parametrize("path", ["SOUL.md", "", "/etc/passwd", "../x", "a\0b"])
 def test_nothing_is_there(path: str) -> None:
-    """Whatever is looked for is not there, nothing is listed, and nothing ever changes."""
+    """No file exists, nothing is listed, and nothing ever changes."""
     nowhere = TextFiles()
     assert (nowhere.read(path), nowhere.read_text(path)) == (None, None)
     assert (nowhere.list(path), nowhere.list(path, "SKILL.md"), nowhere.find_target(path)) == ((), (), path)

@@ -98,7 +98,7 @@ def test_odd_file_names(tmp_path: Path, raw: bytes, shown: str) -> None:
 
 
 def test_odd_name_beside_its_clean_twin(tmp_path: Path) -> None:
-    """A file that has the clean name of an odd one stands in the prompt once."""
+    """A file with the clean name of an odd one appears in the prompt once."""
     write_files(tmp_path, {"rules/a b.md": "GOOD\n"})
     write_odd(tmp_path / "rules", b"a\nb.md")
     assert make_workspace(tmp_path, {}).assemble(TURN).prompt.text.count("GOOD") == 1

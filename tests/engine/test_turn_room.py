@@ -30,7 +30,7 @@ OSA = "system: 128000, window_share: 1.0, window: 128000, reserve: 4096, turn: 2
 TIERS = "turn_tiers: {critical: 1.0, high: 0.4, medium: 0.3, low: 1.0}"
 RULE = f"{OSA}, {TIERS}, fitting: sequential, least: 1"
 STATIC = "id: s, source: file, file: S.md, pace: static, modes: [full, minimal]"
-SMALL = 20_000 - 4_096  # what a small window leaves before anything was said
+SMALL = 20_000 - 4_096  # the room of a small window before any message
 FLOOR = 128_000 - 4_096 - 2_000  # the conversation beyond which the whole prompt has no less than 2,000
 SUM = re.compile(r"does not fit: (.*) = ([\d,]+) tokens, and (.*) has ([\d,]+); ([\d,]+) are missing\. Use ")
 
@@ -41,7 +41,7 @@ def moving(name: str, tier: str, more: str = "") -> str:
 
 
 class House:
-    """A workspace with one blueprint, whose prompts can be fitted beside any conversation."""
+    """A workspace with one blueprint, whose prompts can be fitted next to any conversation."""
 
     def __init__(self, folder: Path, slots: Sequence[str], files: dict[str, str], budget: str = RULE, head: str = HEAD):
         rows = "".join(f"  - {{{slot}}}\n" for slot in slots)
@@ -54,14 +54,14 @@ class House:
         return self.ws.assemble(Turn(model=f"openai:{model}", **turn))
 
     def fit(self, conversation: int, model: str = "large", **facts: object) -> Fit:
-        """Fit the same prompt beside a conversation of so many tokens."""
+        """Fit the same prompt next to a conversation of so many tokens."""
         made = self.assemble(model, **facts)
         stable = prepare(made.turn, self.ws.ground, made.plan.blueprint)
         view = make_turn_view(made.plan, stable.view, made.turn, self.ws.ground, conversation)
         return fit_budget(stable.runs, fill_turn(made.plan, view), made.terms, conversation)
 
     def find_room(self, conversation: int, model: str = "large", **facts: object) -> TurnRoom:
-        """Find the room of the turn's slots beside a conversation of so many tokens."""
+        """Find the room of the turn's slots next to a conversation of so many tokens."""
         made = self.assemble(model, **facts)
         return find_turn_room(made.terms, slow(made.fit), conversation)
 
@@ -77,7 +77,7 @@ def items(made: Fit) -> dict[str, Fitted]:
 
 
 def told(made: Fit) -> dict[str, str]:
-    """Tell the verdict of every section."""
+    """Return the verdict of every section."""
     return {name: str(one.verdict) for name, one in items(made).items()}
 
 
@@ -168,7 +168,7 @@ LONG = {"S.md": lines(30), **{f"{name}.md": "word\n" * 8_000 for name in "ABC"}}
 
 @pytest.mark.parametrize("conversation", [0, 1, 5_000, 13_000, 13_904])
 def test_tiers(tmp_path: Path, conversation: int) -> None:
-    """The second tier ends at 40 % of the sum and the third at 30 %, and the last one has what is left."""
+    """The second tier ends at 40 % of the sum and the third at 30 %, and the last one has the rest."""
     house = House(tmp_path, [STATIC, moving("a", "high"), moving("b", "medium"), moving("c", "low")], LONG)
     made, room = items(house.fit(conversation, "small")), house.find_room(conversation, "small")
     for name, tier, most in (("a", "high", int(0.4 * room.whole)), ("b", "medium", int(0.3 * room.whole))):
@@ -191,7 +191,7 @@ def test_tier_is_of_the_sum(tmp_path: Path) -> None:
 
 
 def test_unused_goes_on(tmp_path: Path) -> None:
-    """What a tier does not use is there for the last one, and an earlier tier takes no more than its share for it."""
+    """The unused part of a tier goes to the last one, and an earlier tier takes no more than its share."""
     slots = [moving("a", "high"), moving("b", "medium"), moving("c", "low")]
     made = items(House(tmp_path, slots, {**LONG, "A.md": "Short.\n"}).fit(0, "small"))
     assert str(made["a"].verdict) == "kept"
@@ -210,7 +210,7 @@ def test_exact_share(tmp_path: Path) -> None:
 
 
 def test_in_order(tmp_path: Path) -> None:
-    """Inside a tier the first block takes what it needs, the next one what is left, and the last one nothing."""
+    """Inside a tier the first block takes all it needs, the next one the rest, and the last one nothing."""
     house = House(tmp_path, [moving(name, "high") for name in "abc"], {f"{name}.md": lines(300) for name in "ABC"})
     each = items(house.fit(0))["a"].tokens
     whole = int((each + each // 2) / 0.4)
@@ -221,7 +221,7 @@ def test_in_order(tmp_path: Path) -> None:
 
 
 def test_later_tier_waits(tmp_path: Path) -> None:
-    """A block of a later tier never takes from one of an earlier tier, however the slots stand in the file."""
+    """A block of a later tier never takes from one of an earlier tier, in any order of the slots in the file."""
     house = House(tmp_path, [moving("c", "low"), moving("a", "high")], LONG)
     alone = House(tmp_path / "alone", [moving("a", "high")], LONG)
     assert items(house.fit(0, "small"))["a"].tokens == items(alone.fit(0, "small"))["a"].tokens
@@ -250,7 +250,7 @@ def test_critical_is_never_cut(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("lack", [1, 2, 100])
 def test_critical_does_not_fit(tmp_path: Path, lack: int) -> None:
-    """Where critical blocks cannot fit, the error names each with its weight, and the sum is right to the token."""
+    """Where critical blocks cannot fit, the error names each with its weight, and the sum is exact to the token."""
     house = House(tmp_path, MUST, CRITICAL)
     made = items(house.fit(0))
     s, m, n = (made[name].tokens for name in "smn")
@@ -296,7 +296,7 @@ def test_conversation_presses_on_the_turn(tmp_path_factory: pytest.TempPathFacto
 
 
 def test_history_counts(tmp_path: Path) -> None:
-    """What was said before and the new message are the conversation, in a whole turn as in the arithmetic."""
+    """The history and the new message are the conversation, in a whole turn as in the arithmetic."""
     house = House(tmp_path, [STATIC, moving("a", "low")], LONG)
     history = tuple(Message(role="user", text="word " * 1_000) for _ in range(10))
     brief, long = (house.assemble("small", message="Hello.", history=said) for said in ((), history))
@@ -308,7 +308,7 @@ def test_history_counts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("conversation", range(123_904 - 900, 123_904 - 360, 7))
 def test_strict_tiers_tell_their_losses(tmp_path: Path, conversation: int) -> None:
-    """In a strict blueprint the tiers of a turn leave each other the lines that say what is missing, or it fails."""
+    """In a strict blueprint the tiers of a turn reserve room for each other's omission lines, or the turn fails."""
     slots = [STATIC, moving("a", "high"), moving("b", "medium"), moving("c", "low", "cut: never")]
     files = {"S.md": lines(30), "A.md": lines(90), "B.md": lines(90), "C.md": lines(90)}
     house = House(tmp_path, slots, files, head=STRICT)

@@ -1,4 +1,4 @@
-"""Claims about weaving: what a template names stands in its place, with its own trust, verdict, span and pace."""
+"""Claims about slots in templates: each is in its place, with its own trust, verdict, span and pace."""
 
 import re
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ def make(folder: Path, files: Mapping[str, str], config: str = "") -> Workspace:
 
 
 def tell(assembly: Assembly, name: str) -> list[tuple[str, str, str]]:
-    """Tell the ids, verdicts and texts of a slot's rows; where there is no text, the reason."""
+    """Return the ids, verdicts and texts of a slot's rows; where there is no text, the reason."""
     rows = [row for row in assembly.rows(Trust.FULL) if row.id.partition(":")[0] == name]
     return [(row.id, str(row.verdict), show(assembly, row)) for row in rows]
 
@@ -59,14 +59,14 @@ def show(assembly: Assembly, row: ReportRow) -> str:
 
 
 def find_section(assembly: Assembly, title: str) -> str:
-    """Find what stands between a heading and the next one of its kind."""
+    """Find the text between a heading and the next one of its kind."""
     return assembly.prompt.text.partition(f"## {title}\n")[2].partition("\n\n## ")[0]
 
 
 @pytest.mark.parametrize("user", ["alice", "ina", "fay", "pat", "stranger"])
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_spans_cover_the_text(tmp_path: Path, template: str, user: str) -> None:
-    """Whatever a template looks like, spans cover the text without gap, and the blocks joined are the text."""
+    """For any template, spans cover the text without gap, and the blocks joined are the text."""
     files = {**RULES, "SYSTEM.md": template, "USER.md": "SAILS\n", "users/ina/USER.md": "INA\n"}
     for blueprint in ("default", "osa"):
         turn = replace(TURN, user=user, extensions=EXTENSIONS, blueprint=blueprint)
@@ -81,7 +81,7 @@ def test_spans_cover_the_text(tmp_path: Path, template: str, user: str) -> None:
 
 
 def test_side_by_side(tmp_path: Path) -> None:
-    """A template's passages and the slots it names stand side by side under one heading, each with its own id."""
+    """A template's passages and the slots it names are side by side under one heading, each with its own id."""
     assembly = make(tmp_path, {**RULES, "SYSTEM.md": "One {{ RULES }} two {{ extensions }} three.\n"})
     text = assembly.assemble(replace(TURN, extensions=EXTENSIONS[:1]))
     assert tell(text, "system") == [
@@ -182,7 +182,7 @@ def test_nested_extensions(tmp_path: Path) -> None:
 
 
 def test_rooms(tmp_path: Path) -> None:
-    """In a room nobody's own slot stands in a template, and it is not opened."""
+    """In a room no person's own slot is in a template, and it is not opened."""
     template = "A {% if USER_PROFILE %}{{ USER_PROFILE }}{% else %}-{% endif %} B"
     ws = make(tmp_path, {"USER.md": "SAILS\n", "SYSTEM.md": template})
     assembly = ws.assemble(replace(TURN, situation="", room="hall"))
@@ -203,7 +203,7 @@ def test_withheld_template(tmp_path: Path) -> None:
 
 
 def list_paces(assembly: Assembly) -> list[tuple[str, str]]:
-    """List the paces of the blocks, each with what stands in it of the template."""
+    """List the paces of the blocks, each with its parts of the template."""
     names = ("system", "user", "rules", "extensions")
     found = [(str(block.pace), [span.id for span in block.spans]) for block in assembly.prompt.blocks]
     return [(pace, " ".join(one for one in ids if one.partition(":")[0] in names)) for pace, ids in found]
@@ -264,7 +264,7 @@ def test_two_templates(tmp_path: Path) -> None:
 
 
 def test_failing_template(tmp_path: Path) -> None:
-    """A template that fails while it is written takes nothing along: what it named stands in its own place."""
+    """A template that fails during rendering removes no slot: the slots it named are in their own places."""
     fails = "{% for x in 5 %}{% endfor %}"
     assembly = make(tmp_path / "1", {**RULES, "SYSTEM.md": "S {{ RULES }}" + fails}).assemble(TURN)
     assert find_section(assembly, "System") == "[SYSTEM.md cannot be filled in: 'int' object is not iterable]"
@@ -273,7 +273,7 @@ def test_failing_template(tmp_path: Path) -> None:
 
 
 def test_next_template(tmp_path: Path) -> None:
-    """What a failing template named may stand in the next one."""
+    """A slot that a failing template named may be in the next template."""
     files = {**RULES, "X.md": "X {{ RULES }}{% for x in 5 %}{% endfor %}", "Y.md": "Y {{ RULES }}."}
     assembly = make(tmp_path, files, TWO).assemble(TURN)
     assert find_section(assembly, "Y.md") == "Y RULE A\n\nRULE B."
@@ -289,7 +289,7 @@ def test_blank_template(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("nested", ["", ", placement: nested"])
 def test_cyclic_templates(tmp_path: Path, nested: str) -> None:
-    """A template is no variable, neither of itself nor of another: nothing can stand in itself."""
+    """A template is no variable, neither of itself nor of another: nothing can contain itself."""
     slots = [
         f"id: a, source: template, file: A.md, variable: A, pace: static, trust: public{nested}",
         f"id: b, source: template, file: B.md, variable: B, pace: static, trust: public{nested}",
@@ -334,7 +334,7 @@ CALL = re.compile(r'(memory_get|read_section)\(("[^"]+"), from=(\d+)(?:, lines=(
     ],
 )
 def test_offers_are_redeemed(tmp_path: Path, template: str, files: dict[str, str], ids: list[str]) -> None:
-    """What is shortened or left out in a template is read again exactly by the call that stands in its place."""
+    """The call in the place of a shortened or omitted part of a template returns exactly that part."""
     ws = make(tmp_path, {"SYSTEM.md": template, **files})
     long = Extension(name="long", instructions=LONG)
     assembly = ws.assemble(replace(TURN, model="small", extensions=(long,) if "extensions" in template else ()))
@@ -369,7 +369,7 @@ prompt: {files: [{path: BOX.md, trust: familiar, template: true}]}
 
 
 def test_lost_end(tmp_path: Path) -> None:
-    """When the last section of a template is left out, what stands before it still ends before the next heading.
+    """When the last section of a template is left out, the text before it still ends before the next heading.
 
     Seen to fail while only the last section of a template had a separator, whether it was there or not.
     """
@@ -400,7 +400,7 @@ agents: {reid: {model: "openai:gpt-5"}}
     ],
 )
 def test_nobody_moves_what_all_share(tmp_path: Path, template: str) -> None:
-    """What stands before a mention of a person's own slot is the same for everybody at one clearance.
+    """The text before a mention of a person's own slot is the same for all users at one clearance.
 
     Seen to fail while the stable part was guessed from one profile or none.
     """
@@ -412,7 +412,7 @@ def test_nobody_moves_what_all_share(tmp_path: Path, template: str) -> None:
 
 
 def test_a_persons_template_takes_nothing_from_all(tmp_path: Path) -> None:
-    """A slot with a place of its own does not leave it for a template that only one person has.
+    """A slot with an explicit place does not leave it for a template that only one person has.
 
     Seen to fail while any template took what it named.
     """
@@ -425,7 +425,7 @@ def test_a_persons_template_takes_nothing_from_all(tmp_path: Path) -> None:
 
 
 def test_no_budget_moves_what_all_share(tmp_path: Path) -> None:
-    """Whether a person's own part fits says nothing about the end of what stands before it.
+    """Whether a person's own part fits does not affect the end of the text before it.
 
     Seen to fail while the separator was where the last kept section was.
     """

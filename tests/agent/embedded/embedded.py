@@ -79,7 +79,7 @@ class Embedded:
 
 
 def goes_on(reply, before, after):
-    """Whether a turn has read from the cache all that the one before it sent, and nothing that was never evaluated.
+    """Return whether a turn read from the cache all that the previous turn sent, and nothing that was never evaluated.
 
     Of an answer it reads what has the tokens with which it was said: see test_read_again. Its last token is evaluated
     with what follows it, and a space at its beginning may be one with the template's.

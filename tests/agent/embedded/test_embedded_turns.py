@@ -117,7 +117,7 @@ def test_too_long(tmp_path, environ):
 
     async def talk():
         async with Embedded(tmp_path, environ, longest=4) as house:
-            outcome = await house.say("a", "இன்று வானிலை நன்றாக உள்ளது. " * 50)  # five times what is counted
+            outcome = await house.say("a", "இன்று வானிலை நன்றாக உள்ளது. " * 50)  # five times the counted tokens
             assert (outcome.end, outcome.too_long) == (TurnEnd.FAILED, True)
             assert (await house.say("b", "Hello.")).end is TurnEnd.ANSWERED
 

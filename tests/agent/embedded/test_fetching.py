@@ -21,7 +21,7 @@ GOOD = Weights(
     sha256=sha256(DATA).hexdigest(),
     size=len(DATA),
 )
-# Stands for pip: puts the wheel that it is given into the folder that it is told, and counts how often.
+# A fake pip: copies the given wheel into the given folder and counts its calls.
 PIP = """
 import os, shutil, sys, time
 wheel, log = sys.argv[1:3]
@@ -50,7 +50,7 @@ def make_wheel(folder, data=DATA, name=GOOD.file):
 
 
 def order(tmp_path, wheel):
-    """Make the command that stands for pip, and the log of its calls."""
+    """Make the command of the fake pip and the log of its calls."""
     log = tmp_path / "calls.txt"
     return (sys.executable, "-c", PIP, str(wheel), str(log)), log
 

@@ -55,7 +55,7 @@ async def say(gateway, text, channel="terminal"):
 
 
 def read_log(folder, kind, *columns):
-    """Read what was recorded of each event of a kind."""
+    """Read the recorded data of each event of a kind."""
     query = f"SELECT {', '.join(columns)} FROM events WHERE event_type = ? ORDER BY id"
     with closing(sqlite3.connect(os.path.join(folder, ".foreword", "events.sqlite"))) as log:
         return log.execute(query, (kind,)).fetchall()

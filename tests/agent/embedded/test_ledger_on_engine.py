@@ -31,7 +31,7 @@ message: 24
 result: 24
 edits: [{turn: 3, section: soul, grow: 12}, {turn: 5, section: user, grow: 12}]
 """
-MOST = 1.05  # times what is new, as the engine itself counts it
+MOST = 1.05  # times the new tokens, as the engine itself counts them
 
 
 def test_only_what_is_new(environ):

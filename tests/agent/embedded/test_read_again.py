@@ -15,11 +15,11 @@ SAID = (
     "Write a poem of two lines.",
     "Which is your name?",
 )
-WILD = 1.6  # a temperature at which words are often spelt in tokens that nobody would choose for them
+WILD = 1.6  # a temperature at which the engine often picks unusual tokens for a word
 
 
 class Talk:
-    """A conversation with an engine; what is said, and what the engine has evaluated for it so far."""
+    """A conversation with an engine: its messages, and the tokens that the engine has evaluated for it so far."""
 
     def __init__(self, engine):
         self.engine = engine
@@ -35,7 +35,7 @@ class Talk:
         (choice,) = answer["choices"]
         sent = self.count(self.messages)
         kept = count_common(sent, self.evaluated)
-        # What was chosen last is not evaluated before something follows it.
+        # The engine evaluates the last chosen token only once another follows it.
         self.evaluated = [*sent, *(one["id"] for one in choice["logprobs"]["content"][:-1])]
         self.messages.append({"role": "assistant", "content": choice["message"]["content"]})
         assert answer["usage"]["prompt_tokens"] == len(sent)
