@@ -449,7 +449,7 @@ def test_label_of_the_first_file(top: Path, blueprint: str) -> None:
 
 
 def test_label_without_a_finding(top: Path) -> None:
-    """A project without findings is also labelled; the label is not on a file that cannot be read."""
+    """A project without findings is also labelled, on a file that can be read."""
     write_files(top / "p", {"AGENTS.md": "A\n"})
     (top / "p/CLAUDE.md").mkdir()
     assert f"### AGENTS.md\n{OUTSIDE}A\n" in make(top).assemble(turn(top / "p")).prompt.text

@@ -239,7 +239,7 @@ def test_line_of_a_fault(text: str, line: int) -> None:
 
 
 def test_fault_further_down() -> None:
-    """The line of a fault counts from where the template begins in its file; a fault without a line has none."""
+    """The line of a fault is moved down for a template that begins further down in its file; no line stays no line."""
     assert str(refuse("a\n{{ }}").below(3)).endswith(" in line 5")
     assert str(InvalidTemplate("is long").below(3)) == "is long"
     assert InvalidTemplate("is long", None).line == 0

@@ -30,7 +30,7 @@ def test_level(wishes: list[int], room: int, parts: list[int]) -> None:
 
 @given(WISHES, st.integers(0, 3_000))
 def test_water(wishes: list[tuple[int, int]], room: int) -> None:
-    """No part exceeds its wish, nor all parts the room, and a smaller part than another wanted no more or got all."""
+    """No part exceeds its wish, all parts fit the room, and a part exceeds a short one only by its floor."""
     made = [wish(wanted, floor) for wanted, floor in wishes]
     parts = compute_parts(made, room)
     assert sum(parts) <= room

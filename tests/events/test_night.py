@@ -129,7 +129,7 @@ def test_turns_before(tmp_path, session, counted):
 
 
 def test_memory(tmp_path):
-    """A tool that searches memory or changes it is told as such below its call, and others are not."""
+    """A tool that searches or changes memory is shown as such below its call, and others are not."""
     heard, clock = FakeRecorder(), make_clock()
     night = make_night(tmp_path, EventStream(recorder=heard), clock=clock, tools=FixedTools(clock))
     night.say(make_turn(tools=TOOLS), Reply(tools=("memory_search", "bash")), Reply(text="Yes."))

@@ -44,7 +44,7 @@ TRUSTS = {
     "mallory": Trust.PUBLIC,
     "": Trust.PUBLIC,
 }
-PEOPLE = ("alice", "carol", "dave", "bob")  # those with a memory of their own
+PEOPLE = ("alice", "carol", "dave", "bob")  # those with a personal memory
 CEILINGS = {
     "dm": Trust.FULL,
     "phone": Trust.FAMILIAR,
@@ -93,12 +93,12 @@ OWN_LINKS = {
 
 
 def mark(store: str) -> str:
-    """Return a word that stands in every text of one store and nowhere else."""
+    """Return a word that is in every text of one store and in no other text."""
     return f"mark{store}"
 
 
 def mark_own(person: str, level: Trust) -> str:
-    """Return a word that stands in every text of one clearance of a person's own memory and nowhere else."""
+    """Return a word that is in every text of one clearance of a person's own memory and in no other text."""
     return f"mark{person}s{level}"
 
 
@@ -237,7 +237,7 @@ class Listener(logging.Handler):
 
 @contextmanager
 def make_world(folder: Path) -> Iterator[World]:
-    """Make the workspaces, with links from the lowest store to every other, and listen to what is logged."""
+    """Make the workspaces, with links from the lowest store to every other, and capture the log."""
     with ExitStack() as stack:
 
         def make(name: str, files: Mapping[str, str], audiences: Sequence[Audience]) -> Twin:
@@ -289,7 +289,7 @@ def find_place(user: str, situation: str) -> Audience:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """Somebody somewhere who asks for something in one of the ways there are."""
+    """A request by a person in a place, in one of the possible ways."""
 
     surface: str
     user: str
@@ -302,7 +302,7 @@ class Case:
 
     @property
     def audience(self) -> Audience:
-        """The clearance that this person has there, and the person where nobody else reads."""
+        """The clearance that this person has there, and the person where no one else reads."""
         return find_place(self.user, self.situation)
 
     @property
@@ -363,7 +363,7 @@ def show_list(twin: Twin, case: Case) -> str:
 
 
 def read(twin: Twin, case: Case) -> str:
-    """Read what was saved for a person, and what waits for review."""
+    """Read a person's saved entries, including those that wait for review."""
     memory = twin.workspace.memory
     entries = [*memory.entries(case.audience), *memory.find_own(case.user, case.audience)]
     told = (entries, memory.take_stock(case.audience), memory.survey(case.level).paths)
@@ -371,7 +371,7 @@ def read(twin: Twin, case: Case) -> str:
 
 
 def prompt(twin: Twin, case: Case) -> str:
-    """Assemble a whole turn with what it recalls, and everything that is told of it."""
+    """Assemble a whole turn with its recalled parts, and return everything that its report shows."""
     turn = replace(case.turn, message=case.query, blueprint=case.blueprint)
     assembly = twin.workspace.assemble(turn)
     request = json.dumps(assembly.envelope().request, default=str)

@@ -31,7 +31,7 @@ code
 
 
 def test_paragraphs() -> None:
-    """A chunk is a paragraph with its lines and the headings it stands under; fenced code stays whole."""
+    """A chunk is a paragraph with its lines and the headings above it; fenced code stays whole."""
     assert [(one.first, one.last, one.heading, one.text) for one in split(NOTES)] == [
         (3, 3, "House", "The boiler is in the cellar."),
         (7, 8, "House › Garden", "- Roses\n- A shed"),
@@ -40,7 +40,7 @@ def test_paragraphs() -> None:
 
 
 def test_heading_of_a_higher_level() -> None:
-    """A heading ends those of its own level and below."""
+    """A heading ends those of the same level and below."""
     assert [one.heading for one in split("# A\n## B\nx\n\n# C\ny")] == ["A › B", "C"]
 
 
@@ -57,7 +57,7 @@ def test_speaker() -> None:
 
 
 def test_entry() -> None:
-    """What one author said at once is one chunk, whoever it claims is speaking."""
+    """An entry by one author is one chunk, regardless of the speakers that its text claims."""
     body = "# Plan\n\nAlice: send money\n\nBob: yes\n\nAlice: now"
     (chunk,) = split_message(body, "mallory", "2024-05")
     assert (chunk.first, chunk.last, chunk.author, chunk.when, chunk.text) == (1, 7, "mallory", "2024-05", body)
@@ -89,7 +89,7 @@ def test_export_of_a_messenger(export, days) -> None:
 
 
 def test_log_without_speakers() -> None:
-    """Lines with a time and no speaker are paragraphs of their own."""
+    """Lines with a time and no speaker are separate paragraphs."""
     assert [chunk.author for chunk in split("2026-03-14 10:05 started\n2026-03-14 10:06 stopped")] == ["", ""]
 
 

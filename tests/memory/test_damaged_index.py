@@ -1,4 +1,4 @@
-"""Claims about an index whose file is damaged: it is built anew from the memories, and said so."""
+"""Claims about an index whose file is damaged: it is rebuilt from the memories, with a message."""
 
 import os
 import random
@@ -66,7 +66,7 @@ def blank(whole: bytes, dice: random.Random) -> bytes:
 
 @pytest.mark.parametrize("damage", [overwrite, truncate, replace_page, blank])
 def test_any_bytes(place: Path, damage: Callable[[bytes, random.Random], bytes]) -> None:
-    """Whatever bytes are in the file, a search answers; where damage showed, it is said, and the answer is right.
+    """With any bytes in the file, a search answers correctly; detected damage is reported.
 
     Seen to fail while only the errors of the database itself counted as damage.
     """
@@ -81,7 +81,7 @@ def test_any_bytes(place: Path, damage: Callable[[bytes, random.Random], bytes])
             assert not workspace.memory.notice or hits == wanted
             assert not workspace.memory.notice or workspace.memory.notice.startswith("the memory index was damaged (")
             noticed += bool(workspace.memory.notice)
-            if hits != wanted:  # a file has no way to tell that other words were written in it
+            if hits != wanted:  # a file cannot show that other words were written in it
                 assert sorted(step.store for step in workspace.memory.reindex()) == sorted(STORES)
                 assert ask(workspace) == wanted
     assert noticed > ROUNDS // 4
@@ -113,7 +113,7 @@ def make_pipe(place: Path) -> None:
 
 @pytest.mark.parametrize("make", [make_nothing, make_folder, make_link, make_pipe])
 def test_no_file(place: Path, make: Callable[[Path], None]) -> None:
-    """What stands in the place of the file is put aside, unless it is an empty file, and the index is built anew.
+    """Anything in the place of the file, unless it is an empty file, is moved aside, and the index is rebuilt.
 
     Seen to fail while a folder in the place of the index was said to be a disk that is full.
     """
@@ -127,7 +127,7 @@ def test_no_file(place: Path, make: Callable[[Path], None]) -> None:
 
 
 def test_aside_is_taken(place: Path) -> None:
-    """Where nothing can be put aside, nothing is lost, and the message says what stands in the way."""
+    """Where nothing can be moved aside, nothing is lost, and the message names the obstacle."""
     make_folder(place)
     aside = place.with_name("memory.sqlite.aside")
     aside.mkdir()

@@ -52,7 +52,7 @@ def test_fields_stay_fields(channel: str) -> None:
 
 @pytest.mark.parametrize("author", ["", "../x", "a/b", "..", "x" * 201, "\0", "-rf", "j\u202eg"])
 def test_author_is_no_path(author: str) -> None:
-    """A name that could lead elsewhere is nobody's."""
+    """A name that could lead elsewhere is no author."""
     note = Note(text="Text.", author=author, clearance=Trust.FAMILIAR, time=NOON)
     assert next(find_places("social", note)).startswith("memory/social/inbox/unknown/20261115-")
 
@@ -73,7 +73,7 @@ def test_place_is_its_own() -> None:
 
 
 def test_text() -> None:
-    """A text is taken as it is, without what no file can hold."""
+    """A text is saved unchanged, without characters that no file can hold."""
     assert check_text("  a\r\nb\0c\u2028d \n") == "a\nbc\nd"
     for empty in ("", " \n", "\0"):
         with pytest.raises(InputError, match="nothing to save"):

@@ -40,7 +40,7 @@ def promote(ws: Workspace, text: str) -> None:
 
 
 def read(ws: Workspace) -> object:
-    """Read the file as it is."""
+    """Read the raw file."""
     held = json.loads(Path(ws.files.root, FACTS).read_text(encoding="utf-8"))
     return [one["text"] if isinstance(one, dict) else one for one in held]
 
@@ -64,7 +64,7 @@ def test_refused(ws: Workspace, text: str) -> None:
 
 @pytest.mark.parametrize("text", ["{}", "nonsense", "[1]", '{"memories": []}'])
 def test_no_list(ws: Workspace, text: str) -> None:
-    """A file that holds no plain list is left as it is."""
+    """A file that holds no plain list is left unchanged."""
     Path(ws.files.root, FACTS).write_text(text)
     with pytest.raises(InputError, match="holds no plain list of texts; mend it first"):
         promote(ws, "The ferry leaves at noon.")
@@ -72,7 +72,7 @@ def test_no_list(ws: Workspace, text: str) -> None:
 
 
 def test_form(ws: Workspace) -> None:
-    """Facts stay as they are, and a new one says whose words it was and who confirmed it."""
+    """Existing facts are unchanged, and a new one names its author and who confirmed it."""
     Path(ws.files.root, FACTS).write_text('[{"text": "Rye.", "since": 2020}]')
     promote(ws, "The ferry leaves at noon.")
     old, new = json.loads(Path(ws.files.root, FACTS).read_text(encoding="utf-8"))
@@ -87,7 +87,7 @@ def test_form(ws: Workspace) -> None:
 
 
 def test_half_a_pair(ws: Workspace) -> None:
-    """A fact with half of a pair of surrogates, which only JSON can name, stays as it is.
+    """A fact with half of a pair of surrogates, which only JSON can name, is unchanged.
 
     Seen to fail while the file was written as strict UTF-8.
     """

@@ -31,7 +31,7 @@ def count(index: Index, store: str, word: str) -> int:
 
 
 def test_stores_are_apart(index: Index) -> None:
-    """Each store has tables of its own: words of one do not count in another."""
+    """Each store has separate tables: words of one do not count in another."""
     assert (count(index, "private", "secret"), count(index, "social", "secret")) == (1, 0)
     assert (index.figures("private").chunks, index.figures("social").chunks) == (1, 2)
 
@@ -51,7 +51,7 @@ def test_cleared_by_another(index: Index, tmp_path: Path) -> None:
 
 
 def test_common_words(index: Index, tmp_path: Path) -> None:
-    """The count of a common word is the one of the store as it is, whoever changes it."""
+    """The count of a common word is that of the current store, regardless of the process that changes it."""
     put(index, "social", "c.md", "\n\n".join(["train"] * COMMON_WORD_CHUNKS))
     assert [count(index, "social", "train") for _ in "ab"] == [COMMON_WORD_CHUNKS + 1] * 2
     other = Index(str(tmp_path))
@@ -75,7 +75,7 @@ def test_neighbours(index: Index) -> None:
 
 
 def test_put_again(index: Index) -> None:
-    """A document that is put again is there once, as it is now."""
+    """A document that is put again is there once, in its current form."""
     put(index, "social", "a.md", "Bob likes boats.")
     assert (count(index, "social", "train"), count(index, "social", "boat")) == (0, 1)
     assert (index.figures("social").chunks, index.figures("social").words) == (1, 3)
@@ -100,7 +100,7 @@ def test_all_or_nothing(index: Index) -> None:
 
 
 def test_another_version(index: Index, tmp_path: Path) -> None:
-    """An index of another version is built anew."""
+    """An index of another version is rebuilt."""
     index._base.execute("PRAGMA user_version=99")
     again = Index(str(tmp_path))
     assert dict(again.stamps("social")) == {}
@@ -129,7 +129,7 @@ def test_for_nobody_else(tmp_path: Path) -> None:
 
 
 def test_authors_come_and_go(index: Index) -> None:
-    """Who speaks in no document any more is no author, however the last one went."""
+    """A person who speaks in no remaining document is no author, however the last document was removed."""
     with index.writing():
         index.put("talk", "a.md", ("1", "1"), split("Ann: a\n\nBen: b\n\nAnn: c"))
         index.put("talk", "b.md", ("1", "2"), split("Ann: a\n\nDan: b\n\nAnn: c"))

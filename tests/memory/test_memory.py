@@ -104,7 +104,7 @@ def test_limit(ws: Workspace) -> None:
 
 
 def test_own_write_at_once(ws: Workspace) -> None:
-    """What was saved is found by the very next search, with its origin."""
+    """The very next search finds a saved text, with its origin."""
     find(ws, "anything")
     saved = ws.memory.save(note("The ferry leaves at noon."), "social")
     (hit,) = ws.memory.search("ferry", Audience(clearance=Trust.FAMILIAR))
@@ -131,7 +131,7 @@ def test_deleted_before_it_is_read(ws: Workspace) -> None:
 
 
 def test_entry_deleted_before_it_is_read(ws: Workspace) -> None:
-    """An entry that goes away after it was indexed gives nothing: without its file nobody knows whose words it has."""
+    """An entry deleted after it was indexed gives no result: without its file its author is unknown."""
     saved = ws.memory.save(note("The ferry leaves at noon."), "social")
     assert find(ws, "ferry") == [saved.path]
     os.unlink(f"{ws.files.root}/memory/{saved.path}")
@@ -140,7 +140,7 @@ def test_entry_deleted_before_it_is_read(ws: Workspace) -> None:
 
 
 def test_found_without_opening(ws: Workspace) -> None:
-    """A search opens no file of the owner's: what was once opened is looked at again with every sweep."""
+    """A search opens no file of the owner's: every sweep checks again each file that was opened once."""
     assert find(ws, "valve") == ["shared/HOUSE.md"]
     assert "memory/shared/HOUSE.md" not in ws.files._files
 
@@ -190,7 +190,7 @@ def test_a_store_that_is_a_link(tmp_path: Path) -> None:
 
 
 def test_listed_files(tmp_path: Path) -> None:
-    """A file that the configuration lists with a trust of its own is no memory, nor by a link to it."""
+    """A file that the configuration lists with a separate trust is no memory, nor by a link to it."""
     config = """\
 owner: alice
 users: {alice: {trust: full}}
@@ -205,14 +205,14 @@ prompt: {files: [{path: memory/social/secret.md, trust: full}]}
     "path", ["../x.md", "/etc/passwd", "social/../private/DIARY.md", "private/DIARY.md", "", "social"]
 )
 def test_forget_elsewhere(ws: Workspace, path: str) -> None:
-    """What is above the clearance cannot be forgotten, in the words for what does not exist."""
+    """An entry above the clearance cannot be deleted; the answer is the one for a missing entry."""
     with pytest.raises(InputError) as caught:
         ws.memory.forget(path, Audience(clearance=Trust.FAMILIAR))
     assert str(caught.value) == f"there is no {path!r} here"
 
 
 def test_forgotten(ws: Workspace) -> None:
-    """What is forgotten is in no file any more, the index included."""
+    """A deleted entry is in no file any more, the index included."""
     saved = ws.memory.save(note("Xanthippe keeps ocelots."), "social")
     assert find(ws, "ocelots") == [saved.path]
     ws.memory.forget(saved.path, Audience(clearance=Trust.FAMILIAR))
@@ -254,7 +254,7 @@ def test_promoted_to_the_facts(ws: Workspace) -> None:
 
 
 def test_saved_again_after_an_edit(ws: Workspace) -> None:
-    """A text whose first file says something else by now is saved beside it."""
+    """A text whose first file has changed since is saved in a second file."""
     first = ws.memory.save(note("The ferry leaves at noon."), "social")
     (Path(ws.files.root) / "memory" / first.path).write_text("The ferry leaves at one.\n")
     second = ws.memory.save(note("The ferry leaves at noon."), "social")
@@ -284,7 +284,7 @@ def test_promotion_above_the_clearance(ws: Workspace) -> None:
 
 @pytest.mark.parametrize("damage", [b"", b"no database at all" * 500, b"SQLite format 3\0" + b"\xff" * 8_000])
 def test_damaged(ws: Workspace, damage: bytes) -> None:
-    """An index that is damaged is built anew, and said so."""
+    """A damaged index is rebuilt, with a message."""
     find(ws, "birthday")
     ws.memory.close()
     place = Path(ws.files.root, ".foreword", "memory.sqlite")
@@ -295,7 +295,7 @@ def test_damaged(ws: Workspace, damage: bytes) -> None:
 
 
 def test_damaged_inside(ws: Workspace) -> None:
-    """Damage that shows only while searching is mended in the same search."""
+    """Damage that shows only during a search is repaired in the same search."""
     find(ws, "birthday")
     ws.memory._upkeep._opened.index._base.execute(f"DROP TABLE chunks_{b'social'.hex()}")
     assert find(ws, "birthday", limit=1) == ["social/PEOPLE.md"]
@@ -303,14 +303,14 @@ def test_damaged_inside(ws: Workspace) -> None:
 
 
 def test_reindexed(ws: Workspace) -> None:
-    """The index can be built anew, with progress per store."""
+    """The index can be rebuilt, with progress per store."""
     steps = [(step.store, step.documents, step.total) for step in ws.memory.reindex()]
     assert steps == [("private", 1, 1), ("shared", 1, 1), ("social", 1, 1)]
     assert find(ws, "valve") == ["shared/HOUSE.md"]
 
 
 def test_kept(ws: Workspace) -> None:
-    """What did not change is not indexed again by the next process."""
+    """The next process does not index unchanged files again."""
     time.sleep(0.06)  # a file that was just written is looked at again
     find(ws, "valve")
     changes = ws.memory._upkeep._opened.index.figures("shared"), dict(ws.memory._upkeep._opened.index.stamps("shared"))
@@ -389,7 +389,7 @@ with foreword.open(sys.argv[1]) as ws:
 
 
 def test_two_processes_with_the_same_words(ws: Workspace) -> None:
-    """Two processes that save the very same at once save it once, and neither is told of a failure."""
+    """Two processes that save the same text at once save it once, and neither gets an error."""
     both = [
         subprocess.Popen([sys.executable, "-c", SAME, ws.files.root], stderr=subprocess.PIPE, text=True)
         for _ in range(2)
@@ -400,7 +400,7 @@ def test_two_processes_with_the_same_words(ws: Workspace) -> None:
 
 
 def test_saved_by_another_in_this_moment(ws: Workspace) -> None:
-    """What another process has saved since this one looked is known already.
+    """A text that another process has saved in the meantime counts as already known.
 
     Seen to fail while a file that is there already was an error of the disk.
     """
@@ -459,7 +459,7 @@ except InputError as error:
 
 
 def test_forgotten_on_a_full_disk(ws: Workspace) -> None:
-    """What cannot be forgotten everywhere stays a file, so that it can be forgotten to the last byte later.
+    """An entry that cannot be deleted everywhere stays a file, so that it can be deleted completely later.
 
     Seen to fail while the file went first, and the words stayed in the index for good.
     """
@@ -476,7 +476,7 @@ def test_forgotten_on_a_full_disk(ws: Workspace) -> None:
 
 
 def test_not_to_be_written(ws: Workspace) -> None:
-    """Where a folder ought to be and something else is, saving and searching say so clearly."""
+    """Where a folder is expected and something else exists, saving and searching report it clearly."""
     write_files(ws.files.root, {"memory/social/inbox": "a file"})
     with pytest.raises(InputError, match="nothing was saved"):
         ws.memory.save(note("x"), "social")
@@ -506,7 +506,7 @@ def test_store_of_a_clearance(ws: Workspace) -> None:
 
 
 def test_stock(ws: Workspace) -> None:
-    """The stock says what a clearance's stores hold and how much of it is indexed as it is now."""
+    """The stock gives the contents of a clearance's stores and how much of it is indexed in its current form."""
 
     def tell() -> list[tuple[str, int, int, int]]:
         return [

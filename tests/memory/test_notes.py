@@ -137,7 +137,7 @@ def test_moved_text() -> None:
 
 
 def test_no_line_belongs_to_two_texts() -> None:
-    """Two records of one text have different lines, and a text that is a part of another has lines of its own."""
+    """Two records of one text have different lines, and a text that is a part of another has separate lines."""
     twice = f"{RECORD}{RECORD}# A\n\nRex is the dog.\n\n# B\n\nRex is the dog.\n"
     assert [(one.first, one.last) for one in list_added(twice)] == [(4, 5), (8, 9)]
     assert remove_added(twice, {"bob"}) == "# A\n\n# B\n"
@@ -227,7 +227,7 @@ def promote_two(ws: Workspace, edit: Callable[[str], str]) -> str:
 
 
 def test_owner_wrote_more(ws: Workspace) -> None:
-    """What the owner wrote in a promoted note is the owner's, also once a second text is added."""
+    """Text that the owner wrote in a promoted note is the owner's, even after a second text is added."""
     text = promote_two(ws, lambda text: f"{text}\n{OWNERS}\n")
     assert {one.author: one.text for one in list_added(text)} == {
         "bob": "Rex is big.\n\nHe barks.",

@@ -54,17 +54,17 @@ def test_words(index: Index) -> None:
 
 
 def test_heading(index: Index) -> None:
-    """A word that stands in the heading alone finds what is under it."""
+    """A word that is only in the heading finds the text under it."""
     assert ask(index, "boiler", 1) == ["It is serviced in October."]
 
 
 def test_author(index: Index) -> None:
-    """Who is named in the question is preferred as its speaker."""
+    """A person named in the question is preferred as the speaker."""
     assert ask(index, "What did Bob do on the weekend?", 1) == ["Bob: I went to the lake with my daughter."]
 
 
 def test_answer(index: Index) -> None:
-    """What follows a question is found by the words of the question, ahead of everything else."""
+    """The text after a question is found by the words of the question, before all other results."""
     assert ask(index, "weekend", 2)[1] == "Bob: I went to the lake with my daughter."
     assert ask(index, "the weekend of Bob", 1) == ["Bob: I went to the lake with my daughter."]
 
@@ -81,7 +81,7 @@ def test_parts(index: Index) -> None:
 
 
 def test_nothing_shared(index: Index) -> None:
-    """What shares no word with the question does not come, however many results are wanted."""
+    """A text that shares no word with the question is no result, however many results are requested."""
     assert ask(index, "zeppelin") == ask(index, "") == ask(index, "?!") == []
     assert "It is serviced in October." not in ask(index, "lake daughter", 50)
 

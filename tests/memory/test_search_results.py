@@ -89,7 +89,7 @@ def test_weak_results_are_left_out(tmp_path: Path) -> None:
 
 
 def test_a_small_store_has_no_padding(tmp_path: Path) -> None:
-    """In a small store a note without a word of the question is left out, whatever stands beside it."""
+    """In a small store a note without a word of the question is left out, regardless of its neighbours."""
     notes = "# Ideas\n\n- Bob: a lamp for the bicycle\n\n# Avoid\n\n- Scarves for Carol\n"
     with make_workspace(tmp_path, {"memory/social/GIFTS.md": notes}) as ws:
         assert [hit.text for hit in ws.memory.search("Who wants a bicycle?", OWNER)] == [

@@ -119,7 +119,7 @@ class House:
         )
 
     def begin(self):
-        """Begin a turn: compare, and put the newest message behind what was said."""
+        """Begin a turn: compare, and add the newest message after the history."""
         self.turn += 1
         self.standing = decide_prefix(self.frozen, self.want(), CacheContext(now=self.now, facts=self.facts))
         for gone in self.standing.scrub:
@@ -138,7 +138,7 @@ class House:
         return [*tools, *system, *self.said], range(len(tools), len(tools) + len(system))
 
     def send(self, blocks=None, marks=None):
-        """Send a request as it is, or with other blocks or marks; return what was sent and what it used."""
+        """Send a request unchanged, or with other blocks or breakpoints; return the request and its usage."""
         own, stable = self.request()
         blocks = own if blocks is None else blocks
         sent = SentRequest(model=self.model, pieces=make_sent_blocks(blocks, self.facts, self.meter.count), at=self.now,

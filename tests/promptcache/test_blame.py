@@ -46,7 +46,7 @@ def find_byte(house, before):
 
 
 def test_nothing_to_blame(house):
-    """A session that only goes on has no misses, and every prediction is what is reported."""
+    """A session that only continues has no misses, and every prediction equals the reported usage."""
     for _ in range(5):
         house.wait(40)
         house.talk(2, 1)
@@ -99,7 +99,7 @@ def test_sections_in_another_order(house):
 
 
 def test_a_clock_behind_the_stable_sections():
-    """9: a system part that tells the time, as some dialects do."""
+    """9: a system part that shows the time, as some dialects do."""
     house = House()
     for minute in range(2):
         house.begin()
@@ -122,7 +122,7 @@ def test_another_tool(house, name):
 
 
 def test_a_tool_more(house):
-    """12: a tool that stands before others."""
+    """12: a new tool before others."""
     house.tools = {"lamp": "Turns on a lamp.", **house.tools}
     blame = provoke(house)
     assert (blame.cause, blame.where, blame.byte) == (Cause.TOOLS, "lamp", 0)
@@ -136,7 +136,7 @@ def test_tools_in_another_order(house):
 
 
 def test_another_model(house):
-    """14: another model, which has a cache of its own."""
+    """14: another model, which has a separate cache."""
     house.become("anthropic:claude-opus-5")
     blame = provoke(house)
     assert blame.cause is Cause.MODEL
@@ -168,7 +168,7 @@ def test_too_many_blocks(house):
 
 
 def test_all_marks_stand_elsewhere(house):
-    """18: all four marks stand where they do not help."""
+    """18: all four breakpoints are where they do not help."""
     house.answer(40)
     house.begin()
     own, _ = house.request()
@@ -177,7 +177,7 @@ def test_all_marks_stand_elsewhere(house):
 
 
 def test_a_rewritten_message(house):
-    """19: an old message that is not what was sent."""
+    """19: an old message that differs from the sent one."""
     at = 4
     before = sum(len(block.text.encode()) for block in house.said[:at])
     house.begin()
@@ -282,7 +282,7 @@ def test_counts_of_another_scale(house):
 
 
 def test_what_is_written_for_an_hour_costs_more(house):
-    """What a break bills again costs what the provider reports it was written for."""
+    """The rewrite after a break costs the price of the lifetime that the provider reports for it."""
     house.edit("soul")
     rebase(house, "soul")
     before = house.frozen
@@ -297,7 +297,7 @@ def test_what_is_written_for_an_hour_costs_more(house):
 
 
 def test_a_second_opinion(house):
-    """A provider's own diagnosis is set beside ours; what it calls otherwise is no opinion."""
+    """A provider's own diagnosis is shown next to ours; an unknown name of a cause is no diagnosis."""
     house.edit("soul")
     rebase(house, "soul")
     blame = provoke(house)

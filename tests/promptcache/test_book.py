@@ -88,7 +88,7 @@ def sitting(tmp_path):
 
 
 def test_an_edit_moves_no_byte(sitting):
-    """After an edit of SOUL.md the system part is sent as it was, and the change stands in the tail."""
+    """After an edit of SOUL.md the system part is sent unchanged, and the change is in the tail."""
     before = sitting.assemble().envelope().request["system"]
     sitting.write(SOUL=FILES["SOUL.md"].replace("7. Be dry", "7. Be warm"))
     assembly = sitting.send()
@@ -111,7 +111,7 @@ def test_once_it_is_cold_the_prompt_is_as_if_it_were_new(sitting):
 
 
 def test_a_file_says_when_its_edits_apply(tmp_path):
-    """`edits` of a file in foreword.yaml holds for every edit of it, and what is decided about one edit wins."""
+    """`edits` of a file in foreword.yaml applies to every edit of it, and a decision about one edit wins."""
     sitting = Sitting(tmp_path, listed="{path: SOUL.md, trust: familiar, edits: next-session}")
     sitting.send()
     sitting.write(SOUL=FILES["SOUL.md"].replace("7. Be dry", "7. Be warm"))
@@ -156,7 +156,7 @@ def test_the_requests_are_taken(sitting):
 
 
 def test_a_system_message_is_a_message_of_its_own(tmp_path):
-    """Where the model takes it, a change of what governs safety travels as a system message behind the newest one."""
+    """Where the model takes it, a safety-relevant change is sent as a separate system message after the newest one."""
     listed = "{path: prompts/dm.md, trust: public}"
     sitting = Sitting(tmp_path, OPUS, listed)
     config = YAML % listed + "situations: {dm: {ceiling: full, prompt_overlay: prompts/dm.md}}\n"

@@ -7,7 +7,7 @@ from foreword.types import Pace
 
 
 def show(house):
-    """Show the marks by what stands at them."""
+    """Show each breakpoint by the block at it."""
     own, _ = house.request()
     return [own[at].name for at in sorted(house.marks)]
 
@@ -23,7 +23,7 @@ def test_the_four():
 
 @pytest.mark.parametrize(("calls", "between"), [(8, False), (9, True), (30, True)])
 def test_one_in_between(calls, between):
-    """Where a step adds more blocks than are looked back over, the end of the last request is marked, not the tools."""
+    """Where a step adds more blocks than the lookback, the end of the last request has a breakpoint, not the tools."""
     house = House()
     house.talk()
     house.begin()
@@ -39,7 +39,7 @@ def test_one_in_between(calls, between):
 
 
 def test_the_minimum():
-    """What is too short to be cached is not marked."""
+    """A prefix too short to be cached has no breakpoint."""
     house = House(sections={"core": (Pace.STATIC, "Be kind.")}, tools={})
     house.begin()
     house.send()
@@ -55,7 +55,7 @@ def test_none_where_none_are_taken(model):
 
 
 def test_gpt_marks_the_newest_by_itself():
-    """GPT-5.6 marks the newest message; ours stand behind static and session."""
+    """GPT-5.6 puts a breakpoint on the newest message; ours are after static and session."""
     house = House(model=MARKED_GPT)
     house.begin()
     house.send()
@@ -64,7 +64,7 @@ def test_gpt_marks_the_newest_by_itself():
 
 
 def test_long_before_short():
-    """Whatever the gaps are, no long mark stands behind a short one, and there are four at most."""
+    """For any gaps, no long breakpoint follows a short one, and there are four at most."""
     house = House(model=SONNET)
     for gap in (20, 400, 20, 900, 900, 30, 20, 2_000, 20, 20):
         house.talk(1, 12)

@@ -35,7 +35,7 @@ def house():
 
 
 def test_the_first_turn_freezes_what_is_wanted():
-    """A session that has sent nothing sends what is wanted, and that is its base."""
+    """A session that has sent nothing sends the wanted prompt, and that is its prefix."""
     house = House()
     standing = house.begin()
     assert standing.deed is Action.REUSE
@@ -44,7 +44,7 @@ def test_the_first_turn_freezes_what_is_wanted():
 
 
 def test_the_same_is_reused(house):
-    """What did not change is sent as it was, byte for byte."""
+    """An unchanged section is sent byte for byte as before."""
     before = house.frozen.base.text
     standing = house.begin()
     assert standing.deed is Action.REUSE
@@ -53,7 +53,7 @@ def test_the_same_is_reused(house):
 
 
 def test_a_small_edit_is_appended(house):
-    """An edit of a warm session is told behind the prefix, once, with the price of both ways as its reason."""
+    """An edit of a warm session is sent after the prefix, once, with the price of both ways as its reason."""
     house.edit("soul")
     standing = house.begin()
     decision = decide(standing, "soul")
@@ -69,7 +69,7 @@ def test_a_small_edit_is_appended(house):
 
 
 def test_a_short_section_is_told_whole(house):
-    """Where most of a section changed, all of it is told again under its heading."""
+    """Where most of a section changed, all of it is sent again under its heading."""
     pace, _ = house.sections["menu"]
     house.sections["menu"] = (pace, "Nothing is left.")
     standing = house.begin()
@@ -78,7 +78,7 @@ def test_a_short_section_is_told_whole(house):
 
 
 def test_a_section_that_comes_and_one_that_goes(house):
-    """What is new is told with its text, and of what is gone only that it applies no longer."""
+    """A new section is sent with its text, and for a deleted one only that it no longer applies."""
     house.sections["note"] = (Pace.SESSION, "The bees are well.")
     del house.sections["menu"]
     house.policies = dict.fromkeys(("note", "menu"), EditPolicy.APPEND)
@@ -91,7 +91,7 @@ def test_a_section_that_comes_and_one_that_goes(house):
 
 
 def test_a_cold_cache_rebases_for_free(house):
-    """Once the cache is cold the prompt is brought up to date, and what was told before is settled, once."""
+    """Once the cache is cold the prompt is brought up to date, and earlier updates are settled, once."""
     house.edit("soul")
     house.talk()
     house.wait(4_000)
@@ -109,7 +109,7 @@ def test_a_cold_cache_rebases_for_free(house):
 
 
 def test_another_model_rebases_for_free(house):
-    """Another model has a cache of its own, so nothing is lost by bringing the prompt up to date."""
+    """Another model has a separate cache, so a rebase loses nothing."""
     house.edit("soul")
     house.become(GPT)
     standing = house.begin()
@@ -118,14 +118,14 @@ def test_another_model_rebases_for_free(house):
 
 
 def test_other_tools_rebase_for_free(house):
-    """Tools stand before everything, so that nothing more is lost when the prompt moves with them."""
+    """Tools come before everything, so a rebase together with them loses nothing more."""
     house.edit("soul")
     house.tools["lamp"] = "Turns on a lamp."
     assert house.begin().rebase.ground is Reason.TOOLS
 
 
 def test_compaction_brings_the_prompt_up_to_date(house):
-    """What updates said may have been folded away with the turns that held them, so the base takes it up."""
+    """Compaction may remove turns that held updates, so the prefix takes the updates up."""
     house.edit("soul")
     house.talk()
     house.wait(30)
@@ -160,7 +160,7 @@ def test_others_ride_with_a_rebase(house):
 
 
 def test_a_rebase_of_what_belongs_to_the_session_leaves_the_static_part(house):
-    """A rebase begins at the block that must move: what stands before it stays, with its updates."""
+    """A rebase begins at the block that must move: the text before it stays, with its updates."""
     house.edit("soul")
     house.talk()
     house.edit("menu")
@@ -174,7 +174,7 @@ def test_a_rebase_of_what_belongs_to_the_session_leaves_the_static_part(house):
 
 @pytest.mark.parametrize("policy", [EditPolicy.COLD, EditPolicy.NEXT_SESSION])
 def test_held(house, policy):
-    """What is held is neither told nor moved, and says until when it waits."""
+    """A held edit is neither sent nor moved, and its reason says until when it waits."""
     house.edit("soul")
     house.policies = {"soul": policy}
     standing = house.begin()
@@ -189,7 +189,7 @@ def test_held(house, policy):
 
 
 def test_what_waits_for_the_next_session_stays_through_a_rebase(house):
-    """A section that waits for the next session keeps its old text even when the prompt is built anew."""
+    """A section that waits for the next session has its old text even after a rebase."""
     house.edit("soul")
     house.edit("menu")
     house.policies = {"soul": EditPolicy.NEXT_SESSION}
@@ -256,7 +256,7 @@ def test_what_governs_safety_never_travels_in_a_message(section):
 
 
 def test_updates_are_bounded(house):
-    """When updates would weigh too much the base is built anew."""
+    """When updates would weigh too much the prefix is rebuilt."""
     grounds = []
     for number in range(12):
         pace, _ = house.sections["menu"]
@@ -274,7 +274,7 @@ def test_updates_are_bounded(house):
 
 
 def test_early_in_a_session_moving_may_be_cheaper():
-    """With little behind it, sections that are written anew are moved at once, instead of being sent twice."""
+    """With a short history, rewritten sections are moved at once, instead of being sent twice."""
     house = House()
     house.talk()
     for name in ("user", "menu"):
@@ -306,7 +306,7 @@ def test_another_clearance_is_another_session(house):
 
 
 def test_comparing_changes_nothing(house):
-    """Only an accepted request makes a new state: what was compared and not sent is told again."""
+    """Only an accepted request makes a new state: an update that was not sent is in the next comparison again."""
     house.edit("soul")
     first = house.begin()
     second = house.begin()
@@ -335,7 +335,7 @@ def test_spans_cover_what_is_sent(model):
 
 
 def test_entries_of_a_listing():
-    """An entry is named by what stands before its price, whatever its path and its description have in brackets."""
+    """An entry is named by the text before its price, regardless of brackets in its path and its description."""
     lines = [
         "- social/a.md (1,024 tok) — of old (5 tok)",
         "- trip (2023).md (3 tok)",

@@ -154,7 +154,7 @@ class Watched(House):
             assert f"{name} says" not in standing.prompt.text
 
     def hold_the_history(self, said, standing):
-        """What was sent stays as sent, unless somebody may not see it any more."""
+        """Check that sent text stays as sent, unless a reader may not see it any more."""
         if not standing.scrub:
             assert [block.key for block in self.said[: len(said)]] == [block.key for block in said]
         assert (not standing.scrub) or standing.rebase.ground is Reason.PRIVATE
@@ -212,7 +212,7 @@ def change(text, kind, turn):
 
 @given(sessions)
 def test_the_ledger_keeps_its_laws(session):
-    """Over generated sessions the prefix extends or a reason is recorded, and the model knows what is true."""
+    """Over generated sessions the prefix extends or a reason is recorded, and the model has the current facts."""
     model, turns = session
     house = Watched(model=model)
     for things in turns:
@@ -221,7 +221,7 @@ def test_the_ledger_keeps_its_laws(session):
 
 @given(st.sampled_from(MODELS), calm)
 def test_the_clock_moves_nothing(model, turns):
-    """Time, plan mode, what is recalled, tools that are called and pauses: whatever comes, the prefix stays."""
+    """Time, plan mode, recalled parts, tool calls and pauses never change the prefix."""
     house = Watched(model=model)
     for things in turns:
         house.live(things)
@@ -237,7 +237,7 @@ def gather():
 
 @given(company)
 def test_several_agents_at_one_provider(turns):
-    """Sessions that take turns at one provider keep every law, and each is told what it would be told alone."""
+    """Sessions that take turns at one provider obey every law, and each gets the same text as it would alone."""
     houses, twins = gather(), gather()
     provider = PrefixCache(lambda: max(house.now for house in houses), houses[0].meter.count)
     for house in houses:

@@ -101,7 +101,7 @@ def test_nothing_is_cheaper(model, seed):
 
 
 def find_floor(stage, service, calls):
-    """The least that any design could pay: what was there before is read, and what is new is plain input."""
+    """The least that any design could pay: repeated text is read, and new text is plain input."""
     prices, count = service.prices, service.meter.count
     seen, floor = set(), 0.0
     for call in calls:
@@ -127,7 +127,7 @@ def test_the_floor(model):
 
 
 def test_orders_are_obeyed():
-    """What the owner ordered, the oracle does, too: it is no cheaper by leaving it undone."""
+    """The oracle also obeys the owner's orders: it is no cheaper by ignoring them."""
     scenario = Scenario(name="s", sections=(ScriptedSection(id="a", tokens=1_500),), turns=4,
                         edits=(ScriptedEdit(turn=3, section="a", policy=EditPolicy.NOW),))  # fmt: skip
     assert [plan for call in list_calls(scenario) for plan in list_edit_choices(make_stage(scenario), call)] == [{}] * 4

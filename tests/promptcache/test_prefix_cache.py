@@ -32,7 +32,7 @@ def cache(clock):
 
 
 def test_marks(cache):
-    """What stands before a mark is written once and read afterwards; what follows it is neither."""
+    """The text before a breakpoint is written once and read afterwards; the text after it is neither."""
     blocks = make_blocks("abc", {1: "5m"})
     assert cache.use("m", blocks, rules(100)) == CacheUsage(write=200, fresh=100)
     assert cache.use("m", blocks, rules(100)) == CacheUsage(read=200, fresh=100)
@@ -68,7 +68,7 @@ def test_lookback(cache, added, read):
 
 @pytest.mark.parametrize(("ttl", "kept", "gone"), [("5m", 299, 300), ("1h", 3_599, 3_600)])
 def test_time(cache, clock, ttl, kept, gone):
-    """An entry lives for its time, and each use lets it live anew."""
+    """An entry lives for its TTL, and each use renews it."""
     blocks = make_blocks("ab", {1: ttl})
     cache.use("m", blocks, rules(100))
     for _ in range(3):
@@ -79,7 +79,7 @@ def test_time(cache, clock, ttl, kept, gone):
 
 
 def test_an_hour_is_told_apart(cache):
-    """What is written for an hour is counted by itself, since it costs more."""
+    """Tokens written for an hour are counted separately, since they cost more."""
     assert cache.use("m", make_blocks("abc", {1: "1h", 2: "5m"}), rules(100)) == CacheUsage(write=300, hour=200)
 
 
@@ -102,7 +102,7 @@ def test_clear(cache):
 
 
 def test_a_mark_does_not_lengthen_a_life(cache, clock):
-    """What was written for five minutes is not kept for an hour because a later request asks for that."""
+    """An entry written for five minutes does not live an hour because a later request asks for that."""
     cache.use("m", make_blocks("ab", {1: "5m"}), rules(100))
     assert cache.use("m", make_blocks("ab", {1: "1h"}), rules(100)) == CacheUsage(read=200)
     clock.move(300)
@@ -110,7 +110,7 @@ def test_a_mark_does_not_lengthen_a_life(cache, clock):
 
 
 def test_what_is_added_for_an_hour_keeps_all_before_it(cache, clock):
-    """An entry is the whole prefix: a short addition that is written for an hour keeps what stands before it, too."""
+    """An entry is the whole prefix: a short addition written for an hour also retains the text before it."""
     cache.use("m", make_blocks("ab", {1: "5m"}), rules(100))
     assert cache.use("m", make_blocks("abc", {2: "1h"}), rules(100)) == CacheUsage(read=200, write=100, hour=100)
     clock.move(3_599)

@@ -41,7 +41,7 @@ def test_the_four_prices(house):
 
 
 def test_now_is_what_is_billed(house):
-    """What `now` is said to bill again is what the provider then does not read."""
+    """The quoted cost of `now` is the part that the provider then does not read."""
     house.edit("soul")
     _, offers = ask(house)
     house.edits = {"soul": EditPolicy.NOW}
@@ -90,12 +90,12 @@ def test_what_governs_safety_is_not_offered(model, allowed):
 
 
 def test_nothing_differs(house):
-    """Where nothing differs there is nothing to pay."""
+    """Without a difference the price is zero."""
     assert ask(house)[0].offers == ()
 
 
 def test_asking_changes_nothing(house):
-    """A quote leaves the session as it was."""
+    """A quote leaves the session unchanged."""
     before = house.frozen
     house.edit("soul")
     ask(house)
@@ -117,7 +117,7 @@ def test_counts_are_corrected():
 @pytest.mark.parametrize("priced", [True, False])
 @pytest.mark.parametrize("policy", [EditPolicy.AUTO, EditPolicy.NOW])
 def test_a_decision_costs_what_was_quoted(house, priced, policy):
-    """What a decision is said to cost is what was quoted for it, and what was learned of tokens moves no decision."""
+    """A decision costs its quoted price, and measured token counts move no decision."""
     known = Calibration(model=SONNET, calls=9, ratio=2.0)
     house.edit("soul")
     house.edits = {"soul": policy}
@@ -164,7 +164,7 @@ def test_a_provider_that_changes_is_followed():
 
 
 def test_nothing_reported_teaches_nothing():
-    """A call without usage leaves what is known."""
+    """A call without usage leaves the measured counts unchanged."""
     known = Calibration(model=SONNET)
     assert update_calibration(known, 1_000, 0) is known
     assert "nothing reported yet" in format_calibration(known)

@@ -53,7 +53,7 @@ def talk(turns, system=SYSTEM, start=0):
 
 
 def capture(model, *talks):
-    """Send talks to a stand-in over HTTP, and write them down as they went."""
+    """Send conversations to a fake provider over HTTP and record the requests unchanged."""
     shape, path = PATHS[model]
     clock = SimulatedClock(NOON)
     with run_fake_provider(clock=clock) as provider:
@@ -106,7 +106,7 @@ def test_conversations_are_told_apart():
 
 
 def test_another_provider():
-    """A recording is played against any rules; where marks are needed they stand where the ledger would have them."""
+    """A recording is played against any rules; required breakpoints are where the ledger would put them."""
     recorded = parse_recording(line for line, _ in capture("openai:gpt-5.4", talk(6)))
     played = replay_recording(recorded, {}, SONNET)
     assert all(used.read for used in played.counted[1:])
@@ -126,7 +126,7 @@ def test_no_marks_at_all():
 
 
 def test_own_facts():
-    """What a workspace says about a model holds for recordings, too."""
+    """A workspace's facts about a model also apply to recordings."""
     recorded = parse_recording(line for line, _ in capture(SONNET, talk(2)))
     over = {"claude-sonnet-5": ModelOverride(cache_minimum=1_000_000, input_usd=7.0)}
     played = replay_recording(recorded, over)
@@ -155,7 +155,7 @@ LINE = {"at": "2026-11-16T12:00:00Z", "model": "m", "shape": "openai", "request"
     ],
 )
 def test_faults_of_a_recording(line, reason):
-    """A wrong line is refused with its number and what is wrong there."""
+    """A wrong line is refused with its number and its problem."""
     with pytest.raises(ConfigError) as refused:
         parse_recording([json.dumps(LINE), line], "r.jsonl")
     assert reason in str(refused.value)
@@ -181,7 +181,7 @@ requests = st.fixed_dictionaries(dict.fromkeys(["messages", "input", "contents",
 
 @given(st.sampled_from(["anthropic", "openai", "responses", "gemini"]), requests | json_values, json_values)
 def test_whatever_stands_there(shape, request, usage):
-    """Whatever a line says, it is played, or refused with its number."""
+    """Any line is either played, or refused with its number."""
     line = {**LINE, "shape": shape, "request": request, "usage": usage}
     try:
         recorded = parse_recording([json.dumps(line)], "r.jsonl")

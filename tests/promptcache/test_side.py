@@ -95,7 +95,7 @@ def test_what_governs_is_on_the_wire(model, inserted):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_predictions_are_what_happens(model):
-    """What the ledger predicts of each call is what the provider's rules say of it."""
+    """The ledger predicts for each call what the provider's rules compute for it."""
     scenario = read_scenario(SMALL, "small.yaml")
     facts = find_model(model, {})
     service = make_simulated_model(facts, find_prices(model, {}))
@@ -107,7 +107,7 @@ def test_predictions_are_what_happens(model):
 
 
 def test_an_oracle_is_never_worse():
-    """On a small session, too, nobody beats the one who knows the future."""
+    """On a small session, too, no design beats the oracle, which knows the future."""
     scenario = read_scenario(SMALL, "small.yaml")
     compared = compare_designs(scenario, MODELS[0], {})
     assert compared.divide_costs(OURS, ORACLE) >= 1.0
@@ -115,7 +115,7 @@ def test_an_oracle_is_never_worse():
 
 
 def test_a_pause_is_foreseen():
-    """With pauses now and then, what the newest mark writes is kept for an hour, and no pause costs a rewrite."""
+    """With pauses now and then, the newest breakpoint writes for an hour, and no pause costs a rewrite."""
     compared = play_living(MODELS[0])
     calls = compared.results[OURS].calls
     assert any(call.hour for call in calls)
@@ -123,7 +123,7 @@ def test_a_pause_is_foreseen():
 
 
 def test_the_same_scenario_gives_the_same_figures():
-    """A scenario is a script: whoever plays it gets the same."""
+    """A scenario is a script: every run gives the same figures."""
     scenario = read_scenario(SMALL, "small.yaml")
     one, other = (compare_designs(scenario, MODELS[0], {}, oracle=False) for _ in range(2))
     assert one.results == other.results
@@ -143,7 +143,7 @@ def test_the_table():
 
 
 def test_faults_of_a_scenario():
-    """A scenario with a fault is refused with its line, or with what is wrong."""
+    """A scenario with a fault is refused with its line, or with a description of the problem."""
     with pytest.raises(ConfigError, match=r"s\.yaml:2: .*turn"):
         read_scenario("name: x\nturn: 3\nsections: [{id: a}]\n", "s.yaml")
     with pytest.raises(InputError, match="'b', which is not a section"):
@@ -151,7 +151,7 @@ def test_faults_of_a_scenario():
 
 
 def test_folding_and_many_blocks():
-    """Folded conversations and tools that are called at once are played, too."""
+    """Compacted conversations and parallel tool calls are also played."""
     scenario = replace(read_scenario(SMALL, "small.yaml"), folded=(8,))
     facts = find_model(MODELS[0], {})
     service = make_simulated_model(facts, find_prices(MODELS[0], {}))

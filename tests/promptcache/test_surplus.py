@@ -1,4 +1,4 @@
-"""Claims about what is read beyond a prediction: it is told with what is known of why, and counts are no reason."""
+"""Claims about tokens read beyond a prediction: they are reported with their known cause, and counts are no cause."""
 
 import pytest
 from bookkeeping import GEMINI, GPT, LOCAL, MARKED_GPT, OPUS, SONNET, House
@@ -20,7 +20,7 @@ def settle(house):
 
 
 def send_whole(house, share=1.0):
-    """Send a request of which the provider reads a share, and return what is found of it."""
+    """Send a request of which the provider reads a share, and return the finding."""
     house.begin()
     before = house.frozen
     house.send()
@@ -34,7 +34,7 @@ def send_whole(house, share=1.0):
 
 @pytest.mark.parametrize("model", [SONNET, GPT, LOCAL])
 def test_another_session_was_there_before(model):
-    """A session that begins with what another has sent reads it, and is told that another request had written it."""
+    """A session that begins with another session's prefix reads it; the finding says that another request wrote it."""
     first = House(model=model)
     first.talk()
     second = House(model=model)
@@ -48,7 +48,7 @@ def test_another_session_was_there_before(model):
 
 
 def test_a_provider_that_keeps_longer():
-    """What should have been gone is said to have been kept, by the provider or by another request: nobody knows."""
+    """An entry that outlives its TTL is reported as retained by the provider or by another request."""
     house = settle(House())
     house.wait(20_000)
     more, fresh = send_whole(house)
@@ -67,7 +67,7 @@ def test_what_cannot_be_explained():
 
 @pytest.mark.parametrize("model", MODELS)
 def test_no_surplus_by_our_own_rules(model):
-    """A session that is alone at its provider reads what is predicted, over edits, pauses and tools."""
+    """A session that is alone at its provider reads as predicted, over edits, pauses and tools."""
     house = House(model=model)
     for number in range(8):
         if number in (3, 5):

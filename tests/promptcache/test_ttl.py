@@ -27,7 +27,7 @@ def choose(gaps, cached=20_000, fresh=500, seconds=300):
     ],
 )
 def test_break_even(gaps, cached, fresh, life):
-    """Short marks while people talk, long ones where pauses threaten much for little, none where nobody comes back."""
+    """Short TTLs while people talk, long ones where pauses risk much for little, none where no one comes back."""
     assert choose(gaps, cached, fresh) == life
 
 
@@ -37,7 +37,7 @@ def test_nothing_measured():
 
 
 def test_the_break_even_is_where_both_cost_the_same():
-    """Where one gap in a hundred is a pause, the long mark wins from the size on at which its price is made up for."""
+    """Where one gap in a hundred is a pause, the long TTL wins from the size at which its price pays off."""
     gaps = (60.0,) * 990 + (900.0,) * 10
     chances = find_gap_probabilities(gaps)
     lives = {life.name: life for life in ANTHROPIC.lives}

@@ -1,4 +1,4 @@
-"""Claims about what is known of providers' caches."""
+"""Claims about the rules of providers' caches."""
 
 import pytest
 
@@ -56,7 +56,7 @@ def test_an_unknown_rule():
 
 
 def test_every_rule_says_where_it_is_from():
-    """Each rule has a source in words, and when it was looked up."""
+    """Each rule names its source and the date of its lookup."""
     for facts in read_caches().rules.values():
         assert len(facts.source) > 40
         assert facts.checked >= "2026-11"

@@ -1,4 +1,4 @@
-"""Claims about what is known of models."""
+"""Claims about the facts of models."""
 
 import pytest
 
@@ -22,14 +22,14 @@ from foreword.types import Vocabulary
     ],
 )
 def test_longest_beginning(model: str, window: int, provider: str) -> None:
-    """A model is known by the longest name that its own begins with; the provider stands before the colon."""
+    """A model is known by the longest name that its own begins with; the provider comes before the colon."""
     facts = find_model(model, {})
     assert (facts.window, facts.provider, facts.assumed) == (window, provider, "")
 
 
 @pytest.mark.parametrize("model", ["openai:nova-9", "nova-9", "my:own:thing"])
 def test_unknown(model: str) -> None:
-    """Of an unknown model it is said what is assumed."""
+    """For an unknown model the assumed facts are named."""
     facts = find_model(model, {})
     assert facts.window == 128_000
     assert facts.assumed == f"nothing is known about model {model!r}; a window of 128,000 is assumed"
@@ -45,7 +45,7 @@ def test_nearest_name() -> None:
 
 
 def test_no_model() -> None:
-    """A turn that names no model is told so, and which window is assumed."""
+    """For a turn that names no model, the report says so and names the assumed window."""
     facts = find_model("", {})
     assert facts.assumed == "no model is named; a window of 128,000 is assumed"
     assert (facts.window, facts.margin) == (128_000, 0.25)

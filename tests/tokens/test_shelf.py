@@ -61,7 +61,7 @@ def test_other_schema(tmp_path: Path) -> None:
 
 
 def test_round_trip(tmp_path: Path) -> None:
-    """Counts are kept per vocabulary, and a newer one replaces the older."""
+    """Counts are cached per vocabulary, and a newer one replaces the older."""
     shelf = SqliteCountStore(os.fspath(tmp_path / "state"))
     shelf.save("o200k", {b"x": 1, b"y": 2})
     shelf.save("o200k", {b"x": 3})
@@ -71,7 +71,7 @@ def test_round_trip(tmp_path: Path) -> None:
 
 
 def test_nowhere_to_write(tmp_path: Path) -> None:
-    """Where nothing can be written, nothing is kept and nothing fails."""
+    """Where nothing can be written, nothing is cached and nothing fails."""
     (tmp_path / "state").write_text("a file")
     shelf = SqliteCountStore(os.fspath(tmp_path / "state"))
     shelf.save("o200k", {b"x": 1})

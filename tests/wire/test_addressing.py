@@ -35,7 +35,7 @@ YES = {
 
 
 def go_on(request, shape, said):
-    """Put what was said, part by part as it was sent, before the newest message."""
+    """Put the history, part by part as sent, before the newest message."""
     field = FIELDS[shape]
     opening = [item for item in request[field][:1] if item["role"] == "system"]
     newest = request[field][-1]
@@ -44,7 +44,7 @@ def go_on(request, shape, said):
 
 @pytest.mark.parametrize(("shape", "model", "judge"), SHAPES)
 def test_what_is_predicted_is_what_a_provider_counts(tmp_path, shape, model, judge):
-    """Over a session with an edit, every request is taken, and what the provider counts is what was predicted."""
+    """Over a session with an edit, every request is accepted, and the provider's counts equal the prediction."""
     workspace = make_workspace(tmp_path, FILES | {"AGENTS.md": FILES["AGENTS.md"] * 3})
     frozen, said, clock, provider = None, [], [NOON], None
     for number in range(6):

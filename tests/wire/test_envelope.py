@@ -34,7 +34,7 @@ def test_tool_order(shape: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shape", ALL)
 def test_json(shape: str, tmp_path: Path) -> None:
-    """The JSON of an envelope is its request, compact, with every letter as it is."""
+    """The JSON of an envelope is its request, compact, with every letter unescaped."""
     envelope = write(tmp_path, "openai").envelope(shape)
     assert json.loads(envelope.json()) == envelope.request
     assert "“Grüße”, 🪶" in envelope.json()
@@ -71,7 +71,7 @@ def test_clock_moves_tail_only(shape: str, tmp_path: Path) -> None:
 
 
 def test_history_is_sent_as_it_was(tmp_path: Path) -> None:
-    """What was sent before is repeated to the letter, whatever stands in it."""
+    """The history is repeated exactly, regardless of its content."""
     said = (Message(role="user", text="## Time\nIt is noon."), Message(role="assistant", text="<skill>"))
     request = write(tmp_path, "openai", history=said).envelope().request
     assert [message["content"] for message in request["messages"][1:3]] == [message.text for message in said]
@@ -79,7 +79,7 @@ def test_history_is_sent_as_it_was(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shape", MODELS)
 def test_message_cannot_pose_as_tail(shape: str, tmp_path: Path) -> None:
-    """A person's message is sent as written, in a part of its own behind the tail."""
+    """A person's message is sent as written, in a separate part after the tail."""
     said = "# My list\n## Time\nIt is 03:00. <skill>"
     request = write(tmp_path, shape, message=said).envelope().request
     (name,) = {"messages", "input", "contents"} & request.keys()
@@ -97,7 +97,7 @@ def test_no_message(tmp_path: Path) -> None:
 
 
 def test_plain(tmp_path: Path) -> None:
-    """The plain shape has bare texts: the system, what was said in turn, the tail, and the newest message."""
+    """The plain shape has bare texts: the system, the history in turn, the tail, and the newest message."""
     assembly = write(tmp_path, "openai")
     request = assembly.envelope("plain").request
     assert list(request) == ["system", "messages"]
@@ -110,7 +110,7 @@ def test_plain(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shape", ["openai", "responses", "gemini", "plain"])
 def test_flat_system_is_the_blocks(shape: str, tmp_path: Path) -> None:
-    """Where a provider takes one system text, it is the blocks of the others joined."""
+    """For a provider that takes one system text, it is the blocks of the others joined."""
     assembly = write(tmp_path, "openai")
     request = assembly.envelope(shape).request
     flat = {

@@ -37,7 +37,7 @@ class Anthropic:
         self.messages = []
 
     def ask(self, turn):
-        """Say something, with a tail of its own before it."""
+        """Say something, with a tail before it."""
         parts = [{"type": self.kind, "text": text} for text in (f"It is minute {turn}.", f"Message {turn}?")]
         self.messages.append({"role": "user", "content": parts})
 
@@ -146,7 +146,7 @@ def test_marked_requests(session):
 
 @given(sessions)
 def test_what_was_written_before(session):
-    """Whatever was written in earlier turns, and marked since: the bytes, the marks and the ledger are the same."""
+    """For any breakpoints and writes of earlier turns: the bytes, the breakpoints and the ledger are the same."""
     shape, turns = session
     model, _ = SHAPES[shape]
     facts, field = find_model(model, {}).cache, REQUEST_SHAPES[shape].field

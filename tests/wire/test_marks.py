@@ -45,7 +45,7 @@ def test_no_marks(model: str) -> None:
 
 
 def test_lone_mark(tmp_path: Path) -> None:
-    """A mark at the end of the session's block keeps what stands before it, too, and the report says so."""
+    """A breakpoint at the end of the session's block also caches the text before it, and the report says so."""
     ws = make_workspace(
         tmp_path, {"SOUL.md": "Be kind.\n", "USER.md": "She keeps bees, and knows each by name.\n" * 90}
     )

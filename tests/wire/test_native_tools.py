@@ -1,4 +1,4 @@
-"""Claims about models that take no tools beside the prompt: what they need is in the prompt, and nowhere else."""
+"""Claims about models that take tools only in the prompt: the schemas are in the prompt, and nowhere else."""
 
 from pathlib import Path
 
@@ -55,7 +55,7 @@ def test_not_on_the_wire(ws: Workspace, blueprint: str, shape: str) -> None:
 @pytest.mark.parametrize("model", ["native", "silent"])
 @pytest.mark.parametrize("shape", sorted({*SHAPES} - {"plain"}))
 def test_on_the_wire(ws: Workspace, shape: str, model: str) -> None:
-    """Any other model is sent the schemas beside the prompt, and not in it."""
+    """Any other model gets the schemas outside the prompt, and not in it."""
     assembly = assemble(ws, model)
     assert "tools" in assembly.envelope(shape).request
     assert "Params: " not in assembly.prompt.text
@@ -64,7 +64,7 @@ def test_on_the_wire(ws: Workspace, shape: str, model: str) -> None:
 
 @pytest.mark.parametrize("blueprint", DIALECTS)
 def test_in_the_prompt(ws: Workspace, blueprint: str) -> None:
-    """Every tool stands in the prompt with what it does and its parameters, and so does the way to call one."""
+    """Every tool is in the prompt with its description and its parameters, and so is the way to call one."""
     text = assemble(ws, "text", blueprint).prompt.text
     for name in TOOLS.names:
         assert f"### {name}\n" in text
@@ -106,7 +106,7 @@ def test_reading_still_works(ws: Workspace) -> None:
 
 
 def test_order(ws: Workspace) -> None:
-    """The schemas stand in the order of the set."""
+    """The schemas are in the order of the set."""
     tools = Toolset.in_order([Tool(name=name, trust=Trust.PUBLIC) for name in ("c", "a", "b")])
     text = assemble(ws, "text", tools=tools).prompt.text
     assert text.index("### c\n") < text.index("### a\n") < text.index("### b\n")

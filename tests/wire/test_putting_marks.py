@@ -71,7 +71,7 @@ def test_gpt(tmp_path):
 
 
 def test_gpt_over_responses(tmp_path):
-    """Instructions take no marks, so GPT-5.6 is told its system part in a message that opens the input."""
+    """Instructions take no breakpoints, so GPT-5.6 gets its system part in a message that opens the input."""
     from foreword.testing import make_workspace
     from foreword.turn import Turn
 

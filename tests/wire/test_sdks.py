@@ -1,4 +1,4 @@
-"""The providers' own libraries send an envelope as it is."""
+"""The providers' own libraries send an envelope unchanged."""
 
 import json
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ def send_gemini(url: str, request: Any) -> str:
     from google import genai
     from google.genai import types
 
-    # Its own types would rewrite the tools' schemas, so that what is not the conversation goes as it is.
+    # Its own types would rewrite the tools' schemas, so everything except the conversation is sent unchanged.
     rest = {name: value for name, value in request.items() if name != "contents"}
     config = types.GenerateContentConfig(http_options=types.HttpOptions(extra_body=rest))
     client = genai.Client(api_key="none", http_options=types.HttpOptions(base_url=url))
@@ -73,7 +73,7 @@ ADDED = {"anthropic": {"max_tokens": 64}, "openai": {}, "responses": {}, "gemini
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_sent_as_it_is(shape: str, stand_in: FakeProvider, tmp_path: Path) -> None:
-    """What arrives is the envelope and what the caller added, down to the order of every key."""
+    """The provider receives the envelope and the caller's additions, down to the order of every key."""
     request = write(tmp_path, shape).envelope().request
     assert SENDERS[shape](stand_in.url, request) == "Yes."
     body = stand_in.body
@@ -143,7 +143,7 @@ def test_anthropic_runtime_in_system(stand_in: FakeProvider, tmp_path: Path) -> 
 
 
 def test_stand_in_refuses(stand_in: FakeProvider, tmp_path: Path) -> None:
-    """The stand-in does refuse what a provider refuses: a fifth mark, an empty block, two users in a row."""
+    """The fake does refuse what a provider refuses: a fifth breakpoint, an empty block, two users in a row."""
     from anthropic import BadRequestError
 
     request = dict(write(tmp_path, "anthropic").envelope().request)
