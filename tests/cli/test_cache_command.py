@@ -30,7 +30,7 @@ def small(folder):
 
 
 def test_a_table_for_each_model(say, small):
-    """Each model has a table of what every design reads and costs, including the oracle."""
+    """Each model has a table with the cache reads and the cost of every design, including the oracle."""
     answer = say("cache", "simulate", small, "--model", SONNET, "--model", GPT)
     assert answer.code == 0
     assert [answer.out.count(f"\n {design} ") for design in DESIGNS] == [2] * 5

@@ -65,7 +65,7 @@ def test_help_of_actions(say, command, told):
     ],
 )
 def test_help_is_a_word_too(say, words, usage):
-    """`foreword help` and `foreword help COMMAND` print what --help does; after a command it is a plain argument."""
+    """`foreword help [COMMAND]` prints the same as --help; after a command, `help` is a plain argument."""
     answer = say(*words)
     assert (answer.code, answer.err) == (0, "")
     assert answer.out.startswith(f"usage: {usage}") is bool(usage)

@@ -20,7 +20,7 @@ from worlds import BASES, HOME, make_world, open_at, worlds
 def test_two_workspaces_give_the_same_bytes(world, turn):
     """Two workspaces with the same texts give the same bytes, regardless of the order in which files were created.
 
-    Seen to fail when `Files` listed a folder in file system order.
+    Seen to fail when folders were listed in file system order.
     """
     with world.opened() as one, world.opened(backwards=True) as other:
         assert see(one, turn) == see(other, turn)
@@ -43,7 +43,7 @@ def test_a_second_look_gives_the_same_bytes(world, turn):
 def test_an_edited_workspace_gives_what_a_fresh_one_gives(world, turn, read):
     """After files are added, removed and changed, a workspace gives the same bytes as a newly opened one.
 
-    Seen to fail when `Files` cached a folder listing forever.
+    Seen to fail when a folder listing was cached forever.
     """
     later = make_world(world.seed + 1)
     with world.opened() as workspace:
@@ -66,7 +66,7 @@ def test_an_edited_workspace_gives_what_a_fresh_one_gives(world, turn, read):
 def test_two_processes_give_the_same_bytes(seed):
     """Processes with different hash seeds give the same bytes, in every dialect.
 
-    Seen to fail when `Toolset` sorted its tools by the hash of their names.
+    Seen to fail when tools were sorted by the hash of their names.
     """
     with TemporaryDirectory() as folder:
         for base in BASES:

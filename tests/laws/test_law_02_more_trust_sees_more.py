@@ -19,7 +19,7 @@ UNPLACED = ("template", "does not use it", "it has no text besides its variables
 
 
 def find_eligible(world, turn):
-    """Return the clearance, the slots that a turn may have, and the slots that have a text."""
+    """Return the clearance, the eligible slots of a turn, and the slots with text."""
     with world.opened() as workspace:
         complete = workspace.complete(turn, workspace.ground)
         plan = select_slots(
@@ -56,9 +56,9 @@ def with_trust(world, user, trust):
 
 @given(worlds(), turns(user=OWNER), st.sampled_from(PAIRS))
 def test_a_higher_clearance_loses_no_slot(world, turn, levels):
-    """A person with higher trust keeps every slot and every text of a lower trust level.
+    """A user with higher trust has every slot and every text of a lower trust level.
 
-    Seen to fail when `judge` withheld every slot whose trust was not exactly the clearance.
+    Seen to fail when a slot was withheld unless its trust equalled the clearance.
     """
     low, high = (find_eligible(with_trust(world, OWNER, level), turn) for level in levels)
     assert low[0] <= high[0]

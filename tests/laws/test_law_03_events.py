@@ -65,7 +65,7 @@ def test_deleting_what_is_above_changes_no_row(world, turn):
 def test_no_canary_from_above_is_recorded(world, turn):
     """No row of a turn, and no part of the stored prompt that its reader sees, contains a text from above.
 
-    Seen to fail when `find_memories` did not check the trust of a store.
+    Seen to fail when the listing of memories did not check the trust of a store.
     """
     level = world.level(turn)
     with world.opened() as workspace:

@@ -57,7 +57,7 @@ def test_deleting_what_is_above_changes_no_byte(world, turn):
 
     Texts are files, template parts, projects, facts and the agent's texts in the configuration.
 
-    Seen to fail when `find_memories` did not check the trust of a store.
+    Seen to fail when the listing of memories did not check the trust of a store.
     """
     level = world.level(turn)
     with world.opened() as whole, world.without(level).opened() as less:
@@ -68,7 +68,7 @@ def test_deleting_what_is_above_changes_no_byte(world, turn):
 def test_deleting_what_is_above_changes_no_answer_of_a_tool(world, turn):
     """Deleting every file above the clearance changes no answer and no refusal of the reading tools.
 
-    Seen to fail when `find_path` did not check the trust of a store.
+    Seen to fail when path lookup did not check the trust of a store.
     """
     level = world.level(turn)
     with world.opened() as whole, world.without(level).opened() as less:
@@ -94,7 +94,7 @@ def test_facts_of_the_turn_above_the_clearance_change_no_byte(world, turn):
 def test_no_canary_from_above_is_visible(world, turn):
     """No byte of a text above the clearance is in any output that the reader of a turn sees.
 
-    Seen to fail when `judge` compared with the user's trust instead of the clearance.
+    Seen to fail when slots were checked against the user's trust instead of the clearance.
     """
     level = world.level(turn)
     with world.opened() as workspace:
@@ -136,7 +136,7 @@ def test_a_turn_opens_nothing_above_its_clearance(world, turn):
 def test_withheld_and_missing_sound_the_same(world, turn):
     """The reading tools give the same answer for a withheld path and for a missing one.
 
-    Seen to fail when `call` said that a path needs a higher trust.
+    Seen to fail when a refusal said that the path needs a higher trust.
     """
     level = world.level(turn)
     with world.opened() as workspace:
@@ -161,7 +161,7 @@ LISTED = (
 
 @pytest.mark.parametrize("path", LISTED)
 def test_a_listed_trust_holds_wherever_the_file_stands(tmp_path, path):
-    """A file that the owner lists as full is full, even if a folder or another slot would show it to more people.
+    """A file that the owner lists as full stays full, even if a folder or another slot has a lower trust.
 
     Seen to fail while only slots with a fixed file name used the listed trust.
     """
@@ -183,7 +183,7 @@ def test_a_listed_trust_holds_wherever_the_file_stands(tmp_path, path):
 
 
 def test_a_link_does_not_lower_a_trust(tmp_path):
-    """A link inside the workspace does not show a file to people who may not see it.
+    """A link inside the workspace does not expose a file to users below its trust.
 
     Seen to fail while trust was resolved from the name of a file only.
     """

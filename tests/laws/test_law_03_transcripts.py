@@ -25,7 +25,7 @@ rooms: {attic: {ceiling: full, situation: wide, group: den}}
 situations: {wide: {ceiling: full}}
 """
 DEN, BOB, CAROL, ALICE = (f"{top}/conversations" for top in ("groups/den", "users/bob", "users/carol", "users/alice"))
-# The session of each file: room, person and clearance. None: not written by the archive, whatever its header says.
+# The session of each file: room, user and clearance. None: the archive did not write it, whatever its header says.
 FOUND = {
     f"{DEN}/room.md": ("den", "", Trust.FAMILIAR),
     f"{DEN}/open.md": ("den", "", Trust.PUBLIC),
@@ -102,7 +102,7 @@ def see(workspace, place, channel="web"):
 
 @pytest.mark.parametrize("place", SEEN)
 def test_who_reads_what(tmp_path, place):
-    """A transcript is readable at its clearance by its person alone or in its room; elsewhere at full and alone."""
+    """A transcript is readable at its clearance by its user alone or in its room; elsewhere only at full, alone."""
     told = see(make(tmp_path), place)
     assert {path for path in FOUND if f"plum {path}" in told[f"read {path}"]} == SEEN[place]
     assert {path for path in FOUND if f"plum {path}" in told["found"]} == SEEN[place]

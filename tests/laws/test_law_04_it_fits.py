@@ -25,7 +25,7 @@ STORY = "a long story, told again " * 60
 def test_the_prompt_fits_or_the_sum_is_shown(world, turn, said):
     """Prompt, conversation and answer fit the window and each part fits its budget, or the error shows the sum.
 
-    Seen to fail when `Layout.weigh` left out the heading of a section.
+    Seen to fail when the token count of a section left out its heading.
     """
     turn = replace(turn, history=(*turn.history, *[Message(role="user", text=STORY)] * (said % 13)))
     with world.opened() as workspace:
@@ -47,7 +47,7 @@ def test_the_prompt_fits_or_the_sum_is_shown(world, turn, said):
 def test_the_rest_is_what_the_conversation_leaves(world, turn, said):
     """If the turn gets the rest of the window, a longer conversation takes tokens from the turn only.
 
-    Seen to fail when `find_room` ignored the conversation.
+    Seen to fail when the budget ignored the conversation.
     """
     history = tuple(Message(role="user", text=STORY) for _ in range(said))
     with world.opened() as workspace:
@@ -123,7 +123,7 @@ def test_the_sum_names_the_slots(world, turn):
 def test_no_slot_passes_its_limit(world, turn):
     """No text shows more characters than its slot's limits allow, individually or in total.
 
-    Seen to fail when `find_caps` left out the limit for all texts together.
+    Seen to fail when the limit for all texts together was not applied.
     """
     with world.opened() as workspace:
         assembly = assemble(workspace, turn)

@@ -23,7 +23,7 @@ def find_text(assembly, name):
 def test_every_slot_has_one_verdict_and_a_reason(world, turn):
     """In every dialect a planned slot has exactly one verdict, and a reason unless it was included whole.
 
-    Seen to fail when `read` skipped the entries that the plan had refused.
+    Seen to fail when entries that the plan had refused were skipped.
     """
     with world.opened() as workspace:
         assembly = assemble(workspace, turn)
@@ -44,7 +44,7 @@ def test_every_slot_has_one_verdict_and_a_reason(world, turn):
 def test_what_is_not_whole_was_not_kept(world, turn):
     """In every dialect an included text is whole, and each text of a multi-text slot has a separate verdict.
 
-    Seen to fail when `hold` marked a cut text as whole, and while the slots of a failed template were lost.
+    Seen to fail when a cut text was marked as whole, and while the slots of a failed template were lost.
     """
     with world.opened() as workspace:
         assembly = assemble(workspace, turn)
@@ -89,7 +89,7 @@ def test_a_name_that_nothing_fills_in_is_mentioned(tmp_path, base, template):
 def test_a_shortened_section_says_so(world, turn):
     """A shortened section carries its marker and an omitted section its stub, in any strict blueprint.
 
-    Seen to fail when `compose` left out the marker.
+    Seen to fail when the marker was left out.
     """
     with world.opened() as workspace:
         assembly = assemble(workspace, turn)

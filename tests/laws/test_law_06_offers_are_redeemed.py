@@ -104,7 +104,7 @@ def test_a_stub_gives_the_whole_text(world, turn):
 def test_a_menu_line_is_redeemed_at_its_price(world, turn):
     """Every menu line can be read under the path it names and has the token count it shows.
 
-    Seen to fail when `price_memory` counted the description as well.
+    Seen to fail when the token count of a memory included its description.
     """
     with world.opened() as workspace:
         assembly = assemble(workspace, turn)
@@ -170,7 +170,7 @@ def test_two_files_of_one_name_are_told_apart(tmp_path, memory, name):
 def test_a_listed_skill_can_be_read(world, turn):
     """Every listed skill can be read under the path in the listing.
 
-    Seen to fail when `find_path` did not look for skills.
+    Seen to fail when path lookup did not include skills.
     """
     with world.opened() as workspace:
         assembly = assemble(workspace, turn)

@@ -33,7 +33,7 @@ def find_parts(shape, request):
 def test_spans_cover_the_text(world, turn):
     """Every character belongs to exactly one span, in order, and the blocks joined are the text.
 
-    Seen to fail when `join` counted a span without its separator.
+    Seen to fail when the length of a span did not include its separator.
     """
     with world.opened() as workspace:
         assembly = assemble(workspace, turn)

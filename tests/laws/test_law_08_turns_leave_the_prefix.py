@@ -33,7 +33,7 @@ def judge(assembly):
 def test_what_only_a_turn_depends_on_moves_no_cached_byte(world, turn, later):
     """Another clock, message, history, task, plan, run or repository changes no byte of the static and session part.
 
-    Seen to fail when `see_session` added the clock to the name of the channel.
+    Seen to fail when the session view had the clock in its channel name.
     """
     with world.opened() as workspace:
         one = assemble(workspace, turn)
@@ -73,7 +73,7 @@ def lead(assembly):
 def test_pressure_of_a_turn_evicts_nothing(world, turn, said):
     """A huge task and a long history change no verdict of a static or session section, or raise a BudgetError.
 
-    Seen to fail when `fit` subtracted the conversation from the system budget.
+    Seen to fail when the conversation was subtracted from the system budget.
     """
     history = tuple(Message(role="user", text="a long story, told again " * 60) for _ in range(said))
     state = replace(turn.state, workflow="and on it goes, " * 500, tasks=(HUGE,) * 9)

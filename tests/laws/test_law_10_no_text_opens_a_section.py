@@ -141,8 +141,8 @@ def tame(turn):
 def test_only_sections_open_sections(world, turn):
     """The headings of a prompt are those of its sections, whatever files, tools, tasks and instructions contain.
 
-    This holds in every dialect and inside templates. Seen to fail when `Guard` escaped nothing in external texts, and
-    when it ignored the owner's reserved lines.
+    This holds in every dialect and inside templates. Seen to fail when external texts were not escaped, and when
+    the owner's reserved lines were ignored.
     """
     with world.opened() as workspace:
         assembly = assemble(workspace, turn)
@@ -190,7 +190,7 @@ def test_a_heading_stays_where_its_passage_does_not_fit(tmp_path):
 def test_only_sections_have_tags(world, turn):
     """In the XML rendering each tag of ours appears once at the start and once at the end of its section.
 
-    Seen to fail when `Guard` knew only the tags of the skill listing.
+    Seen to fail when only the tags of the skill listing were escaped.
     """
     with world.opened() as workspace:
         assembly = assemble(workspace, turn)
@@ -228,7 +228,7 @@ TEMPLATE = """Tools: {{ TOOL_DEFINITIONS }} and what they say:
 def test_no_word_from_outside_opens_a_section(rendering, wild, seed):
     """No text of a person, tool, server, task, memory, project or place can open or close a section.
 
-    Seen to fail while `read_instructions` preserved the given line breaks, and when `one_line` did.
+    Seen to fail while instructions and single-line fields preserved the given line breaks.
     """
     chance = Random(seed)
     said = dict.fromkeys(KINDS, "") | {wild: "".join(chance.choices(WORDS, k=chance.randint(1, 8)))}
@@ -346,7 +346,7 @@ def test_the_name_of_a_server_opens_nothing_in_a_template(tmp_path, name):
 def test_what_a_scan_found_is_said_before_it(tmp_path, base):
     """An external text with suspicious instructions follows a warning line, inside a template as well.
 
-    Seen to fail when `surround` replaced the prefix that a source had put before its text.
+    Seen to fail when the rendered section replaced the prefix of its source.
     """
     blueprint = yaml.safe_load(read_blueprint(base)) | {"name": "own"}
     files = {"blueprints/own.yaml": dump(blueprint), "SYSTEM.md": TEMPLATE, "project/AGENTS.md": HOSTILE}
@@ -366,7 +366,7 @@ def test_what_a_scan_found_is_said_before_it(tmp_path, base):
 
 @given(worlds(rendering="markdown") | worlds(rendering="xml"), turns())
 def test_a_message_is_a_part_of_its_own(world, turn):
-    """A person's message is sent unchanged after the tail and changes no byte of any section."""
+    """A user's message is sent unchanged after the tail and changes no byte of any section."""
     with world.opened() as workspace:
         assembly = assemble(workspace, turn)
         assume(assembly is not None and turn.message)

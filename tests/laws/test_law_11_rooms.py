@@ -22,7 +22,7 @@ SITUATIONS = ("dm", "group", "system", "odd", "nowhere", "")
 def test_a_room_bounds_whoever_speaks(world):
     """In a known room no clearance exceeds the ceiling of the room or of its situation, whatever situation is named.
 
-    Seen to fail when `bounds_of_room` used the ceiling of the room instead of the ceiling of its situation.
+    Seen to fail when the room's ceiling replaced the ceiling of its situation.
     """
     config = world.config
     for name, user, named in product(ROOMS, (*PEOPLE, STRANGER, ""), SITUATIONS):
@@ -38,7 +38,7 @@ def test_a_room_bounds_whoever_speaks(world):
 def test_an_unknown_room_is_never_private(world, turn):
     """An unconfigured room allows no more than a group, even if the turn says it is private.
 
-    Seen to fail when `bounds_of_room` had no limits for an unknown room.
+    Seen to fail when an unknown room had no ceiling.
     """
     config = world.config
     clearance = resolve_trust(replace(turn, situation="dm"), config)
@@ -49,7 +49,7 @@ def test_an_unknown_room_is_never_private(world, turn):
 def test_nobodys_own_slots_are_in_a_room(world, turn, people):
     """A room's prompt has no per-user slot, and people with the same clearance get the same prompt.
 
-    Seen to fail when `judge` ignored the room.
+    Seen to fail when eligibility ignored the room.
     """
     one, other = (replace(turn, user=user) for user in people[:2])
     with world.opened() as workspace:

@@ -21,7 +21,7 @@ from foreword.types import Mode
 def test_ones_own_text_is_nobody_elses(world, turn, bare):
     """A file that belongs to one person is in no other person's prompt, report or request, and in no room's.
 
-    Seen to fail when `find_candidates` fell back to the root's file for every user.
+    Seen to fail when a per-user slot fell back to the workspace's file for every user.
     """
     if bare:
         world = replace(world, planted=tuple(file for file in world.planted if not file.path.startswith("users/")))
@@ -37,7 +37,7 @@ def test_ones_own_text_is_nobody_elses(world, turn, bare):
 def test_interleaved_people_get_what_each_would_get_alone(world, turn):
     """A workspace that serves several people in turn gives each the bytes that a newly opened workspace would give.
 
-    Seen to fail when the key of `choose` lacked the user, and when `fill_form` lost the values of its fields.
+    Seen to fail when a cache key lacked the user, and when filled forms lost the values of their fields.
     """
     others = [make_turn(Random(f"{world.seed} {at}")) for at in range(2)]
     crowd = [*others, *(speak(turn, user, room) for user in PEOPLE for room in ("", "den"))]

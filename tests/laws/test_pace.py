@@ -42,7 +42,7 @@ def spying():
 def test_a_view_has_nothing_faster_than_its_pace(world, turn):
     """A static source receives no session or turn data, and a session source receives no turn data.
 
-    Seen to fail when `read` filled every run from the turn's view and `narrow` let it pass.
+    Seen to fail when every source received the view of the turn.
     """
     assert {"user", "channel", "room", "situation", "session", "instructions"} <= OF_SESSIONS
     assert {"now", "message", "task", "plan", "background", "git", "remaining", "signal", "state"} <= OF_TURNS
@@ -57,7 +57,7 @@ def test_a_view_has_nothing_faster_than_its_pace(world, turn):
 def test_a_section_stands_in_no_block_that_is_slower(world, turn):
     """A section in a template is in a block of its pace or a faster one, and paces never slow down in a template.
 
-    Seen to fail when `expand` gave every block the pace of its template.
+    Seen to fail when every block had the pace of its template.
     """
     with world.opened() as workspace:
         assembly = assemble(workspace, turn)
@@ -76,7 +76,7 @@ def test_a_section_stands_in_no_block_that_is_slower(world, turn):
 def test_the_static_block_is_the_same_for_everybody_at_one_clearance(world, turn):
     """Agent, model, clearance, mode and tools decide the static block; speaker and place do not.
 
-    Seen to fail when `find_room` gave static slots the budget that the session slots left unused.
+    Seen to fail when static slots got the budget that the session slots left unused.
     """
     with world.opened() as workspace:
         first = assemble(workspace, turn)
@@ -98,7 +98,7 @@ def list_static(assembly):
 def test_a_slow_source_in_a_fast_slot_sees_no_more(tmp_path):
     """A source receives a view of its pace, however fast its slot is.
 
-    Seen to fail when `narrow` passed on the view of the slot.
+    Seen to fail when a source received the view of its slot.
     """
     blueprint = (
         "name: mine\nmarker: x\nmarker_without_call: x\n"

@@ -1,4 +1,4 @@
-"""Plan mode, project and git over HTTP and in messengers like in the terminal, and the working directory."""
+"""Plan mode, projects and git work over HTTP and in messengers as in the terminal."""
 
 import asyncio
 import json

@@ -147,7 +147,7 @@ class House:
 
 
 def play(folder, script, work, *, shop, channels=None, clock=None, files=FILES, **more):
-    """Open a house with a shop and a scripted model, and run a test in it."""
+    """Open a gateway with the shop tool and a scripted model, and run a test in it."""
     moved = clock or ManualClock(NOON)
 
     @asynccontextmanager
@@ -281,7 +281,7 @@ def test_lost_trust(tmp_path):
 
 
 def test_gained_trust(tmp_path):
-    """A call runs only at the clearance at which it was made, not at a higher one either."""
+    """A call runs only at the clearance at which it was made, not at a higher one."""
     shop = Shop()
 
     async def work(house):

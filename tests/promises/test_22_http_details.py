@@ -57,7 +57,7 @@ def test_an_image_in_the_newest_message(shared):
 
 
 def test_a_failed_tool_is_an_error_for_anthropic(shared):
-    """The result of a failed tool has `is_error: true` at Anthropic; a successful one has not."""
+    """The result of a failed tool has `is_error: true` at Anthropic; a successful one does not."""
     calls = (
         ScriptedCall(name="memory_get", arguments={"path": "nothing.md"}),
         ScriptedCall(name="memory_list", arguments={}),
@@ -69,7 +69,7 @@ def test_a_failed_tool_is_an_error_for_anthropic(shared):
 
 
 def test_a_failed_tool_is_an_error_for_openai(shared):
-    """OpenAI has no field for it, so the result of a failed tool is an object with an error."""
+    """OpenAI has no error field, so the result of a failed tool is an object with an error."""
     call = ScriptedCall(name="memory_get", arguments={"path": "nothing.md"})
     shared.provider.follow(ScriptedReply(calls=(call,)), ScriptedReply(text="Nothing."))
     messages = [{"role": "user", "content": "What is in nothing.md?"}]
@@ -79,7 +79,7 @@ def test_a_failed_tool_is_an_error_for_openai(shared):
 
 
 def test_a_failed_tool_is_an_error_for_gemini(tmp_path):
-    """At Gemini the result of a failed tool has the key `error`; a successful one has not."""
+    """At Gemini the result of a failed tool has the key `error`; a successful one does not."""
     config = FILES["foreword.yaml"].replace("openai:gpt-5", "google:gemini-3-pro")
     with serve_workspace(tmp_path, files={**FILES, "foreword.yaml": config}) as served:
         calls = (
@@ -111,7 +111,7 @@ def test_every_answer_has_a_request_id(shared):
 
 
 def test_the_sdk_knows_the_request_id(shared):
-    """OpenAI's client library has the id in its errors, and the log has that of a message with its turn."""
+    """Errors of OpenAI's client library have the request id, and the log has the id of a message with its turn."""
     shared.provider.follow(ScriptedReply(text="Yes."))
     client = shared.open_sdk()
     answer = complete(client, {"role": "user", "content": "Hi"})

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 ROWS, COLUMNS = 40, 100
-PATIENCE = 120.0  # seconds after which something that is waited for will not come
+PATIENCE = 120.0  # timeout of every wait, in seconds
 # Make the pseudo-terminal the controlling terminal, so that Ctrl-C sends a signal.
 OWN_TERMINAL = "import fcntl, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)"
 RUN = f"{OWN_TERMINAL}; from foreword.cli.main import main; sys.exit(main())"

@@ -59,7 +59,7 @@ def cut(text: str, size: int = 3) -> list[TextDelta]:
 
 
 def test_streamed_as_at_once():
-    """A streamed answer leaves the same screen as an answer in one part."""
+    """A streamed answer gives the same screen as an answer in one part."""
     reply = make_reply(TurnState.ANSWERED, TEXT)
     slow = draw(cut(TEXT), reply, pause=0.004)
     assert slow == draw([TextDelta(text=TEXT)], reply) == draw([], reply)
@@ -102,7 +102,7 @@ def test_no_answer():
 
 
 def test_kept():
-    """For a queued message the chat says which commands must run for it to be answered."""
+    """For a queued message the chat names the commands that lead to an answer."""
     for text in ("The model cannot be reached.", ""):
         out, aside = write([], make_reply(TurnState.QUEUED, text))
         assert (out, aside.startswith(text)) == ("", True)
