@@ -20,7 +20,7 @@ def saving():
 
 
 def test_one_base(saving):
-    """In 24 calls, whatever moves between them, the static base is one text."""
+    """The static base is the same text in all 24 calls."""
     assert (saving.calls, saving.bases) == (24, 1)
 
 
@@ -81,7 +81,7 @@ def test_tools_in_the_text_take_more():
 
 
 def test_expected_reads_like_the_document():
-    """A figure and a range are said as the document says them."""
+    """A figure and a range are written as in the document."""
     assert Expected(characters=(200, 200), tokens=(50, 60)).describe() == ("the document: 200 characters, 50–60 tokens")
 
 
@@ -94,7 +94,7 @@ def test_figures_are_those_of_a_run():
 
 
 def test_command():
-    """The command prints both, and an unknown benchmark is refused with those there are."""
+    """The command prints both, and refuses an unknown benchmark with a list of the existing ones."""
     done = subprocess.run(
         [sys.executable, "-m", "bench", "arithmetic"], cwd=ROOT, capture_output=True, text=True, check=True
     )

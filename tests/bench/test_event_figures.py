@@ -1,4 +1,4 @@
-"""Claims about the rows that the event log is measured with."""
+"""Claims about the generated rows of the event log's benchmark."""
 
 from bench.event_rows import DAYS, fill
 from bench.events import OWNER, list_questions
@@ -8,7 +8,7 @@ from foreword.events.totals import sum_usage_by
 
 
 def test_rows_and_sums(tmp_path):
-    """The month has the rows that were asked for, every index, and the sums that the rows add up to."""
+    """The month has the requested number of rows, every index, and correct sums of the rows."""
     connection = fill(str(tmp_path), 12 * 10 * DAYS)
     assert connection.execute("SELECT count(*) FROM events").fetchone() == (12 * 10 * DAYS,)
     indexes = connection.execute("SELECT count(*) FROM sqlite_master WHERE name LIKE 'idx_events_%'").fetchone()

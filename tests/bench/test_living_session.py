@@ -1,4 +1,4 @@
-"""Claims about the living session: what leaves the running gateway is what the simulator has."""
+"""Claims about the living session: the running gateway sends what the simulator computes."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from foreword.promptcache.simulation import OURS, compute_cost
 
 @pytest.mark.parametrize("model", ["anthropic:claude-sonnet-5", "openai:gpt-5.4", "openai:gpt-5.6"])
 def test_the_same_bytes_and_the_same_figures(tmp_path, model):
-    """Each captured request has the simulator's system part and reads what the ledger said; both cost the same."""
+    """Each captured request has the simulator's system part and the predicted cache reads; both cost the same."""
     whole = load_shipped_scenario()
     few = 18  # turns: two pauses, two edits, a loop of six tools
     scenario = replace(whole, turns=few, edits=tuple(edit for edit in whole.edits if edit.turn <= few))
@@ -19,7 +19,7 @@ def test_the_same_bytes_and_the_same_figures(tmp_path, model):
     simulated = simulate(scenario, model, played)
     assert all(compare_systems(played, simulated))
     assert list(played.predicted) == correct(played, model)
-    assert played.factors[0] == 1.0  # nothing was known before
+    assert played.factors[0] == 1.0  # nothing was measured before
     ours, theirs = compute_cost(played.replayed, simulated.service), simulated.results[OURS]
     assert ours.share == pytest.approx(theirs.share, abs=0.002)
     assert ours.usd == pytest.approx(theirs.usd, rel=0.05)  # a script has a longer tail, and shorter calls

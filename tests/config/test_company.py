@@ -1,4 +1,4 @@
-"""Claims about who is who and which place is what: every mistake is refused with its line, and no pattern runs away."""
+"""Claims about identities and places: every mistake is refused with its line, and no pattern runs away."""
 
 import time
 
@@ -36,7 +36,7 @@ HEAD = "owner: alice\nusers:\n  alice: {identities: ['telegram:1001']}\n  bob: {
     ],
 )
 def test_refused(text, fault):
-    """An identity, a place, a member or a trigger that cannot be meant is a fault with its line."""
+    """An invalid identity, place, member or trigger is a fault with its line."""
     with pytest.raises(ConfigError) as caught:
         load_config(HEAD + text)
     (told,) = caught.value.faults
@@ -96,7 +96,7 @@ def test_no_such_pattern(pattern):
 
 @pytest.mark.parametrize("pattern", FINE)
 def test_quick(pattern):
-    """A pattern that is taken ends soon, whatever is searched."""
+    """An accepted pattern ends soon on any text."""
     assert check_pattern(pattern) == ""
     search = make_search(pattern)
     began = time.process_time()

@@ -51,7 +51,7 @@ def test_environment_wins() -> None:
 
 
 def test_snapshot() -> None:
-    """A change of the environment afterwards does not change the secrets."""
+    """A later change of the environment does not change the secrets."""
     environ = {"KEY": "before"}
     secrets = Secrets.read("", environ)
     environ["KEY"] = "after"

@@ -58,7 +58,7 @@ def list_faults(text: str) -> list[str]:
 
 
 def test_smallest() -> None:
-    """An owner among the users is all that a configuration needs."""
+    """The smallest valid configuration is an owner among the users."""
     assert load_config(HEAD) == Config(owner="alice", users={"alice": User(trust=Trust.FULL)})
 
 
@@ -183,7 +183,7 @@ def test_room_signs(kind: str) -> None:
 
 
 def test_group_folder() -> None:
-    """The folder of a room is held to the same names as the room."""
+    """The folder name of a room obeys the rules for the names of rooms."""
     assert len(list_faults(HEAD + "rooms: {r: {group: ../../etc}}")) == 1
     assert load_config(HEAD + "rooms: {r: {group: ''}}").rooms["r"].group == ""
 
@@ -204,7 +204,7 @@ def test_faulty_user_is_listed() -> None:
 
 
 def test_false_is_no_number() -> None:
-    """A model may be said to take no tool schemas; only numbers that make no sense are refused."""
+    """A model may be configured to take no tool schemas; nonsensical numbers are refused."""
     assert load_config(f"{HEAD}models: {{x: {{native_tools: false}}}}").models["x"].native_tools is False
     (fault,) = list_faults(f"{HEAD}models: {{x: {{window: 0, native_tools: false}}}}")
     assert "models.x.window must be above 0" in fault
@@ -233,7 +233,7 @@ def test_arbitrary_text(text: str) -> None:
 
 @given(st.text(alphabet="./\\ab:"))
 def test_paths_stay_inside(path: str) -> None:
-    """A path that loads is relative and climbs nowhere."""
+    """A path that loads is relative and never leaves the workspace."""
     try:
         config = load_config(f"{HEAD}prompt: {{files: [{{path: '{path}'}}]}}")
     except ConfigError:

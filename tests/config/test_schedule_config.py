@@ -25,7 +25,7 @@ def find_faults(*entries):
 
 
 def test_what_is_left_out():
-    """The example of the design is whole: its reply is delivered, and missed runs are made up for once."""
+    """The example of the design has its defaults: its reply is delivered, and missed runs are made up for once."""
     (entry,) = load_config(START + GOOD).schedule
     assert (entry.kind, entry.delivered, entry.missed) == ("cron", Delivery.ALWAYS, MissedRuns.ONCE)
     (beat,) = load_config(START + "- {heartbeat: 30m, user: alice}\n").schedule
@@ -33,7 +33,7 @@ def test_what_is_left_out():
 
 
 def test_a_name_of_its_own():
-    """Without a name it is known by what it says: the same as long as that is the same, and another otherwise."""
+    """Without a name an entry is identified by its content: equal content is the same entry, other content another."""
     (one,), (same,) = load_config(START + GOOD).schedule, load_config(START + "\n" + GOOD).schedule
     (other,) = load_config(START + GOOD.replace("Hello", "Goodbye")).schedule
     assert one.known_as == same.known_as != other.known_as

@@ -11,7 +11,7 @@ HEAD = "owner: a\nusers: {a: {trust: full}}\nagents:\n  reid:\n"
 
 
 def test_the_example():
-    """The example of the design is read, with everything that was left out."""
+    """The example of the design is read, with the defaults of all omitted keys."""
     text = HEAD + "    directories: [~/notes, {path: ~/b, trust: full}]\n    mcp: [{command: [uvx, some-server]}]\n"
     agent = load_config(text).agents["reid"]
     assert agent.mcp == (McpServer(command=("uvx", "some-server")),)

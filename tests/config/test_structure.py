@@ -109,7 +109,7 @@ def test_null() -> None:
 
 @pytest.mark.parametrize(("text", "author"), [("author: Ann", "Ann"), ("author: {name: Ann}", Person(name="Ann"))])
 def test_union(text: str, author: Person | str) -> None:
-    """The kind of node decides which member of a union is meant."""
+    """The kind of node selects the member of a union."""
     assert parse_yaml(text, Sample, "sample.yaml").author == author
 
 
@@ -268,7 +268,7 @@ def test_places() -> None:
 
 
 def test_odd_key() -> None:
-    """A message stays on one line and short, whatever the key is."""
+    """A message is short and on one line for any key."""
     fault = find_fault('"a\\n' + "b" * 200 + '": 1')
     assert "\n" not in fault.message
     assert len(fault.message) < 250

@@ -11,7 +11,7 @@ TOKEN = "12345678:AAF-very-secret-token-of-nobody-at-all"
 
 
 def test_none():
-    """Without the key there is no bot; with it everything has its usual value."""
+    """Without the key there is no bot; with it every setting has its default."""
     assert load_config(HEAD).telegram is None
     assert load_config(f"{HEAD}telegram: {{}}\n").telegram == TelegramBotSettings(token="$TELEGRAM_TOKEN", agent="")
     assert load_config(f"{HEAD}telegram: {{agent: ada, token: $ADA}}\n").telegram.agent == "ada"

@@ -1,4 +1,4 @@
-"""Sessions for the ledger's tests: sections as plain texts, requests as blocks, a provider that keeps its own cache."""
+"""Sessions for the ledger's tests: sections as plain texts, requests as blocks, a provider with its own cache."""
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -54,7 +54,7 @@ TOOLS = {f"tool_{number}": lines(f"tool {number}", 20) for number in range(6)}
 
 
 def make_base(sections, meter, policies):
-    """Make the lines of sections."""
+    """Make the snapshots of sections."""
     made = {}
     for name, (pace, body) in sections.items():
         text = f"## {name.title()}\n{body}\n\n"
@@ -66,7 +66,7 @@ def make_base(sections, meter, policies):
 
 @dataclass
 class House:
-    """One session with everything about it, moved by hand."""
+    """One session and its surroundings, advanced by hand."""
 
     model: str = SONNET
     sections: dict = field(default_factory=lambda: dict(SECTIONS))
@@ -94,7 +94,7 @@ class House:
         self.provider = PrefixCache(lambda: self.now, self.meter.count)
 
     def become(self, model):
-        """Ask another model from now on."""
+        """Use another model from now on."""
         self.model, self.facts = model, find_model(model, {}).cache
 
     def wait(self, seconds):
@@ -102,7 +102,7 @@ class House:
         self.now += timedelta(seconds=seconds)
 
     def want(self):
-        """Say what the next turn wants."""
+        """Return the prompt that the next turn wants."""
         base = make_base(self.sections, self.meter, self.policies)
         clock = "\n\n".join([f"It is {self.now:%H:%M:%S}.", *self.moment.values()])
         span = Span("time", 0, len(clock), self.meter.count(clock))
@@ -132,7 +132,7 @@ class House:
         return self.standing
 
     def request(self):
-        """Make the blocks of the next request, without marks."""
+        """Make the blocks of the next request, without breakpoints."""
         tools = [make_cache_block(f"tool {name}", text) for name, text in self.tools.items()]
         system = [make_cache_block("system", block.text) for block in list_stable_blocks(self.standing.prompt.blocks)]
         return [*tools, *system, *self.said], range(len(tools), len(tools) + len(system))

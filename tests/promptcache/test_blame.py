@@ -1,4 +1,4 @@
-"""Claims about blame: each break that is made on purpose is found, by its section and its byte."""
+"""Claims about blame: each deliberate break is found, by its section and its byte."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from foreword.types import EditPolicy, Pace
 
 @pytest.fixture
 def house():
-    """A session in the middle of a talk."""
+    """A session in the middle of a conversation."""
     return settle(House())
 
 
@@ -27,7 +27,7 @@ def settle(house):
 
 
 def provoke(house, blocks=None, marks=None):
-    """Send a request that breaks something, and return the blame."""
+    """Send a request that breaks the prefix, and return the blame."""
     house.begin()
     own, _ = house.request()
     house.send(blocks(own) if blocks else None, marks)
@@ -84,7 +84,7 @@ def test_a_section_has_come(house):
 
 
 def test_sections_in_another_order(house):
-    """8: sections that changed places; the model knows the same, so that only a fault could send them."""
+    """8: sections that changed places; the content is the same, so that only a bug could send them."""
     before = house.frozen.base
     house.begin()
     static, session = before.blocks
@@ -114,7 +114,7 @@ def test_a_clock_behind_the_stable_sections():
 
 @pytest.mark.parametrize("name", ["tool_0", "tool_3"])
 def test_another_tool(house, name):
-    """10 and 11: a tool whose words changed."""
+    """10 and 11: a tool whose description changed."""
     before = sum(len(text.encode()) for each, text in house.tools.items() if each < name)
     house.tools[name] = "Does something else."
     blame = provoke(house)
@@ -144,7 +144,7 @@ def test_another_model(house):
 
 
 def test_too_late(house):
-    """15: an entry that lived no longer."""
+    """15: an entry that has expired."""
     house.wait(4_000)
     blame = provoke(house)
     assert blame.cause is Cause.EXPIRED
@@ -159,7 +159,7 @@ def test_too_short():
 
 
 def test_too_many_blocks(house):
-    """17: more blocks than are looked back over, and no mark in between."""
+    """17: more blocks than the lookback, and no breakpoint in between."""
     house.answer(15)
     house.begin()
     own, _ = house.request()
@@ -204,7 +204,7 @@ def test_a_tail_that_did_not_stay(house):
 
 @pytest.mark.parametrize("model", [SONNET, GPT, MARKED_GPT, LOCAL])
 def test_the_provider_forgets(model):
-    """22: the same was sent in time, and the provider had it no longer."""
+    """22: the same prefix was sent in time, and the provider had dropped it."""
     house = settle(House(model=model))
     house.provider.clear()
     blame = provoke(house)
@@ -264,14 +264,14 @@ def test_nothing_left_at_other_providers(model, cause):
 
 
 def test_only_the_first_cause(house):
-    """Of two breaks the first is named: what changed while the cache was cold cost nothing more."""
+    """Of two breaks the first is named: a change while the cache was cold cost nothing more."""
     house.edit("soul")
     house.wait(4_000)
     assert provoke(house).cause is Cause.EXPIRED
 
 
 def test_counts_of_another_scale(house):
-    """A provider whose tokens are smaller than we think is not blamed for it."""
+    """A provider whose tokens are smaller than estimated is not blamed for it."""
     house.begin()
     before = house.frozen
     house.send()

@@ -53,7 +53,7 @@ class Sitting:
         return self.workspace.assemble(turn, SessionLedger(frozen=self.frozen, moment=moment, edits=self.edits))
 
     def send(self, said="What is on?"):
-        """Have a turn."""
+        """Run a turn."""
         assembly = self.assemble(said)
         request = assembly.envelope("anthropic").request
         blocks = list_blocks("anthropic", set_breakpoints("anthropic", request, ()))
@@ -121,7 +121,7 @@ def test_a_file_says_when_its_edits_apply(tmp_path):
 
 
 def test_a_file_that_is_closed_to_this_clearance(tmp_path):
-    """A file whose trust is raised above the session's leaves the prompt at once, and nothing says so."""
+    """A file whose trust is raised above the session's leaves the prompt at once, and no text mentions it."""
     sitting = Sitting(tmp_path, listed="{path: rules/a.md, trust: public}")
     config = (tmp_path / "foreword.yaml").read_text()
     write_files(tmp_path, {"foreword.yaml": config.replace("alice: {trust: full}", "alice: {trust: inner}")})
@@ -138,7 +138,7 @@ def test_a_file_that_is_closed_to_this_clearance(tmp_path):
 
 
 def test_a_shared_heading_is_no_change(sitting):
-    """When the first of several rules goes, the others say what they said, though a heading moved to the next one."""
+    """When the first of several rules is removed, the others are unchanged, though a heading moved to the next one."""
     (sitting.folder / "rules" / "a.md").unlink()
     sitting.workspace.refresh(now=True)
     standing = sitting.assemble().standing
@@ -146,7 +146,7 @@ def test_a_shared_heading_is_no_change(sitting):
 
 
 def test_the_requests_are_taken(sitting):
-    """Every request has at most four marks in an order that the provider takes, and its newest block is marked."""
+    """Every request has at most four breakpoints in an order that the provider accepts, one at its newest block."""
     for _ in range(5):
         sitting.send()
         assert not list(check_anthropic({**sitting.marked, "max_tokens": 100}))

@@ -1,4 +1,4 @@
-"""Claims about where requests are marked."""
+"""Claims about the breakpoints of requests."""
 
 import pytest
 from bookkeeping import GEMINI, GPT, LOCAL, MARKED_GPT, SONNET, House
@@ -13,7 +13,7 @@ def show(house):
 
 
 def test_the_four():
-    """Tools, static, session and the newest block have a mark each."""
+    """Tools, static, session and the newest block have a breakpoint each."""
     house = House()
     house.begin()
     house.send()
@@ -48,7 +48,7 @@ def test_the_minimum():
 
 @pytest.mark.parametrize("model", [GPT, GEMINI, LOCAL])
 def test_none_where_none_are_taken(model):
-    """Providers that cache by themselves get no marks."""
+    """Providers that cache automatically get no breakpoints."""
     house = House(model=model)
     house.talk()
     assert not house.marks
@@ -75,7 +75,7 @@ def test_long_before_short():
 
 
 def test_what_is_not_worth_writing_is_still_read():
-    """A session whose turns are days apart writes no marks, and the calls of one turn still read what there is."""
+    """A session whose turns are days apart writes no breakpoints, and the calls of one turn still read the cache."""
     house = House()
     for _ in range(40):
         house.talk()

@@ -1,4 +1,4 @@
-"""Claims about what the ledger decides, and why."""
+"""Claims about the ledger's decisions and their reasons."""
 
 import pytest
 from bookkeeping import GOVERNING, GPT, MODELS, OPUS, SONNET, House, lines
@@ -10,12 +10,12 @@ from foreword.types import EditPolicy, Pace, Trust
 
 
 def know(house):
-    """What counts for the model, by section."""
+    """Return the texts that are in force for the model, by section."""
     return {name: line.text for name, line in apply_updates(house.frozen.base, house.frozen.updates).items()}
 
 
 def wanted(house):
-    """What the turn wanted, by section."""
+    """Return the texts that the turn wanted, by section."""
     return {line.id: line.text for line in house.want().base.lines}
 
 
@@ -26,7 +26,7 @@ def decide(standing, section):
 
 @pytest.fixture
 def house():
-    """A session that has begun, and has something to lose."""
+    """A session that has begun, with a warm cache."""
     house = House()
     for _ in range(3):
         house.talk()
@@ -138,7 +138,7 @@ def test_compaction_brings_the_prompt_up_to_date(house):
 
 
 def test_an_order_applies_now(house):
-    """With the policy `now` the prefix moves, whatever it costs, and the cost is recorded."""
+    """With the policy `now` the prefix moves at any cost, and the cost is recorded."""
     house.edit("soul")
     house.edits = {"soul": EditPolicy.NOW}
     standing = house.begin()
@@ -148,7 +148,7 @@ def test_an_order_applies_now(house):
 
 
 def test_others_ride_with_a_rebase(house):
-    """When the prefix moves anyway, every other change behind that place moves with it."""
+    """When the prefix moves anyway, every other change after that place moves with it."""
     house.edit("soul")
     house.edit("menu")
     house.edit("user")
@@ -200,7 +200,7 @@ def test_what_waits_for_the_next_session_stays_through_a_rebase(house):
 
 
 def test_what_was_only_told_and_waits_finds_a_place_in_the_base(house):
-    """A section that joined by an update, and whose removal waits, is taken up by the next rebase."""
+    """A section that was added by an update, and whose removal waits, is in the prefix after the next rebase."""
     house.sections["note"] = (Pace.SESSION, "The bees are well.")
     house.edits = {"note": EditPolicy.APPEND}
     house.talk()
@@ -214,7 +214,7 @@ def test_what_was_only_told_and_waits_finds_a_place_in_the_base(house):
 
 
 def test_what_may_not_be_seen_leaves_no_trace(house):
-    """Text that this clearance may not see any more leaves the prompt and the history at once, without a word."""
+    """Text that this clearance may not see any more leaves the prompt and the history at once, without a notice."""
     house.sections["secret"] = (Pace.SESSION, lines("secret", 5))
     house.edits = {"secret": EditPolicy.APPEND}
     house.talk()
@@ -229,7 +229,7 @@ def test_what_may_not_be_seen_leaves_no_trace(house):
 
 
 def test_a_frozen_section_that_may_not_be_seen_leaves_at_once(house):
-    """The same holds for a section of the base, however warm the cache is."""
+    """A section of the prefix that may not be seen leaves at once, however warm the cache is."""
     del house.sections["user"]
     house.withheld = frozenset({"user"})
     standing = house.begin()
@@ -239,7 +239,7 @@ def test_a_frozen_section_that_may_not_be_seen_leaves_at_once(house):
 
 @pytest.mark.parametrize("section", GOVERNING)
 def test_what_governs_safety_never_travels_in_a_message(section):
-    """A change of core or overlay rebases, or goes as a system message where the model takes one."""
+    """A change of core or overlay rebases, or is sent as a system message where the model takes one."""
     for model in MODELS:
         house = House(model=model)
         house.talk()
@@ -285,7 +285,7 @@ def test_early_in_a_session_moving_may_be_cheaper():
 
 
 def test_back_to_what_was_frozen_costs_a_line(house):
-    """An edit that is taken back is settled in one line, since the base says it already."""
+    """An edit that is reverted is settled in one line, since the prefix already has the text."""
     before = house.sections["soul"]
     house.edit("soul")
     house.talk()
@@ -299,7 +299,7 @@ def test_back_to_what_was_frozen_costs_a_line(house):
 
 
 def test_another_clearance_is_another_session(house):
-    """A session keeps its clearance for life."""
+    """A session has one clearance: a turn with another one is refused."""
     house.clearance = Trust.INNER
     with pytest.raises(InputError, match="clearance cannot change: the session has full, the turn inner"):
         house.begin()

@@ -1,4 +1,4 @@
-"""The ledger's laws, over generated sessions: the prefix stays, the model knows the truth, and marks are in order."""
+"""The ledger's laws, over generated sessions: the prefix stays, the model has the facts, breakpoints are in order."""
 
 from dataclasses import replace
 
@@ -33,7 +33,7 @@ company = st.lists(st.tuples(st.integers(0, 3), turns), min_size=4, max_size=12)
 
 
 class Watched(House):
-    """A session that holds its ledger to the laws with every request."""
+    """A session that checks the laws with every request."""
 
     loops: list | None = None
     moved = False
@@ -41,7 +41,7 @@ class Watched(House):
     """Whether nobody else asks this provider, so that nothing is there but what this session left."""
 
     def do(self, what, *args):
-        """Let something happen before a turn."""
+        """Apply one event before a turn."""
         if what in ("remember", "channel", "plan", "recall"):
             getattr(self, what)(*args)
         elif what == "edit":
@@ -68,21 +68,21 @@ class Watched(House):
             self.become(SONNET if self.model != SONNET else "anthropic:claude-opus-5")
 
     def remember(self, count):
-        """Write to the memory, which shows on its menu."""
+        """Write to the memory, which changes its menu."""
         pace, text = self.sections.get("menu", (Pace.SESSION, "Nothing is remembered."))
         more = lines(f"what the menu says of {self.turn}", count)
         self.sections["menu"] = (pace, f"{text}\n{more}")
         self.order()
 
     def channel(self, name):
-        """Speak over another channel, whose note comes, changes or goes."""
+        """Speak over another channel, whose note appears, changes or disappears."""
         self.sections.pop("channel", None)
         if name:
             self.sections["channel"] = (Pace.SESSION, lines(f"writing for {name}", 6))
         self.order()
 
     def plan(self):
-        """Go into plan mode, or out of it."""
+        """Enter or leave plan mode."""
         if not self.moment.pop("plan", ""):
             self.moment["plan"] = "Plan mode is on: change nothing, and end with a plan."
 
@@ -91,7 +91,7 @@ class Watched(House):
         self.moment["recall"] = lines(f"recalled {self.turn}", 4)
 
     def order(self):
-        """Keep the order that a blueprint would have."""
+        """Sort the sections in the order of a blueprint."""
         self.sections = {name: self.sections[name] for name in sorted(self.sections, key=NAMES.index)}
         for name in self.withheld & set(self.sections):
             self.withheld -= {name}
@@ -102,7 +102,7 @@ class Watched(House):
         self.policies = self.edits
 
     def live(self, things):
-        """Live through a turn, with the laws."""
+        """Run a turn and check the laws."""
         self.loops = []
         for thing in things:
             self.do(*thing)
@@ -121,7 +121,7 @@ class Watched(House):
             counted = self.send()
             self.hold_the_prefix(old, standing, first=at == 0)
             self.hold_the_marks()
-            # A provider may still have what an earlier base or another model left there; nothing else is a surprise.
+            # A provider may still have the prefix of an earlier base or another model; no other extra read is allowed.
             assert self.predicted.total == counted.total
             assert self.predicted.read <= counted.read
             assert self.predicted == counted or standing.rebase or old is None or self.moved or not self.alone
@@ -133,7 +133,7 @@ class Watched(House):
         self.hold_the_state()
 
     def hold_the_truth(self, standing):
-        """Frozen sections with updates are the wanted ones, less those held."""
+        """Check that frozen sections with updates are the wanted ones, less those held."""
         known = {name: line.text for name, line in apply_updates(standing.base, standing.updates).items()}
         wanted = {line.id: line.text for line in self.want().base.lines}
         held = set(standing.held)
@@ -162,7 +162,7 @@ class Watched(House):
             assert not any(f"{name} says" in block.text for block in self.said if "user" in block.name)
 
     def hold_the_prefix(self, old, standing, *, first):
-        """Each request extends the last one, unless a rebase with a reason was recorded."""
+        """Check that each request extends the last one, unless a rebase with a reason was recorded."""
         if old is None:
             return
         last, now = old.last.pieces, self.frozen.last.pieces
@@ -177,7 +177,7 @@ class Watched(House):
             assert str(self.account.blame.cause) in ("expired", "minimum"), self.account
 
     def hold_the_marks(self):
-        """Four at most, long before short, none below the minimum."""
+        """Check the breakpoints: four at most, long before short, none below the minimum."""
         lives = [self.marks[at] for at in sorted(self.marks)]
         assert len(lives) + self.facts.newest <= 4
         assert lives == sorted(lives, key=["1h", "30m", "5m"].index)
@@ -185,7 +185,7 @@ class Watched(House):
         assert all(ends[at] >= self.facts.minimum for at in self.marks)
 
     def hold_the_state(self):
-        """The state outlives the process."""
+        """Check that the state survives a restart."""
         base = self.frozen.base
         assert parse_stored_prefix(dump_prefix(base), hash_prefix(base)) == base
         again = parse_ledger(dump_ledger(self.frozen), base)
@@ -195,7 +195,7 @@ class Watched(House):
 
 
 def find_new(name):
-    """A section that is not there yet."""
+    """Return a section that does not exist yet."""
     return (SECTIONS[name][0] if name in SECTIONS else EXTRA[name], "")
 
 
@@ -254,7 +254,7 @@ def test_several_agents_at_one_provider(turns):
 
 @given(sessions)
 def test_what_is_compared_twice_is_the_same(session):
-    """A comparison depends on nothing but what it is given."""
+    """A comparison depends only on its arguments."""
     model, turns = session
     house = Watched(model=model)
     for things in turns:
@@ -277,7 +277,7 @@ def replace_said(again, house):
 
 
 def test_values_are_frozen():
-    """A state is a value: another one is made, and the old one stays."""
+    """A state is a value: a change makes a new one, and the old one stays."""
     house = House()
     house.talk()
     before = house.frozen

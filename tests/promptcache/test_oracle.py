@@ -1,4 +1,4 @@
-"""Claims about the oracle: nothing that can be decided makes a session cheaper, and no session is below its floor."""
+"""Claims about the oracle: no decisions make a session cheaper, and no session costs less than its floor."""
 
 import os
 from itertools import product
@@ -31,12 +31,12 @@ from foreword.types import EditPolicy, Pace
 
 SONNET, GPT, MARKED_GPT = "anthropic:claude-sonnet-5", "openai:gpt-5.4", "openai:gpt-5.6"
 SOAK = bool(os.environ.get("FOREWORD_SOAK"))
-CALLS = 5 if SOAK else 4  # each more takes three times as long
+CALLS = 5 if SOAK else 4  # each additional edit takes three times as long
 GAPS = (290, 310, 900, 1_790, 1_810, 3_500, 3_700)
 
 
 def imagine(seed):
-    """Imagine a small session, with pauses on both sides of every life, and edits small and large."""
+    """Generate a small session, with pauses on both sides of every TTL, and edits small and large."""
     random = Random(seed)
     turns = random.randint(3, 4)
     sections = (
@@ -66,7 +66,7 @@ def imagine(seed):
 
 
 class Replay:
-    """The design that decides as a path says: the edits before each call, and the life of what it writes."""
+    """The design that follows a given path: the edits before each call, and the TTL of its writes."""
 
     def __init__(self, stage, service, path):
         self.kept, self.facts, self.path = LedgerDesign(stage, service), service.cache, path
@@ -80,7 +80,7 @@ class Replay:
 
 
 def force(stage, service, calls):
-    """Try everything: each edit appended or moved, each request written for every life and not at all."""
+    """Try everything: each edit appended or moved, each request written with every TTL and not at all."""
     lives = [*service.cache.lives, None] if service.cache.marked else [None]
     plans = product(*([*list_edit_choices(stage, call)] for call in calls))
     paths = (tuple(zip(plan, chosen, strict=True)) for plan in plans for chosen in product(lives, repeat=len(calls)))
@@ -90,7 +90,7 @@ def force(stage, service, calls):
 @pytest.mark.parametrize("model", [SONNET, GPT, MARKED_GPT])
 @pytest.mark.parametrize("seed", range(12 if SOAK else 3))
 def test_nothing_is_cheaper(model, seed):
-    """Of all that could be decided in a small session, the oracle has found the cheapest; and ours is no cheaper."""
+    """The oracle finds the cheapest of all possible decisions in a small session, and ours is no cheaper."""
     scenario = imagine(seed)
     calls = list_calls(scenario)[:CALLS]
     service = make_simulated_model(find_model(model, {}), find_prices(model, {}))

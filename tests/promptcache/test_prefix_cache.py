@@ -1,4 +1,4 @@
-"""Claims about the rules of caches: they count as the providers document it."""
+"""Claims about the rules of caches: they count as the providers document."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ def rules(minimum, name="anthropic"):
 
 
 def make_blocks(text, marks=None):
-    """Make blocks of 100 tokens each, one for each letter; some have marks."""
+    """Make blocks of 100 tokens each, one for each letter; some have breakpoints."""
     return [CacheBlock(key=letter, text=letter, ttl=(marks or {}).get(at, "")) for at, letter in enumerate(text)]
 
 
@@ -39,7 +39,7 @@ def test_marks(cache):
 
 
 def test_minimum(cache):
-    """Below the minimum nothing is cached, and nothing says so."""
+    """Below the minimum nothing is cached, and no error reports it."""
     blocks = make_blocks("abc", {1: "5m"})
     for _ in range(2):
         assert cache.use("m", blocks, rules(201)) == CacheUsage(fresh=300)
@@ -47,20 +47,20 @@ def test_minimum(cache):
 
 @pytest.mark.parametrize(("model", "text"), [("other", "abc"), ("m", "xbc"), ("m", "axc"), ("m", "bac")])
 def test_exact_prefix(cache, model, text):
-    """Another model, or a change anywhere before the mark, reads nothing."""
+    """Another model, or a change anywhere before the breakpoint, reads nothing."""
     cache.use("m", make_blocks("abc", {2: "5m"}), rules(100))
     assert cache.use(model, make_blocks(text, {2: "5m"}), rules(100)).read == 0
 
 
 def test_the_longest_prefix(cache):
-    """After a change between two marks the first one is still read."""
+    """After a change between two breakpoints the first one is still read."""
     cache.use("m", make_blocks("abcd", {1: "5m", 3: "5m"}), rules(100))
     assert cache.use("m", make_blocks("abxd", {1: "5m", 3: "5m"}), rules(100)) == CacheUsage(read=200, write=200)
 
 
 @pytest.mark.parametrize(("added", "read"), [(18, 100), (19, 100), (20, 0), (30, 0)])
 def test_lookback(cache, added, read):
-    """From a mark twenty blocks are looked at, the marked one among them."""
+    """The lookback of a breakpoint is twenty blocks, including its own."""
     cache.use("m", make_blocks("a", {0: "5m"}), rules(100))
     letters = "".join(chr(ord("b") + number) for number in range(added))
     assert cache.use("m", make_blocks(f"a{letters}", {added: "5m"}), rules(100)).read == read
@@ -84,7 +84,7 @@ def test_an_hour_is_told_apart(cache):
 
 
 def test_automatic(cache, clock):
-    """Without marks any equal beginning is read from the minimum on, in steps, for its time."""
+    """Without breakpoints any equal beginning is read from the minimum on, in steps, within its TTL."""
     cache.use("m", make_blocks("abcdefghijkl"), rules(1_024, "openai"))
     assert cache.use("m", make_blocks("abcdefghijkX"), rules(1_024, "openai")) == CacheUsage(read=1_024, fresh=176)
     assert cache.use("m", make_blocks("abcdefghijklm"), rules(1_024, "openai")) == CacheUsage(read=1_152, fresh=148)
@@ -94,7 +94,7 @@ def test_automatic(cache, clock):
 
 
 def test_clear(cache):
-    """A provider may forget at any time."""
+    """A provider may drop its entries at any time."""
     blocks = make_blocks("ab", {1: "5m"})
     cache.use("m", blocks, rules(100))
     cache.clear()
@@ -118,7 +118,7 @@ def test_what_is_added_for_an_hour_keeps_all_before_it(cache, clock):
 
 
 def test_the_newest_message_is_marked_by_the_service(cache):
-    """GPT-5.6 writes up to the newest message and the latest three marks, and reads at these places only."""
+    """GPT-5.6 writes up to the newest message and the latest three breakpoints, and reads only at these places."""
     marks = rules(100, "openai-marks")
     assert cache.use("m", make_blocks("abcdef", {0: "30m", 1: "30m", 2: "30m", 3: "30m"}), marks) == CacheUsage(
         write=600
@@ -129,7 +129,7 @@ def test_the_newest_message_is_marked_by_the_service(cache):
 
 
 def test_no_lookback_bound(cache):
-    """GPT-5.6 finds a mark however many blocks were added behind it."""
+    """GPT-5.6 finds a breakpoint regardless of how many blocks were added after it."""
     marks = rules(100, "openai-marks")
     cache.use("m", make_blocks("a"), marks)
     assert cache.use("m", make_blocks("a" + "b" * 60), marks).read == 100

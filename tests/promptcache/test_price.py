@@ -1,4 +1,4 @@
-"""Claims about the price of an edit, and about what reported usage teaches."""
+"""Claims about the price of an edit, and about calibration by reported usage."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from foreword.types import EditPolicy
 
 @pytest.fixture
 def house():
-    """A session that has something to lose."""
+    """A session with a warm cache."""
     house = House()
     for _ in range(4):
         house.talk(2)
@@ -23,14 +23,14 @@ def house():
 
 
 def ask(house, **other):
-    """Ask what the edits of a house cost."""
+    """Quote the cost of the session's edits."""
     moment = CacheContext(now=house.now, facts=house.facts, prices=find_prices(house.model, {}), **other)
     asked = quote_edit(house.frozen, house.want(), moment)
     return asked, {offer.policy: offer for offer in asked.offers}
 
 
 def test_the_four_prices(house):
-    """An edit costs most now, little appended, nothing more than its words when cold, and nothing until next time."""
+    """An edit costs most now, little appended, only its own tokens when cold, and nothing until the next session."""
     house.edit("soul")
     asked, offers = ask(house)
     assert asked.sections == ("soul",)
@@ -64,7 +64,7 @@ def test_a_cold_cache_has_nothing_to_lose(house):
 
 @pytest.mark.parametrize("section", ["soul", "core"])
 def test_one_act_has_one_price(house, section):
-    """Once the cache is cold, now, append and cold do the same, and so they cost the same and are all allowed."""
+    """Once the cache is cold, now, append and cold have the same effect, the same cost, and are all allowed."""
     house.edit(section, new="line three, and some more words about it, ")
     house.wait(10_000)
     _, offers = ask(house)
@@ -80,7 +80,7 @@ def test_one_act_has_one_price(house, section):
 
 @pytest.mark.parametrize(("model", "allowed"), [(SONNET, False), (OPUS, True)])
 def test_what_governs_safety_is_not_offered(model, allowed):
-    """An edit of the core cannot be appended where that would be a message of a user."""
+    """An edit of the core cannot be appended where that would be a user message."""
     house = House(model=model)
     house.talk()
     house.edit("core")
@@ -103,7 +103,7 @@ def test_asking_changes_nothing(house):
 
 
 def test_counts_are_corrected():
-    """After a few calls an estimate that was a fifth too low is right, and the error says so."""
+    """After a few calls an estimate that was a fifth too low is right, and the reported error shows it."""
     known = Calibration(model=SONNET)
     assert known.correct(1_000) == 1_000
     for tokens in range(1_000, 2_000, 50):
@@ -154,7 +154,7 @@ def test_what_is_predicted_is_corrected():
 
 
 def test_a_provider_that_changes_is_followed():
-    """Old calls are forgotten, so that another tokenizer of the same name is learned."""
+    """Old calls expire, so that the calibration follows another tokenizer of the same name."""
     known = Calibration(model=SONNET)
     for _ in range(200):
         known = update_calibration(known, 1_000, 1_200)

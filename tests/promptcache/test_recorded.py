@@ -1,4 +1,4 @@
-"""Claims about recorded sessions: what the rules say of captured requests is what a provider reported of them."""
+"""Claims about recorded sessions: for captured requests the rules compute the usage that a provider reported."""
 
 import json
 import urllib.request
@@ -46,7 +46,7 @@ def write(shape, model, texts, system=SYSTEM):
 
 
 def talk(turns, system=SYSTEM, start=0):
-    """List the requests of a talk: when, and with what."""
+    """List the requests of a conversation with their times."""
     for turn in range(turns):
         texts = [f"Message {at}. " * 30 for at in range(2 * turn + 1)]
         yield timedelta(minutes=start + turn), texts, system
@@ -92,7 +92,7 @@ def test_why_something_was_not_read():
 
 
 def test_conversations_are_told_apart():
-    """With a session on each line, requests that alternate are no breaks of each other."""
+    """With a session on each line, alternating requests are no breaks of each other."""
     lines = [json.loads(line) for line, _ in capture(SONNET, talk(3))]
     others = [json.loads(line) for line, _ in capture(SONNET, talk(3, "Be kind. " * 400))]
     mixed = [
@@ -117,7 +117,7 @@ def test_another_provider():
 
 
 def test_no_marks_at_all():
-    """Requests without marks read nothing where they are needed, and that is said."""
+    """Requests without breakpoints read nothing where a provider needs them, and the report says so."""
     lines = [json.loads(line) for line, _ in capture(SONNET, talk(2))]
     bare = [json.dumps(line).replace(', "cache_control": {"type": "ephemeral"}', "") for line in lines]
     played = replay_recording(parse_recording(bare), {})

@@ -59,7 +59,7 @@ def play_living(model):
 
 @pytest.mark.parametrize("model", MODELS if SOAK else MODELS[:2])
 def test_the_living_session(model):
-    """At every provider 97 % of the input are read, ahead of both other designs."""
+    """At every provider 97 % of the input is read, more than with both other designs."""
     compared = play_living(model)
     assert compared.results[OURS].share >= 0.97
     assert compared.divide_costs(OURS, NO_CACHE) <= 1 / 7
@@ -70,7 +70,7 @@ def test_the_living_session(model):
 @pytest.mark.skipif(not SOAK, reason="the oracle searches whole sessions")
 @pytest.mark.parametrize("model", simulation.BENCHMARK_MODELS)
 def test_the_aims(model):
-    """At every provider 97 % are read, the oracle pays at most a twentieth less, and the split pays more."""
+    """At every provider 97 % is read, the oracle pays at most a twentieth less, and the split pays more."""
     figures = [found for found in simulation.run_cache_benchmark([model]) if not isinstance(found, str)]
     assert [figure.verdict for figure in figures] == ["met"] * 3
 
@@ -80,7 +80,7 @@ GOVERNED = SMALL.replace("{id: soul, tokens: 900}", "{id: soul, tokens: 900, gov
 
 @pytest.mark.parametrize(("model", "inserted"), [("anthropic:claude-opus-5", True), (MODELS[0], False)])
 def test_what_governs_is_on_the_wire(model, inserted):
-    """An edit of what governs safety travels as a system message where one is taken, and moves the prefix elsewhere."""
+    """A safety-relevant edit is sent as a system message where one is accepted, and moves the prefix elsewhere."""
     scenario, service = (
         read_scenario(GOVERNED, "small.yaml"),
         make_simulated_model(find_model(model, {}), find_prices(model, {})),
@@ -101,13 +101,13 @@ def test_predictions_are_what_happens(model):
     service = make_simulated_model(facts, find_prices(model, {}))
     kept = LedgerDesign(make_stage(scenario), service)
     assert list(run_design(kept, list_calls(scenario), service).calls) == kept.predicted
-    short = facts.cache_minimum > 4_000  # nothing is cached yet when the first edit is made, so that it is free
+    short = facts.cache_minimum > 4_000  # nothing is cached yet at the first edit, so it is free
     assert kept.standings[3].deed is (Action.REBASE if short else Action.APPEND)
     assert kept.standings[6].deed is Action.REBASE
 
 
 def test_an_oracle_is_never_worse():
-    """On a small session, too, no design beats the oracle, which knows the future."""
+    """Even on a small session, no design beats the oracle, which knows the future."""
     scenario = read_scenario(SMALL, "small.yaml")
     compared = compare_designs(scenario, MODELS[0], {})
     assert compared.divide_costs(OURS, ORACLE) >= 1.0
@@ -132,7 +132,7 @@ def test_the_same_scenario_gives_the_same_figures():
 
 
 def test_the_table():
-    """A comparison is drawn with what each design reads and costs, in money or in tokens that are evaluated."""
+    """A comparison shows the reads and the cost of each design, in money or in evaluated tokens."""
     scenario = read_scenario(SMALL, "small.yaml")
     paid = format_comparison(compare_designs(scenario, MODELS[0], {}, oracle=False)).splitlines()
     assert paid[0].startswith(

@@ -57,7 +57,7 @@ def test_a_provider_that_keeps_longer():
 
 
 def test_what_cannot_be_explained():
-    """In a warm session nothing is made up: another request may have written it."""
+    """In a warm session no cause is invented: another request may have written it."""
     house = settle(House())
     house.sections["soul"] = (house.sections["soul"][0], "All is new here.\n" * 200)
     house.edits = {"soul": EditPolicy.NOW}
@@ -81,7 +81,7 @@ def test_no_surplus_by_our_own_rules(model):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_counts_that_are_off_are_no_surplus(model):
-    """A provider whose tokens are smaller than ours has read nothing more for that."""
+    """A provider whose tokens are smaller than ours has no surplus because of that."""
     house = settle(House(model=model))
     house.begin()
     before = house.frozen

@@ -1,4 +1,4 @@
-"""Claims about how long marks hold."""
+"""Claims about the TTL of breakpoints."""
 
 import pytest
 
@@ -10,7 +10,7 @@ TALK, PAUSES, NIGHTS = (60.0,) * 60, (60.0,) * 50 + (900.0,) * 10, (50_000.0,) *
 
 
 def choose(gaps, cached=20_000, fresh=500, seconds=300):
-    """Choose a life for a mark."""
+    """Choose the TTL of a breakpoint."""
     life = choose_ttl(Exposure(cached=cached, fresh=fresh, seconds=seconds), gaps, ANTHROPIC)
     return life.name if life else None
 
@@ -32,7 +32,7 @@ def test_break_even(gaps, cached, fresh, life):
 
 
 def test_nothing_measured():
-    """Before anything is measured a session begins with short marks."""
+    """Before any measurement a session begins with short TTLs."""
     assert choose((), 0, 20_000) == "5m"
 
 
@@ -55,6 +55,6 @@ def test_the_break_even_is_where_both_cost_the_same():
 
 
 def test_one_life():
-    """A provider with one life has no choice but whether to write at all."""
+    """A provider with one TTL leaves only the choice whether to write at all."""
     gpt = find_cache("openai", "gpt-5.6")
     assert choose_ttl(Exposure(cached=0, fresh=5_000, seconds=0), TALK, gpt).name == "30m"

@@ -28,7 +28,7 @@ from foreword.tokens.models import find_model, list_cache_rules, read_caches
     ],
 )
 def test_facts(model, minimum, marks, system):
-    """A model has the rules of its provider, and what its own line says; served by others it has theirs."""
+    """A model has the rules of its provider and those of its own line; at another provider it has that one's rules."""
     facts = find_model(model, {}).cache
     assert (facts.minimum, facts.marks, facts.system_messages) == (minimum, marks, system)
 
@@ -42,14 +42,14 @@ def test_prices_are_factors():
 
 
 def test_the_user_knows_better():
-    """`models:` in foreword.yaml gives a model the rules of another provider, another least size, and other powers."""
+    """`models:` in foreword.yaml gives a model the rules of another provider, another minimum, and other features."""
     overrides = {"acme:model": ModelOverride(cache="anthropic", cache_minimum=7, system_messages=True)}
     facts = find_model("acme:model", overrides).cache
     assert (facts.marked, facts.minimum, facts.system_messages) == (True, 7, True)
 
 
 def test_an_unknown_rule():
-    """A rule that does not exist is refused with those that do."""
+    """An unknown rule is refused with a list of the known ones."""
     with pytest.raises(UnknownName, match="anthropic"):
         find_model("acme:model", {"acme:model": ModelOverride(cache="antropic")})
     assert "openai-marks" in list_cache_rules()

@@ -1,4 +1,4 @@
-"""Claims about counting."""
+"""Claims about token counts."""
 
 import math
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ LONG = "Ask before you buy anything, and keep the receipt. " * 20
 
 
 class Memory:
-    """A shelf in memory that notes what it is asked."""
+    """An in-memory cache that records its lookups."""
 
     def __init__(self) -> None:
         self.rows: dict[bytes, int] = {}
@@ -40,7 +40,7 @@ class Memory:
         return dict(self.rows)
 
     def save(self, _: str, counts: Mapping[bytes, int]) -> None:
-        """Keep everything."""
+        """Store everything."""
         self.rows.update(counts)
 
 
@@ -53,19 +53,19 @@ def test_ids(vocabulary: str, text: str) -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 10, 199, 200, 201, 399, 400, 401, 1_000])
 def test_same_count_at_every_length(length: int) -> None:
-    """Short, long and lasting texts are counted alike, the first time and the second."""
+    """Texts of any length have the exact count, the first time and the second."""
     text = LONG[:length]
     counter = Counter(Vocabulary.O200K, Memory())
     assert counter.count(text) == counter.count(text) == len(load_tokenizer(Vocabulary.O200K).encode_ordinary(text))
 
 
 def test_special_tokens_are_text() -> None:
-    """A text that looks like a control token is counted as the text it is."""
+    """A text that looks like a control token is counted as text."""
     assert Counter(Vocabulary.O200K).count("<|endoftext|>") > 1
 
 
 def test_shelf() -> None:
-    """Long texts are looked up on the shelf before they are counted, and new counts are put there once."""
+    """Long texts are looked up in the cache before they are counted, and new counts are stored there once."""
     shelf = Memory()
     first = Counter(Vocabulary.O200K, shelf)
     count = first.count(LONG)
@@ -86,7 +86,7 @@ def test_short_texts_need_no_shelf() -> None:
 
 
 def test_factor() -> None:
-    """A model's factor is applied per text and rounded up, so that no budget is passed."""
+    """A model's factor is applied per text and rounded up, so that no budget is exceeded."""
     counter = Counter(Vocabulary.O200K)
     sonnet = Meter(find_model("anthropic:claude-sonnet-5", {}), counter)
     assert sonnet.count("hello world") == math.ceil(2 * sonnet.facts.factor) == 3

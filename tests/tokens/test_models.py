@@ -37,7 +37,7 @@ def test_unknown(model: str) -> None:
 
 
 def test_nearest_name() -> None:
-    """Of an unknown model that is nearly a known one, the nearest name is offered."""
+    """For an unknown model with nearly a known name, the nearest name is suggested."""
     assert find_model("anthropic:cluade-sonnet-5", {}).assumed == (
         "nothing is known about model 'anthropic:cluade-sonnet-5' (did you mean claude-sonnet-5?); "
         "a window of 128,000 is assumed"
@@ -61,7 +61,7 @@ def test_local() -> None:
 
 
 def test_override() -> None:
-    """The user's facts win, by the full name before the bare one, and what they do not say stays."""
+    """The user's facts win, by the full name before the bare one, and the other facts stay."""
     overrides = {
         "openai:gpt-5": ModelOverride(window=1000),
         "gpt-5": ModelOverride(window=2000, tokenizer=Vocabulary.CL100K, cache_minimum=0),
@@ -72,19 +72,19 @@ def test_override() -> None:
 
 
 def test_override_of_unknown() -> None:
-    """An unknown model with a window of the user's is assumed no longer; one with less is."""
+    """An unknown model is not assumed once the user gives its window; other facts are not enough."""
     assert find_model("x:new", {"new": ModelOverride(window=5)}).assumed == ""
     assert find_model("x:new", {"new": ModelOverride(factor=2)}).assumed
 
 
 def test_vocabularies() -> None:
-    """The models that count with the older vocabulary are the ones that do."""
+    """Exactly these models count with the older vocabulary."""
     older = [name for name, entry in read_model_table().models.items() if entry.tokenizer is Vocabulary.CL100K]
     assert older == ["gpt-4-turbo", "gpt-4", "gpt-3.5-turbo"]
 
 
 def test_table_is_sane() -> None:
-    """Every window is one, no factor shrinks a count, and a count that is a guess says how far it may be off."""
+    """Every window is positive, no factor shrinks a count, and an estimated count has a margin of error."""
     for name, entry in read_model_table().models.items():
         assert entry.window >= 8_000, name
         assert entry.factor >= 1, name

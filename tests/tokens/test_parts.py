@@ -1,4 +1,4 @@
-"""Claims about counting by paragraph."""
+"""Claims about counts by paragraph."""
 
 import pytest
 from hypothesis import example, given

@@ -30,7 +30,7 @@ def run(folder: Path) -> tuple[int, int]:
 
 
 def test_counts_outlive_the_process(tmp_path: Path) -> None:
-    """What one process counted, the next one finds."""
+    """A process finds the counts of an earlier process."""
     make_workspace(tmp_path, {"SOUL.md": LONG, "AGENTS.md": LONG * 2})
     first, second = run(tmp_path), run(tmp_path)
     assert first[0] == second[0]
@@ -40,7 +40,7 @@ def test_counts_outlive_the_process(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("junk", [b"", b"not a database at all" * 100, b"SQLite format 3\0" + b"\xff" * 5_000])
 def test_corrupt_file(tmp_path: Path, junk: bytes) -> None:
-    """A file that is no database costs time, not a turn, and not a wrong count."""
+    """A file that is no database costs time, but no turn and no wrong count."""
     ws = make_workspace(tmp_path, {"SOUL.md": LONG, ".foreword/x": ""})
     turn = Turn(user="alice", situation="dm", model="openai:gpt-5")
     right = ws.assemble(turn).used
@@ -50,7 +50,7 @@ def test_corrupt_file(tmp_path: Path, junk: bytes) -> None:
 
 
 def test_other_schema(tmp_path: Path) -> None:
-    """A database with another table of that name is not used and not in the way."""
+    """A database with another table of that name is not used and does not interfere."""
     (tmp_path / ".foreword").mkdir()
     with sqlite3.connect(tmp_path / ".foreword/counts.sqlite") as database:
         database.execute("CREATE TABLE counts (something TEXT)")
@@ -80,7 +80,7 @@ def test_nowhere_to_write(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["with space", "a?b", "a#b", "a%20b"])
 def test_odd_folder(tmp_path: Path, name: str) -> None:
-    """A workspace may lie in a folder of any name."""
+    """A workspace may be in a folder of any name."""
     shelf = SqliteCountStore(os.fspath(tmp_path / name))
     shelf.save("o200k", {b"x": 1})
     assert shelf.load("o200k") == {b"x": 1}

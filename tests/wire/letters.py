@@ -1,4 +1,4 @@
-"""Turns that are put on the wire."""
+"""Turns as provider requests."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -60,6 +60,6 @@ def write(folder: Path, shape: str, tools: Iterable[Tool] = (LAMPS, *READING_TOO
 
 
 def list_texts(message: dict) -> list[str]:
-    """Give the text parts of a message, in whichever shape."""
+    """Return the text parts of a message, in any shape."""
     parts = message.get("content") or message.get("parts")
     return [part["text"] for part in parts]

@@ -1,4 +1,4 @@
-"""Claims about finished requests: marked as data, and billed as the ledger predicts."""
+"""Claims about finished requests: breakpoints are data, and the bill is as the ledger predicts."""
 
 import json
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Claims about envelopes that need no wire."""
+"""Claims about envelopes that need no network."""
 
 import json
 from collections.abc import Callable
@@ -19,14 +19,14 @@ ALL = sorted(SHAPES)
 
 @pytest.mark.parametrize("shape", ALL)
 def test_schema_key_order(shape: str, tmp_path: Path) -> None:
-    """However a server orders the keys of a tool's schema, the bytes are the same."""
+    """The order of the keys in a tool's schema does not change the bytes."""
     one = write(tmp_path, "openai", tools=[LAMPS]).envelope(shape)
     assert one.json() == write(tmp_path, "openai", tools=[MIXED]).envelope(shape).json()
 
 
 @pytest.mark.parametrize("shape", ALL)
 def test_tool_order(shape: str, tmp_path: Path) -> None:
-    """In whichever order the tools come, the bytes are the same."""
+    """The order of the tools does not change the bytes."""
     tools = [LAMPS, *READING_TOOLS.tools]
     one = write(tmp_path, "openai", tools=tools).envelope(shape)
     assert one.json() == write(tmp_path, "openai", tools=tools[::-1]).envelope(shape).json()
@@ -45,21 +45,21 @@ def test_json(shape: str, tmp_path: Path) -> None:
     ("model", "shape"), [(model, shape) for shape, model in MODELS.items()] + [("local:smollm2-135m", "plain")]
 )
 def test_shape_follows_provider(model: str, shape: str, tmp_path: Path) -> None:
-    """Unless another is named, the envelope has the shape of the model's provider and its bare name."""
+    """By default, the envelope has the shape of the model's provider and its bare name."""
     envelope = write(tmp_path, "openai", model=model).envelope()
     assert envelope.shape == shape
     assert envelope.model == model.partition(":")[2]
 
 
 def test_unknown_shape(tmp_path: Path) -> None:
-    """A shape that does not exist is refused with the nearest one."""
+    """An unknown shape is refused with the nearest one."""
     with pytest.raises(UnknownName, match="did you mean 'openai'"):
         write(tmp_path, "openai").envelope("opnai")
 
 
 @pytest.mark.parametrize("shape", MODELS)
 def test_clock_moves_tail_only(shape: str, tmp_path: Path) -> None:
-    """Another minute and another message change the newest message and not a byte before it."""
+    """Another minute and another message change the newest message and no byte before it."""
     first = write(tmp_path, shape).envelope().request
     later = write(tmp_path, shape, now=NOON + timedelta(minutes=1), message="And tomorrow?").envelope().request
     for name in first:

@@ -1,4 +1,4 @@
-"""The laws of finished requests, over generated talks with tool loops: marks in order, and the prefix as sent."""
+"""The laws of finished requests, over generated conversations with tool loops: breakpoints and prefix."""
 
 import json
 from datetime import timedelta
@@ -42,7 +42,7 @@ class Anthropic:
         self.messages.append({"role": "user", "content": parts})
 
     def call(self, turn, count):
-        """Call so many tools at once, and give their results."""
+        """Call so many tools at once, and add their results."""
         ids = [f"call_{turn}_{len(self.messages)}_{number}" for number in range(count)]
         calls = [{"type": "tool_use", "id": each, "name": "lamp", "input": {"id": each}} for each in ids]
         results = [{"type": "tool_result", "tool_use_id": each, "content": "It is on."} for each in ids]
@@ -64,7 +64,7 @@ class Chat(Anthropic):
     """A conversation in the shape of POST /v1/chat/completions."""
 
     def call(self, turn, count):
-        """Call so many tools at once, and give their results."""
+        """Call so many tools at once, and add their results."""
         ids = [f"call_{turn}_{len(self.messages)}_{number}" for number in range(count)]
         calls = [{"id": each, "type": "function", "function": {"name": "lamp", "arguments": "{}"}} for each in ids]
         self.messages.append({"role": "assistant", "content": None, "tool_calls": calls})
@@ -83,7 +83,7 @@ class Responses(Anthropic):
     kind = "input_text"
 
     def call(self, turn, count):
-        """Call so many tools at once, and give their results."""
+        """Call so many tools at once, and add their results."""
         ids = [f"call_{turn}_{len(self.messages)}_{number}" for number in range(count)]
         for each in ids:
             self.messages.append({"type": "function_call", "call_id": each, "name": "lamp", "arguments": "{}"})
@@ -101,20 +101,20 @@ TALKS = {"anthropic": Anthropic, "openai": Chat, "responses": Responses}
 
 
 def count_marks(value):
-    """Count the marks in a request, wherever they are."""
+    """Count the breakpoints in a request, wherever they are."""
     if isinstance(value, dict):
         return sum(name in value for name in MARKS) + sum(map(count_marks, value.values()))
     return sum(map(count_marks, value)) if isinstance(value, list) else 0
 
 
 def strip(shape, request):
-    """List the blocks of a request without their marks."""
+    """List the blocks of a request without their breakpoints."""
     return [block.key for block in list_blocks(shape, request)]
 
 
 @given(sessions)
 def test_marked_requests(session):
-    """A request is taken, has four marks at most, extends the last one, and is billed as predicted."""
+    """A request is accepted, has four breakpoints at most, extends the last one, and is billed as predicted."""
     shape, turns = session
     model, judge = SHAPES[shape]
     facts = find_model(model, {}).cache
@@ -170,5 +170,5 @@ def test_what_was_written_before(session):
                 talk.call(turn, calls)
                 now += timedelta(seconds=5)
         talk.answer(turn)
-        if turn % 3 != 1:  # one stretch may have several turns
+        if turn % 3 != 1:  # one segment may have several turns
             past.append(write_segment(shape, talk.write()[field][end:], end, facts, len))

@@ -1,4 +1,4 @@
-"""Claims about cache marks."""
+"""Claims about cache breakpoints."""
 
 from pathlib import Path
 
@@ -34,13 +34,13 @@ def block(pace: Pace, tokens: int, placement: Placement = Placement.SYSTEM) -> P
     ],
 )
 def test_marks(blocks: list[tuple[Pace, int]], tools: int, marks: tuple[str | None, ...]) -> None:
-    """Marks end the blocks of the leading stable run, from the minimum on: the first one and the last two."""
+    """Breakpoints end the blocks of the leading stable run, from the minimum on: the first one and the last two."""
     assert choose_block_ttls([block(pace, tokens) for pace, tokens in blocks], SONNET, tools) == marks
 
 
 @pytest.mark.parametrize("model", ["openai:gpt-5", "google:gemini-3-pro", "local:smollm2"])
 def test_no_marks(model: str) -> None:
-    """A provider that caches by itself gets no marks."""
+    """A provider that caches automatically gets no breakpoints."""
     assert choose_block_ttls([block(Pace.STATIC, 9000)], find_model(model, {}), 0) == (None,)
 
 
@@ -65,7 +65,7 @@ def test_no_mark_is_no_cache(tmp_path: Path) -> None:
 
 
 def test_rows_tell(tmp_path: Path) -> None:
-    """The report says of each section whether it is cached, and of what travels in the tail that it is not."""
+    """The report says for each section whether it is cached; sections in the tail are not."""
     rows = {row.id: row for row in write(tmp_path, "anthropic").rows()}
     assert rows["soul"].cached
     assert rows["user"].cached

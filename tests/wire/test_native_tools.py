@@ -45,7 +45,7 @@ def assemble(
 @pytest.mark.parametrize("shape", sorted(SHAPES))
 @pytest.mark.parametrize("blueprint", DIALECTS)
 def test_not_on_the_wire(ws: Workspace, blueprint: str, shape: str) -> None:
-    """A model without native tools is sent a request without tools, in every shape."""
+    """A model without native tools gets a request without tools, in every shape."""
     bare = assemble(ws, "text", blueprint).envelope(shape)
     assert "tools" not in bare.request
     assert "lamps" in bare.json()
@@ -93,14 +93,14 @@ def test_without_tools(ws: Workspace, blueprint: str) -> None:
 
 @pytest.mark.parametrize("blueprint", DIALECTS)
 def test_above_the_clearance(ws: Workspace, blueprint: str) -> None:
-    """A tool above the clearance is in no schema, in the prompt either."""
+    """A tool above the clearance is in no schema, not even in the prompt."""
     assembly = assemble(ws, "text", blueprint, user="bob")
     assert "vault" not in assembly.prompt.text
     assert "### lamps" in assembly.prompt.text
 
 
 def test_reading_still_works(ws: Workspace) -> None:
-    """A call that such a model writes is answered like any other."""
+    """A tool call by such a model is answered like any other."""
     assembly = assemble(ws, "text")
     assert ws.call(assembly, "read_section", {"id": "guidelines"}).text
 
@@ -114,7 +114,7 @@ def test_order(ws: Workspace) -> None:
 
 @pytest.mark.parametrize("value", ["false", "true"])
 def test_override(tmp_path: Path, value: str) -> None:
-    """The configuration may say of any model whether it takes tools, also of one that the table knows."""
+    """The configuration may set for any model whether it takes tools, even for one in the table."""
     config = f"owner: alice\nusers: {{alice: {{trust: full}}}}\nmodels: {{gpt-5: {{native_tools: {value}}}}}\n"
     ws = make_workspace(tmp_path, {"foreword.yaml": config})
     assert ("tools" in assemble(ws, "gpt-5").envelope().request) is (value == "true")

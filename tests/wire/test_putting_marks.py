@@ -1,4 +1,4 @@
-"""Claims about marks in a finished request."""
+"""Claims about breakpoints in a finished request."""
 
 from dataclasses import replace
 
@@ -14,12 +14,12 @@ RESULT = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a"
 
 
 def make(at, ttl="5m"):
-    """Make a mark."""
+    """Make a breakpoint."""
     return Breakpoint(at=at, ttl=ttl, why="")
 
 
 def test_a_mark_stands_where_the_cache_sees_it(tmp_path):
-    """A mark at any block of a request is found at that very block, and nothing else has changed."""
+    """A breakpoint at any block of a request is found at that very block, and nothing else changes."""
     bare = set_breakpoints("anthropic", write(tmp_path, "anthropic").envelope().request, ())
     request = {**bare, "messages": [*bare["messages"], CALL, RESULT]}
     blocks = list_blocks("anthropic", request)
@@ -31,7 +31,7 @@ def test_a_mark_stands_where_the_cache_sees_it(tmp_path):
 
 
 def test_old_marks_go(tmp_path):
-    """Marks that a request had are taken off."""
+    """Existing breakpoints of a request are removed."""
     request = write(tmp_path, "anthropic").envelope().request
     twice = set_breakpoints("anthropic", set_breakpoints("anthropic", request, (make(0), make(1))), (make(2),))
     assert [at for at, block in enumerate(list_blocks("anthropic", twice)) if block.ttl] == [2]
@@ -39,13 +39,13 @@ def test_old_marks_go(tmp_path):
 
 @pytest.mark.parametrize(("ttl", "mark"), [("5m", {"type": "ephemeral"}), ("1h", {"type": "ephemeral", "ttl": "1h"})])
 def test_lives(tmp_path, ttl, mark):
-    """A life that is not the usual one is written."""
+    """A TTL other than the default is written."""
     request = set_breakpoints("anthropic", write(tmp_path, "anthropic").envelope().request, (make(0, ttl),))
     assert request["tools"][0]["cache_control"] == mark
 
 
 def test_breakpoints_are_data(tmp_path):
-    """An envelope says where its request is marked."""
+    """An envelope lists the breakpoints of its request."""
     envelope = write(tmp_path, "anthropic").envelope()
     blocks = list_blocks("anthropic", envelope.request)
     assert {one.at: one.ttl for one in envelope.breakpoints} == {
@@ -55,7 +55,7 @@ def test_breakpoints_are_data(tmp_path):
 
 
 def test_gpt(tmp_path):
-    """GPT-5.6 has a breakpoint behind each stable block; the service marks the newest message by itself."""
+    """GPT-5.6 has a breakpoint after each stable block; the service marks the newest message by itself."""
     from foreword.testing import make_workspace
     from foreword.turn import Turn
 

@@ -17,7 +17,7 @@ SHAPES = tuple(MODELS)
 
 @pytest.fixture(scope="module")
 def stand_in() -> Iterator[FakeProvider]:
-    """A provider on the loopback."""
+    """A fake provider on the loopback interface."""
     with run_fake_provider() as one:
         yield one
 
@@ -101,7 +101,7 @@ def test_chat_system_first(stand_in: FakeProvider, tmp_path: Path) -> None:
 
 
 def test_gemini_types(tmp_path: Path) -> None:
-    """The types of Google's library take the system text and the tools of an envelope, and change no name in them."""
+    """The types of Google's library accept the system text and the tools of an envelope, and change no name in them."""
     from google.genai import types
 
     request = write(tmp_path, "gemini").envelope().request
@@ -112,7 +112,7 @@ def test_gemini_types(tmp_path: Path) -> None:
 
 
 def test_anthropic_marks(stand_in: FakeProvider, tmp_path: Path) -> None:
-    """Static and session blocks end in a mark each, within the limit that the provider sets."""
+    """Static and session blocks end in a breakpoint each, within the limit that the provider sets."""
     send_anthropic(stand_in.url, write(tmp_path, "anthropic").envelope().request)
     system = stand_in.body["system"]
     assert [block.get("cache_control") for block in system] == [{"type": "ephemeral"}] * 2
@@ -128,14 +128,14 @@ def test_anthropic_stranger(stand_in: FakeProvider, tmp_path: Path) -> None:
 
 
 def test_anthropic_without_system(stand_in: FakeProvider, tmp_path: Path) -> None:
-    """A prompt without a system part sends no system field, for the provider refuses an empty one."""
+    """A prompt without a system part sends no system field, because the provider refuses an empty one."""
     assembly = write(tmp_path, "anthropic", blueprint="coop", mode=Mode.NONE, tools=(), channel="")
     assert send_anthropic(stand_in.url, assembly.envelope().request) == "Yes."
     assert "system" not in stand_in.body
 
 
 def test_anthropic_runtime_in_system(stand_in: FakeProvider, tmp_path: Path) -> None:
-    """Coop's runtime stays in the system prompt, after the marks, and is never cached."""
+    """Coop's runtime stays in the system prompt, after the breakpoints, and is never cached."""
     send_anthropic(stand_in.url, write(tmp_path, "anthropic", blueprint="coop").envelope().request)
     last = stand_in.body["system"][-1]
     assert last["text"].startswith("## Runtime\n")
