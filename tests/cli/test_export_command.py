@@ -41,7 +41,7 @@ def test_to_the_output(say):
 
 
 def test_only_one_file(say, folder):
-    """A hyphen means stdout only: a further argument is not taken for the file, nor is an empty name."""
+    """A hyphen means stdout only; a further argument or an empty name is refused."""
     assert say("export", "-").out == say("export").out
     for words in (("-", "foo"), ("foo", "-"), ("-", "--since", "1d", "foo"), ("",)):
         answer = say("export", *words)

@@ -48,7 +48,7 @@ def name_of(section):
 
 
 def with_trust(world, user, trust):
-    """Return the same world with another trust level for one person."""
+    """Return the same world with another trust level for one user."""
     settings = deepcopy(dict(world.settings))
     settings["users"][user]["trust"] = str(trust)
     return replace(world, settings=settings)

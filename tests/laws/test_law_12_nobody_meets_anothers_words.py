@@ -1,4 +1,4 @@
-"""Laws 12 and 13 for the engine: no person sees another person's private text."""
+"""Laws 12 and 13 for the engine: no user sees another user's private text."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from foreword.types import Mode
 
 @given(worlds(), turns() | turns(situation="dm", room="", mode=Mode.FULL), st.booleans())
 def test_ones_own_text_is_nobody_elses(world, turn, bare):
-    """A file that belongs to one person is in no other person's prompt, report or request, and in no room's.
+    """A user's file is in no other user's prompt, report or request, and in no room's.
 
     Seen to fail when a per-user slot fell back to the workspace's file for every user.
     """
@@ -35,7 +35,7 @@ def test_ones_own_text_is_nobody_elses(world, turn, bare):
 
 @given(worlds(), turns())
 def test_interleaved_people_get_what_each_would_get_alone(world, turn):
-    """A workspace that serves several people in turn gives each the bytes that a newly opened workspace would give.
+    """A workspace that serves several users in turn gives each the same bytes as a newly opened workspace.
 
     Seen to fail when a cache key lacked the user, and when filled forms lost the values of their fields.
     """

@@ -148,7 +148,7 @@ def check_refusal(schedule, world, config, state):
 
 
 def test_a_ceiling_only_lowers():
-    """A ceiling never gives a turn more than the person, the situation and the room allow."""
+    """A ceiling never gives a turn more than the user, the situation and the room allow."""
     config = load_config("owner: bob\nusers: {bob: {trust: inner}}\nrooms: {kitchen: {}}\n")
     for level in Trust:
         for room in ("", "kitchen"):

@@ -69,7 +69,7 @@ def test_what_is_no_time_is_refused(text):
 
 
 def test_schedule_add_at_the_shell(tmp_path, capsys, monkeypatch):
-    """`schedule add --at` accepts such times, moves a past one to tomorrow with a note, and lists the forms."""
+    """`schedule add --at` accepts these times, moves a past one to tomorrow with a note, and lists the forms."""
     write_files(tmp_path, FILES)
     shell = make_shell(capsys, monkeypatch, tmp_path)
     soon = shell("schedule", "add", "--at", "in 5 minutes", "--say", "Remind me of the bread.", "--json")

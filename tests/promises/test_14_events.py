@@ -248,7 +248,7 @@ def test_what_was_delivered_later(tmp_path):
 
 
 def test_a_message_that_still_waits(tmp_path):
-    """A message that is queued and not answered yet is shown as such."""
+    """A queued message is shown as not yet answered."""
     seen = []
 
     async def talk(house):

@@ -176,7 +176,7 @@ def test_a_late_retry_is_a_new_message(tmp_path, seconds, joined):
 
 
 def test_keys_belong_to_a_token(served):
-    """The same key or the same retry with another token, of the same person or of another, is another message."""
+    """The same key or the same retry with another token, of the same user or of another, is another message."""
     served.provider.follow(*(ScriptedReply(text=f"Answer {number}.") for number in range(3)))
     turns = []
     for user in ("alice", "alice", "carol"):
