@@ -52,7 +52,7 @@ def address(url):
 
 
 class Lamps:
-    """A tool that remembers what it was asked."""
+    """A tool that records its calls."""
 
     def __init__(self, *errors):
         self.asked = []
@@ -71,7 +71,7 @@ class Lamps:
 
 
 class Conversation:
-    """Turns of alice's, one after the other."""
+    """Consecutive turns of alice's."""
 
     def __init__(self, folder, url, model=MODELS["anthropic"], listeners=None, files=FILES, **options):
         self.heard = FakeRecorder()
@@ -92,25 +92,25 @@ class Conversation:
         self.allows = None
 
     async def sleep(self, seconds):
-        """Note a wait, and do not wait."""
+        """Record a wait without waiting."""
         self.slept.append(seconds)
 
     async def note_delta(self, delta):
-        """Keep a delta."""
+        """Record a delta."""
         self.deltas.append(delta)
 
     async def note_step(self, messages):
-        """Keep a step."""
+        """Record a step."""
         self.steps.append(messages)
 
     async def note_begun(self, call, name):
-        """Keep that a call has begun; say whether that is new."""
+        """Record that a call has begun; return whether it is new."""
         known = (call, name) in self.begun
         self.begun.add((call, name))
         return not known
 
     async def decide(self, asking):
-        """Keep what a person was asked, and answer as they do."""
+        """Record the question and return the person's answer."""
         self.asked.append(asking)
         return self.allows
 

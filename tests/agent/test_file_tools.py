@@ -42,14 +42,14 @@ def assemble(ws, user="alice", **facts):
 
 
 def call(place, name, user="alice", **arguments):
-    """Call a tool; return its words, with the place of the test left out."""
+    """Call a tool; return its answer without the path of the test."""
     ws, folder = place
     text = ws.call(assemble(ws, user), name, arguments).text
     return text.replace(f"{folder}/", "")
 
 
 def refuse(place, name, user="alice", **arguments):
-    """Call a tool that refuses, and return its words."""
+    """Call a tool that refuses, and return its error."""
     with pytest.raises(InputError) as error:
         call(place, name, user, **arguments)
     return str(error.value).replace(f"{place[1]}/", "")

@@ -50,7 +50,7 @@ def make(folder, given, files=PLACES):
 
 
 def call(ws, user, name, **arguments):
-    """Call a tool, and return its words or those of its refusal."""
+    """Call a tool, and return its answer or its error."""
     assembly = ws.assemble(Turn(user=user, situation="dm", tools=FILE_TOOLS))
     try:
         return ws.call(assembly, name, arguments).text

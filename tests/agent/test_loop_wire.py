@@ -28,7 +28,7 @@ def call(room):
 
 
 def strip(value):
-    """Take the cache marks off the messages, which move on with every request."""
+    """Remove the cache breakpoints, which move with every request, from the messages."""
     if isinstance(value, list):
         return [strip(one) for one in value]
     if isinstance(value, dict):

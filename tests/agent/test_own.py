@@ -15,7 +15,7 @@ TEXT = {"anthropic": "text", "openai": "text", "responses": "input_text"}
 
 
 def send(shape, request, said=SAID):
-    """Make what belongs to a request."""
+    """Make the parts of a request."""
     return OutgoingPrompt(envelope=Envelope(shape=shape, model="m", request=request), said=said, max_tokens=64)
 
 

@@ -19,13 +19,13 @@ LATER = NOON + timedelta(minutes=1)
 
 
 class Engine:
-    """Says since when it has what it was sent, each time it is asked."""
+    """An engine with scripted answers about the start of its cache."""
 
     def __init__(self, *answers):
         self._answers = [*answers]
 
     def remembers(self, _at):
-        """Give the next answer."""
+        """Return the next answer."""
         return self._answers.pop(0)
 
 

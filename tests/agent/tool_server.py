@@ -37,7 +37,7 @@ def say(message):
 
 
 def do(what):
-    """Do something, mostly harm."""
+    """Perform the requested behaviour, mostly a failure."""
     if what == "die":
         sys.stderr.write("segmentation fault of the heart, key=hunter2\n")
         sys.stderr.flush()

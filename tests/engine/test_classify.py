@@ -64,19 +64,19 @@ def test_type(word: str, kind: str) -> None:
 
 @pytest.mark.parametrize(("early", "late", "mode"), rank(MODES))
 def test_order_of_modes(early: str, late: str, mode: str) -> None:
-    """The mode that is written first in the rules wins, whichever word comes first in the message."""
+    """The mode that is first in the rules wins, regardless of the order of words in the message."""
     assert {str(classify(f"{early} {late}").mode), str(classify(f"{late} {early}").mode)} == {mode}
 
 
 @pytest.mark.parametrize(("early", "late", "genre"), rank(GENRES))
 def test_order_of_genres(early: str, late: str, genre: str) -> None:
-    """The genre that is written first in the rules wins, whichever word comes first in the message."""
+    """The genre that is first in the rules wins, regardless of the order of words in the message."""
     assert {str(classify(f"{early} {late}").genre), str(classify(f"{late} {early}").genre)} == {genre}
 
 
 @pytest.mark.parametrize(("early", "late", "kind"), rank(TYPES))
 def test_order_of_types(early: str, late: str, kind: str) -> None:
-    """The type that is written first in the rules wins, whichever word comes first in the message."""
+    """The type that is first in the rules wins, regardless of the order of words in the message."""
     assert {str(classify(f"{early} {late}").type), str(classify(f"{late} {early}").type)} == {kind}
 
 
@@ -84,7 +84,7 @@ def test_order_of_types(early: str, late: str, kind: str) -> None:
     "message", ["", "a stone", "renew it", "undo", "unversioned", "prefix", "analyzing", "creating"]
 )
 def test_neither(message: str) -> None:
-    """A message that begins none of the words assists, informs and is about nothing in particular."""
+    """A message without any of the words has mode assist, genre inform and the general type."""
     signal = classify(message)
     assert (signal.mode, signal.genre, signal.type) == (SignalMode.ASSIST, Genre.INFORM, SignalType.GENERAL)
 
@@ -144,7 +144,7 @@ def test_messages(channel: str) -> None:
 
 
 def test_channel_changes_the_format_alone() -> None:
-    """Without a channel a message comes from the terminal, and no channel changes anything but the format."""
+    """Without a channel a message comes from the terminal, and a channel changes only the format."""
     assert classify("run it") == classify("run it", "terminal")
     one, other = classify("run it", "web"), classify("run it", "file")
     assert (one.mode, one.genre, one.type, one.weight) == (other.mode, other.genre, other.type, other.weight)
@@ -186,14 +186,14 @@ def test_urgency(word: str) -> None:
 
 @pytest.mark.parametrize("word", SMALL_TALK)
 def test_small_talk(word: str) -> None:
-    """Every word of small talk takes 0.3 away, and several take no more than one."""
+    """Every word of small talk subtracts 0.3, and several subtract no more than one."""
     assert classify(word.ljust(100, ".")).weight == 0.4
     assert classify(f"lol {word} Hello".ljust(100, ".")).weight == 0.4
 
 
 @pytest.mark.parametrize("word", ["nowhere", "known", "this", "high", "book", "okay", "they", "surely", "ensure", "lo"])
 def test_weightless_words(word: str) -> None:
-    """A word that merely holds an urgent or a chatty one weighs nothing."""
+    """A word that merely contains an urgent or a chatty one has no weight."""
     assert classify(word.ljust(100, ".")).weight == 0.7
 
 
@@ -204,7 +204,7 @@ def test_clamp() -> None:
 
 
 def test_sharp_bounds() -> None:
-    """Weights at 0.3 and 0.8 are exactly these numbers, whichever way the sum goes."""
+    """Weights at 0.3 and 0.8 are exactly these numbers, regardless of the order of the sum."""
     assert classify("hello".ljust(50, ".")).weight == 0.3
     assert classify("hello".ljust(49, ".")).weight == 0.298
     assert classify("asap".ljust(50, ".")).weight == 0.8
@@ -268,7 +268,7 @@ def measure(message: str) -> float:
 
 @pytest.mark.parametrize("part", ["i ", "i" + " " * 1_000, "let ", "a", "set", "e\u0301\u0323", "👋", "?!", "run now "])
 def test_long_messages(part: str) -> None:
-    """Eight times the length takes far less than sixty-four times the time, whatever the message is made of."""
+    """Eight times the length takes far less than sixty-four times the time, for any content."""
     short, long = (part * (size // len(part)) for size in (50_000, 400_000))
     assert measure(long) < 32 * measure(short)
     assert isinstance(classify(long), Signal)

@@ -47,7 +47,7 @@ def decide(user: str, situation: str, room: str = "", config: Config = CONFIG):
 @pytest.mark.parametrize("situation", SITUATIONS)
 @pytest.mark.parametrize("user", USERS)
 def test_least_of_all(user: str, situation: str, room: str) -> None:
-    """The clearance is the least of what the person, the situation and the room allow, in every combination."""
+    """The clearance is the lowest of person, situation and room, in every combination."""
     clearance = decide(user, situation, room)
     # A configured room has a situation, which governs where none is named.
     named = FULL if room and not situation else SITUATIONS[situation]
@@ -72,13 +72,13 @@ def test_unknown_room(situation: str) -> None:
 
 
 def test_room_never_raises() -> None:
-    """A room's own ceiling can lower what its situation allows, never raise it."""
+    """A room's own ceiling can lower the ceiling of its situation, never raise it."""
     assert decide("alice", "group", "board").level == FAMILIAR
     assert decide("alice", "dm", "board").level == INNER
 
 
 def test_room_without_a_named_situation() -> None:
-    """A known room is governed by its own situation where the turn names none; an unknown one stays public."""
+    """A known room has its own situation where the turn names none; an unknown one stays public."""
     assert decide("alice", "", "family").reason == "alice is full but a group allows familiar at most"
     assert find_situation(Turn(room="board"), CONFIG) == "stage"
     assert decide("alice", "", "attic").level == PUBLIC
@@ -136,7 +136,7 @@ def test_reason(user: str, situation: str, room: str, reason: str) -> None:
     ],
 )
 def test_warnings(user: str, situation: str, names: list[str]) -> None:
-    """Each unknown name gives one warning that says where to list it; a name that was left out gives none."""
+    """Each unknown name gives one warning with the place to list it; an omitted name gives none."""
     warnings = decide(user, situation).warnings
     assert [warning.partition(" is not known")[0] for warning in warnings] == names
     assert all("list " in warning for warning in warnings)

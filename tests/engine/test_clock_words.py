@@ -76,7 +76,7 @@ def test_unknown_zone(zone: str) -> None:
 
 
 def test_no_zone() -> None:
-    """No zone at all is UTC, and nothing to note."""
+    """A missing zone is UTC, without a note."""
     zone, note = load_zone("")
     assert (zone.key, note) == ("UTC", "")
 

@@ -51,7 +51,7 @@ def tell(assembly: Assembly) -> tuple[str, str]:
 
 @pytest.mark.parametrize("condition", MET)
 def test_holds(tmp_path: Path, condition: str) -> None:
-    """A slot is there where its condition is met, and absent with a reason where it is not; `not` turns both round."""
+    """A slot is present if its condition is met, and absent with a reason if not; `not` inverts both."""
     ws = open_with(tmp_path / "a", condition)
     assert tell(ws.assemble(replace(TURN, **MET[condition]))) == ("kept", "")
     verdict, reason = tell(ws.assemble(replace(TURN, **NOT_MET[condition])))
@@ -88,7 +88,7 @@ def test_tools_of_the_clearance(tmp_path: Path) -> None:
 
 
 def test_names_are_whole(tmp_path: Path) -> None:
-    """A name is met by the very same name: not by its end, not by a kind of that name, and not in another case."""
+    """A name matches exactly: not by its end, not by a kind of that name, and not in another case."""
     for condition in ("tool:ru", "tool:x:run", "tool:shell", "kind:run", "kind:b", "kind:Shell"):
         ws = open_with(tmp_path / condition.replace(":", "_"), condition)
         assert tell(ws.assemble(replace(TURN, tools=TOOLS)))[0] == "absent"
@@ -118,7 +118,7 @@ def test_not_read(tmp_path: Path) -> None:
     ],
 )
 def test_pace(condition: str, pace: Pace) -> None:
-    """A condition is known as soon as what it asks for is; its opposite no later."""
+    """The pace of a condition is that of the fact it needs, and its opposite has the same."""
     assert find_condition_pace(condition) is pace
 
 

@@ -1,4 +1,4 @@
-"""Claims about the value that a classification gives."""
+"""Claims about the result of a classification."""
 
 import copy
 import pickle
@@ -24,7 +24,7 @@ def test_words() -> None:
 
 
 def test_equality() -> None:
-    """Signals with the same fields are equal and have one place in a table; any other field makes another signal."""
+    """Signals with the same fields are equal and have the same hash; any other field makes another signal."""
     assert replace(SIGNAL) == SIGNAL
     assert {SIGNAL, replace(SIGNAL), classify("hello")} == {SIGNAL, classify("hello")}
     others = {

@@ -1,4 +1,4 @@
-"""Claims about what a run is for: what an agent has taken on, where things belong, and who hears of the reply."""
+"""Claims about the sections on responsibilities, on storage, and on background runs."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -62,7 +62,7 @@ def test_blank_responsibility(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("agent", ["", "responsibilities: []"])
 def test_no_responsibilities(tmp_path: Path, agent: str) -> None:
-    """An agent without any has taken on nothing in particular."""
+    """An agent without responsibilities has the reason that it has none."""
     told = show(make(tmp_path, agent).assemble(TURN), "responsibilities")
     assert told == {"responsibilities": "absent: the agent has no responsibilities"}
 
@@ -91,7 +91,7 @@ def test_no_storage(tmp_path: Path, tools: list[Tool]) -> None:
 
 
 def test_storage_of_others(tmp_path: Path) -> None:
-    """A tool above the clearance is no means of keeping anything for this turn."""
+    """A storage tool above the clearance is not named in this turn."""
     tools = Toolset([Tool(name="write", kind="files"), Tool(name="save", kind="memory", trust=Trust.PUBLIC)])
     told = show(make(tmp_path).assemble(replace(TURN, user="ina", tools=tools)), "storage")["storage"]
     assert [line.partition(" ")[0] for line in told.splitlines()[1:] if line] == ["Memory:"]
@@ -118,7 +118,7 @@ def test_background(tmp_path: Path, delivery: Delivery, tools: Toolset, words: l
 
 
 def test_notify_above_the_clearance(tmp_path: Path) -> None:
-    """A tool that the clearance may not know of is not named in a background run either."""
+    """A tool that the clearance may not know of is also not named in a background run."""
     turn = replace(TURN, user="ina", background=Delivery.NEVER, tools=Toolset([Tool(name="notify_user")]))
     assert "notify_user" not in make(tmp_path).assemble(turn).prompt.text
 

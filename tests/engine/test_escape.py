@@ -59,7 +59,7 @@ SYSTEM, OWNER, OUTSIDE = Voice
     ],
 )
 def test_markdown(text: str, owner: str, outside: str) -> None:
-    """The owner's words lose our own headings and tags, words from outside every heading and rule, ours nothing."""
+    """The owner's text loses our headings and tags, outside text every heading and rule, our own text nothing."""
     assert MARKDOWN.escape(text, OWNER) == owner
     assert MARKDOWN.escape(text, OUTSIDE) == outside
     assert MARKDOWN.escape(text, SYSTEM) == text
@@ -98,7 +98,7 @@ def test_plain(voice: Voice) -> None:
 
 
 def test_same_answer_twice() -> None:
-    """A text that was escaped before gets the same answer, and the voice decides, not the memory."""
+    """A text that was escaped before gets the same result; the origin of the text decides, not the cache."""
     for _ in range(2):
         assert MARKDOWN.escape("# Mine", OWNER) == "# Mine"
         assert MARKDOWN.escape("# Mine", OUTSIDE) == "\\# Mine"

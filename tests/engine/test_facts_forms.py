@@ -217,7 +217,7 @@ def test_slower_facts(tmp_path: Path) -> None:
 
 
 def test_one_name_one_fact() -> None:
-    """No two facts have the same name, so that a name means one thing in every form."""
+    """No two facts have the same name, so that a name has one meaning in every form."""
     assert (
         not STATIC_FACTS.keys() & SESSION_FACTS.keys()
         | SESSION_FACTS.keys() & TURN_FACTS.keys()

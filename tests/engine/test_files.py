@@ -54,7 +54,7 @@ def explain(files: Files, path: str) -> str:
 
 
 def test_read(files: Files) -> None:
-    """A file is a document; one that is not there is nothing, and no trouble."""
+    """A file is a document; a missing file is nothing, and no problem."""
     assert isinstance(found := files.read("SOUL.md"), Document)
     assert found.body == "Be kind."
     assert files.read("GONE.md") is None
@@ -146,7 +146,7 @@ def test_directory(files: Files, tmp_path: Path) -> None:
 
 
 def test_below_a_file(files: Files) -> None:
-    """A path below a file is no crash."""
+    """A path below a file does not crash."""
     assert explain(files, "SOUL.md/x.md") == "lies below something that is no directory"
 
 
@@ -226,7 +226,7 @@ def test_same_size_edit_is_seen(files: Files, tmp_path: Path) -> None:
 
 
 def test_new_file_is_seen(files: Files, tmp_path: Path) -> None:
-    """A file that was not there when it was asked for is seen once it is."""
+    """A file that was missing when it was requested is seen once it exists."""
     assert files.read("NEW.md") is None
     (tmp_path / "home/NEW.md").write_text("New.\n")
     files.refresh(now=True)
@@ -242,7 +242,7 @@ def test_deleted_file_is_seen(files: Files, tmp_path: Path) -> None:
 
 
 def test_list_follows(files: Files, tmp_path: Path) -> None:
-    """A list follows files that come and go, also in folders that did not exist, sorted whatever the disk's order."""
+    """A list follows created and deleted files, also in new folders, sorted regardless of the disk's order."""
     assert files.list("rules") == ("rules/a.md",)
     assert files.list("skills", "SKILL.md") == ()
     write_files(tmp_path / "home", {"rules/sub/0.md": "0\n", "rules/B.md": "B\n", "skills/x/SKILL.md": "X\n"})
@@ -260,7 +260,7 @@ def test_list_climbing(files: Files) -> None:
 
 
 def test_link_that_turns_out(files: Files, tmp_path: Path) -> None:
-    """A link that is bent outwards after it was read is refused at the next sweep."""
+    """A link that is redirected outside after it was read is refused at the next sweep."""
     place = tmp_path / "home/ALIAS.md"
     place.symlink_to("SOUL.md")
     assert isinstance(files.read("ALIAS.md"), Document)
@@ -286,7 +286,7 @@ def test_sweeps_are_rare(files: Files, hand: Hand, tmp_path: Path) -> None:
 
 
 def test_quiet_sweep(files: Files) -> None:
-    """A sweep that finds nothing new keeps the very same documents, once no write can go unseen any more."""
+    """A sweep without changes returns the same document objects, once no write can go unseen."""
     time.sleep(2 * RACY_WINDOW_NS / 1e9)
     first, generation = files.read("SOUL.md"), files.generation
     files.refresh(now=True)
@@ -355,7 +355,7 @@ def test_closed_while_in_force(files: Files, tmp_path: Path) -> None:
 
 
 def test_gone_is_gone(files: Files, tmp_path: Path) -> None:
-    """A text that was deleted is not held, neither after a broken edit nor when something broken takes its place."""
+    """A deleted text is not held, neither after a broken edit nor when something broken takes its place."""
     place = tmp_path / "home/SOUL.md"
     files.read("SOUL.md")
     place.write_bytes(b"\0")
@@ -386,7 +386,7 @@ def test_a_link_to_something_broken(files: Files, tmp_path: Path) -> None:
 
 
 def test_a_broken_edit_elsewhere(files: Files, tmp_path: Path) -> None:
-    """A broken edit in a visited folder is a fault with its whole place."""
+    """A broken edit in a visited folder is a fault with its full path."""
     visited = files.visit(os.fspath(tmp_path / "away"))
     visited.read("secret.md")
     (tmp_path / "away/secret.md").write_bytes(b"\0")

@@ -18,7 +18,7 @@ MENU = "id: menu, source: menu, pace: session, trust: familiar"
 
 
 def read_numbers(text: str) -> list[int]:
-    """Give the numbers of a sentence."""
+    """Return the numbers of a sentence."""
     return [int(number.replace(",", "")) for number in re.findall(r"\d[\d,]*", text)]
 
 
@@ -99,7 +99,7 @@ def test_arithmetic_adds_up(tmp_path: Path, head: str, budget: str, slots: list[
 
 
 def test_menu_alone_fails_nothing(tmp_path: Path) -> None:
-    """A prompt without required slots never fails: the menu gives way first."""
+    """A prompt without required slots never fails: the menu yields first."""
     slots = [file_slot("a", "listed: overflow"), MENU]
     assert tell(build(tmp_path, "system: 220, menu_share: 0.2", slots, {"A.md": lines(30)}, tools=READING_TOOLS))
 
@@ -126,7 +126,7 @@ def test_static_leaves_room_for_session(tmp_path: Path) -> None:
     ],
 )
 def test_what_static_leaves(tmp_path: Path, budget: str, more: list[str], left: int) -> None:
-    """Static slots leave the session's share, whatever its floors, and nothing where the mode has no session slot."""
+    """Static slots leave the session's share, for any floors, and nothing where the mode has no session slot."""
     slots = [file_slot("a")]
     for number, one in enumerate(more):
         slots.append(MENU if one == "menu" else f"id: s{number}, source: file, file: GONE.md, pace: session, {one}")
@@ -147,7 +147,7 @@ SESSIONS = [
 @pytest.mark.parametrize("tools", [Toolset(), READING_TOOLS], ids=["bare", "tools"])
 @pytest.mark.parametrize("system", [700, 900, 1200, 1700, 2500])
 def test_static_follows_no_session(tmp_path: Path, system: int, tools: Toolset) -> None:
-    """The static block is the same whatever a session holds: long or short, files, menu and all."""
+    """The static block does not depend on the session: long or short, files, menu and all."""
     small = (read_blueprint("default") or "").replace("  system: 30000", f"  system: {system}")
     static = {"AGENTS.md": lines(60), "rules/a.md": lines(30), "rules/b.md": lines(3), "TOOLS.md": lines(9)}
     contents = [
@@ -189,7 +189,7 @@ def test_later_floor(tmp_path: Path) -> None:
 
 
 def test_turn_presses_on_nothing(tmp_path: Path) -> None:
-    """A turn's own slots have their own room: however long a task is, the rest of the prompt is the same."""
+    """A turn's slots have separate room: however long a task is, the rest of the prompt is the same."""
     slots = [file_slot("a"), TASK]
     files = {"A.md": lines(30)}
     texts = [

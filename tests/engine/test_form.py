@@ -116,7 +116,7 @@ def test_full_stop(form: str, values: dict[str, str], text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "\n", "\n\n\n", "[]", "{a}", "{a}\n{b}", "[{a}]\n[{b}]", "\n{a}\n"])
 def test_nothing(text: str) -> None:
-    """Nothing is left of a form that has nothing to say, not even a blank line."""
+    """An empty form leaves nothing, not even a blank line."""
     assert fill(text) == ""
 
 
@@ -141,7 +141,7 @@ def test_blank_lines(form: str, text: str) -> None:
     "value", ["{b}", "{b|x}", "[{b}]", "[[", "]", "\\1", "{text}", "{}", "%s", "${b}", "{{ b }}", "a\nb {b}\n\nc"]
 )
 def test_values_are_not_forms(value: str) -> None:
-    """A value is never expanded again, whatever it looks like, and costs its line nothing."""
+    """A value is never expanded again, regardless of its content, and costs its line nothing."""
     assert fill("<{a}>[({a})]{b}", a=value, b="B") == f"<{value}>({value})B"
 
 

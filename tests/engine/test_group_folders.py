@@ -35,7 +35,7 @@ def ws(tmp_path_factory):
 
 
 def see(ws, **place):
-    """See which files of the group a prompt has."""
+    """Return the files of the group that a prompt has."""
     text = ws.assemble(Turn(**{"user": "bob", "situation": "group", "model": "openai:gpt-5"} | place)).prompt.text
     assert "stray" not in text
     return {name for name in KINDS + OTHERS if f"plum in {name}" in text}, "pear in den" in text

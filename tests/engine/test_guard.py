@@ -28,7 +28,7 @@ def link(place: Path, target: Path) -> None:
 
 
 def build(ws: Workspace, turn: Turn) -> str:
-    """Look at the disk, and assemble a turn."""
+    """Refresh the workspace, and assemble a turn."""
     ws.refresh(now=True)
     return ws.assemble(turn).prompt.text
 
@@ -41,7 +41,7 @@ def ws(tmp_path: Path) -> Workspace:
 
 @pytest.mark.parametrize("name", LINKS)
 def test_link_has_the_trust_of_its_target(ws: Workspace, tmp_path: Path, name: str) -> None:
-    """A link to what a person may not see brings nothing of it into their prompt."""
+    """A link to a file that a person may not see brings nothing of it into their prompt."""
     link(tmp_path / name, tmp_path / "BOOT.md")
     assert "SECRET" not in build(ws, BOB)
     assert "SECRET" in build(ws, ALICE)
@@ -49,7 +49,7 @@ def test_link_has_the_trust_of_its_target(ws: Workspace, tmp_path: Path, name: s
 
 @pytest.mark.parametrize("name", [*LINKS[:2], *(pytest.param(name) for name in LINKS[2:])])
 def test_link_is_absent_below_its_target(ws: Workspace, tmp_path: Path, name: str) -> None:
-    """Below the trust of its target a link is as if it were not there, in the report too."""
+    """Below the trust of its target a link is treated as missing, also in the report."""
     before = ws.assemble(BOB).explain()
     link(tmp_path / name, tmp_path / "BOOT.md")
     ws.refresh(now=True)

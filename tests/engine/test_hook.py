@@ -1,4 +1,4 @@
-"""Claims about hooks: what they are shown, what they may change, and that none can raise the trust of a turn."""
+"""Claims about hooks: their input, their permitted changes, and that none can raise the trust of a turn."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -191,7 +191,7 @@ def test_reordered() -> None:
 
 
 def test_one_after_the_other() -> None:
-    """Hooks are asked in order, each with what the one before it has left."""
+    """Hooks run in order, each on the result of the previous one."""
     assert list_entries(plan(swap("soul", "rules/a.md"), drop("agents")))["soul"].paths == ("rules/a.md",)
     seen: list[str] = []
     plan(drop("soul"), lambda files: seen.extend(one.slot for one in files) or files)
@@ -226,7 +226,7 @@ FILES = {
 @pytest.mark.parametrize("user", LEVELS)
 @pytest.mark.parametrize("path", FILES)
 def test_never_below_its_trust(path: str, user: str) -> None:
-    """A file that a hook names is judged by what that file needs, be it swapped in or added, for everybody."""
+    """A file that a hook names needs the trust of that file, swapped in or added, for every user."""
     cleared = LEVELS[user] >= FILES[path]
     for change in (swap("soul", path), swap("channel", path), swap("files:HOUSE.md", path), add(path)):
         for entry in list_entries(plan(change, user=user, channel="web")).values():
@@ -241,14 +241,14 @@ def test_never_below_its_trust(path: str, user: str) -> None:
 
 
 def test_slot_keeps_its_own_trust() -> None:
-    """A slot that needs more than the file it now has still needs it."""
+    """A slot that needs more trust than its swapped file still needs it."""
     made = list_entries(plan(swap("boot", "rules/a.md")))
     assert (made["boot"].trust, made["boot"].verdict) == (Trust.FULL, None)
     assert list_entries(plan(swap("boot", "rules/a.md"), user="bob"))["boot"].verdict is Verdict.WITHHELD
 
 
 def test_withheld_stays_withheld() -> None:
-    """A slot that is withheld cannot be filled by a hook that knows its name, nor is a listed file by its path."""
+    """A hook that knows the name of a withheld slot cannot fill it, nor a withheld listed file by its path."""
     known = [FileEntry(path="rules/a.md", slot="boot"), FileEntry(path="HIDDEN.md", slot="files:HIDDEN.md")]
     for change in (lambda files: [*files, *known], add("HIDDEN.md", "CALENDAR.md")):
         made = list_entries(plan(change, user="bob"))
@@ -259,7 +259,7 @@ def test_withheld_stays_withheld() -> None:
 @pytest.mark.parametrize("user", ["alice", "carol"])
 @pytest.mark.parametrize("path", ["users/bob/USER.md", "users/carol/USER.md", "./users/bob/USER.md", "users//bob/X.md"])
 def test_peoples_own_files(path: str, user: str) -> None:
-    """A file below users/ is refused, to the owner too, however it is written: it belongs to a slot of its person."""
+    """A file below users/ is refused in any spelling, even for the owner: it belongs to a slot of its person."""
     for change, name in ((add(path), "files:"), (swap("soul", path), "soul")):
         found = [one for one in list_entries(plan(change, user=user)).values() if one.id.startswith(name)]
         refused = [one for one in found if one.reason == "a personal file is read only through its own slot"]
@@ -327,7 +327,7 @@ def fail_late(files: list[FileEntry]) -> Iterator[FileEntry]:
     ],
 )
 def test_failure_changes_nothing(change: Change, words: str) -> None:
-    """A hook that raises or answers rubbish changes nothing, is a warning, and does not stop the next one."""
+    """A hook that raises or returns an invalid answer changes nothing, is a warning, and does not stop the next one."""
     made = plan(change, drop("agents"))
     (warning,) = made.warnings
     assert warning.startswith("hook 'h0' failed, so the list of files is unchanged: ")
@@ -454,7 +454,7 @@ def test_unusable_hook(tmp_path: Path, name: str, words: str) -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_broken_edit(tmp_path: Path) -> None:
-    """An edit that names a hook which cannot be used leaves the configuration of before in force."""
+    """An edit that names an unusable hook leaves the previous configuration in force."""
     ws = open_with(tmp_path, "night")
     write_files(tmp_path / "house", {"foreword.yaml": f"{PEOPLE}prompt: {{hooks: [broken]}}\n"})
     ws.refresh(now=True)

@@ -81,7 +81,7 @@ def test_exfiltration(text: str) -> None:
 
 @pytest.mark.parametrize("text", BYPASSES)
 def test_bypass(text: str) -> None:
-    """An attempt to switch off the agent's manners is seen."""
+    """An attempt to switch off the agent's safety rules is seen."""
     assert InjectionKind.SAFETY_BYPASS in {hit.kind for hit in scan_injections(text)}
 
 

@@ -65,7 +65,7 @@ def test_group(tmp_path: Path) -> None:
 
 
 def test_group_opens_once(tmp_path: Path) -> None:
-    """The first one that is there opens the group; it is not the affair of a slot that has no text."""
+    """The first present member opens the group; a slot without text does not."""
     slots = [f"{A}, title: A.md, group: Files", f"{B}, title: B.md, group: Files"]
     assert write(tmp_path, slots, files={"A.md": ""}) == "## Files\n### B.md\nBb.\n\n"
     assert write(tmp_path / "none", slots, files={"A.md": "", "B.md": ""}) == ""
@@ -232,7 +232,7 @@ def test_places() -> None:
 
 
 def test_weighed_alone(tmp_path: Path) -> None:
-    """The fit weighs everybody with the headings they would have alone, so that no neighbour's loss costs room."""
+    """The fit weighs each section with the headings it would have alone, so that no neighbour's loss costs room."""
     slots = [f"{A}, title: A.md, group: Files", f"{B}, title: B.md, group: Files"]
     whole = build(tmp_path / "whole", slots)
     fitted = {one.item.id: one.tokens for run in whole.fit.runs for one in run.items}

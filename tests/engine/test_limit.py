@@ -1,4 +1,4 @@
-"""Claims about limits: how many characters a text may have, whatever room there is."""
+"""Claims about limits: how many characters a text may have, for any room."""
 
 import re
 from pathlib import Path
@@ -31,7 +31,7 @@ def limit(folder: Path, text: str, more: str, head: str = HEAD, **facts: object)
 
 
 def read_body(assembly: Assembly, name: str = "a") -> str:
-    """Give the text of a slot without its heading."""
+    """Return the text of a slot without its heading."""
     shown = show(assembly, name)
     assert shown is not None
     return shown.removeprefix("## A.md\n").removesuffix("\n\n")
@@ -53,7 +53,7 @@ def test_within(tmp_path: Path, size: int, cut: str) -> None:
 
 @pytest.mark.parametrize("size", [101, 150, 1_000])
 def test_head(tmp_path: Path, size: int) -> None:
-    """Of a text that is one character longer, or many, exactly the first ones stay, then a marker."""
+    """Of a longer text exactly the first characters within the limit stay, then a marker."""
     assembly = limit(tmp_path, make_text(size), "limit: 100")
     assert tell(assembly) == {"a": "shortened"}
     shown, marker, rest = MARKER.split(read_body(assembly))
@@ -116,7 +116,7 @@ def test_notice_is_for_limits(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cut", ["head", "head_tail"])
 @pytest.mark.parametrize("most", [1, 27, 28, 29, 30, 57, 58, 59, 60, 100, 333, 570, 575])
 def test_rest_can_be_read(tmp_path: Path, most: int, cut: str) -> None:
-    """The lines before the gap, what the named call answers, and the lines behind it are the whole text."""
+    """The lines before the gap, the answer of the named call, and the lines after it are the whole text."""
     text = lines(20)
     assembly = limit(tmp_path, text, f"limit: {most}, cut: {cut}", tools=READING_TOOLS)
     assert tell(assembly) == {"a": "shortened"}
@@ -137,7 +137,7 @@ def test_rest_can_be_read(tmp_path: Path, most: int, cut: str) -> None:
     st.sampled_from(["head", "head_tail"]),
 )
 def test_no_more_than_allowed(tmp_path_factory: pytest.TempPathFactory, text: str, most: int, cut: str) -> None:
-    """However its lines fall, no more of a text is shown than its limit, from its beginning and its end."""
+    """For any lines, no more of a text is shown than its limit, from its beginning and its end."""
     body = read_body(limit(tmp_path_factory.mktemp("x"), text, f"limit: {most}, cut: {cut}"))
     plain = text.strip("\n").rstrip()
     if len(plain) <= most:
@@ -157,7 +157,7 @@ CHEAP = "\n".join(" ".join(["information"] * 8) for _ in range(200))
 @pytest.mark.parametrize("text", [f"{DENSE}\n{CHEAP}", f"{CHEAP}\n{DENSE}"], ids=["dense first", "cheap first"])
 @pytest.mark.parametrize("system", [100, 300, 700, 1_500, 2_500])
 def test_limit_in_a_small_room(tmp_path: Path, system: int, text: str, cut: str) -> None:
-    """A text that has a limit and too little room keeps to both."""
+    """A text with a limit and too little room respects both."""
     slots = [file_slot("a", f"limit: 2000, cut: {cut}")]
     assembly = build(tmp_path, f"least: 1, system: {system}", slots, {"A.md": text})
     assert assembly.system_tokens <= system
@@ -185,7 +185,7 @@ def test_open_code_stays_alone(tmp_path: Path) -> None:
 
 
 def test_form_is_not_cut(tmp_path: Path) -> None:
-    """A limit is one of the text: its heading and what its form puts around it are neither counted nor cut."""
+    """A limit applies to the text alone: its heading and the form around it are neither counted nor cut."""
     body = read_body(limit(tmp_path / "a", make_text(100), "limit: 100, form: 'Before.\n\n  {text}\n\n  After.'"))
     assert body == f"Before.\n{make_text(100)}\nAfter."
     body = read_body(limit(tmp_path / "b", make_text(200), "limit: 100, form: 'Before.\n\n  {text}\n\n  After.'"))
@@ -239,7 +239,7 @@ def test_caps(sizes: list[int], one: int, whole: int, caps: list[int]) -> None:
 
 
 def test_slots_are_apart() -> None:
-    """The limit of one slot presses on no other slot."""
+    """The limit of one slot affects no other slot."""
     kinds = [Slot(id=name, source="folder", pace=Pace.STATIC, limit_all=most) for name, most in (("x", 10), ("y", 100))]
     entries = [PlannedSlot(slot=slot, id=slot.id, trust=slot.trust) for slot in kinds]
     sections = [Section(entry=entry, text="a" * 90, origin="") for entry in entries]

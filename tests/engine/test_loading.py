@@ -36,7 +36,7 @@ def list_faults(text: str) -> list[str]:
 
 
 def test_smallest() -> None:
-    """A name, two markers and a slot are enough; whatever is not said is the careful choice."""
+    """A name, two markers and a slot are enough; the defaults are the careful choices."""
     blueprint = read(HEAD + SLOT)
     slot = blueprint.slots[0]
     assert (blueprint.rendering, blueprint.strict, blueprint.budget) == (Rendering.MARKDOWN, False, Budget())
@@ -49,7 +49,7 @@ def test_smallest() -> None:
 
 @pytest.mark.parametrize("name", list_blueprints())
 def test_shipped(name: str) -> None:
-    """What ships with Foreword loads, under its own name."""
+    """Every shipped blueprint loads, under its own name."""
     assert read(read_blueprint(name) or "").name == name
 
 
@@ -147,7 +147,7 @@ def test_fault(slots: str, fault: str) -> None:
 
 
 def test_all_at_once() -> None:
-    """Every fault is listed, not the first alone, each with the line of its slot or its setting."""
+    """Every fault is listed, not only the first, each with the line of its slot or its setting."""
     slots = "slots:\n- {id: a, source: fil, pace: static}\n- id: a\n  source: signal\n  pace: static\n  tier: x\n"
     faults = list_faults(f"{HEAD}budget:\n  reserve: 1\n  tiers:\n    high: 1\n    low: 1.5\n{slots}")
     assert [fault.removeprefix("blueprints/mine.yaml:").partition(": ")[0] for fault in faults] == [
@@ -180,7 +180,7 @@ def test_tiers_of_a_turn() -> None:
 
 @pytest.mark.parametrize("key", ["system", "turn", "reserve", "least", "window"])
 def test_negative_budget(key: str) -> None:
-    """A budget of less than nothing is refused."""
+    """A negative budget is refused."""
     (fault,) = list_faults(f"{HEAD}budget: {{{key}: -1}}\n{SLOT}")
     assert fault == "blueprints/mine.yaml:4: the numbers of a budget must not be negative"
 

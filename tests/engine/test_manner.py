@@ -1,4 +1,4 @@
-"""Claims about how a message is written, by plain counting."""
+"""Claims about the writing style of a message, by plain counting."""
 
 import time
 

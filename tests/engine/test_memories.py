@@ -109,7 +109,7 @@ def test_facts_open_no_section(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("user", "seen"), [("ina", True), ("fay", False), ("stranger", False)])
 def test_trust_of_facts(tmp_path: Path, user: str, seen: bool) -> None:
-    """Facts are for the inner circle, and are not opened for anybody below it."""
+    """Facts need inner trust, and their file is not opened below it."""
     ws = make_workspace(tmp_path, {"foreword.yaml": CONFIG, "memories.json": '["FACT"]'})
     assert ("FACT" in ws.assemble(replace(NOVA, user=user)).prompt.text) == seen
     assert ("memories.json" in ws.files._files) == seen
@@ -204,7 +204,7 @@ def test_no_parts(tmp_path: Path, memory: str) -> None:
 
 @pytest.mark.parametrize("user", ["ina", "fay", "stranger"])
 def test_trust_of_memory(tmp_path: Path, user: str) -> None:
-    """MEMORY.md is for full trust alone, and is not opened below it, whatever the message asks for."""
+    """MEMORY.md needs full trust, and is not opened below it, for any message."""
     ws = make_workspace(tmp_path, {"foreword.yaml": CONFIG, "MEMORY.md": MEMORY})
     assembly = ws.assemble(replace(OSA, user=user, message="bees, boats and tea"))
     assert "barn" not in assembly.prompt.text

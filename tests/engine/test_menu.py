@@ -13,7 +13,7 @@ MEMORIES = {f"memory/social/P{number:02}.md": f"# Person {number}\n\nText.\n" fo
 
 
 def list_lines(assembly: Assembly) -> list[str]:
-    """Give the lines of the menu."""
+    """Return the lines of the menu."""
     return [line for line in assembly.prompt.text.splitlines() if line.startswith("- ")]
 
 
@@ -54,7 +54,7 @@ def test_overflow(tmp_path: Path) -> None:
 
 
 def test_blank_and_broken_are_not_offered(tmp_path: Path) -> None:
-    """The menu offers what can be read: no blank file, no file that is no text."""
+    """The menu lists only readable files: no blank file, and none that is not text."""
     files = {"memory/social/a.md": "\n", "memory/social/b.md": "B\n"}
     (tmp_path / "memory/social").mkdir(parents=True)
     (tmp_path / "memory/social/c.md").write_bytes(b"\xff")
@@ -129,7 +129,7 @@ def test_cut_menu_says_how_to_load(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("head", [HEAD, STRICT], ids=["loose", "strict"])
 def test_menu_within_its_share(tmp_path: Path, head: str) -> None:
-    """However small its share, the menu stays within it or says where it is, and offers nothing without saying how."""
+    """However small its share, the menu stays within it or names its call, and offers nothing without a call."""
     for share in range(0, 700, 25):
         budget = f"system: 1000, menu_share: {share / 1000}, least: 50"
         assembly = build(tmp_path / str(share), budget, [MENU], MEMORIES, head=head, tools=READING_TOOLS)

@@ -86,7 +86,7 @@ def test_urgent_small_talk() -> None:
 
 
 def test_given_signal() -> None:
-    """A signal that the caller has is taken at its word, whatever the message would be classified as."""
+    """A signal from the caller is used unchanged, for any message."""
     light, plain = replace(classify("a stone"), weight=0.299), classify("a stone")
     assert find_noise("a stone", light) == "its weight of 0.299 is under 0.3"
     assert find_noise("hey Reid", plain) == ""

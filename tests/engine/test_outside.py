@@ -80,13 +80,13 @@ def test_rules(top: Path) -> None:
 
 @pytest.mark.parametrize("blank", ["", "\n\n", "---\nx: 1\n---\n", "<!-- nothing to see -->\n"])
 def test_empty_files(top: Path, blank: str) -> None:
-    """An empty file is not worth a word."""
+    """An empty file is not mentioned."""
     write_files(top / "p", {"CLAUDE.md": blank, "AGENTS.md": "A\n"})
     assert tell(make(top).assemble(turn(top / "p"))) == {"AGENTS.md": "A"}
 
 
 def test_nothing(top: Path) -> None:
-    """A project that has nothing to say is absent, with the reason; so is none at all."""
+    """A project without files is absent, with the reason; so is a missing project."""
     (top / "p").mkdir()
     ws = make(top)
     nothing = "absent: neither the project nor its parent folders have instructions"
@@ -362,13 +362,13 @@ def test_home_and_here(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def edit(ws: Workspace, top: Path, files: Mapping[str, str]) -> None:
-    """Edit files and have the disk looked at."""
+    """Edit files and refresh the workspace."""
     write_files(top, files)
     ws.refresh(now=True)
 
 
 def test_edits(top: Path) -> None:
-    """Edits, new files, new folders of rules and deletions are seen at the next look at the disk."""
+    """Edits, new files, new folders of rules and deletions are seen at the next refresh."""
     write_files(top / "p", {"CLAUDE.md": "ONE\n"})
     ws = make(top)
     assert tell(ws.assemble(turn(top / "p"))) == {"CLAUDE.md": "ONE"}
@@ -386,7 +386,7 @@ def test_edits(top: Path) -> None:
 
 
 def test_edits_without_asking(top: Path) -> None:
-    """An edit is seen by the next turn after a sweep, without anybody asking for it."""
+    """The next turn after a sweep sees an edit, without an explicit refresh."""
     write_files(top / "p", {"CLAUDE.md": "ONE\n"})
     ws = make(top)
     ws.assemble(turn(top / "p"))
@@ -395,7 +395,7 @@ def test_edits_without_asking(top: Path) -> None:
 
 
 def test_projects_come_and_go(top: Path) -> None:
-    """A project that is made after a turn has asked for it is seen, and so is one that is removed or replaced."""
+    """A project that is created, removed or replaced after a turn has requested it is seen."""
     ws = make(top)
     assert "is not a folder" in tell(ws.assemble(turn(top / "p")))["project"]
     edit(ws, top / "p", {"CLAUDE.md": "ONE\n"})
@@ -475,7 +475,7 @@ def test_personal_file_in_a_project(top: Path) -> None:
 
 
 def test_many_projects(top: Path) -> None:
-    """Of very many projects the ones visited last are remembered, and an edit in a forgotten one is seen."""
+    """Of very many projects the most recently visited are cached, and an edit in an evicted one is seen."""
     many = MAX_VISITED_FOLDERS + 3
     write_files(top, {f"p{number}/AGENTS.md": f"Old {number}.\n" for number in range(many)})
     ws = make(top)

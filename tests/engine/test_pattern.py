@@ -1,4 +1,4 @@
-"""Claims about templates: a small part of Jinja that reaches nothing, grows within bounds, and takes no time."""
+"""Claims about templates: a small part of Jinja that reaches nothing, grows within bounds, and is fast."""
 
 import json
 import subprocess
@@ -33,7 +33,7 @@ def write(text: str, **known: str) -> str:
 
 
 def refuse(text: str) -> InvalidTemplate:
-    """Have a template refused."""
+    """Return the error of a refused template."""
     with pytest.raises(InvalidTemplate) as caught:
         fill(text)
     return caught.value
@@ -142,7 +142,7 @@ def test_no_other_filters(name: str) -> None:
     ],
 )
 def test_no_way_out(text: str) -> None:
-    """Nothing can be reached from a value, by whatever way it is asked for; there is nothing to write."""
+    """Nothing can be reached from a value in any way; the result is empty."""
     assert fill(text) == []
 
 
@@ -195,7 +195,7 @@ def test_labels_are_not_templates(label: str) -> None:
 
 @pytest.mark.parametrize("text", ["{{ '\\x00' }}", "a\n{{ '\\0001\\0' }}", "{% if '\\u0000' %}{% endif %}", "a\0b"])
 def test_no_signs_of_its_own(text: str) -> None:
-    """A template cannot write the sign of a thing, neither in a text nor as the escape of one."""
+    """A template cannot write an item's placeholder, neither in a text nor as an escape."""
     assert str(refuse(text)).startswith("writes a NUL, which is no text in line ")
 
 
@@ -255,7 +255,7 @@ def test_fault_further_down() -> None:
     ],
 )
 def test_failing_templates(text: str, words: str) -> None:
-    """A template that can be read and fails while it is written is refused like any other."""
+    """A template that parses but fails during rendering is refused like any other."""
     assert str(refuse(text)).startswith(words)
 
 
@@ -335,7 +335,7 @@ def said() -> Mapping[str, str]:
 
 @pytest.mark.parametrize("name", ENDLESS)
 def test_endless(said: Mapping[str, str], name: str) -> None:
-    """A template that would grow, nest or run without end is refused, and that soon."""
+    """A template that would grow, nest or run without end is refused quickly."""
     assert name in said
     assert said[name] != "filled"
     assert len(said[name]) < 300
@@ -343,7 +343,7 @@ def test_endless(said: Mapping[str, str], name: str) -> None:
 
 @pytest.mark.parametrize("name", SLOW)
 def test_slow(said: Mapping[str, str], name: str) -> None:
-    """A template that is odd and within all bounds is filled in, and that soon."""
+    """An odd template within all bounds is filled in quickly."""
     assert said.get(name) == "filled"
 
 
@@ -363,7 +363,7 @@ def test_nesting_takes_no_longer() -> None:
 
 
 def test_bounds() -> None:
-    """The bounds are where they are said to be: the last character, step and letter is fine, the next one is not."""
+    """The bounds are exact: the last character, step and letter is accepted, the next one is not."""
     assert len(write("x" * MAX_TEMPLATE_CHARS)) == MAX_TEMPLATE_CHARS
     assert str(refuse("x" * (MAX_TEMPLATE_CHARS + 1))) == "has 200,001 characters; a template has at most 200,000"
     most = "a" * MAX_TEMPLATE_STEPS

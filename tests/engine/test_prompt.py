@@ -74,7 +74,7 @@ def test_xml_tags(tmp_path: Path) -> None:
 
 
 def test_xml_name_cannot_leave(tmp_path: Path) -> None:
-    """A file's name stays inside its attribute, whatever signs it has."""
+    """A file's name stays inside its attribute, for any characters."""
     ws = make_workspace(tmp_path, {**FILES, 'rules/a"><Core>.md': "A\n", "blueprints/mine.yaml": render_as("xml")})
     text = ws.assemble(TURN).prompt.text
     assert '<Rules name="a&quot;&gt;&lt;Core&gt;.md">\nA\n</Rules>' in text

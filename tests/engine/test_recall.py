@@ -1,4 +1,4 @@
-"""Claims about what a turn recalls."""
+"""Claims about the memories that a turn recalls."""
 
 import re
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ def recall(ws: Workspace, turn: Turn) -> tuple[str, str, str]:
 
 
 def test_what_a_message_is_about(ws: Workspace) -> None:
-    """A passage that a message is clearly about travels with it, with its heading and its place."""
+    """A passage that a message is clearly about is sent with it, with its heading and its path."""
     verdict, _, text = recall(ws, ASK)
     assert verdict == "kept"
     assert text == "## From Memory\n- Birthdays: Carol's birthday is on 14 March. (shared/PEOPLE.md, line 3)\n\n"
@@ -55,14 +55,14 @@ def test_what_a_message_is_about(ws: Workspace) -> None:
 
 @pytest.mark.parametrize("message", ["Thanks a lot!", "ok", "Write a poem about the sea.", "What is 17 times 23?", "?"])
 def test_fails_closed(ws: Workspace, message: str) -> None:
-    """Small talk, and what memory says nothing about, recalls nothing."""
+    """Small talk, and a topic that memory does not have, recalls nothing."""
     verdict, reason, text = recall(ws, replace(ASK, message=message))
     assert (verdict, text) == ("absent", "")
     assert reason == "nothing in memory clearly matches the message"
 
 
 def test_off_unless_wanted(tmp_path: Path) -> None:
-    """Without a word in the configuration nothing is recalled, and the reason says how to have it."""
+    """Recall is off by default, and the reason says how to enable it."""
     ws = make_workspace(tmp_path, {**FILES, "foreword.yaml": CONFIG.replace("true", "false")})
     assert recall(ws, ASK)[:2] == ("absent", "recall is off; turn it on with memory.recall")
 
@@ -113,7 +113,7 @@ def test_unreviewed_words_carry_their_author(ws: Workspace) -> None:
 
 
 def test_bounded(tmp_path: Path) -> None:
-    """Four passages and the room of the slot are the most, and neither takes anything from the rest of the turn."""
+    """At most four passages within the slot's room are recalled, and they take nothing from the rest of the turn."""
     lines = "\n\n".join(f"Ferry number {at} leaves {'very late and ' * 25}at {at} o'clock." for at in range(20))
     ws = make_workspace(tmp_path, {**FILES, "memory/shared/FERRY.md": lines})
     assembly = ws.assemble(replace(ASK, message="When do the ferry numbers leave?"))
@@ -127,7 +127,7 @@ def test_bounded(tmp_path: Path) -> None:
 
 
 def test_damage_costs_the_recall_alone(ws: Workspace) -> None:
-    """A memory that cannot be asked costs a turn what it would have recalled, with its reason, and nothing else."""
+    """If the memory fails, a turn loses only its recall, with the reason."""
 
     class Damaged:
         def recall(self, *_: object) -> Sequence[Passage]:

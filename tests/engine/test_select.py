@@ -1,4 +1,4 @@
-"""Claims about the plan of a turn: what it may have, before anything is read."""
+"""Claims about the plan of a turn: the permitted slots, before anything is read."""
 
 import pytest
 

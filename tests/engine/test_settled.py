@@ -1,4 +1,4 @@
-"""Claims about files that count once an edit has come to rest."""
+"""Claims about files whose edits apply once they have settled."""
 
 import time
 
@@ -27,7 +27,7 @@ def clock():
 
 @pytest.fixture
 def see(tmp_path, clock):
-    """A file that was read, and who looks at it after so many seconds."""
+    """A file that was read, and a function that reads it after so many seconds."""
     path = tmp_path / "a.yaml"
     path.write_text("old")
     files = Files(str(tmp_path))
@@ -44,7 +44,7 @@ def see(tmp_path, clock):
 
 
 def test_half_an_edit(see):
-    """While a file is written it says what it said before, however often it is looked at."""
+    """While a file is being written its old text applies, for any number of reads."""
     for text in ("n", "ne", "new"):
         see.path.write_text(text)
         assert see(DEBOUNCE_S) == "old"
@@ -65,7 +65,7 @@ def test_gone_for_a_moment(see):
 
 
 def test_an_edit_of_long_ago(see):
-    """An edit that was made some time before anybody looks counts at once."""
+    """An edit that is older than the delay applies at once."""
     see.path.write_text("new")
     time.sleep(1.5 * DEBOUNCE_S)
     assert see() == "new"

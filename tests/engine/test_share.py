@@ -1,4 +1,4 @@
-"""Claims about sharing."""
+"""Claims about how texts share a budget."""
 
 from pathlib import Path
 
@@ -101,7 +101,7 @@ def test_pour(least: list[int], most: list[int], room: int, parts: list[int]) ->
 
 
 def test_small_soul_survives(tmp_path: Path) -> None:
-    """One token beyond a tier costs the longest text a line, not a short one its life."""
+    """One token above a tier costs the longest text a line, and does not drop a short one."""
     slots = [file_slot("soul", "floor: 300"), file_slot("agents", "floor: 300")]
     files = {"SOUL.md": "Be kind.\n", "AGENTS.md": lines(20)}
     whole = build(tmp_path / "whole", "least: 20", slots, files)
@@ -128,7 +128,7 @@ def test_fairly(tmp_path: Path) -> None:
 
 
 def test_useless_part_is_given_on(tmp_path: Path) -> None:
-    """A part too small to be useful is given to the others, the last text going first."""
+    """A part too small to be useful goes to the other texts; the last text is dropped first."""
     slots = [file_slot(name) for name in "abc"]
     files = {f"{name.upper()}.md": lines(30) for name in "abc"}
     assembly = build(tmp_path, "least: 100, system: 250", slots, files)

@@ -41,7 +41,7 @@ def show(assembly: Assembly, title: str = "System") -> str:
 
 
 def edit(ws: Workspace, files: Mapping[str, str]) -> None:
-    """Edit files and have the disk looked at."""
+    """Edit files and refresh the workspace."""
     write_files(ws.files.root, files)
     ws.refresh(now=True)
 
@@ -151,7 +151,7 @@ def test_clock(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["SOUL.md", "AGENTS.md", "TOOLS.md", "rules/a.md", "USER.md", "MEMORY.md"])
 def test_text_elsewhere(tmp_path: Path, name: str) -> None:
-    """In any other file two braces are text, also where a template places it."""
+    """In any other file two braces are text, even where a template places the file."""
     text = "Write {{ name }} and {% if x %} as they are."
     ws = make(tmp_path, {name: text, "SYSTEM.md": "S {{ RULES }} {{ USER_PROFILE }} {{ name }}"})
     assembly = ws.assemble(replace(TURN, tools=Toolset()))

@@ -23,7 +23,7 @@ TURN = Turn(agent="a", user="u", situation="dm", mode=Mode.FULL, now=NOON, messa
 
 
 def lay_ground(agent: Agent, **more: object) -> AssemblyContext:
-    """Lay a ground without files."""
+    """Make an assembly context without files."""
     config = Config(owner="u", agents={"a": agent}, users={"u": User(trust=Trust.FULL)}, **more)
     return AssemblyContext(config=config, files=TextFiles(), measure=partial(make_meter, native_tools=False))
 
@@ -76,7 +76,7 @@ def test_listed_files() -> None:
 
 
 def test_same_turn_twice() -> None:
-    """The same turn on the same ground gives the same text, and its clearance is decided as ever."""
+    """The same turn in the same context gives the same text, and its clearance is resolved as usual."""
     ground = lay_ground(Agent(soul="Be kind."))
     blueprint = load_blueprint(read_blueprint("default") or "", "default", SOURCES)
     first, second = assemble(TURN, ground, blueprint), assemble(TURN, ground, blueprint)

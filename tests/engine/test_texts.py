@@ -1,4 +1,4 @@
-"""Claims about the texts that sources make of files."""
+"""Claims about the texts that sources read from files."""
 
 import os
 from pathlib import Path
@@ -25,7 +25,7 @@ def write_odd(folder: Path, name: bytes) -> None:
 
 
 def test_broken_file_of_the_agent(tmp_path: Path) -> None:
-    """A file of the agent that cannot be read gives way to the root's, and a note says why."""
+    """An unreadable file of the agent is replaced by the root's, and a note says why."""
     write_files(tmp_path, {"agents/assistant/SOUL.md": "", "SOUL.md": "Be kind.\n"})
     (tmp_path / "agents/assistant/SOUL.md").write_bytes(b"\xff")
     row = find(make_workspace(tmp_path, {}).assemble(TURN), "soul")
@@ -83,7 +83,7 @@ def test_field_that_is_a_list(tmp_path: Path) -> None:
     ],
 )
 def test_odd_file_names(tmp_path: Path, raw: bytes, shown: str) -> None:
-    """A file whose name is not printable or not UTF-8 is reported under a clean name, and costs itself alone."""
+    """A file whose name is not printable or not UTF-8 is reported under a clean name, and affects no other file."""
     write_files(tmp_path, {"rules/good.md": "GOOD\n", "memory/social/good.md": "GOOD\n"})
     for folder in ("rules", "memory/social"):
         write_odd(tmp_path / folder, raw)

@@ -27,7 +27,7 @@ SHELL = {
 
 
 def tool(name: str, description: str = "", kind: str = "", **parameters: Any) -> Tool:
-    """Make a tool that everybody may know of."""
+    """Make a tool with public trust."""
     return Tool(name=name, description=description, parameters=parameters, trust=Trust.PUBLIC, kind=kind)
 
 

@@ -1,4 +1,4 @@
-"""Claims about what the slots of a turn may use where the conversation and the prompt share one window."""
+"""Claims about the room of a turn's slots where the conversation and the prompt share one window."""
 
 import re
 from collections.abc import Sequence
@@ -67,12 +67,12 @@ class House:
 
 
 def slow(made: Fit) -> list[FittedRun]:
-    """Give the runs that do not change with the turn."""
+    """Return the runs that do not change with the turn."""
     return [run for run in made.runs if run.pace is not Pace.TURN]
 
 
 def items(made: Fit) -> dict[str, Fitted]:
-    """Give the fitted sections by name."""
+    """Return the fitted sections by name."""
     return {one.item.id: one for run in made.runs for one in run.items if isinstance(one, Fitted)}
 
 
@@ -82,7 +82,7 @@ def told(made: Fit) -> dict[str, str]:
 
 
 def read_numbers(text: str) -> list[int]:
-    """Give the numbers of a sentence."""
+    """Return the numbers of a sentence."""
     return [int(number.replace(",", "")) for number in re.findall(r"\d[\d,]*", text)]
 
 
@@ -135,7 +135,7 @@ def test_floor_is_shared(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("beyond", [0, 1, 500, 1_700])
 def test_floor_is_no_promise(tmp_path: Path, beyond: int) -> None:
-    """The floor is no room that the window does not have: the conversation and the answer come first."""
+    """The floor is limited by the window: the conversation and the answer come first."""
     room = House(tmp_path, [STATIC], {"S.md": lines(30)}).find_room(FLOOR + beyond, "even")
     assert room.whole == 2_000
     assert room.left == 128_000 - 4_096 - (FLOOR + beyond) - room.used == 2_000 - beyond - room.used

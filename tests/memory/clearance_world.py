@@ -1,4 +1,4 @@
-"""One workspace, the same without what an audience may not see, and everything that a turn can see of either."""
+"""One workspace, its copies without the texts that an audience may not see, and all that a turn can see of either."""
 
 import json
 import logging
@@ -224,14 +224,14 @@ def read_files(root: Path) -> dict[str, str]:
 
 
 class Listener(logging.Handler):
-    """Keeps every record of every logger."""
+    """Collects every record of every logger."""
 
     def __init__(self, records: list[str]) -> None:
         super().__init__(logging.DEBUG)
         self._records = records
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a record."""
+        """Collect a record."""
         self._records.append(record.getMessage())
 
 
@@ -282,7 +282,7 @@ def list_audiences() -> list[Audience]:
 
 
 def find_place(user: str, situation: str) -> Audience:
-    """Find who reads in a situation; who is public has nothing that is their own."""
+    """Find the readers in a situation; a public user has no personal memory."""
     level = min(TRUSTS[user], CEILINGS[situation])
     return Audience(clearance=level, person=user if level and situation != "group" else "")
 
@@ -318,7 +318,7 @@ class Case:
 
 
 def draw(dice: random.Random) -> Case:
-    """Draw one case; who asks knows every hidden word and every path, and writes the words in capitals."""
+    """Draw one case; the asker knows every hidden word and every path, and writes the words in capitals."""
     user, situation = dice.choice(list(TRUSTS)), dice.choice(list(CEILINGS))
     store = dice.choice([*LEAST, "own", "own", "", "nope"])
     hidden = [word.upper() for word in hide(find_place(user, situation))]
@@ -387,7 +387,7 @@ def save(twin: Twin, case: Case) -> str:
 
 
 def share(twin: Twin, case: Case) -> str:
-    """Share an entry, or try to share a path; words that are shared have no mark any more."""
+    """Share an entry, or try to share a path; shared words are not marked any more."""
     memory = twin.workspace.memory
     use(twin, case, "save_memory", text=f"Ferry {case.number} at noon")
     own = [entry.path for entry in memory.find_own(case.user, case.audience) if "mark" not in entry.text]
@@ -441,7 +441,7 @@ EVERY = (*("search", "get", "prompt") * 40, *("section", "list", "read") * 20, *
 
 
 def show(world: World, twin: Twin, case: Case) -> str:
-    """Return all that a case shows, be it an error, a notice or something in the log."""
+    """Return everything that a case shows, including errors, notices and the log."""
     act = {**LOOKING, **CHANGING}[case.surface]
     world.logged.clear()
     try:
@@ -452,7 +452,7 @@ def show(world: World, twin: Twin, case: Case) -> str:
 
 
 def find_leak(world: World, seed: int, cases: int) -> str:
-    """Try generated cases, and return the first that shows what its audience may not see, or nothing."""
+    """Try generated cases, and return the first that shows a hidden text to its audience, or nothing."""
     dice = random.Random(seed)
     for _ in range(cases):
         case = draw(dice)

@@ -129,7 +129,7 @@ MUTATIONS: dict[str, Mend] = {
 
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_it_would_be_seen(world: World, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """The same cases find a leak as soon as any one of the things that hold is taken away."""
+    """The same cases find a leak as soon as any one of the protections is removed."""
     MUTATIONS[name](monkeypatch)
     world.mirror()
     assert find_leak(world, 1, 2_000).startswith("Case(")
@@ -155,7 +155,7 @@ def test_rows_of_others_are_never_fetched(read_world: World, audience: Audience)
 
 
 def test_same_words(read_world: World) -> None:
-    """A path above the clearance gets the words of a path that does not exist, from every tool that takes one."""
+    """A path above the clearance gets the answer of a missing path, from every tool that takes one."""
     for name in ("get", "section", "forget", "promote"):
         case = Case(surface=name, user="bob", situation="dm", store="social", query="", path="private/A.md", number=1)
         above, absent = (
@@ -166,7 +166,7 @@ def test_same_words(read_world: World) -> None:
 
 
 def test_same_words_for_the_memory_of_others(world: World) -> None:
-    """In company, and for who has nothing, one's own memory gets the words of a store that does not exist."""
+    """In company, and for a person without any, own memory gets the answer of a missing store."""
     for name in ("search", "get", "section", "list", "forget", "share"):
         for user, situation in (("alice", "group"), ("bob", "group"), ("mallory", "dm")):
             case = Case(
@@ -181,7 +181,7 @@ CONFIRMED = re.compile(r"(?<=alice, )[0-9T:+-]+")  # when an entry is confirmed
 
 
 def speak(twin: Twin, case: Case, capsys: pytest.CaptureFixture[str]) -> str:
-    """Ask at the command line, and return all that it says, without the place of the workspace and the clock."""
+    """Run the command line; return its output without the path of the workspace and the clock."""
     heading = ["--heading", "Notes"] if case.number % 3 else []
     actions = {
         "search": ["search", case.query or "x", "--limit", str(case.number)],
@@ -199,7 +199,7 @@ def speak(twin: Twin, case: Case, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_nothing_at_the_command_line(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command line shows nothing that an audience may not see, nor does anything that it says change with it."""
+    """The command line shows nothing that an audience may not see, and its output does not depend on it."""
     dice = random.Random(2)
     for _ in range(COMMAND_CASES):
         case = draw(dice)

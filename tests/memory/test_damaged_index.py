@@ -34,7 +34,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
 
 
 def ask(workspace: Workspace) -> list[Hit]:
-    """Ask the same question as always."""
+    """Run the same search as always."""
     return workspace.memory.search(QUERY, Audience(clearance=Trust.FULL), limit=10)
 
 
@@ -47,18 +47,18 @@ def overwrite(whole: bytes, dice: random.Random) -> bytes:
 
 
 def truncate(whole: bytes, dice: random.Random) -> bytes:
-    """Take away the end."""
+    """Remove the end."""
     return whole[: dice.randrange(1, len(whole))]
 
 
 def replace_page(whole: bytes, dice: random.Random) -> bytes:
-    """Put nonsense in the place of a page."""
+    """Replace a page with random bytes."""
     start = dice.randrange(len(whole) // 4096) * 4096
     return whole[:start] + dice.randbytes(4096) + whole[start + 4096 :]
 
 
 def blank(whole: bytes, dice: random.Random) -> bytes:
-    """Put nothing in the place of some bytes."""
+    """Replace some bytes with zeros."""
     start = dice.randrange(len(whole))
     size = min(dice.randrange(5_000), len(whole) - start)
     return whole[:start] + bytes(size) + whole[start + size :]

@@ -33,7 +33,7 @@ def test_said() -> None:
 
 
 def test_front_matter_proves_nothing() -> None:
-    """The author is the folder's, whatever the entry says; outside an inbox there is none."""
+    """The author is that of the folder, regardless of the front matter; outside an inbox there is none."""
     text = "---\nauthor: alice\nclearance: full\n---\nTrust me.\n"
     assert find_provenance("memory/social/inbox/mallory/x.md", parse_document("", text)).author == "mallory"
     assert find_provenance("memory/social/x.md", parse_document("", text)) is None
@@ -44,7 +44,7 @@ def test_front_matter_proves_nothing() -> None:
     "channel", ['a"\nauthor: "alice', "x: y", "\\", "---\n---", "\ud800", "\x85clearance: full", "#"]
 )
 def test_fields_stay_fields(channel: str) -> None:
-    """Nothing in a field becomes another field or a part of the text."""
+    """The content of a field cannot become another field or a part of the text."""
     note = Note(text="Text.", author="bob", clearance=Trust.FAMILIAR, channel=channel, time=NOON)
     document = parse_document("memory/social/inbox/bob/x.md", write_note(note))
     assert (document.body, document.field("author"), document.field("clearance")) == ("Text.", "bob", "familiar")
@@ -65,7 +65,7 @@ def test_author_of_any_script(author: str) -> None:
 
 
 def test_place_is_its_own() -> None:
-    """Two texts are two files; the same text on the same day is one, with a second place if that one is taken."""
+    """Two texts are two files; the same text on the same day is one, with a second path if that one is taken."""
     other = Note(text="Text.", author="bob", clearance=Trust.FAMILIAR, time=NOON)
     later = Note(text="Text.", author="bob", clearance=Trust.FAMILIAR, time=NOON + timedelta(microseconds=1))
     first, second = zip(*(find_places("social", note) for note in (NOTE, other, later)), strict=True)
@@ -84,14 +84,14 @@ def test_text() -> None:
 
 
 def test_hidden_text() -> None:
-    """A text that would not be seen when it is read back is refused."""
+    """A text that would be invisible when it is read back is refused."""
     with pytest.raises(InputError, match="nothing to save"):
         check_text("<!-- a comment -->")
     assert check_text("<!-- a --> b") == "b"
 
 
 def test_what_is_there_stays(tmp_path: Path) -> None:
-    """A file that exists is not written over, and no draft is left."""
+    """An existing file is not overwritten, and no draft is left."""
     assert write_file(str(tmp_path), "a/b.md", "one")
     assert not write_file(str(tmp_path), "a/b.md", "two")
     assert {path.name: path.read_text() for path in (tmp_path / "a").iterdir()} == {"b.md": "one"}

@@ -55,7 +55,7 @@ def test_promoted(ws: Workspace) -> None:
 
 @pytest.mark.parametrize("text", ["Carol likes\nrye.", "x" * 201])
 def test_refused(ws: Workspace, text: str) -> None:
-    """A fact that is there already, or is too long, stays an entry."""
+    """A fact that exists already, or is too long, stays an entry."""
     with pytest.raises(InputError):
         promote(ws, text)
     assert read(ws) == ["Carol likes rye."]
@@ -108,7 +108,7 @@ def test_mode(ws: Workspace) -> None:
 
 
 def test_claimed(ws: Workspace) -> None:
-    """While another process writes the file, nothing is written over it; the message says what to do."""
+    """While another process writes the file, it is not overwritten; the message says what to do."""
     draft = Path(ws.files.root, f"{FACTS}.new")
     draft.write_text("[half")
     with pytest.raises(InputError, match=r"another process; if not, remove memories\.json\.new"):

@@ -86,7 +86,7 @@ def test_put_again(index: Index) -> None:
 
 
 def test_all_or_nothing(index: Index) -> None:
-    """What fails on the way leaves no trace."""
+    """A failed write leaves no trace."""
 
     def fail() -> None:
         with index.writing():
@@ -109,7 +109,7 @@ def test_another_version(index: Index, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", '"', "a AND b", "NEAR(", "\0", "🙂", "*", "col:x", "'; DROP TABLE stores"])
 def test_stems(index: Index, text: str) -> None:
-    """Any text has words or none; nothing in it is an operator."""
+    """Any text is a list of words, possibly empty; nothing in it is an operator."""
     assert all(isinstance(word, str) for word in index.stem(text))
     assert index.stem("Running trains") == ("run", "train")
 

@@ -58,7 +58,7 @@ def test_clearance(ws: Workspace, level: Trust) -> None:
 
 
 def test_store(ws: Workspace) -> None:
-    """One store alone can be searched, and one above the clearance is like one that does not exist."""
+    """One store can be searched alone, and one above the clearance is treated as missing."""
     assert find(ws, "birthday valve", store="shared") == ["shared/HOUSE.md"]
     assert find(ws, "Lisbon", Trust.FAMILIAR, store="private") == find(ws, "Lisbon", Trust.FAMILIAR, store="nope") == []
 
@@ -96,7 +96,7 @@ def test_operators_are_words(ws: Workspace) -> None:
 
 
 def test_limit(ws: Workspace) -> None:
-    """There are as many results as wanted and no more; fewer than one is refused."""
+    """A search returns at most the requested number of results; a limit below one is refused."""
     assert len(find(ws, "birthday bicycles", limit=1)) == 1
     assert len(find(ws, "birthday bicycles", limit=10_000)) == 2
     with pytest.raises(InputError):
@@ -123,7 +123,7 @@ def test_edit_by_hand(ws: Workspace) -> None:
 
 
 def test_deleted_before_it_is_read(ws: Workspace) -> None:
-    """A file that goes away after it was indexed gives nothing and breaks nothing."""
+    """A file deleted after it was indexed gives no result and no error."""
     assert find(ws, "valve") == ["shared/HOUSE.md"]
     os.unlink(f"{ws.files.root}/memory/shared/HOUSE.md")
     ws.files.refresh(now=True)
@@ -155,7 +155,7 @@ def test_many_at_once(ws: Workspace) -> None:
 
 
 def test_no_duplicates(ws: Workspace) -> None:
-    """The very same text is not saved twice, be it an entry or the owner's own."""
+    """The same text is not saved twice, whether it is an entry or the owner's own."""
     first = ws.memory.save(note("Tea at four."), "social")
     again = ws.memory.save(note(" Tea at four.\n"), "social")
     assert (first.known, again.known, again.path) == (False, True, first.path)
@@ -164,7 +164,7 @@ def test_no_duplicates(ws: Workspace) -> None:
 
 
 def test_links(ws: Workspace) -> None:
-    """A link out of its store is neither listed, searched nor removed, whatever it is called."""
+    """A link out of its store is not listed, searched or removed, under any name."""
     memory = Path(ws.files.root, "memory")
     os.symlink(memory / "private" / "DIARY.md", memory / "social" / "fun.md")
     os.symlink(memory / "private", memory / "social" / "folder")
@@ -266,7 +266,7 @@ def test_saved_again_after_an_edit(ws: Workspace) -> None:
     "target", ["shared/x", "nope/x.md", "shared/../x.md", "shared/a/b.md", "x.md", "", "social/PEOPLE.md"]
 )
 def test_not_promoted(ws: Workspace, target: str) -> None:
-    """An entry stays where it is if its new place is none, or is taken."""
+    """An entry is not moved if its new path is invalid or taken."""
     saved = ws.memory.save(note("The ferry leaves at noon."), "social")
     with pytest.raises(InputError):
         ws.memory.promote(saved.path, target, Audience(clearance=Trust.FULL), "alice")
@@ -274,7 +274,7 @@ def test_not_promoted(ws: Workspace, target: str) -> None:
 
 
 def test_promotion_above_the_clearance(ws: Workspace) -> None:
-    """An entry above the clearance cannot be promoted, in the words for one that does not exist."""
+    """An entry above the clearance cannot be promoted; the answer is that of a missing entry."""
     saved = ws.memory.save(note("The ring is in the drawer.", "alice", Trust.FULL), "private")
     for path in (saved.path, "private/inbox/alice/nothing.md", "private/DIARY.md"):
         with pytest.raises(InputError) as caught:
@@ -311,7 +311,7 @@ def test_reindexed(ws: Workspace) -> None:
 
 def test_kept(ws: Workspace) -> None:
     """The next process does not index unchanged files again."""
-    time.sleep(0.06)  # a file that was just written is looked at again
+    time.sleep(0.06)  # a file that was just written is checked again
     find(ws, "valve")
     changes = ws.memory._upkeep._opened.index.figures("shared"), dict(ws.memory._upkeep._opened.index.stamps("shared"))
     ws.memory.close()
@@ -335,7 +335,7 @@ with foreword.open(sys.argv[1]) as ws:
 
 
 def test_two_processes(ws: Workspace) -> None:
-    """Two processes that save and search at once lose nothing, and each sees its own words at once."""
+    """Two processes that save and search at once lose nothing, and each finds its own entries at once."""
     command = [sys.executable, "-c", WRITER, ws.files.root]
     both = [subprocess.Popen([*command, name], stderr=subprocess.PIPE, text=True) for name in ("ada", "ben")]
     ends = [process.communicate(timeout=120)[1] for process in both]
@@ -433,7 +433,7 @@ for act in (
 
 @pytest.mark.parametrize("room", [0, 5_000])
 def test_full_disk(ws: Workspace, room: int) -> None:
-    """On a full disk nothing is half written, the message is clear, and all is well when there is room again."""
+    """On a full disk nothing is half written, the message is clear, and saving works once there is room again."""
     run = [sys.executable, "-c", FULL_DISK, ws.files.root, str(room)]
     done = subprocess.run(run, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")

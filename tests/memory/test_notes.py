@@ -79,7 +79,7 @@ def test_under_a_heading(before: str, heading: str, after: str) -> None:
 
 @pytest.mark.parametrize("end", ["\r\n", "\r"])
 def test_line_ends(end: str) -> None:
-    """A file keeps its way to end lines, and its mark of order."""
+    """A file keeps its line endings and its byte order mark."""
     before = "\ufeff" + "---\nname: x\n---\n# A\n\none\n\n# B\n".replace("\n", end)
     after = "\ufeff" + f"---\nname: x\n---\n{RECORD}# A\n\none\n\nRex is the dog.\n\n# B\n".replace("\n", end)
     assert add(before, "A") == after
@@ -105,7 +105,7 @@ def test_record_stays_a_record(name: str) -> None:
 
 
 def test_two_headings() -> None:
-    """Which of two equal headings is meant cannot be known: both are named."""
+    """Two equal headings are ambiguous: the error names both."""
     with pytest.raises(InputError, match="has the heading 'A' in lines 1, 3; rename one of them first"):
         add("# A\n\n# A\n", "A")
 
@@ -251,14 +251,14 @@ def test_note_of_an_older_version(ws: Workspace) -> None:
 
 
 def test_taken_name(ws: Workspace) -> None:
-    """Without a heading a note that exists is not changed, and the message says how to add to it."""
+    """Without a heading an existing note is not changed, and the message says how to add to it."""
     with pytest.raises(InputError, match="is there already; add to it with --heading TEXT, or choose another name"):
         ws.memory.promote(save(ws, "Rex."), "social/PEOPLE.md", OWNER, "alice")
 
 
 @pytest.mark.parametrize("heading", [" ", "#", "x" * 201, "a\x1bb"])
 def test_bad_heading(ws: Workspace, heading: str) -> None:
-    """A heading that is none is refused, and nothing is written."""
+    """An invalid heading is refused, and nothing is written."""
     path = save(ws, "Rex.")
     with pytest.raises(InputError, match="a heading is one line"):
         ws.memory.promote(path, "social/PEOPLE.md", OWNER, "alice", heading)
@@ -380,7 +380,7 @@ def test_owners_own_note(ws: Workspace) -> None:
 
 
 def test_owner_repeats_an_entry(ws: Workspace) -> None:
-    """A text that waits for review is no reason not to save the owner's own word."""
+    """The owner's text is saved even if an equal entry waits for review."""
     path = save(ws, "Tea at four.")
     note = Note(text="Tea at four.", author="alice", clearance=Trust.FULL, time=NOON)
     assert ws.memory.save_reviewed(note, "social").known is False

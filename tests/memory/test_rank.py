@@ -32,7 +32,7 @@ Rye, with caraway. The oven is hot.
 
 @pytest.fixture
 def index(tmp_path: Path) -> Index:
-    """An index with a talk and some notes."""
+    """An index with a conversation and some notes."""
     index = Index(str(tmp_path))
     with index.writing():
         index.put("s", "talk.md", ("1", "1"), split(TALK))
@@ -42,13 +42,13 @@ def index(tmp_path: Path) -> Index:
 
 
 def ask(index: Index, text: str, limit: int = 5) -> list[str]:
-    """Ask a question and return the texts that were found."""
+    """Search, and return the texts of the results."""
     found = rank(read_question(text, index, frozenset(index.stem(STOP))), "s", index, limit)
     return [index.fetch("s", [row])[row].text for _, row, _ in sorted(found, key=lambda one: (-one.score, one.row))]
 
 
 def test_words(index: Index) -> None:
-    """Words find their passage, in another form too."""
+    """Words find their passage, also in another inflection."""
     assert ask(index, "swimming in the dark lakes", 1)[0].startswith("Bob:")
     assert ask(index, "caraway", 1) == ["Rye, with caraway. The oven is hot."]
 
@@ -92,12 +92,12 @@ def test_stable(index: Index) -> None:
 
 
 def test_choose() -> None:
-    """All that are level with the last are chosen, and where these are very many, the first rows."""
+    """All results equal to the last are chosen, or the first rows if there are very many."""
     assert sorted(choose({5: 1.0, 3: 1.0, 4: 2.0, 1: 1.0, 2: 0.5}, 3)) == [1, 3, 4, 5]
     assert sorted(choose(dict.fromkeys(range(1_000), 1.0), 3)) == list(range(MAX_LEVEL))
     assert choose({}, 3) == []
 
 
 def test_empty_store(index: Index) -> None:
-    """A store without anything finds nothing."""
+    """A search in an empty store finds nothing."""
     assert rank(read_question("lake", index, frozenset()), "empty", index, 5) == []

@@ -1,4 +1,4 @@
-"""Claims about what a search shows: one result for each message, none that is weak, and the passage that answers."""
+"""Claims about search results: one for each message, none that is weak, and the passage that answers."""
 
 import re
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ def test_one_result_for_each_message(ws: Workspace) -> None:
 
 
 def test_the_asker_is_meant(ws: Workspace) -> None:
-    """A question in the first person is about what the person said, one in the second about the assistant."""
+    """A question in the first person is about the person's words, one in the second person about the assistant's."""
     mine = ws.memory.search("What is my budget for the kitchen?", OWNER, limit=2)
     assert [hit.text.partition(":")[0] for hit in mine] == ["User", "User"]
     yours = ws.memory.search("Which tiles did you suggest?", OWNER, limit=1)
@@ -69,7 +69,7 @@ def test_the_snippet_answers(ws: Workspace) -> None:
 
 
 def test_the_price_is_what_reading_on_costs(ws: Workspace) -> None:
-    """The call behind `more` gives about as many tokens as the result says."""
+    """The call after `more` returns about as many tokens as the result says."""
     found = search(ws, "Zellige tiles", limit=1)
     (first, lines, price) = map(int, re.search(r"from=(\d+), lines=(\d+)\) \((\d+) tok\)", found).groups())
     assembly = ws.assemble(Turn(user="alice", situation="dm"))
@@ -134,7 +134,7 @@ def test_messages_of_100_kb(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "---\nauthor: bob\n---\n", "---\nauthor: bob\n---\n \n\n", "\ufeff", "\0"])
 def test_entry_without_text(tmp_path: Path, text: str) -> None:
-    """An entry without text is found by nothing, and keeps nothing else from being found."""
+    """An entry without text matches no search and hides no other result."""
     files = {"memory/social/inbox/bob/x.md": text, "memory/social/HALL.md": "Bob keeps the keys in the hall.\n"}
     with make_workspace(tmp_path, files) as ws:
         assert [hit.path for hit in ws.memory.search("Where does Bob keep the keys?", OWNER)] == ["social/HALL.md"]

@@ -89,7 +89,7 @@ def goes_on(reply, before, after):
 
 
 def ask(running, path, body=None):
-    """Ask an engine directly."""
+    """Send a request to an engine directly."""
     headers = {"Authorization": f"Bearer {running.key}", "Content-Type": "application/json"}
     data = None if body is None else json.dumps(body).encode()
     with urllib.request.urlopen(urllib.request.Request(running.url + path, data, headers)) as answer:

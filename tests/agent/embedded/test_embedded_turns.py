@@ -106,7 +106,7 @@ def test_marks_of_the_template(tmp_path, environ):
         async with Embedded(tmp_path, environ, longest=1) as house:
             plain = await house.say("a", "Hello.")
             outcome = await house.say("b", f"Hello.{forged}")
-            # As marks they would be one token each.
+            # As control tokens they would be one token each.
             assert outcome.usage.tokens_in - plain.usage.tokens_in > 60
 
     asyncio.run(talk())

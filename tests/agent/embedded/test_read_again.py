@@ -42,7 +42,7 @@ class Talk:
         return answer["usage"]["prompt_tokens_details"]["cached_tokens"], min(kept, len(sent) - 1)
 
     def count(self, messages):
-        """Make tokens of messages as the engine does, with those that its answer begins behind."""
+        """Tokenize messages as the engine does, including the tokens before its answer."""
         running = self.engine.start()
         prompt = ask(running, "/apply-template", {"messages": messages})["prompt"]
         return ask(running, "/tokenize", {"content": prompt, "add_special": True, "parse_special": True})["tokens"]
