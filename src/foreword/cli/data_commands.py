@@ -7,6 +7,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
 
 from foreword.cli.inputs import STDIN, add_options, check_value, open_named_workspace, read_text, read_value
 from foreword.cli.log_commands import EventQuery, add_period_options, add_reader_options, open_event_query
@@ -16,11 +17,13 @@ from foreword.engine import context, trust
 from foreword.errors import InputError, UnknownName, suggest_name
 from foreword.events.log import find_cutoff
 from foreword.events.period import Period, parse_unpaged_period
-from foreword.privacy import erasure, export
 from foreword.storage import agents, database, legacy_import, state_reader
 from foreword.turn import Turn
 from foreword.types import Trust
 from foreword.workspace import Workspace
+
+if TYPE_CHECKING:
+    from foreword.privacy import erasure, export  # late at run time: they import the gateway
 
 MAX_WARNED_NAMES = 20  # names listed in one warning
 STDOUT_NAME = "-"
@@ -132,7 +135,9 @@ def import_agents(args: Namespace, workspace: Workspace) -> tuple[object, str]:
     off = f"; {count(done.inactive, 'inactive customization')} imported as inactive" if done.inactive else ""
     text = f"imported: {count(done.agents, 'agent')}, {count(done.instructions, 'set')} of instructions"
     plain = {"kept" if name == "existing" else name: value for name, value in to_plain(done).items()}
-    return {**plain, "memory": to_plain(notes)}, f"{text}{entries}{left}{off}"
+    memory = {"saved": notes.saved, "unread_columns": list(notes.unread_columns)}
+    groups = {name: list(notes.rows.get(name, ())) for name in legacy_import.ROW_NOTES}
+    return {**plain, "memory": memory | groups}, f"{text}{entries}{left}{off}"
 
 
 def warn_unknown_names(kind: str, names: Sequence[str]) -> None:
@@ -232,8 +237,10 @@ def run_export(args: Namespace) -> int:
     return 0
 
 
-def export_visible(path: str, events: EventQuery, period: Period) -> export.ExportResult:
+def export_visible(path: str, events: EventQuery, period: Period) -> "export.ExportResult":
     """Write the visible events to stdout, or to a file that is created completely or not at all."""
+    from foreword.privacy import export
+
     ends = (period.since, period.until)
     if path == STDOUT_NAME:
         return export.export_log(events.folder, events.reader, sys.stdout, ends)
@@ -242,8 +249,10 @@ def export_visible(path: str, events: EventQuery, period: Period) -> export.Expo
         return export.export_log(events.folder, events.reader, file, ends, progress)
 
 
-def export_and_delete(args: Namespace, events: EventQuery, period: Period) -> export.ExportResult:
+def export_and_delete(args: Namespace, events: EventQuery, period: Period) -> "export.ExportResult":
     """Export everything before a day, then delete it; needs full trust."""
+    from foreword.privacy import export
+
     if args.file == STDOUT_NAME or period.until is None or period.since is not None:
         raise InputError(
             "--prune needs FILE and --until and takes no --since: everything deleted must be in the export"
@@ -263,7 +272,7 @@ def refuse_existing_file(path: str) -> None:
 
 
 @contextmanager
-def show_row_progress() -> Iterator[export.Progress]:
+def show_row_progress() -> Iterator["export.Progress"]:
     """Show the number of exported rows on stderr if it is a terminal."""
     with show_progress() as show:
         yield lambda done, whole: show(f"{done:,}{'' if whole is None else f' of {whole:,}'} rows")
@@ -271,6 +280,8 @@ def show_row_progress() -> Iterator[export.Progress]:
 
 def export_person(args: Namespace) -> None:
     """Write all data of a person, up to the given clearance or what they may see now, and print the number of items."""
+    from foreword.privacy import export
+
     if given := [f"--{name}" for name in EVENT_OPTIONS if getattr(args, name)]:
         raise InputError(f"--user exports all data of a person and takes no {' and no '.join(given)}")
     with open_named_workspace(args) as workspace:
@@ -318,6 +329,8 @@ def run_forget(args: Namespace) -> int:
         foreword export bob.jsonl --user bob
         foreword forget bob --yes
     """
+    from foreword.privacy import erasure
+
     if not 0 <= args.patience <= 86_400:
         raise InputError("--patience must be from 0 to 86,400 seconds")
     with open_named_workspace(args) as workspace:
@@ -334,7 +347,7 @@ def run_forget(args: Namespace) -> int:
     return 0 if report.done else EXIT_UNFINISHED
 
 
-def ask_confirmation(report: erasure.ErasureReport) -> bool:
+def ask_confirmation(report: "erasure.ErasureReport") -> bool:
     """Ask for confirmation; only the full name of the person confirms."""
     items = f"{count(report.found, 'item')} of {report.user}"
     if not sys.stdin.isatty():
@@ -347,7 +360,7 @@ def ask_confirmation(report: erasure.ErasureReport) -> bool:
     return sys.stdin.readline().strip() == report.user
 
 
-def print_report(args: Namespace, report: erasure.ErasureReport) -> None:
+def print_report(args: Namespace, report: "erasure.ErasureReport") -> None:
     """Print the counts, what remains and why, and the result of the verification."""
     if args.json:
         print_json({**to_plain(report), "dry_run": args.dry_run})

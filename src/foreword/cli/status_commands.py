@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from foreword.cli.inputs import add_options
 from foreword.cli.log_commands import EventQuery, add_reader_options, open_event_query, print_records
@@ -13,12 +13,13 @@ from foreword.errors import InputError, quote_name
 from foreword.events.event import Reader
 from foreword.events.lines import SHORT_ID_DIGITS, show_time
 from foreword.events.status import Status, find_status, show_left_out
-from foreword.gateway import transcripts
-from foreword.gateway.transcripts import Conversation
 from foreword.memory.upkeep import Stock
 from foreword.storage import database, state_reader
 from foreword.types import Trust
 from foreword.workspace import Workspace
+
+if TYPE_CHECKING:
+    from foreword.gateway.transcripts import Conversation
 
 DEFAULT_SESSIONS_LIMIT = 20
 MAX_NEXT_RUNS = 5  # next runs to show
@@ -47,6 +48,8 @@ def run_sessions(args: Namespace) -> int:
         foreword sessions --reader bob
         foreword sessions show 5fa0da3c --json
     """
+    from foreword.gateway import transcripts  # late: `status` does not need the gateway
+
     if args.limit < 1:
         raise InputError(f"--limit must be 1 or more, not {args.limit}")
     if bool(args.session) is not (args.action == "show"):
@@ -71,7 +74,7 @@ def run_sessions(args: Namespace) -> int:
     return 0
 
 
-def print_conversations(found: Sequence[Conversation], events: EventQuery, args: Namespace) -> None:
+def print_conversations(found: Sequence["Conversation"], events: EventQuery, args: Namespace) -> None:
     """Print the list of conversations."""
     if args.json:
         print_json([conversation_to_dict(one) for one in found])
@@ -94,12 +97,12 @@ def print_conversations(found: Sequence[Conversation], events: EventQuery, args:
         print_table(heads, rows, right=("messages",))
 
 
-def name_participants(one: Conversation) -> str:
+def name_participants(one: "Conversation") -> str:
     """Return the room of a conversation, or its people."""
     return one.session.lane.room or ", ".join(one.people)
 
 
-def print_conversation(one: Conversation, events: EventQuery) -> None:
+def print_conversation(one: "Conversation", events: EventQuery) -> None:
     """Print a conversation; message text is always indented."""
     key = one.session.lane
     place = (f"session {one.session.id}", key.agent, name_participants(one), key.channel, f"clearance {key.clearance}")
@@ -110,7 +113,7 @@ def print_conversation(one: Conversation, events: EventQuery) -> None:
             print(f"  {line}".rstrip())
 
 
-def list_messages(one: Conversation) -> Iterator[tuple[dict[str, Any], str]]:
+def list_messages(one: "Conversation") -> Iterator[tuple[dict[str, Any], str]]:
     """Yield each message and its reply, with a note about an unanswered message or an unprompted one."""
     agent = one.session.lane.agent
     for state, entry in one.remarks:
@@ -123,7 +126,7 @@ def list_messages(one: Conversation) -> Iterator[tuple[dict[str, Any], str]]:
             yield message | shared, " (by itself)" if entry.told else ""
 
 
-def conversation_to_dict(one: Conversation) -> dict[str, Any]:
+def conversation_to_dict(one: "Conversation") -> dict[str, Any]:
     """Return a conversation as JSON-ready values."""
     session, key = one.session, one.session.lane
     return {
