@@ -234,8 +234,8 @@ def test_caps(sizes: list[int], one: int, whole: int, caps: list[int]) -> None:
     entry = PlannedSlot(slot=slot, id="x", trust=slot.trust)
     sections = [Section(entry=entry, name=str(at), text="a" * size, origin="") for at, size in enumerate(sizes)]
     found = find_char_limits(sections)
-    assert [found.get(id(section), len(section.text)) for section in sections] == caps
-    assert all(found[id(section)] < len(section.text) for section in sections if id(section) in found)
+    assert [found.get(section, len(section.text)) for section in sections] == caps
+    assert all(found[section] < len(section.text) for section in sections if section in found)
 
 
 def test_slots_are_apart() -> None:
@@ -243,7 +243,7 @@ def test_slots_are_apart() -> None:
     kinds = [Slot(id=name, source="folder", pace=Pace.STATIC, limit_all=most) for name, most in (("x", 10), ("y", 100))]
     entries = [PlannedSlot(slot=slot, id=slot.id, trust=slot.trust) for slot in kinds]
     sections = [Section(entry=entry, text="a" * 90, origin="") for entry in entries]
-    assert find_char_limits(sections) == {id(sections[0]): 10}
+    assert find_char_limits(sections) == {sections[0]: 10}
 
 
 FOLDER = "id: r, source: folder, folder: rules, pace: static, limit_all: 150"

@@ -7,7 +7,7 @@ import pytest
 
 from foreword.assembly import ReportRow
 from foreword.engine.signal import classify
-from foreword.engine.sources.texts import make_signal_section, read_overlay_lines
+from foreword.engine.sources.texts import read_overlay_lines
 from foreword.testing import make_workspace
 from foreword.turn import Genre, SignalMode, Turn
 from foreword.workspace import Workspace
@@ -103,11 +103,3 @@ def test_blank_message(ws: Workspace, message: str) -> None:
     row = find_row(ws, replace(TURN, message=message))
     assert (str(row.verdict), row.reason) == ("absent", "there is no message to classify")
     assert str(find_row(ws, replace(TURN, message=message, signal=classify("x"))).verdict) == "kept"
-
-
-def test_same_object(ws: Workspace) -> None:
-    """Signals that read the same are one section, whatever their type and format; others are another one."""
-    (entry,) = ws.assemble(TURN).plan.runs[0].entries
-    section = make_signal_section(entry, classify("x" * 100))
-    assert make_signal_section(entry, classify("why " + "x" * 200, "web")) is section
-    assert make_signal_section(entry, classify("x" * 50)) is not section

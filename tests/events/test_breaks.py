@@ -215,8 +215,8 @@ def test_a_loss_without_a_price(folder):
     """A loss without a known price is reported as such, without an amount."""
     tell(folder, call(0, blame(usd=None)))
     found = look(folder)
-    assert "tokens billed again, at a price that nobody knows" in list(show_breaks(found, UTC))[1]
-    assert any(line.endswith("at a price that nobody knows") for line in show_causes(found))
+    assert "tokens billed again, at an unknown price" in list(show_breaks(found, UTC))[1]
+    assert any(line.endswith("at an unknown price") for line in show_causes(found))
 
 
 def test_filters(folder):
@@ -281,7 +281,7 @@ def test_a_cost_that_nobody_knows():
     moved = LedgerDecision(
         time=event.time, session="s1", user="alice", turn=TRACE, deed="rebase", decisions=(), **rebase
     )
-    assert show_decision(moved) == "rebase, nobody knows at what cost (damaged): could not be read"
+    assert show_decision(moved) == "rebase, at an unknown cost (damaged): could not be read"
 
 
 def test_why(log):

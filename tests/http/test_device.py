@@ -26,7 +26,7 @@ def test_device_facts(served):
     assert "timezone=Asia/Tokyo | accept_language=fr-CH | location=Geneva" in read_system(first)
     assert "(Asia/Tokyo)." in read_tail(first)
     assert read_system(second) == read_system(first)  # the prefix is unchanged; the change is appended
-    assert "in the place of “Runtime”" in read_tail(second)
+    assert "this replaces “Runtime”" in read_tail(second)
     assert "Geneva" not in read_tail(second)
     assert "(UTC)." in read_tail(second)
 
