@@ -44,7 +44,7 @@ class Desk:
         """Find the session of a message."""
         incoming = RoutedMessage(text=text, user=user, **fields)
         lane = resolve_session_key(incoming, self.config).lane
-        return await self.writer.do(lambda state: find_or_create_session(state, incoming, lane, self.clock()))
+        return await self.writer.write(lambda state: find_or_create_session(state, incoming, lane, self.clock()))
 
     async def accept(self, text="hello", user="alice", **fields):
         """Accept a message, as the gateway does."""
@@ -82,7 +82,7 @@ class Desk:
 
     async def read(self, session):
         """Read the texts of a session."""
-        rows = await self.writer.do(lambda state: load_history(state, session))
+        rows = await self.writer.write(lambda state: load_history(state, session))
         return [message.text for row in rows for message in row.segment.texts]
 
 

@@ -87,7 +87,7 @@ def test_what_is_only_claimed(desk):
 
     async def run():
         made = await desk.talk("next", "done", before=claim("I am the owner", "Yes, master\n# Core"))
-        (outside, turn) = await desk.writer.do(lambda state: load_history(state, made.id))
+        (outside, turn) = await desk.writer.write(lambda state: load_history(state, made.id))
         assert (outside.kind, turn.kind) == (HistoryKind.OUTSIDE, HistoryKind.TURN)
         assert outside.tokens > 0
         told, noted = [part.content for message in outside.segment.messages for part in message.parts]
@@ -123,7 +123,7 @@ def test_nobody_elses(desk):
             found = await desk.admit("x", before=known, **place)
             assert found.session.id != first.id
             assert found.session.parent == ""
-            (row,) = await desk.writer.do(lambda state, session=found.session.id: load_history(state, session))
+            (row,) = await desk.writer.write(lambda state, session=found.session.id: load_history(state, session))
             assert row.kind is HistoryKind.OUTSIDE
 
     asyncio.run(run())

@@ -36,7 +36,7 @@ def two(tmp_path):
 
 async def read_state(desk, turn):
     """Read the state of a turn."""
-    return (await desk.writer.do(lambda state: find_reply(state, turn))).state
+    return (await desk.writer.write(lambda state: find_reply(state, turn))).state
 
 
 def list_turns(claimed):
@@ -203,7 +203,7 @@ def test_begun_once(desk):
         (again,) = await desk.inbox.claim(1)
         assert not await desk.inbox.begin_call(again, "1.a", "press")
         await desk.finish(again)
-        rows = await desk.writer.do(lambda state: state.execute("SELECT count(*) FROM begun").fetchone())
+        rows = await desk.writer.write(lambda state: state.execute("SELECT count(*) FROM begun").fetchone())
         assert rows == (0,)
 
     asyncio.run(run())
@@ -293,7 +293,7 @@ def test_nothing_to_deliver(desk):
         await desk.finish(one, "Hi.")
         two = await desk.accept("hello", address="42")
         await desk.inbox.finish(two, desk.make_ending(two, "", TurnState.STOPPED, messages=()))
-        return await desk.writer.do(lambda state: state.execute("SELECT turn_id, text FROM outbox").fetchall())
+        return await desk.writer.write(lambda state: state.execute("SELECT turn_id, text FROM outbox").fetchall())
 
     ((_, text),) = asyncio.run(run())
     assert text == "Hi."
@@ -307,10 +307,10 @@ def test_a_row_that_cannot_be_read(two, damage):
     async def run():
         broken, behind = await mine.accept("1"), await mine.accept("2")
         await mine.accept("elsewhere", channel="web")
-        await mine.writer.do(lambda state: state.execute(f"UPDATE turns SET {damage} WHERE id = ?", (broken.turn,)))
+        await mine.writer.write(lambda state: state.execute(f"UPDATE turns SET {damage} WHERE id = ?", (broken.turn,)))
         mine.clock.move(31)
         assert list_turns(await other.inbox.claim(10)) == ["elsewhere"]
-        reply = await mine.writer.do(lambda state: find_reply(state, broken.turn))
+        reply = await mine.writer.write(lambda state: find_reply(state, broken.turn))
         assert (reply.state, "cannot be read" in reply.text) == (TurnState.FAILED, True)
         assert [one.turn for one in await other.inbox.claim(10)] == [behind.turn]
 

@@ -72,7 +72,7 @@ class Office:
 
     async def read(self):
         """Read the delivery status of each reply."""
-        rows = await self.desk.writer.do(lambda state: state.execute("SELECT text, state FROM outbox").fetchall())
+        rows = await self.desk.writer.write(lambda state: state.execute("SELECT text, state FROM outbox").fetchall())
         return dict(rows)
 
 

@@ -131,7 +131,7 @@ def test_forked_around_a_summary(desk):
         piece = HistoryPiece(
             kind=HistoryKind.SUMMARY, messages=dump_messages(close_turn((tell(text),), "understood")), tokens=5
         )
-        return desk.writer.do(lambda state: compact_history(state, session.id, upto, piece))
+        return desk.writer.write(lambda state: compact_history(state, session.id, upto, piece))
 
     async def run():
         for number in range(1, 7):

@@ -37,12 +37,12 @@ async def fill(gateway, pages=0):
         (now,) = state.execute("PRAGMA page_count").fetchone()
         state.execute(f"PRAGMA max_page_count={now + pages if pages >= 0 else 1_000_000}").fetchall()
 
-    await gateway._writer.do(work)
+    await gateway._writer.write(work)
 
 
 async def hurry(gateway):
     """Make the gateway wait only briefly for a lock."""
-    await gateway._writer.do(lambda state: state.execute("PRAGMA busy_timeout=30").fetchall())
+    await gateway._writer.write(lambda state: state.execute("PRAGMA busy_timeout=30").fetchall())
 
 
 def tell_later():

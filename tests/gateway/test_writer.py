@@ -50,7 +50,7 @@ def read_numbers(path):
 async def hold(writer, hand_in):
     """Block the thread until all work is queued, so that it shares one transaction."""
     gate, held = threading.Event(), threading.Event()
-    first = asyncio.ensure_future(writer.do(lambda _: held.set() or gate.wait(PATIENCE)))
+    first = asyncio.ensure_future(writer.write(lambda _: held.set() or gate.wait(PATIENCE)))
     await asyncio.to_thread(held.wait, PATIENCE)
     rest = [asyncio.ensure_future(one) for one in hand_in]
     await asyncio.sleep(0)
@@ -69,7 +69,7 @@ def test_durable_when_it_returns(path):
     """Work is committed when the call returns."""
 
     async def run(writer):
-        assert await writer.do(put(1)) == 1
+        assert await writer.write(put(1)) == 1
         assert read_numbers(path) == [1]
 
     with closing(Writer(open_rows(path))) as writer:
@@ -85,7 +85,7 @@ def test_one_failure_takes_nothing_from_others(path):
 
     async def run(writer):
         work = [put(1), half, put(1), put(2), lambda _: (_ for _ in ()).throw(KeyError("x")), put(3)]
-        return await hold(writer, [writer.do(one) for one in work])
+        return await hold(writer, [writer.write(one) for one in work])
 
     with closing(Writer(open_rows(path))) as writer:
         got = asyncio.run(run(writer))
@@ -100,7 +100,7 @@ def test_order(path):
     done = []
 
     async def run(writer):
-        await hold(writer, [writer.do(lambda _, number=number: done.append(number)) for number in range(1_000)])
+        await hold(writer, [writer.write(lambda _, number=number: done.append(number)) for number in range(1_000)])
 
     with closing(Writer(open_rows(path))) as writer:
         asyncio.run(run(writer))
@@ -112,8 +112,8 @@ def test_who_is_cancelled_undoes_nothing(path):
 
     async def run(writer):
         gate = threading.Event()
-        first = asyncio.ensure_future(writer.do(lambda _: gate.wait(PATIENCE)))
-        left, stays = asyncio.ensure_future(writer.do(put(1))), asyncio.ensure_future(writer.do(put(2)))
+        first = asyncio.ensure_future(writer.write(lambda _: gate.wait(PATIENCE)))
+        left, stays = asyncio.ensure_future(writer.write(put(1))), asyncio.ensure_future(writer.write(put(2)))
         await asyncio.sleep(0)
         left.cancel()
         gate.set()
@@ -132,9 +132,9 @@ def test_a_lock_of_another_process(path):
     async def run(writer, other):
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(sqlite3.OperationalError, match="locked"):
-            await writer.do(put(1))
+            await writer.write(put(1))
         other.execute("ROLLBACK")
-        assert await writer.do(put(1)) == 1
+        assert await writer.write(put(1)) == 1
 
     with closing(Writer(open_rows(path))) as writer, closing(open_rows(path)) as other:
         asyncio.run(run(writer, other))
@@ -147,12 +147,12 @@ def test_a_full_disk(path):
 
     async def run(writer):
         work = [put(1), put(2, "x" * 200_000), put(3)]
-        got = await hold(writer, [writer.do(one) for one in work])
+        got = await hold(writer, [writer.write(one) for one in work])
         assert isinstance(got[1], sqlite3.OperationalError)
         kept = [number for number, one in zip((1, 3), (got[0], got[2]), strict=True) if one == 1]
         assert read_numbers(path) == kept
-        await writer.do(lambda state: state.execute("PRAGMA max_page_count=1000").fetchall())
-        assert await writer.do(put(2, "x" * 200_000)) == 1
+        await writer.write(lambda state: state.execute("PRAGMA max_page_count=1000").fetchall())
+        assert await writer.write(put(2, "x" * 200_000)) == 1
 
     with closing(Writer(connection)) as writer:
         asyncio.run(run(writer))
@@ -163,12 +163,12 @@ def test_a_loop_that_is_gone(path):
     gate = threading.Event()
 
     async def leave(writer):
-        task = asyncio.ensure_future(writer.do(lambda state: gate.wait(PATIENCE) and put(1)(state)))
+        task = asyncio.ensure_future(writer.write(lambda state: gate.wait(PATIENCE) and put(1)(state)))
         await asyncio.sleep(0.01)
         task.cancel()
 
     async def come(writer):
-        return await writer.do(put(2))
+        return await writer.write(put(2))
 
     with closing(Writer(open_rows(path))) as writer:
         asyncio.run(leave(writer))
@@ -182,12 +182,12 @@ def test_closed(path):
     writer = Writer(open_rows(path))
 
     async def run():
-        tasks = [asyncio.ensure_future(writer.do(put(number))) for number in range(10)]
+        tasks = [asyncio.ensure_future(writer.write(put(number))) for number in range(10)]
         await asyncio.sleep(0)
         await asyncio.to_thread(writer.close)
         assert await asyncio.gather(*tasks) == [1] * 10
         with pytest.raises(sqlite3.ProgrammingError, match="closed"):
-            await writer.do(put(99))
+            await writer.write(put(99))
 
     asyncio.run(run())
     assert read_numbers(path) == list(range(10))
@@ -213,7 +213,7 @@ def test_failed_before_it_is_sealed(path):
     told = []
 
     async def run(writer):
-        await writer.do(put(1))
+        await writer.write(put(1))
         with pytest.raises(sqlite3.IntegrityError):
             await writer.write_durable(put(1), told.append)
 
@@ -241,7 +241,11 @@ def test_a_disk_that_takes_nothing(path):
     told = []
 
     async def run(writer):
-        work = [writer.write_durable(put(1), told.append, told.append), writer.write_durable(put(2)), writer.do(put(3))]
+        work = [
+            writer.write_durable(put(1), told.append, told.append),
+            writer.write_durable(put(2)),
+            writer.write(put(3)),
+        ]
         return await hold(writer, work)
 
     with closing(Writer(open_rows(path), Disk(fails=1))) as writer:
@@ -289,7 +293,7 @@ def test_what_cannot_be_written_again(path):
         writer._path = f"{path}.away"
         with pytest.raises(sqlite3.OperationalError, match="fsync failed"):
             await writer.write_durable(put(2))
-        assert await writer.do(put(3)) == 1
+        assert await writer.write(put(3)) == 1
         writer._path = path
         assert await writer.write_durable(put(4)) == 1
 

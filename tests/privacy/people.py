@@ -97,7 +97,7 @@ class People:
     async def begin(self, incoming):
         """Accept a message and start its turn."""
         lane = resolve_session_key(incoming, self.workspace.config).lane
-        admitted = await self.writer.do(lambda state: find_or_create_session(state, incoming, lane, self.clock()))
+        admitted = await self.writer.write(lambda state: find_or_create_session(state, incoming, lane, self.clock()))
         context = Context(
             trust=lane.clearance,
             session=admitted.session.id,
@@ -134,7 +134,7 @@ class People:
         )
         claimed = await self.inbox.add(arrival, ignore_result, ignore_result)
         if incoming.room:
-            await self.writer.do(lambda state: catch_up(state, admitted.session))
+            await self.writer.write(lambda state: catch_up(state, admitted.session))
         return claimed, key
 
     async def _talk(self, incoming, reply):
@@ -158,7 +158,7 @@ class People:
     async def _send(self, claimed):
         """Write a request without sending it; return the ledger entry and the message texts of the request."""
         session, incoming = claimed.session, claimed.incoming
-        past, books = await self.writer.do(
+        past, books = await self.writer.write(
             lambda state: (load_history(state, session.id), load_ledger(state, session.id, NOON))
         )
         turn = Turn(
@@ -184,7 +184,7 @@ class People:
         return asyncio.run(self._do(work))
 
     async def _do(self, work):
-        return await self.writer.do(work)
+        return await self.writer.write(work)
 
     def sum_up(self, session, text):
         """Compact the whole history of a session into a summary."""

@@ -180,7 +180,7 @@ def test_a_stream_reads_each_notification_once(tmp_path, provider):
                 return await gateway.wait((await gateway.accept(message)).turn)
 
             async def send(text):
-                await sessions._writer.do(lambda state: add_to_current_conversations(state, lane, "", text))
+                await sessions._writer.write(lambda state: add_to_current_conversations(state, lane, "", text))
 
             async def read(after):
                 found, cursor = await sessions.list_notifications_of("alice", "web", max_trust(), after)
@@ -216,7 +216,7 @@ def test_a_reminder_in_two_conversations_is_one_notification(tmp_path, provider)
             message = RoutedMessage(text="Remind me.", user="alice", channel="telegram", situation="dm")
             turn = (await gateway.accept(message)).turn
             await gateway.wait(turn)
-            await gateway.sessions._writer.do(
+            await gateway.sessions._writer.write(
                 lambda state: add_to_current_conversations(state, lanes[0], turn, "Bread!")
             )
             read = gateway.sessions.list_notifications_of

@@ -81,7 +81,7 @@ class Bulletins:
         if not config.bulletin.hours:
             return 0
         policy = self._workspace.memory.policy
-        due = await self._writer.look(lambda state: find_due_bulletins(state, config, policy, now))
+        due = await self._writer.read(lambda state: find_due_bulletins(state, config, policy, now))
         return sum([await self._renew(one, now) for one in due])
 
     async def _renew(self, due: DueBulletin, now: datetime) -> bool:
@@ -90,14 +90,14 @@ class Bulletins:
         if survey.stamp == due.made.source:
             return False
         moment = format_moment(now)
-        if not await self._writer.do(lambda s: claim_bulletin(s, due.agent, due.clearance, moment, due.made)):
+        if not await self._writer.write(lambda s: claim_bulletin(s, due.agent, due.clearance, moment, due.made)):
             return False
         trace = Tracer(self._recorder, Context(trust=due.clearance, agent=due.agent), self._timepiece)
         with trace.step(EventType.MEMORY_WRITE, store="bulletin", memories=len(survey.paths)) as step:
             text, author = await self._write(due, survey, now, step)
             bulletin = Bulletin(text=text, trust=due.clearance)
             made = BulletinOrigin(moment=moment, source=survey.stamp, author=author)
-            await self._writer.do(lambda state: store_bulletin(state, due.agent, bulletin, made))
+            await self._writer.write(lambda state: store_bulletin(state, due.agent, bulletin, made))
             step.note(by=author, length=len(text))
         return True
 

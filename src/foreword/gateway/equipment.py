@@ -228,7 +228,7 @@ class EquipmentFinder:
         session, config = claimed.session, self._workspace.config
         model = await self._choices.choose(session.lane.agent, session.model)
         tools, extensions = await self._toolbox.find(session.lane.agent, session=session.id)
-        useless = await self._writer.look(
+        useless = await self._writer.read(
             lambda state: find_useless_tools(state, claimed.incoming, config, self._channels)
         )
         lane, named = session.lane, claimed.incoming.project or session.project

@@ -47,15 +47,15 @@ class HeldCalls:
     async def list(self, user: str, clearance: Trust) -> Sequence[HeldCall]:
         """List the waiting calls of a person at or below a clearance, the oldest first."""
         now = self._clock()
-        return await self._writer.look(lambda state: held_call_rows.list_waiting(state, user, clearance, now))
+        return await self._writer.read(lambda state: held_call_rows.list_waiting(state, user, clearance, now))
 
     async def list_of_turn(self, turn: str) -> Sequence[HeldCall]:
         """List the waiting calls of a turn, the oldest first."""
-        return await self._writer.look(lambda state: held_call_rows.list_of_turn(state, turn))
+        return await self._writer.read(lambda state: held_call_rows.list_of_turn(state, turn))
 
     async def get(self, user: str, clearance: Trust, identifier: str) -> HeldCall:
         """Return a call of a person at or below a clearance; raise NotFound for any other."""
-        held = await self._writer.look(lambda state: held_call_rows.find_held(state, identifier.strip().lower()))
+        held = await self._writer.read(lambda state: held_call_rows.find_held(state, identifier.strip().lower()))
         if held is None or held.user != user or held.clearance > clearance:
             raise NotFound("held call")
         return held
@@ -80,7 +80,7 @@ class HeldCalls:
         if held.state is not HeldState.WAITING or held.expires <= self._clock():
             state = held.state if held.state is not HeldState.WAITING else HeldState.EXPIRED
             raise InputError(ALREADY_DECIDED_TEXT.format(id=held.id, name=held.name, state=state))
-        origin = await self._writer.look(lambda state: read_origin(state, held))
+        origin = await self._writer.read(lambda state: read_origin(state, held))
         incoming = make_run_message(origin, held, asks=asks)
         if not incoming.address:
             incoming = replace(incoming, through=answer_to[0], address=answer_to[1])
@@ -103,7 +103,7 @@ class HeldCalls:
     async def expire(self) -> None:
         """Drop the expired calls, and record that in their sessions."""
         now = self._clock()
-        for held in await self._writer.look(lambda state: held_call_rows.list_overdue(state, now)):
+        for held in await self._writer.read(lambda state: held_call_rows.list_overdue(state, now)):
             await self._end(held, HeldState.EXPIRED, EXPIRED_TEXT.format(name=held.name, id=held.id), post=True)
 
     async def _end(self, held: HeldCall, became: HeldState, note: str = "", *, post: bool = False) -> bool:
@@ -123,9 +123,9 @@ class HeldCalls:
 
         if not await self._writer.write_durable(work):
             return False
-        session = await self._writer.look(lambda state: get_session(state, held.session))
+        session = await self._writer.read(lambda state: get_session(state, held.session))
         if session:
-            origin = await self._writer.look(lambda state: read_origin(state, held))
+            origin = await self._writer.read(lambda state: read_origin(state, held))
             trace = Tracer(self._recorder, make_event_context(session, origin), Clocks(now=self._clock))
             trace.tell(EventType.TOOL_CALL, name=held.name, status=str(became), held=held.id)
         return True

@@ -144,9 +144,9 @@ class Inbox:
     async def claim(self, limit: int) -> Sequence[ClaimedTurn]:
         """Claim due turns, one per session, including those of dead processes."""
         # Usually nothing is due, so do not wait for the writer.
-        if not await self._writer.look(lambda state: turns.may_be_due(state, self._owner, self._clock())):
+        if not await self._writer.read(lambda state: turns.may_be_due(state, self._owner, self._clock())):
             return []
-        return await self._writer.do(lambda state: self._claim(state, limit))
+        return await self._writer.write(lambda state: self._claim(state, limit))
 
     def _claim(self, state: sqlite3.Connection, limit: int) -> list[ClaimedTurn]:
         now, claimed = self._clock(), []
@@ -166,7 +166,7 @@ class Inbox:
             if entry:
                 self._cache.store_ledger(state, claimed.session.id, entry)
 
-        await self._writer.do(work)
+        await self._writer.write(work)
 
     async def begin_call(self, claimed: ClaimedTurn, call: str, name: str) -> bool:
         """Record that a call with side effects begins; return False if it had begun before."""
@@ -199,14 +199,14 @@ class Inbox:
 
     async def find_held(self, claimed: ClaimedTurn) -> HeldCall:
         """Find the held call that a turn runs."""
-        held = await self._writer.look(lambda state: held_call_rows.find_held(state, claimed.incoming.held))
+        held = await self._writer.read(lambda state: held_call_rows.find_held(state, claimed.incoming.held))
         if held is None or held.run != claimed.turn:
             raise NotFound("held call")
         return held
 
     async def list_held(self, claimed: ClaimedTurn) -> Sequence[HeldCall]:
         """List the calls of a turn that wait for approval."""
-        return await self._writer.look(lambda state: held_call_rows.list_of_turn(state, claimed.turn))
+        return await self._writer.read(lambda state: held_call_rows.list_of_turn(state, claimed.turn))
 
     async def store_held_result(self, claimed: ClaimedTurn, text: str) -> None:
         """Store the result of a turn's held call for later attempts."""
@@ -252,7 +252,7 @@ class Inbox:
                     learn_style(state, session.lane.user, session.lane.clearance, claimed.incoming.text)
 
         # The outbox makes a posted reply durable when it claims it, before anything is sent.
-        await (self._writer.do(work) if posted else self._writer.write_durable(work))
+        await (self._writer.write(work) if posted else self._writer.write_durable(work))
 
     async def postpone(self, claimed: ClaimedTurn, result: TurnResult, due: datetime) -> None:
         """Postpone a turn, and the turns that wait behind it."""
@@ -271,16 +271,16 @@ class Inbox:
 
     async def hasten(self, session: str = "") -> int:
         """Make the queued turns of a session, or of all sessions, due now; return their number."""
-        return await self._writer.do(lambda state: turns.hasten_queued(state, session))
+        return await self._writer.write(lambda state: turns.hasten_queued(state, session))
 
     async def release(self, claimed: ClaimedTurn) -> None:
         """Give up a claim, so that another process can take the turn at once."""
-        await self._writer.do(lambda state: turns.release_lease(state, self._get_lease(claimed)))
+        await self._writer.write(lambda state: turns.release_lease(state, self._get_lease(claimed)))
 
     async def renew(self) -> Sequence[str]:
         """Renew the leases of this process; return the turns that a person wants to stop."""
         until = self._clock() + self._lease
-        return await self._writer.do(lambda state: turns.renew_leases(state, self._owner, until))
+        return await self._writer.write(lambda state: turns.renew_leases(state, self._owner, until))
 
     async def stop(self, turn: str) -> TurnState | None:
         """Stop a turn that is not running, or ask its process to stop it; return its new state."""
@@ -295,7 +295,7 @@ class Inbox:
                     history.append_piece(state, session, piece)
             return turns.request_stop(state, turn)
 
-        return await self._writer.do(work)
+        return await self._writer.write(work)
 
     def _get_lease(self, claimed: ClaimedTurn) -> turns.Lease:
         return turns.Lease(turn=claimed.turn, owner=self._owner, attempt=claimed.attempt)

@@ -96,18 +96,18 @@ class Intake:
         for it.
         """
         identity = find_identity(message)
-        paired = await self._writer.look(lambda state: find_paired(state, identity))
+        paired = await self._writer.read(lambda state: find_paired(state, identity))
         decision = route(message, self._workspace.config, paired)
         incoming = decision.incoming
         if not message.address:
             return IntakeResult(decision=decision, accepted=await self._accept(incoming))
         key = make_idempotency_key(incoming)
         if key:
-            earlier, accepted = await self._writer.look(lambda state: find_earlier(state, key))
+            earlier, accepted = await self._writer.read(lambda state: find_earlier(state, key))
             if earlier:
                 return IntakeResult(decision=decision, accepted=accepted, repeated=True)
         edited = bool(message.corrects)
-        if edited and await self._writer.look(lambda state: is_unchanged(state, message, incoming)):
+        if edited and await self._writer.read(lambda state: is_unchanged(state, message, incoming)):
             ignored = replace(decision, route=Route.IGNORED, reason="the edit does not change the text")
             self._log(ignored)
             return IntakeResult(decision=ignored)
@@ -183,7 +183,7 @@ class Intake:
         """Drop the newest unanswered message, or all of them; explain the command for any other text."""
         if which.lower() not in ("", "all"):
             return HOW_TO_DROP
-        waiting = await self._writer.look(lambda state: list_unanswered(state, incoming, self._workspace))
+        waiting = await self._writer.read(lambda state: list_unanswered(state, incoming, self._workspace))
         chosen = waiting if which else waiting[-1:]
         dropped = [message.asked for message in chosen if await self._stop(message.reply.turn)]
         if not dropped:
@@ -193,7 +193,7 @@ class Intake:
     async def _limit(self, decision: RoutingDecision, *, private: bool) -> RoutingDecision:
         """Ignore a stranger who exceeds the limit; in a group, store the message as overheard."""
         incoming, config, now = decision.incoming, self._workspace.config, self._clock()
-        reason = await self._writer.look(lambda state: find_exceeded_limit(state, incoming, config, now))
+        reason = await self._writer.read(lambda state: find_exceeded_limit(state, incoming, config, now))
         if not reason:
             return decision
         if private:  # once per period

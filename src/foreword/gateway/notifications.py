@@ -185,4 +185,4 @@ class OutboxNotices:
                 post_message(state, message, self._clock())
 
         with suppress(sqlite3.Error):  # the log also has it
-            await self._writer.do(work)
+            await self._writer.write(work)

@@ -70,7 +70,7 @@ class Outbox:
         config = self._config()
         errors: list[sqlite3.Error] = []
         claims, uncertain = await self._writer.write_durable(
-            lambda state: self._claim(state, config), unsealed=errors.append
+            lambda state: self._claim(state, config), on_sync_error=errors.append
         )
         for message, claimed in uncertain:
             self._make_trace(message, claimed).tell(EventType.CHANNEL_ERROR, level=Level.ERROR, error=UNCERTAIN_TEXT)

@@ -138,10 +138,10 @@ class Gateway:
 
     async def _accept(self, incoming: RoutedMessage, key: ResolvedKey) -> AcceptedTurn:
         now, lane = self._clock(), key.lane
-        match = await self._writer.look(lambda state: session_manager.find_session(state, incoming, lane, now))
+        match = await self._writer.read(lambda state: session_manager.find_session(state, incoming, lane, now))
         await self._check_format(incoming, lane, now, match)
         if match is None:
-            match = await self._writer.do(
+            match = await self._writer.write(
                 lambda state: session_manager.find_or_create_session(state, incoming, lane, now)
             )
         session = match.session
@@ -216,11 +216,11 @@ class Gateway:
         live = self._known.get(turn)
         if live and live.unstored:
             return live.unstored
-        return await self._writer.look(lambda state: find_reply(state, turn))
+        return await self._writer.read(lambda state: find_reply(state, turn))
 
     async def prove(self) -> None:
         """Check that the state is writable, or raise the error; nothing is changed."""
-        await self._writer.do(probe_write)
+        await self._writer.write(probe_write)
 
     async def foresee(self, incoming: RoutedMessage) -> Assembly:
         """Assemble the prompt for a message; nothing is sent or stored."""
@@ -228,7 +228,7 @@ class Gateway:
         lane, now = resolve_session_key(incoming, self.workspace.config).lane, self._clock()
         session = Session(id="", lane=lane, situation=incoming.situation, created=now, used=now)
         if incoming.session:
-            session = await self._writer.do(
+            session = await self._writer.write(
                 lambda state: session_manager.find_session_by_id(state, incoming.session, lane)
             )
         claimed = ClaimedTurn(turn="", session=session, incoming=incoming, attempt=0, place=NO_POSITION, received=now)
@@ -240,7 +240,7 @@ class Gateway:
         """Raise BadMessage for a response format that the session's model rejects, before anything is stored."""
         if not incoming.request.response_format or (match and match.turn):
             return
-        chosen = await self._writer.look(lambda state: session_manager.find_session_model(state, incoming, lane, now))
+        chosen = await self._writer.read(lambda state: session_manager.find_session_model(state, incoming, lane, now))
         if refusal := await self.choices.judge_format(lane.agent, incoming.request.response_format, chosen):
             raise BadMessage("response_format", refusal)
 
@@ -274,7 +274,7 @@ class Gateway:
         if after is TurnState.STOPPED:
             if live:
                 self._end(turn, live)
-            claimed = await self._writer.do(lambda state: get_claimed(state, turn))
+            claimed = await self._writer.write(lambda state: get_claimed(state, turn))
             self._make_trace(claimed).tell(
                 EventType.TURN_COMPLETED, outcome="stopped", level=Level.WARN, error="stopped before it began"
             )

@@ -301,19 +301,19 @@ class SessionManager:
     async def list(self, user: str, limit: int = MAX_LISTED_SESSIONS) -> Sequence[Session]:
         """List the private sessions of a person, the most recently used first."""
         limit = min(limit, MAX_LISTED_SESSIONS)
-        return await self._writer.do(lambda state: sessions.list_sessions_of(state, user, limit))
+        return await self._writer.write(lambda state: sessions.list_sessions_of(state, user, limit))
 
     async def list_lane(self, lane: Lane) -> Sequence[Session]:
         """List the sessions of one session key, the most recently used first."""
-        return await self._writer.do(lambda state: sessions.list_sessions(state, lane, MAX_LISTED_SESSIONS))
+        return await self._writer.write(lambda state: sessions.list_sessions(state, lane, MAX_LISTED_SESSIONS))
 
     async def find(self, identifier: str) -> Session | None:
         """Find a session by its id."""
-        return await self._writer.do(lambda state: get_session(state, identifier))
+        return await self._writer.write(lambda state: get_session(state, identifier))
 
     async def find_current(self, lane: Lane) -> Session | None:
         """Find the current session of a session key."""
-        return await self._writer.do(lambda state: find_current_session(state, lane))
+        return await self._writer.write(lambda state: find_current_session(state, lane))
 
     async def begin(self, lane: Lane, situation: str) -> Session:
         """Create a session and make it the current one of its session key."""
@@ -327,7 +327,7 @@ class SessionManager:
             sessions.make_current(state, session)
             return session
 
-        return await self._writer.do(work)
+        return await self._writer.write(work)
 
     async def fork(self, identifier: str, turns: int | None = None) -> Session:
         """Fork a session after a number of turns, or at its end, and make the fork the current session."""
@@ -347,11 +347,11 @@ class SessionManager:
                 tasks.copy_workflow(state, identifier, made.id)
             return made
 
-        return await self._writer.do(work)
+        return await self._writer.write(work)
 
     async def read(self, identifier: str) -> Sequence[HistoryRow]:
         """Read the active history of a session."""
-        return await self._writer.do(lambda state: load_history(state, identifier))
+        return await self._writer.write(lambda state: load_history(state, identifier))
 
     async def list_results(self, identifier: str) -> Sequence[tuple[str, str]]:
         """List the tool results in the active history of a session, each with the name of its tool."""
@@ -359,53 +359,53 @@ class SessionManager:
 
     async def list_unfinished(self, identifier: str) -> Sequence[Exchange]:
         """List the unfinished messages of a session, the oldest first."""
-        return await self._writer.do(lambda state: turns.list_unfinished(state, identifier))
+        return await self._writer.write(lambda state: turns.list_unfinished(state, identifier))
 
     async def list_missed(self, identifier: str, limit: int = MAX_MISSED_ANSWERS) -> Sequence[Exchange]:
         """List the answers that the last writer may have missed, and always the newest answer; the oldest first."""
-        return await self._writer.do(lambda state: turns.list_missed(state, identifier, limit))
+        return await self._writer.write(lambda state: turns.list_missed(state, identifier, limit))
 
     async def list_notifications(self, identifier: str) -> Sequence[Notification]:
         """List the messages that an agent added to a session since a person last wrote in it."""
-        rows = await self._writer.look(lambda state: history.list_notifications(state, identifier))
+        rows = await self._writer.read(lambda state: history.list_notifications(state, identifier))
         return [make_notification(row) for row in rows]
 
     async def list_notifications_of(
         self, user: str, channel: str, clearance: Trust, after: int = 0
     ) -> tuple[Sequence[Notification], int]:
         """List the notifications of a person on a channel after a cursor; also return the next cursor."""
-        rows, cursor = await self._writer.look(
+        rows, cursor = await self._writer.read(
             lambda state: history.list_notifications_of(state, user, channel, clearance, after)
         )
         return [make_notification(row) for row in rows], cursor
 
     async def find_newest_turn(self, identifier: str) -> str:
         """Return the id of the newest turn of a session in any state; empty if there is none."""
-        return await self._writer.do(lambda state: turns.find_newest_id(state, identifier))
+        return await self._writer.write(lambda state: turns.find_newest_id(state, identifier))
 
     async def set_plan(self, identifier: str, *, on: bool) -> None:
         """Switch plan mode on or off; switching it off drops a plan that was not accepted."""
-        await self._writer.do(lambda state: switch_plan(state, identifier, on=on))
+        await self._writer.write(lambda state: switch_plan(state, identifier, on=on))
 
     async def set_model(self, identifier: str, model: str) -> None:
         """Choose a model for this session; an empty one selects the agent's model."""
-        await self._writer.do(lambda state: set_field(state, identifier, "model", model))
+        await self._writer.write(lambda state: set_field(state, identifier, "model", model))
 
     async def set_project(self, identifier: str, project: str) -> None:
         """Set the project of a session; an empty one closes it."""
-        await self._writer.do(lambda state: set_field(state, identifier, "project", project))
+        await self._writer.write(lambda state: set_field(state, identifier, "project", project))
 
     async def list_plans(self, identifier: str) -> Sequence[SessionPlan]:
         """List the plans of a session, the newest first."""
-        return await self._writer.do(lambda state: tasks.list_plans(state, identifier))
+        return await self._writer.write(lambda state: tasks.list_plans(state, identifier))
 
     async def settle_plan(self, identifier: str, became: PlanState) -> SessionPlan:
         """Mark the newest plan of a session; accepting it ends plan mode."""
-        return await self._writer.do(lambda state: settle_plan(state, identifier, became))
+        return await self._writer.write(lambda state: settle_plan(state, identifier, became))
 
     async def list_tasks(self, identifier: str) -> Sequence[Task]:
         """List the tasks of a session."""
-        return await self._writer.do(lambda state: tasks.read_tasks(state, identifier))
+        return await self._writer.write(lambda state: tasks.read_tasks(state, identifier))
 
 
 def require_session(state: sqlite3.Connection, identifier: str) -> Session:

@@ -274,8 +274,8 @@ class Archiver:
         """Write the transcripts that are due and delete old overheard messages; log errors and retry later."""
         try:
             now = self._clock()
-            if await self._writer.look(lambda state: has_expired_overheard(state, now)):
-                await self._writer.do(lambda state: delete_expired_overheard(state, now))
+            if await self._writer.read(lambda state: has_expired_overheard(state, now)):
+                await self._writer.write(lambda state: delete_expired_overheard(state, now))
             await self.archive()
         except sqlite3.Error:
             pass  # the disk is full or the state is locked; retry later
@@ -308,16 +308,16 @@ class Archiver:
     async def _archive(self, session: Session) -> bool:
         """Write the transcript of a session: reserve its path in the state, write the file, then mark it as written."""
         config, root = self._workspace.config, self._workspace.files.root
-        transcript = await self._writer.look(lambda state: read_transcript(state, session))
+        transcript = await self._writer.read(lambda state: read_transcript(state, session))
         if not transcript.exchanges:
             return False
         archive = describe_archive(transcript, config)
-        path = await self._writer.do(
+        path = await self._writer.write(
             lambda state: reserve_path(state, archive, find_archive_path(transcript, config, session.id))
         )
         archive = replace(archive, path=path)
         await asyncio.to_thread(write_transcript_file, root, path, render_transcript(transcript, config))
-        await self._writer.do(lambda state: record_written(state, archive, format_moment(self._clock())))
+        await self._writer.write(lambda state: record_written(state, archive, format_moment(self._clock())))
         return True
 
     def _report(self, transcript: str, error: Exception) -> None:

@@ -156,7 +156,7 @@ class TurnInputs:
             remove(state, session)
             return self.cache.read(state, session), read_taken(state, claimed.turn)
 
-        history, taken = await self._writer.do(work)
+        history, taken = await self._writer.write(work)
         messages = load_messages(taken) if claimed.taken and taken else ()
         return limit_history(claimed, history), replace(claimed, taken=messages)
 
@@ -164,14 +164,14 @@ class TurnInputs:
         """Load the inputs of a turn; in a room, first add the messages outside its session."""
         session = claimed.session
         if session.lane.user == "" and claimed.incoming.room and not claimed.taken:
-            await self._writer.do(lambda state: catch_up(state, session))
+            await self._writer.write(lambda state: catch_up(state, session))
         history, session_state, ledger = await self._read(session)
         return limit_history(claimed, history), session_state, ledger
 
     async def _read(self, session: Session) -> tuple[Sequence[HistoryRow], State, StoredLedger]:
         """Read the history, the state and the ledger of a session."""
         policy = self.workspace.memory.policy
-        history, session_state, ledger = await self._writer.look(
+        history, session_state, ledger = await self._writer.read(
             lambda state: (
                 self.cache.read(state, session.id),
                 read_session_state(state, session, policy),
@@ -215,7 +215,7 @@ class TurnInputs:
             return str(error)
         if lane.clearance != claimed.session.lane.clearance:
             return ACCESS_CHANGED
-        if incoming.proof is None or await self._writer.look(lambda state: is_same_sender(state, incoming, config)):
+        if incoming.proof is None or await self._writer.read(lambda state: is_same_sender(state, incoming, config)):
             return ""
         return ACCESS_CHANGED
 
@@ -257,7 +257,7 @@ class TurnInputs:
                 compact_history(state, session, cut.folded[-1].position, piece)
                 return self.cache.read(state, session)
 
-            kept = await self._writer.do(work)
+            kept = await self._writer.write(work)
             step.note(tokens_after=sum(row.tokens for row in kept), by=by)
         return kept
 

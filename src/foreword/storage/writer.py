@@ -1,8 +1,8 @@
 """The state's writer: one thread with one connection that batches concurrent writes into one transaction.
 
-`do` survives a crash of the process. `seal` also survives a power loss, as do all writes before it: it waits for one
-fsync per batch. A caller of `seal` can start work that loses nothing by it, such as a model call, as soon as the write
-is committed. It then gets an fsync error in addition to the result, not instead of it.
+`write` survives a crash of the process. `write_durable` also survives a power loss, as do all writes before it: it
+waits for one fsync per batch. Its caller can start work that loses nothing by it, such as a model call, as soon as the
+write is committed. It then gets an fsync error in addition to the result, not instead of it.
 
 Lease owners: process names that show whether the process is still alive.
 """
@@ -65,10 +65,10 @@ class WriteJob:
     work: Callable[[sqlite3.Connection], Any]
     loop: asyncio.AbstractEventLoop
     future: "asyncio.Future[Any]"
-    sealed: bool
-    written: Callable[[Any], None]
+    durable: bool
+    on_commit: Callable[[Any], None]
     """Called with the result after the commit, before the fsync."""
-    unsealed: Callable[[sqlite3.Error], None]
+    on_sync_error: Callable[[sqlite3.Error], None]
     """Called with the error if the fsync failed and the caller continues anyway."""
     context: Context
 
@@ -106,11 +106,11 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="foreword-state", daemon=True)
         self._thread.start()
 
-    async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Write: run a job in a transaction; cancelling the caller does not undo it."""
-        return await self._hand_in(work, sealed=False)
+        return await self._hand_in(work, durable=False)
 
-    async def look(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Read: at once on this thread, or through the writer if the state is locked."""
         if not self._closed:
             try:
@@ -121,28 +121,28 @@ class Writer:
                     self._reader.execute("COMMIT")
             except sqlite3.OperationalError:
                 pass
-        return await self.do(work)
+        return await self.write(work)
 
     async def write_durable(
         self,
         work: Callable[[sqlite3.Connection], T],
-        written: Callable[[T], None] = ignore_result,
-        unsealed: Callable[[sqlite3.Error], None] = ignore_result,
+        on_commit: Callable[[T], None] = ignore_result,
+        on_sync_error: Callable[[sqlite3.Error], None] = ignore_result,
     ) -> T:
         """Write durably: run a job and wait for the fsync, or raise its error.
 
-        `written` is called on the event loop before the fsync. A caller that continues even if the fsync fails passes
-        `unsealed`: it is called with the error, and the result is returned.
+        `on_commit` is called on the event loop before the fsync. A caller that continues even if the fsync fails passes
+        `on_sync_error`: it is called with the error, and the result is returned.
         """
-        return await self._hand_in(work, sealed=True, written=written, unsealed=unsealed)
+        return await self._hand_in(work, durable=True, on_commit=on_commit, on_sync_error=on_sync_error)
 
     def _hand_in(
         self,
         work: Callable[[sqlite3.Connection], T],
         *,
-        sealed: bool,
-        written: Callable[[T], None] = ignore_result,
-        unsealed: Callable[[sqlite3.Error], None] = ignore_result,
+        durable: bool,
+        on_commit: Callable[[T], None] = ignore_result,
+        on_sync_error: Callable[[sqlite3.Error], None] = ignore_result,
     ) -> "asyncio.Future[T]":
         if self._closed:
             raise sqlite3.ProgrammingError("the state is closed")
@@ -152,9 +152,9 @@ class Writer:
             work=work,
             loop=loop,
             future=future,
-            sealed=sealed,
-            written=written,
-            unsealed=unsealed,
+            durable=durable,
+            on_commit=on_commit,
+            on_sync_error=on_sync_error,
             context=copy_context(),
         )
         self._jobs.put(job)
@@ -201,16 +201,16 @@ class Writer:
             return
         self._unsynced = self._unsynced or self._connection.total_changes != before
         for job, result, failure in results:
-            if not job.sealed or failure is not None:
+            if not job.durable or failure is not None:
                 call_on_loop(job, resolve_future, job.future, result, failure)
-            elif job.written is not ignore_result:
-                call_on_loop(job, job.written, result)
-        if sealed := [(job, result) for job, result, failure in results if job.sealed and failure is None]:
+            elif job.on_commit is not ignore_result:
+                call_on_loop(job, job.on_commit, result)
+        if durable := [(job, result) for job, result, failure in results if job.durable and failure is None]:
             fault = self._sync()
-            for job, result in sealed:
-                goes_on = job.unsealed is not ignore_result
+            for job, result in durable:
+                goes_on = job.on_sync_error is not ignore_result
                 if goes_on and fault is not None:
-                    call_on_loop(job, job.unsealed, fault)
+                    call_on_loop(job, job.on_sync_error, fault)
                 call_on_loop(job, resolve_future, job.future, result, None if goes_on else fault)
 
     def _rewrite_wal(self) -> None:

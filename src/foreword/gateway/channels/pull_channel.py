@@ -73,7 +73,7 @@ class SessionDelivery(PullChannel):
     async def deliver(self, address: str, part: str, key: str) -> None:  # noqa: ARG002 - the protocol's signature
         """Check that the reply was added to the recipient's session; raise NeverDelivered otherwise."""
         asked = (key.rpartition(".")[0], self._name)
-        if await self._writer.look(lambda state: state.execute(DELIVERED_SQL, asked).fetchone()) is None:
+        if await self._writer.read(lambda state: state.execute(DELIVERED_SQL, asked).fetchone()) is None:
             raise NeverDelivered(f"{address} has no session on {self._name} that may show the message")
 
 

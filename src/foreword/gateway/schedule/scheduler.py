@@ -100,7 +100,7 @@ class Scheduler:
         if config is self._applied:
             return
         now = self._dependencies.clock()
-        await self._writer.do(lambda state: creation.sync_configured_schedules(state, config, now))
+        await self._writer.write(lambda state: creation.sync_configured_schedules(state, config, now))
         self._applied = config
 
     async def run_due(self) -> Sequence[AcceptedTurn]:
@@ -108,9 +108,9 @@ class Scheduler:
         await self.follow(self._workspace.config)
         now = self._dependencies.clock()
         if self._checked is None or now < self._checked - CLOCK_TOLERANCE:
-            await self._writer.do(lambda state: recompute_due_times(state, now))
+            await self._writer.write(lambda state: recompute_due_times(state, now))
         self._checked = now
-        if not await self._writer.look(lambda state: schedules.is_any_due(state, now)):
+        if not await self._writer.read(lambda state: schedules.is_any_due(state, now)):
             return []
         due = await self._writer.write_durable(lambda state: schedules.claim_due_schedules(state, now, self._owner))
         results = await asyncio.gather(*(self._fire(schedule, now) for schedule in due), return_exceptions=True)
@@ -123,7 +123,7 @@ class Scheduler:
     async def run(self, which: str) -> AcceptedTurn:
         """Run a schedule now, in addition to its due times."""
         await self.follow(self._workspace.config)
-        schedule = await self._writer.look(lambda state: schedules.find_schedule(state, which))
+        schedule = await self._writer.read(lambda state: schedules.find_schedule(state, which))
         message = await self._prepare(schedule, f"now-{make_id(64)}")
         if message is None:
             raise InputError(NOTHING_TO_DO_NOTE)
@@ -132,7 +132,7 @@ class Scheduler:
     async def list(self, user: str, clearance: Trust) -> Sequence[StoredSchedule]:
         """List the schedules of a user that were created at or below a clearance."""
         await self.follow(self._workspace.config)
-        found = await self._writer.look(lambda state: schedules.list_schedules(state, user))
+        found = await self._writer.read(lambda state: schedules.list_schedules(state, user))
         return [schedule for schedule in found if schedule.clearance <= clearance]
 
     async def create(self, entry: ScheduleSettings, *, bounded: bool) -> creation.CreatedSchedule:
@@ -188,7 +188,7 @@ class Scheduler:
                 self._emit(schedule, level=Level.WARN, error=note)
         ran = max(now, schedule.due)
         done, following = replace(schedule, note=note), find_next_due(schedule.timing, ran)
-        await self._writer.do(lambda state: schedules.finish_run(state, done, self._owner, ran, following))
+        await self._writer.write(lambda state: schedules.finish_run(state, done, self._owner, ran, following))
         return accepted if accepted and not accepted.repeated else None
 
     async def _prepare(self, schedule: StoredSchedule, key: str, late: int = 0) -> RoutedMessage | None:
@@ -208,7 +208,7 @@ class Scheduler:
 
         if schedule.user not in config.users:
             raise destinations.RunRefused(f"its user {schedule.user} no longer exists")
-        to, pulled = await self._writer.do(work)
+        to, pulled = await self._writer.write(work)
         kind = await destinations.find_chat_kind(channels, to)
         allowed = destinations.resolve_run_clearance(schedule, to, config, kind)
         text = make_run_text(schedule, self._workspace, allowed)
