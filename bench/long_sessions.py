@@ -73,7 +73,7 @@ def make_past(turns: int) -> Sequence[Sequence[ModelMessage]]:
 
 def keep(workspace: Workspace, pasts: Mapping[int, Sequence[Sequence[ModelMessage]]]) -> None:
     """Store each history as that of a session."""
-    meter = workspace.ground.measure(MODEL)
+    meter = workspace.context.measure(MODEL)
     with closing(open_state(workspace.state).connection) as state:
         state.execute("BEGIN")
         for length, past in pasts.items():

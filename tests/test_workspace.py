@@ -143,7 +143,7 @@ def test_completed(tmp_path: Path) -> None:
     """Omitted fields of a turn get defaults: the first agent, its model, the mode, the time and the built-in tools."""
     config = "owner: a\nusers: {a: {trust: full}}\nagents: {reid: {model: 'openai:gpt-5'}, sol: {}}\n"
     ws = make_workspace(tmp_path, {"foreword.yaml": config})
-    turn = ws.complete(Turn(), ws.ground)
+    turn = ws.complete(Turn(), ws.context)
     assert (turn.agent, turn.model, turn.mode, turn.now) == ("reid", "openai:gpt-5", Mode.FULL, NOON)
     assert turn.tools is BUILT_IN
 
@@ -151,8 +151,8 @@ def test_completed(tmp_path: Path) -> None:
 def test_embedded_is_brief(tmp_path: Path) -> None:
     """The embedded model gets the brief prompt unless the turn sets another mode."""
     ws = make_workspace(tmp_path, FILES)
-    assert ws.complete(Turn(model="local:smollm2"), ws.ground).mode is Mode.BRIEF
-    assert ws.complete(Turn(model="local:smollm2", mode=Mode.FULL), ws.ground).mode is Mode.FULL
+    assert ws.complete(Turn(model="local:smollm2"), ws.context).mode is Mode.BRIEF
+    assert ws.complete(Turn(model="local:smollm2", mode=Mode.FULL), ws.context).mode is Mode.FULL
 
 
 def test_nothing_twice(tmp_path: Path, asked: list[str]) -> None:

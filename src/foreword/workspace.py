@@ -58,7 +58,7 @@ class DebouncedFiles:
         """Whether a changed file is still waiting for its pause."""
         return bool(self._changing)
 
-    def look(self, *, now: bool = False) -> None:
+    def reread(self, *, now: bool = False) -> None:
         """Reread every file that was read before."""
         for path in [*self._kept]:
             self.read(path, now=now)
@@ -130,10 +130,10 @@ class Workspace:
         self.notices: list[str] = []
         """Upgrades done when the workspace was opened, for the owner."""
         self._clock, self._zone = clock, zone
-        self._settled = DebouncedFiles(self.files)
+        self._debounced = DebouncedFiles(self.files)
         self._reloading, self._making = RLock(), Lock()
         self.state = os.path.join(self.files.root, STATE_FOLDER)
-        self._shelf = SqliteCountStore(self.state)
+        self._count_store = SqliteCountStore(self.state)
         self.kept = StateReader(self.state)
         """The stored state of agents, users and models."""
         self._windows: dict[str, int] = {}
@@ -143,12 +143,12 @@ class Workspace:
         self._generation = self.files.generation
         self._names = self.blueprint_names()
         self._text = self._read_config()
-        self.ground = self._lay_ground(self._load(self._text), self._text)
+        self.context = self._make_context(self._load(self._text), self._text)
 
     @property
     def config(self) -> Config:
         """The configuration in effect."""
-        return self.ground.config
+        return self.context.config
 
     @property
     def fault(self) -> InputError | None:
@@ -159,7 +159,7 @@ class Workspace:
     def assemble(self, turn: Turn, ledger: Ledger = NO_LEDGER) -> Assembly:
         """Assemble the prompt of a turn from the current files."""
         self.refresh()
-        assembly = self._assemble(turn, self.ground, ledger)
+        assembly = self._assemble(turn, self.context, ledger)
         for counter in self._counters.values():
             if counter.fresh >= MIN_COUNTS_TO_SAVE:
                 counter.save()
@@ -181,7 +181,7 @@ class Workspace:
 
     def suppose(self, texts: Mapping[str, str | None]) -> Callable[[Turn, Ledger], Assembly]:
         """Return a function that assembles turns as if files had other texts or did not exist; nothing is stored."""
-        context = replace(self.ground, files=replace_files(self.files.root, texts), memories=None, caches={})
+        context = replace(self.context, files=replace_files(self.files.root, texts), memories=None, caches={})
         return lambda turn, ledger: self._assemble(turn, context, ledger)
 
     def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> TextExcerpt | ToolAnswer:
@@ -200,16 +200,16 @@ class Workspace:
             self._memory = kept
             return kept[1]
 
-    def complete(self, turn: Turn, ground: AssemblyContext) -> Turn:
+    def complete(self, turn: Turn, context: AssemblyContext) -> Turn:
         """Fill in the open fields of a turn: agent, model, instructions, built-in tools and time."""
-        agents = ground.config.agents
+        agents = context.config.agents
         agent = turn.agent or next(iter(agents))
         if agent not in agents:
             raise UnknownName("agent", agent, agents)
         model = turn.model or agents[agent].model
         instructions = turn.instructions or self.find_instructions(turn, agent) or ""
         named = turn.agent and turn.model == model and turn.mode and turn.mode is not Mode.NONE
-        facts = ground.measure(model).facts
+        facts = context.measure(model).facts
         mode = turn.mode or choose_mode(facts)
         blueprint = self.blueprint(turn.blueprint or agents[agent].blueprint)
         tools = rename_log_tools(find_tools(turn.tools, mode, facts), blueprint.log_tools)
@@ -240,7 +240,7 @@ class Workspace:
         """Return a blueprint: the workspace's, or else the shipped one; a broken edit changes nothing."""
         path = f"blueprints/{name}.yaml"
         known = self._blueprints.get(name)
-        own = self._settled.read(path) if known or not check_name(name) else None
+        own = self._debounced.read(path) if known or not check_name(name) else None
         if known and known[0] == own:
             self.faults.pop(path, None)
             return known[1]
@@ -277,17 +277,17 @@ class Workspace:
         An edit of either counts after its file was unchanged for 200 ms, or at once with `now`.
         """
         generation = self.files.refresh(now=now)
-        if generation == self._generation and not (now or self._settled.is_waiting or self._has_other_names()):
+        if generation == self._generation and not (now or self._debounced.is_waiting or self._has_other_names()):
             return
         with self._reloading:
             self._generation, self._names = generation, self.blueprint_names()
-            self._settled.look(now=now)
+            self._debounced.reread(now=now)
             for name in [*self._blueprints]:
                 self.blueprint(name)
             try:
                 text = self._read_config()
                 if text != self._text:
-                    self.ground = self._lay_ground(self._load(text), text)
+                    self.context = self._make_context(self._load(text), text)
                     self._text = text
                 self.faults.pop(CONFIG_FILE, None)
             except InputError as error:
@@ -320,7 +320,7 @@ class Workspace:
         config = load_config(text, blueprints=self.blueprint_names(), list_caches=list_cache_rules)
         return replace(config, host=replace(config.host, timezone=config.host.timezone or self._zone))
 
-    def _lay_ground(self, config: Config, text: str) -> AssemblyContext:
+    def _make_context(self, config: Config, text: str) -> AssemblyContext:
         meters: dict[str, Meter] = {}
         self.files.templates = frozenset(file.path for file in config.prompt.files if file.template)
 
@@ -346,17 +346,17 @@ class Workspace:
         with self._reloading:
             if self._windows.get(model) != window:
                 self._windows[model] = window
-                self.ground = self._lay_ground(self.config, self._text)
+                self.context = self._make_context(self.config, self._text)
 
     def recall(self, message: str, audience: Audience, documents: Sequence[Document] = ()) -> Sequence[Passage]:
         """Find the few passages of memory and of additional documents that match a message."""
         return self.memory.recall(message, audience, documents)
 
     def _count_with(self, vocabulary: Vocabulary) -> Counter:
-        return self._counters.setdefault(vocabulary, Counter(vocabulary, self._shelf))
+        return self._counters.setdefault(vocabulary, Counter(vocabulary, self._count_store))
 
     def _read_config(self) -> str:
-        text = self._settled.read(CONFIG_FILE)
+        text = self._debounced.read(CONFIG_FILE)
         if text is None:
             root = self.files.root
             raise WorkspaceError(

@@ -133,7 +133,7 @@ def test_damage_costs_the_recall_alone(ws: Workspace) -> None:
         def recall(self, *_: object) -> Sequence[Passage]:
             raise InputError("the memory index cannot be used: disk full")
 
-    ws.ground = replace(ws.ground, memories=Damaged())
+    ws.context = replace(ws.context, memories=Damaged())
     verdict, reason, text = recall(ws, ASK)
     assert (verdict, text) == ("dropped", "")
     assert "disk full" in reason

@@ -22,7 +22,7 @@ from foreword.types import Mode, Trust
 TURN = Turn(agent="a", user="u", situation="dm", mode=Mode.FULL, now=NOON, message="Hello.")
 
 
-def lay_ground(agent: Agent, **more: object) -> AssemblyContext:
+def make_context(agent: Agent, **more: object) -> AssemblyContext:
     """Make an assembly context without files."""
     config = Config(owner="u", agents={"a": agent}, users={"u": User(trust=Trust.FULL)}, **more)
     return AssemblyContext(config=config, files=TextFiles(), measure=partial(make_meter, native_tools=False))
@@ -53,7 +53,7 @@ def test_every_blueprint(name: str) -> None:
     """Every blueprint makes a prompt of a configuration alone; nothing in it comes from a file."""
     blueprint = load_blueprint(read_blueprint(name) or "", name, SOURCES)
     agent = Agent(blueprint=name, identity=Identity(name="Ada"), soul="Be kind.", instructions="Work.")
-    assembly = assemble(TURN, lay_ground(agent), blueprint)
+    assembly = assemble(TURN, make_context(agent), blueprint)
     assert assembly.prompt.text
     assert {row.source for row in assembly.rows() if row.source.endswith((".md", ".json"))} == set()
 
@@ -61,7 +61,7 @@ def test_every_blueprint(name: str) -> None:
 def test_no_project() -> None:
     """Without a workspace a project's folder on the disk is not read."""
     blueprint = load_blueprint(read_blueprint("default") or "", "default", SOURCES)
-    assembly = assemble(replace(TURN, project="/"), lay_ground(Agent()), blueprint)
+    assembly = assemble(replace(TURN, project="/"), make_context(Agent()), blueprint)
     row = next(row for row in assembly.rows() if row.id == "project")
     assert row.reason == "the project / is not a folder"
 
@@ -70,18 +70,18 @@ def test_listed_files() -> None:
     """A file that the configuration lists does not exist where there are no files."""
     blueprint = load_blueprint(read_blueprint("default") or "", "default", SOURCES)
     listed = PromptFiles(files=(PromptFile(path="X.md"), PromptFile(path="Y.md", template=True)))
-    assembly = assemble(TURN, lay_ground(Agent(), prompt=listed), blueprint)
+    assembly = assemble(TURN, make_context(Agent(), prompt=listed), blueprint)
     reasons = {row.id: row.reason for row in assembly.rows() if row.id.startswith("files:")}
     assert reasons == {"files:X.md": "X.md does not exist", "files:Y.md": "Y.md does not exist"}
 
 
 def test_same_turn_twice() -> None:
     """The same turn in the same context gives the same text, and its clearance is resolved as usual."""
-    ground = lay_ground(Agent(soul="Be kind."))
+    context = make_context(Agent(soul="Be kind."))
     blueprint = load_blueprint(read_blueprint("default") or "", "default", SOURCES)
-    first, second = assemble(TURN, ground, blueprint), assemble(TURN, ground, blueprint)
+    first, second = assemble(TURN, context, blueprint), assemble(TURN, context, blueprint)
     assert first.prompt.text == second.prompt.text
     assert isinstance(first.clearance, Clearance)
-    stranger = assemble(replace(TURN, user="x"), ground, blueprint)
+    stranger = assemble(replace(TURN, user="x"), context, blueprint)
     assert "Be kind." in first.prompt.text
     assert "Be kind." not in stranger.prompt.text

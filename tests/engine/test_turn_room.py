@@ -56,8 +56,8 @@ class House:
     def fit(self, conversation: int, model: str = "large", **facts: object) -> Fit:
         """Fit the same prompt next to a conversation of so many tokens."""
         made = self.assemble(model, **facts)
-        stable = prepare(made.turn, self.ws.ground, made.plan.blueprint)
-        view = make_turn_view(made.plan, stable.view, made.turn, self.ws.ground, conversation)
+        stable = prepare(made.turn, self.ws.context, made.plan.blueprint)
+        view = make_turn_view(made.plan, stable.view, made.turn, self.ws.context, conversation)
         return fit_budget(stable.runs, fill_turn(made.plan, view), made.terms, conversation)
 
     def find_room(self, conversation: int, model: str = "large", **facts: object) -> TurnRoom:

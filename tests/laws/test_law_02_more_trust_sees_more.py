@@ -21,7 +21,7 @@ UNPLACED = ("template", "does not use it", "it has no text besides its variables
 def find_eligible(world, turn):
     """Return the clearance, the eligible slots of a turn, and the slots with text."""
     with world.opened() as workspace:
-        complete = workspace.complete(turn, workspace.ground)
+        complete = workspace.complete(turn, workspace.context)
         plan = select_slots(
             complete, resolve_trust(complete, workspace.config), workspace.config, workspace.blueprint(turn.blueprint)
         )

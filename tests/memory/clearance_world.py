@@ -358,7 +358,7 @@ def read_section(twin: Twin, case: Case) -> str:
 def show_list(twin: Twin, case: Case) -> str:
     """List a store with the tool and without."""
     memory = twin.workspace.memory
-    lines = memory.menu(case.audience, twin.workspace.ground.measure("openai:gpt-5"), case.store)
+    lines = memory.menu(case.audience, twin.workspace.context.measure("openai:gpt-5"), case.store)
     return f"{lines}\n{use(twin, case, 'memory_list', store=case.store)}"
 
 

@@ -171,7 +171,7 @@ def test_links(ws: Workspace) -> None:
     os.symlink("/etc/passwd", memory / "social" / "etc.md")
     os.symlink(memory / "social" / "PEOPLE.md", memory / "social" / "inside.md")
     assert find(ws, "Lisbon surprise", Trust.FAMILIAR) == []
-    menu = "\n".join(ws.memory.menu(Audience(clearance=Trust.FAMILIAR), ws.ground.measure("openai:gpt-5")))
+    menu = "\n".join(ws.memory.menu(Audience(clearance=Trust.FAMILIAR), ws.context.measure("openai:gpt-5")))
     assert "inside.md" in menu
     assert not any(name in menu for name in ("fun", "folder", "etc", "Diary"))
     for path in ("social/fun.md", "social/folder/DIARY.md", "social/etc.md"):

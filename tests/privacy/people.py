@@ -188,7 +188,7 @@ class People:
 
     def sum_up(self, session, text):
         """Compact the whole history of a session into a summary."""
-        meter = self.workspace.ground.measure("anthropic:claude-sonnet-5")
+        meter = self.workspace.context.measure("anthropic:claude-sonnet-5")
 
         def work(state):
             asked = "SELECT max(position) FROM history WHERE session_id = ?"

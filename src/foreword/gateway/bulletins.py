@@ -118,7 +118,7 @@ class Bulletins:
         self, due: DueBulletin, model: str, documents: Sequence[Document], now: datetime, step: TraceStep
     ) -> str:
         """Ask the model of an agent; return an empty text for a model with a small context window."""
-        if choose_mode(self._workspace.ground.measure(model).facts) is not Mode.FULL:
+        if choose_mode(self._workspace.context.measure(model).facts) is not Mode.FULL:
             return ""
         turn = Turn(agent=due.agent, message=write_bulletin_prompt(documents), model=model, mode=Mode.NONE, now=now)
         return await self._scribe.ask(label_clearance(await self._scribe.assemble(turn), due.clearance), step)

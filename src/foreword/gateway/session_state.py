@@ -84,7 +84,7 @@ class StoredLedger:
         """Open the ledger for a turn."""
         config = workspace.config
         model = turn.model or config.agents[turn.agent or next(iter(config.agents))].model
-        facts = workspace.ground.measure(model).facts
+        facts = workspace.context.measure(model).facts
         calibration = self.calibrations.get(facts.name, NO_CALIBRATION)
         tokens = calibration.correct(self.frozen.last.tokens) if self.frozen else 0
         prices = find_prices(facts.name, config.models, PricedRequest(tokens=tokens, now=now))

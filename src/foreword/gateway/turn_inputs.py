@@ -188,7 +188,7 @@ class TurnInputs:
         """
         config = self.workspace.config
         model = equipment.model or config.agents[claimed.session.lane.agent].model
-        return not self.workspace.ground.measure(model).facts.history
+        return not self.workspace.context.measure(model).facts.history
 
     async def assemble(self, turn: Turn, ledger: Ledger = NO_LEDGER) -> Assembly:
         """Assemble a turn outside the event loop."""

@@ -416,7 +416,7 @@ def check_model(subject: str, model: str, workspace: Workspace, secrets: Secrets
         return make_warning(subject, "has no model", "set model: provider:name, or pass --model each time")
     if window := model_discovery.find_served_window(model, workspace.config, secrets):
         workspace.set_served_window(model, window)
-    assumed = workspace.ground.measure(model).facts.assumed
+    assumed = workspace.context.measure(model).facts.assumed
     if assumed:
         return make_warning(subject, assumed, "add its facts under `models` in foreword.yaml")
     return make_ok(subject, f"model {model}")

@@ -41,7 +41,7 @@ def find_most_exceeded_slot(
     for feed in feeds:
         if feed.slot.listed is MenuListing.ALWAYS or feed.slot.source == SKILLS_SOURCE:
             continue
-        meter = survey.workspace.ground.measure(survey.config.agents[feed.agent].model)
+        meter = survey.workspace.context.measure(survey.config.agents[feed.agent].model)
         limit = find_slot_limit(feed, meter.facts.window)
         # A token has at least one byte, so a short text needs no counting.
         if len(body) * 4 * meter.facts.factor <= limit or (tokens := meter.count(body)) <= limit:

@@ -45,7 +45,7 @@ class ToolWorkspace(Protocol):
     """The parts of a workspace that tools use."""
 
     state: str
-    ground: AssemblyContext
+    context: AssemblyContext
 
     @property
     def memory(self) -> Memory:

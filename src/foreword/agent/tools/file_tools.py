@@ -51,7 +51,7 @@ FILES = ToolFamily("files", Trust.INNER, 15)
 
 def open_roots(run: ToolRun) -> AllowedRoots:
     """Open the directories of a turn: those of its agent and its own, as far as its clearance allows."""
-    context = run.workspace.ground
+    context = run.workspace.context
     agent = context.config.agents.get(run.turn.agent)
     given = [*(agent.folders if agent else ()), *(Directory(path=path) for path in run.turn.directories)]
     allowed = [one for one in given if one.trust <= run.level]
@@ -62,7 +62,7 @@ def open_roots(run: ToolRun) -> AllowedRoots:
 
 def get_guard(run: ToolRun) -> FileGuard:
     """Return the guard of the workspace files under the turn's blueprint."""
-    return run.workspace.ground.guard(run.assembly.plan.blueprint)
+    return run.workspace.context.guard(run.assembly.plan.blueprint)
 
 
 def may_see(run: ToolRun, path: str) -> bool:
@@ -72,7 +72,7 @@ def may_see(run: ToolRun, path: str) -> bool:
     if is_hidden(path) or (person and (person != run.turn.user or has_other_readers(run.turn))):
         return False
     if is_archive(path):
-        return may_read_transcript(run.workspace.ground.archives(path), run.turn, run.level)
+        return may_read_transcript(run.workspace.context.archives(path), run.turn, run.level)
     return not find_author(path) and run.level >= guard.find_required_trust(path)
 
 

@@ -133,7 +133,7 @@ class LogQueries:
     def __init__(self, run: ToolRun) -> None:
         self._run = run
         self._now = run.turn.now or datetime.now(UTC)
-        self._reader = find_reader(run.turn, run.level, run.workspace.ground.config)
+        self._reader = find_reader(run.turn, run.level, run.workspace.context.config)
         self._zone, _ = load_zone(self._reader.timezone)
 
     def status(self, arguments: Mapping[str, Any]) -> str:

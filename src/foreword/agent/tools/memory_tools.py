@@ -189,7 +189,7 @@ def forget_memory(run: ToolRun) -> ToolAnswer:
     """Remove an entry of the person; the owner may remove any entry, but no hand-written file."""
     path, memory, audience = run.get_text("path"), run.workspace.memory, run.assembly.audience
     is_own = path in {entry.path for entry in list_own_entries(run)}
-    is_owner = run.turn.user == run.workspace.ground.config.owner and audience.clearance is Trust.FULL
+    is_owner = run.turn.user == run.workspace.context.config.owner and audience.clearance is Trust.FULL
     if is_owner and not is_own and not find_author(locate_path(path, audience.person)):
         raise Forbidden("what people wrote by hand is removed at the shell: foreword memory forget PATH")
     if not is_own and not is_owner:

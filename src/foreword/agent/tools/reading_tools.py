@@ -112,7 +112,7 @@ def list_sections(assembly: Assembly) -> list[Section]:
 
 def open_reader(run: ToolRun) -> SourceReader:
     """Open the files of the workspace at the clearance of the turn."""
-    context = run.workspace.ground
+    context = run.workspace.context
     return SourceReader(context.files, context.guard(run.assembly.plan.blueprint), run.level)
 
 
@@ -130,7 +130,7 @@ def find_readable_file(run: ToolRun, path: str) -> FoundText | None:
             return section.text, ""
     reader = open_reader(run)
     if is_archive(path):
-        archived = run.workspace.ground.archives(path)
+        archived = run.workspace.context.archives(path)
         allowed = archived is not None and may_read_transcript(archived, run.turn, run.level)
         return read_file_body(reader, path, TRANSCRIPT_ORIGIN) if allowed else None
     if path in list_skill_files(run, reader):
@@ -140,7 +140,7 @@ def find_readable_file(run: ToolRun, path: str) -> FoundText | None:
 
 def find_memory(run: ToolRun, reader: SourceReader, path: str) -> FoundText | None:
     """Find a visible memory: a file of a store, all entries of one author, the facts, or MEMORY.md."""
-    context = run.workspace.ground
+    context = run.workspace.context
     if path == FACTS_FILE and run.level >= Trust.INNER and not reader.is_listed(path):
         facts = reader.read(path)
         return ("\n".join(load_facts(facts) or [NO_FACTS]), "") if isinstance(facts, Document) else None

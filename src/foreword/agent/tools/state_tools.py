@@ -88,7 +88,7 @@ def responsibility_remove(run: ToolRun) -> ToolAnswer:
 
 def list_configured_titles(run: ToolRun) -> set[str]:
     """List the titles of the responsibilities in the configuration, for comparison."""
-    configured = run.workspace.ground.config.agents[run.turn.agent].responsibilities
+    configured = run.workspace.context.config.agents[run.turn.agent].responsibilities
     return {" ".join(one.title.split()).casefold() for one in configured}
 
 
