@@ -113,7 +113,7 @@ class Bare:
         assembly = workspace.assemble(turn)
         tools = [
             ToolDefinition(name=tool.name, description=tool.description, parameters_json_schema=dict(tool.parameters))
-            for tool in assembly.terms.tools.tools
+            for tool in assembly.tools.tools
         ]
         text = "\n\n".join(block.text for block in assembly.prompt.blocks)
         self._client = AsyncAnthropic(api_key="k", base_url=environ["ANTHROPIC_BASE_URL"])

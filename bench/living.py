@@ -181,7 +181,7 @@ class Player:
         """Return the scripted result, a few seconds later."""
         self._move(self._clock() + timedelta(seconds=CALL_INTERVAL_S))
         text = self._results.pop(0)
-        return ToolAnswer(text=text, tokens=assembly.terms.meter.count(text))
+        return ToolAnswer(text=text, tokens=assembly.meter.count(text))
 
 
 def write_house(folder: Path, call: SessionCall, model: str) -> None:

@@ -188,7 +188,7 @@ def test_measured_again(tmp_path: Path) -> None:
     files = {"AGENTS.md": text, "blueprints/small.yaml": shrink("default", system=2500)}
     for model in (MODEL, "anthropic:claude-sonnet-5", "openai:gpt-4-turbo"):
         assembly = build(tmp_path, files, replace(DM, blueprint="small", model=model))
-        assert assembly.terms.meter.count(stable(assembly)) + assembly.fit.tool_tokens <= 2500
+        assert assembly.meter.count(stable(assembly)) + assembly.fit.tool_tokens <= 2500
 
 
 def test_unknown_model(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_headings_are_counted(tmp_path: Path) -> None:
     """Lesson: headings were not counted. Here the tokens of a section include its heading and separator."""
     assembly = build(tmp_path, {"SOUL.md": "Be kind.\n"})
     row = next(row for row in assembly.rows() if row.id == "soul")
-    assert row.tokens == assembly.terms.meter.count("## Soul\nBe kind.\n\n")
+    assert row.tokens == assembly.meter.count("## Soul\nBe kind.\n\n")
 
 
 def test_defaults_survive_a_refresh(tmp_path: Path) -> None:
@@ -413,7 +413,7 @@ def test_coop_marker(tmp_path: Path) -> None:
         assembly.prompt.text[span.start : span.end] for span in assembly.prompt.spans if span.id == "agents"
     ).removeprefix("## AGENTS.md\n")
     kept, marker = text.rstrip("\n").rsplit("\n", 1)
-    count = assembly.terms.meter.count
+    count = assembly.meter.count
     total = count("# The handbook\n\n" + (LINE * 100).rstrip())
     line = len(kept.split("\n")) + 1
     assert marker == (

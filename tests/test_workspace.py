@@ -182,7 +182,7 @@ def test_equal_tools(tmp_path: Path) -> None:
         return ws.assemble(replace(TURN, tools=foreword.Toolset(tools)))
 
     first, second = build(), build()
-    assert second.terms is first.terms
+    assert second.inputs is first.inputs
     assert all(new is old for new, old in zip(second.fit.runs[:2], first.fit.runs[:2], strict=True))
     assert all(new is old for new, old in zip(second.prompt.blocks[:2], first.prompt.blocks[:2], strict=True))
 
@@ -194,7 +194,7 @@ def test_many_rules(tmp_path: Path) -> None:
     ws = make_workspace(tmp_path, {**files, ".foreword/schema.json": "{}\n"})
     time.sleep(2 * RACY_WINDOW_NS / 1e9)  # so that no file counts as recently written and is read again
     first = ws.assemble(TURN)
-    assert 300 <= first.terms.meter.count(rule) <= 360
+    assert 300 <= first.meter.count(rule) <= 360
     tier = int(first.plan.blueprint.budget.tiers["medium"] * first.fit.limit)
     used = sum(row.tokens for row in first.rows() if row.id.startswith("rules:"))
     assert 0.6 * tier <= used <= tier
@@ -218,7 +218,7 @@ def test_message_is_counted_as_sent(tmp_path: Path) -> None:
     assembly = make_workspace(tmp_path, FILES).assemble(replace(TURN, message="<skill>" * 18_000))
     sent = assembly.envelope("openai").request["messages"][-1]["content"][-1]["text"]
     assert sent == "<skill>" * 18_000
-    assert assembly.conversation == assembly.terms.meter.count(sent)
+    assert assembly.conversation == assembly.meter.count(sent)
 
 
 @contextmanager

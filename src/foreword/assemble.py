@@ -25,7 +25,7 @@ class StablePart:
 
     plan: Plan
     layout: Layout
-    terms: FitInputs
+    inputs: FitInputs
     view: SessionView
     runs: tuple[FittedRun | None, ...]
     """The fitted static and session runs; None is the place of a turn run."""
@@ -36,12 +36,12 @@ class StablePart:
 def assemble(turn: Turn, context: AssemblyContext, blueprint: Blueprint, ledger: Ledger = NO_LEDGER) -> Assembly:
     """Assemble the prompt of a turn. The function changes nothing outside the returned value."""
     stable = context.cached(list_stable_inputs(turn, context, blueprint), lambda: prepare(turn, context, blueprint))
-    plan, layout, terms = stable.plan, stable.layout, stable.terms
+    plan, layout, inputs = stable.plan, stable.layout, stable.inputs
     message = replace_surrogates(turn.message)  # sent as a separate block, so it needs no escaping
-    conversation = terms.meter.count(message) + sum([terms.meter.count(said.text) for said in turn.history])
+    conversation = inputs.meter.count(message) + sum([inputs.meter.count(said.text) for said in turn.history])
     view = make_turn_view(plan, stable.view, turn, context, conversation)
     filled = fill_turn(plan, view)
-    fit = fit_budget(stable.runs, filled, terms, conversation)
+    fit = fit_budget(stable.runs, filled, inputs, conversation)
     prompt = render_prompt(fit, stable.blocks, layout)
     standing = ledger.compare(
         PromptDraft(
@@ -49,8 +49,8 @@ def assemble(turn: Turn, context: AssemblyContext, blueprint: Blueprint, ledger:
             fit=fit,
             layout=layout,
             clearance=plan.clearance.level,
-            model=terms.meter.facts.name,
-            tools=terms.tools,
+            model=inputs.meter.facts.name,
+            tools=inputs.tools,
             said=turn.history,
             policies={entry.path: entry.edits for entry in context.config.prompt.files},
         )
@@ -58,7 +58,7 @@ def assemble(turn: Turn, context: AssemblyContext, blueprint: Blueprint, ledger:
     return Assembly(
         turn=turn,
         plan=plan,
-        terms=terms,
+        inputs=inputs,
         message=message,
         conversation=conversation,
         fit=fit,
@@ -75,11 +75,11 @@ def prepare(turn: Turn, context: AssemblyContext, blueprint: Blueprint) -> Stabl
     layout = Layout(blueprint, meter, [entry.path for entry in context.config.prompt.files])
     toolkit = choose_tools(turn.tools, plan, meter)
     limit = blueprint.budget.limit(meter.facts.window)
-    terms = FitInputs(blueprint=blueprint, mode=plan.mode, meter=meter, toolkit=toolkit, limit=limit, layout=layout)
+    inputs = FitInputs(blueprint=blueprint, mode=plan.mode, meter=meter, toolkit=toolkit, limit=limit, layout=layout)
     view = make_session_view(plan, turn, context, toolkit)
-    runs = fit_stable(fill_stable(plan, view), terms)
+    runs = fit_stable(fill_stable(plan, view), inputs)
     blocks = render_stable(runs, layout)
-    return StablePart(plan=plan, layout=layout, terms=terms, view=view, runs=runs, blocks=blocks)
+    return StablePart(plan=plan, layout=layout, inputs=inputs, view=view, runs=runs, blocks=blocks)
 
 
 def list_stable_inputs(turn: Turn, context: AssemblyContext, blueprint: Blueprint) -> Hashable:

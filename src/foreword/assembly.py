@@ -23,7 +23,8 @@ from foreword.envelope import (
 )
 from foreword.errors import InputError
 from foreword.promptcache.ledger import Action, PrefixDecision
-from foreword.turn import NO_TOOLS, Turn
+from foreword.tokens.count import Meter
+from foreword.turn import NO_TOOLS, Toolset, Turn
 from foreword.types import Mode, Pace, Placement, Trust, Verdict, frozen
 
 TABLE_HEAD = ("slot", "pace", "needs", "tokens", "verdict", "why")
@@ -95,7 +96,7 @@ class Assembly:
 
     turn: Turn
     plan: Plan
-    terms: FitInputs
+    inputs: FitInputs
     message: str
     """The user's message as sent."""
     conversation: int
@@ -108,6 +109,16 @@ class Assembly:
     def clearance(self) -> Clearance:
         """The clearance of this turn, with its reason."""
         return self.plan.clearance
+
+    @property
+    def meter(self) -> Meter:
+        """The token meter of the model."""
+        return self.inputs.meter
+
+    @property
+    def tools(self) -> Toolset:
+        """The tools that the turn offers."""
+        return self.inputs.tools
 
     @property
     def audience(self) -> Audience:
@@ -127,7 +138,7 @@ class Assembly:
     @property
     def remaining(self) -> int:
         """The tokens of the window left after the prompt, the conversation and the reserve."""
-        window = self.terms.meter.facts.window
+        window = self.meter.facts.window
         return window - self.plan.blueprint.budget.get_answer_reserve(window) - self.used - self.conversation
 
     @property
@@ -139,18 +150,18 @@ class Assembly:
     @property
     def marks(self) -> tuple[str | None, ...]:
         """The TTL of each block's cache breakpoint, or None."""
-        return choose_block_ttls(self.prompt.blocks, self.terms.meter.facts, self.fit.tool_tokens)
+        return choose_block_ttls(self.prompt.blocks, self.meter.facts, self.fit.tool_tokens)
 
     def envelope(self, name: str = "") -> Envelope:
         """Return the request of this turn, in the shape of its model's provider unless another is named."""
-        facts = self.terms.meter.facts
+        facts = self.meter.facts
         letter = EnvelopeContent(
             prompt=self.prompt,
             marks=self.marks,
             model=facts.name.partition(":")[2] or facts.name,
             history=self.turn.history,
             message=self.message,
-            tools=self.terms.tools if facts.native_tools else NO_TOOLS,
+            tools=self.tools if facts.native_tools else NO_TOOLS,
             inserted=self.standing.inserted,
         )
         return build_envelope(letter, name or SHAPE_OF_PROVIDER.get(facts.provider, "openai"))
@@ -163,13 +174,13 @@ class Assembly:
         for run in self.fit.runs:
             for row in list_run_rows(run, spans, cached, level):
                 yield replace(row, reason=changed[row.id]) if row.id in changed else row
-        yield from list_omitted_tools(self.terms, level)
+        yield from list_omitted_tools(self.inputs, level)
         if told := spans.get(UPDATES_ID):
             yield make_updates_row(told, self.clearance.level)
 
     def count_cached(self) -> int:
         """Count the characters that a provider can read from its cache in the next turn."""
-        count = count_cached_blocks(self.prompt.blocks, self.terms.meter.facts, self.fit.tool_tokens)
+        count = count_cached_blocks(self.prompt.blocks, self.meter.facts, self.fit.tool_tokens)
         return sum(len(block.text) for block in self.prompt.blocks[:count])
 
     def admit(self, reader: Trust | None) -> Trust:
@@ -182,7 +193,7 @@ class Assembly:
     def count_losses(self) -> dict[str, Any]:
         """Count and name the shortened and dropped sections; empty if there are none."""
         sections = [(get_item_id(one), one.verdict) for run in self.fit.runs for one in run.items]
-        tools = [(f"tool:{name}", Verdict.DROPPED) for name in self.terms.toolkit.left_out_names]
+        tools = [(f"tool:{name}", Verdict.DROPPED) for name in self.inputs.toolkit.left_out_names]
         lost = [one for one in (*sections, *tools) if one[1] in (Verdict.SHORTENED, Verdict.DROPPED)]
         counts = Counter(str(verdict) for _, verdict in lost)
         return {**counts, "lost": [name for name, _ in lost]} if lost else {}
@@ -195,7 +206,7 @@ class Assembly:
     @property
     def summary(self) -> str:
         """Token use, window and cached blocks in one line."""
-        facts = self.terms.meter.facts
+        facts = self.meter.facts
         marked = sum(ttl is not None for ttl in self.marks)
         blocks = f" in {marked} cached block{'' if marked == 1 else 's'}" if marked else ""
         tools = f" (tool schemas {self.fit.tool_tokens:,})" if self.fit.tool_tokens else ""
@@ -216,7 +227,7 @@ class Assembly:
 
     def to_summary_dict(self) -> dict[str, Any]:
         """Return the assembly without its sections and blocks: the inputs, the text and the token counts."""
-        facts = self.terms.meter.facts
+        facts = self.meter.facts
         return {
             "schema": ASSEMBLY_SCHEMA,
             "blueprint": self.plan.blueprint.name,
@@ -229,7 +240,7 @@ class Assembly:
             },
             "text": self.prompt.text,
             "tokens": self.prompt.tokens,
-            "tools": sha256("\n".join(self.terms.tools.schemas).encode()).hexdigest(),
+            "tools": sha256("\n".join(self.tools.schemas).encode()).hexdigest(),
             "tokenizer": facts.tokenizer.value,
             "margin": facts.margin,
             "budget": {
@@ -270,9 +281,9 @@ def get_item_id(item: Fitted | Missing) -> str:
     return item.id if isinstance(item, Missing) else item.item.id
 
 
-def list_omitted_tools(terms: FitInputs, level: Trust) -> Iterator[ReportRow]:
+def list_omitted_tools(inputs: FitInputs, level: Trust) -> Iterator[ReportRow]:
     """Yield a row for each tool that is not offered because its schema does not fit."""
-    for one in terms.toolkit.left_out:
+    for one in inputs.toolkit.left_out:
         if one.tool.trust <= level:
             yield ReportRow(
                 id=f"tool:{one.tool.name}",
@@ -281,7 +292,7 @@ def list_omitted_tools(terms: FitInputs, level: Trust) -> Iterator[ReportRow]:
                 placement=Placement.SYSTEM,
                 trust=one.tool.trust,
                 verdict=Verdict.DROPPED,
-                reason=f"tool schemas have {terms.toolkit.limit:,} of {terms.limit:,} tokens; wants {one.tokens:,}",
+                reason=f"tool schemas have {inputs.toolkit.limit:,} of {inputs.limit:,} tokens; wants {one.tokens:,}",
                 wanted=one.tokens,
             )
 

@@ -280,7 +280,7 @@ def test_every_result_has_its_price(tmp_path):
     assert sorted(path for path, _ in heads) == ["social/A.md", "social/B.md", "social/C.md"]
     for path, price in heads:
         body = (tmp_path / "memory" / path).read_text().strip()
-        assert int(price) == assembly.terms.meter.count(body)
+        assert int(price) == assembly.meter.count(body)
 
 
 @pytest.mark.parametrize("path", ["private/DIARY.md", "private/NOTHING.md", "MEMORY.md"])
@@ -302,7 +302,7 @@ def test_a_cut_file_is_read_to_its_end(tmp_path):
         r'\[truncated at ([\d,]+)/([\d,]+) tokens — use memory_get\("AGENTS\.md", from=(\d+)\) for remainder\]',
         assembly.prompt.text,
     ).groups()
-    count, first = assembly.terms.meter.count, int(first)
+    count, first = assembly.meter.count, int(first)
     assert (f"{count(chr(10).join(rules[: first - 1])):,}", f"{count(files['AGENTS.md']):,}") == (kept, total)
     assert rules[first - 2] in assembly.prompt.text
     assert rules[first - 1] not in assembly.prompt.text
@@ -321,7 +321,7 @@ def test_what_does_not_fit_is_on_the_menu(tmp_path):
     (price,) = re.findall(r"^- HEARTBEAT\.md \((\d+) tok\) — Beat$", assembly.prompt.text, re.MULTILINE)
     text = workspace.call(assembly, "memory_get", {"path": "HEARTBEAT.md"}).text
     assert text == files["HEARTBEAT.md"].strip()
-    assert assembly.terms.meter.count(text) == int(price)
+    assert assembly.meter.count(text) == int(price)
 
 
 def test_the_remaining_budget_is_constant(tmp_path):

@@ -100,7 +100,7 @@ def test_configured_ones_stay(ws):
 @pytest.mark.parametrize("user", ["ina", "bob", ""])
 def test_full_trust_alone(ws, user):
     """Below full trust the tools are not offered, and calls are refused."""
-    assert RESPONSIBILITY_TOOLS.names.isdisjoint(stand(ws, user=user).terms.tools.names)
+    assert RESPONSIBILITY_TOOLS.names.isdisjoint(stand(ws, user=user).tools.names)
     with pytest.raises(UnknownName):
         add(ws, "Hedge", user=user)
 

@@ -212,8 +212,8 @@ def test_odd_files(place):
 def test_trust(place):
     """Reading needs inner trust, writing full trust; below inner the tools are not offered."""
     ws, folder = place
-    assert assemble(ws, "carol").terms.tools.names == {"list_files", "read_file", "search_files"}
-    assert not assemble(ws, "bob").terms.tools
+    assert assemble(ws, "carol").tools.names == {"list_files", "read_file", "search_files"}
+    assert not assemble(ws, "bob").tools
     with pytest.raises(UnknownName):
         ws.call(assemble(ws, "carol"), "write_file", {"path": "x", "text": "x"})
     gone, hidden = (refuse(place, "read_file", "carol", path=f"{folder}/{name}/safe.md") for name in ("none", "vault"))

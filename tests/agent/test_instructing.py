@@ -72,7 +72,7 @@ def test_only_ones_own(ws):
 def test_not_in_company(ws, place):
     """In shared conversations the tool is not offered, and instructions are neither changed nor shown."""
     update(ws, "Use bullet points.")
-    assert NAME not in stand(ws, **place).terms.tools
+    assert NAME not in stand(ws, **place).tools
     with pytest.raises(UnknownName, match=NAME):
         update(ws, "Shout.", **place)
     assert recall(ws, **place) == "(not told where others read)"
@@ -83,7 +83,7 @@ def test_not_in_company(ws, place):
 def test_not_for_strangers(ws, who):
     """Below familiar trust the tool is not offered."""
     assembly = stand(ws, **who)
-    assert NAME not in assembly.terms.tools
+    assert NAME not in assembly.tools
     with pytest.raises(UnknownName):
         ws.call(assembly, NAME, {"instructions": "Obey me."})
     assert not os.path.exists(os.path.join(ws.files.root, ".foreword", "state.sqlite"))

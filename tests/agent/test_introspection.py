@@ -56,7 +56,7 @@ def test_the_four_are_built_in():
 def test_strangers(ws, name):
     """A stranger's turn offers none of them, and calls are refused."""
     turn = ws.assemble(Turn(user="mallory", situation="dm", tools=WITH_LOG))
-    assert not turn.terms.tools.names & LOG_TOOLS.names
+    assert not turn.tools.names & LOG_TOOLS.names
     with pytest.raises(UnknownName):
         ws.call(turn, name, {})
 

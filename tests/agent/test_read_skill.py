@@ -98,7 +98,7 @@ def test_trust(ws):
         said.append(str(error.value).replace(name, "X"))
     assert set(said) == {"there is no skill 'X' here"}
     assert "vault" not in assemble(ws).prompt.text
-    assert "read_skill" not in assemble(ws, user="eve").terms.tools
+    assert "read_skill" not in assemble(ws, user="eve").tools
 
 
 @pytest.mark.parametrize("arguments", [{}, {"name": 3}, {"name": "tea", "from": 0}, {"name": "tea", "from": 99}])

@@ -81,7 +81,7 @@ def test_menu_lines_are_redeemed(ws: Workspace) -> None:
     for path, tokens in entries:
         text = ws.call(assembly, "memory_get", {"path": path}).text
         assert text.startswith("(unreviewed, saved for x)\n") is (path == "social/inbox/x")
-        assert assembly.terms.meter.count(text) == int(tokens.replace(",", ""))
+        assert assembly.meter.count(text) == int(tokens.replace(",", ""))
 
 
 def test_cut_menu_is_redeemed(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def test_trust(tmp_path):
     @run(tmp_path, (("speaks",), {"name": "low", "trust": "familiar"}), (("speaks",), {"name": "high"}))
     async def _(place):
         assembly = await place.assemble("bob")
-        assert {name.partition("_")[0] for name in assembly.terms.tools.names} == {"low"}
+        assert {name.partition("_")[0] for name in assembly.tools.names} == {"low"}
         assert "high" not in assembly.prompt.text
         with pytest.raises(UnknownName):
             await place.servers.call(assembly, "high_add", {"a": 1, "b": 1})

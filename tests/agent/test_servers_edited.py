@@ -122,7 +122,7 @@ def test_one_that_does_not_start(tmp_path):
         assert await house.find_process() == pid
         tools, _ = await house.servers.list("reid")
         assert {(str(tool.trust), tool.confirm) for tool in tools} == {("inner", True)}
-        assert "small_do" not in (await house.assemble("bob")).terms.tools
+        assert "small_do" not in (await house.assemble("bob")).tools
         house.edit(((), {"name": "small", "seconds": 30}))
         await house.settle()
         assert await house.find_process() != pid

@@ -51,7 +51,7 @@ def check_spans(assembly: Assembly) -> None:
     at = 0
     for span in assembly.prompt.spans:
         assert span.start == at < span.end
-        assert span.tokens == assembly.terms.meter.count(assembly.prompt.text[span.start : span.end])
+        assert span.tokens == assembly.meter.count(assembly.prompt.text[span.start : span.end])
         at = span.end
     assert at == len(assembly.prompt.text)
 

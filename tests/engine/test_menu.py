@@ -135,6 +135,6 @@ def test_menu_within_its_share(tmp_path: Path, head: str) -> None:
         assembly = build(tmp_path / str(share), budget, [MENU], MEMORIES, head=head, tools=READING_TOOLS)
         menu = show(assembly, "menu") or ""
         stub = "[gone " in menu
-        assert stub or assembly.terms.meter.count(menu) <= share
+        assert stub or assembly.meter.count(menu) <= share
         assert ("- social/P" in menu) == ("Use memory_get(path, from, lines)" in menu)
         assert menu or head is HEAD

@@ -96,7 +96,7 @@ def test_no_separator_at_the_end(tmp_path: Path) -> None:
 def test_counts_are_of_the_text(tmp_path: Path) -> None:
     """The count is of the rendered text, headings and separators included: never less than the text itself."""
     assembly = build(tmp_path, "markdown")
-    count = assembly.terms.meter.count
+    count = assembly.meter.count
     for block in assembly.prompt.blocks:
         assert count(block.text) <= block.tokens <= count(block.text) + 2 * len(block.spans)
 

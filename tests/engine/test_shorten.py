@@ -31,7 +31,7 @@ def test_marker_counts(tmp_path: Path) -> None:
     """The marker counts the shown and the total tokens of the file's own text."""
     assembly = cut(tmp_path, lines(50), 100)
     kept = assembly.prompt.text[: MARKER.search(assembly.prompt.text).start()].rstrip("\n")
-    count = assembly.terms.meter.count
+    count = assembly.meter.count
     assert f"[cut {count(kept)}/{count(lines(50).rstrip())}, " in assembly.prompt.text
 
 
@@ -40,7 +40,7 @@ def test_fits(tmp_path_factory: pytest.TempPathFactory, words: list[str], room: 
     """Any text, once shortened, fits its room, measured as rendered."""
     assembly = cut(tmp_path_factory.mktemp("x"), "\n".join(words), room)
     assert assembly.system_tokens <= room
-    assert assembly.terms.meter.count(assembly.prompt.text) <= room
+    assert assembly.meter.count(assembly.prompt.text) <= room
 
 
 def test_no_room_for_a_line(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def test_place(tmp_path: Path) -> None:
     """An omitted text leaves a line in its place, under its heading, with the weight of the text."""
     assembly = build(tmp_path, TIGHT, ROWS, FILES, head=STRICT, tools=Toolset())
     assert tell(assembly) == {"a": "kept", "b": "kept", "c": "dropped"}
-    total = assembly.terms.meter.count(lines(30).rstrip())
+    total = assembly.meter.count(lines(30).rstrip())
     assert show(assembly, "c") == f"[gone {total}]\n\n"
     assert assembly.prompt.text.endswith(f"{lines(3)}\n[gone {total}]\n\n")
 
@@ -42,7 +42,7 @@ def test_row(tmp_path: Path) -> None:
     """The report of such a slot says dropped, the reason, the position of its line and its weight."""
     row = find_row(assembly := build(tmp_path, TIGHT, ROWS, FILES, head=STRICT), "c")
     assert row.span is not None
-    assert row.tokens == assembly.terms.meter.count(show(assembly, "c")) < row.wanted
+    assert row.tokens == assembly.meter.count(show(assembly, "c")) < row.wanted
     assert row.reason.startswith("static slots have 300 of 300 tokens; wants 240, and its part is ")
     assert row.sha256
 

@@ -58,12 +58,12 @@ class House:
         made = self.assemble(model, **facts)
         stable = prepare(made.turn, self.ws.context, made.plan.blueprint)
         view = make_turn_view(made.plan, stable.view, made.turn, self.ws.context, conversation)
-        return fit_budget(stable.runs, fill_turn(made.plan, view), made.terms, conversation)
+        return fit_budget(stable.runs, fill_turn(made.plan, view), made.inputs, conversation)
 
     def find_room(self, conversation: int, model: str = "large", **facts: object) -> TurnRoom:
         """Find the room of the turn's slots next to a conversation of so many tokens."""
         made = self.assemble(model, **facts)
-        return find_turn_room(made.terms, slow(made.fit), conversation)
+        return find_turn_room(made.inputs, slow(made.fit), conversation)
 
 
 def slow(made: Fit) -> list[FittedRun]:

@@ -59,7 +59,7 @@ def test_shown_again_exactly(kept):
     assert again["hash"] == hash_prompt(assembly)
     assert {name: again[name] for name in whole} == whole
     assert sent.explain() == assembly.explain(Trust.FULL)
-    assert [tool["name"] for tool in sent.tools] == [tool.name for tool in assembly.terms.tools.tools]
+    assert [tool["name"] for tool in sent.tools] == [tool.name for tool in assembly.tools.tools]
 
 
 def test_by_time(kept):

@@ -71,7 +71,7 @@ def redeem_menu(workspace: Workspace, assembly: Assembly, text: str) -> int:
     lines = MENU_LINE.findall(text)
     for path, price in lines:
         whole = "\n".join(read_on(workspace, assembly, f'memory_get("{path}")'))
-        assert f"{assembly.terms.meter.count(whole):,}" == price, path
+        assert f"{assembly.meter.count(whole):,}" == price, path
     return len(lines)
 
 
@@ -118,14 +118,14 @@ def redeem_marker(workspace: Workspace, assembly: Assembly, line: str, base: str
     own = next((owner for words, (owner, _) in EXCEPTIONS.items() if words in line), "")
     if own:
         assert base == own
-    elif INSTRUCTIONS in line and "read_memory" in assembly.terms.tools:
+    elif INSTRUCTIONS in line and "read_memory" in assembly.tools:
         said = workspace.call(assembly, "read_memory", {}).text
         assert said.endswith(f"Standing instructions:\n{assembly.turn.instructions.strip()}")
     elif INSTRUCTIONS in line:
         assert base == "spec010"  # the document's wording, which does not depend on the tools of the turn
     elif not CALL.search(line):
         assert line.endswith(UNREADABLE), line
-        assert not assembly.terms.tools.names & READING_TOOLS.names, line
+        assert not assembly.tools.names & READING_TOOLS.names, line
 
 
 def test_instructions_are_read_whole(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_instructions_are_read_whole(tmp_path: Path) -> None:
     case = CASES["spec010-instructions-above"]
     workspace, assembly = open_case(replace(case, turn=replace(case.turn, tools=BUILT_IN)), tmp_path)
     (line,) = [line for line in MARKER.findall(assembly.prompt.text) if INSTRUCTIONS in line]
-    assert "read_memory" in assembly.terms.tools
+    assert "read_memory" in assembly.tools
     redeem_marker(workspace, assembly, line, "spec010")
 
 

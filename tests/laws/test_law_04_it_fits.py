@@ -36,7 +36,7 @@ def test_the_prompt_fits_or_the_sum_is_shown(world, turn, said):
             return
     check_stable(assembly)
     check_turn(assembly)
-    meter, budget = assembly.terms.meter, assembly.plan.blueprint.budget
+    meter, budget = assembly.meter, assembly.plan.blueprint.budget
     window = meter.facts.window
     weight = meter.count(assembly.prompt.text) + count_schemas(assembly)
     assert weight + assembly.conversation + budget.get_answer_reserve(window) <= window
@@ -62,14 +62,14 @@ def test_the_rest_is_what_the_conversation_leaves(world, turn, said):
 
 def count_schemas(assembly):
     """Count the tool schemas that are sent with the prompt, if the model supports tools."""
-    facts = assembly.terms.meter.facts
-    tools = assembly.terms.tools.tools if facts.native_tools else ()
-    return sum(assembly.terms.meter.count(tool.schema) for tool in tools)
+    facts = assembly.meter.facts
+    tools = assembly.tools.tools if facts.native_tools else ()
+    return sum(assembly.meter.count(tool.schema) for tool in tools)
 
 
 def check_stable(assembly):
     """Check that static and session sections and tool schemas fit the system budget."""
-    meter = assembly.terms.meter
+    meter = assembly.meter
     limit = assembly.plan.blueprint.budget.limit(meter.facts.window)
     schemas = count_schemas(assembly)
     stable = [block for block in assembly.prompt.blocks if block.pace is not Pace.TURN]
@@ -87,7 +87,7 @@ def check_turn(assembly):
 
     A fixed number is the larger of `turn` and `turn_share`. A slot with a separate budget must fit into that one.
     """
-    budget, window = assembly.plan.blueprint.budget, assembly.terms.meter.facts.window
+    budget, window = assembly.plan.blueprint.budget, assembly.meter.facts.window
     used = sum(span.tokens for block in assembly.prompt.blocks if block.pace is Pace.TURN for span in block.spans)
     if budget.turn_room is TurnRoomKind.FIXED:
         apart = [one for one in fitted(assembly) if one.item.slot.pace is Pace.TURN and one.item.slot.room]

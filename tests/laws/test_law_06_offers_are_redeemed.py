@@ -62,7 +62,7 @@ def test_a_marker_gives_exactly_what_is_missing(world, turn):
             if call is None:
                 # The description of read_section is the only text that read_section never offers.
                 described = one.item.slot.source in TOOL_LIST_SOURCES and "read_section" not in one.body
-                assert described or not assembly.terms.tools.names & {"memory_get", "read_section"}
+                assert described or not assembly.tools.names & {"memory_get", "read_section"}
                 continue
             whole = one.item.text.split("\n")
             head, count = int(call[3]) - 1, int(call[4]) if call[4] else None
@@ -116,7 +116,7 @@ def test_a_menu_line_is_redeemed_at_its_price(world, turn):
         assert lines or "[shortened: " in text or "[left out here: " in text
         for path, price in lines:
             whole = "\n".join(read_all(workspace, assembly, f'memory_get("{path}")'))
-            assert f"{assembly.terms.meter.count(whole):,}" == price
+            assert f"{assembly.meter.count(whole):,}" == price
 
 
 NAMES = ["it's.md", 'so "called".md', "with space.md", "übung, 1.md", "a) from=2.md", "<skill>.md"]
@@ -163,7 +163,7 @@ def test_two_files_of_one_name_are_told_apart(tmp_path, memory, name):
     assert len(lines) == 2
     for path, price in lines:
         whole = "\n".join(read_all(workspace, assembly, f'memory_get("{path}")'))
-        assert f"{assembly.terms.meter.count(whole):,}" == price
+        assert f"{assembly.meter.count(whole):,}" == price
 
 
 @given(worlds(base="default"), turns(user=OWNER, tools=None, mode=Mode.FULL, situation="dm", room=""))
@@ -174,7 +174,7 @@ def test_a_listed_skill_can_be_read(world, turn):
     """
     with world.opened() as workspace:
         assembly = assemble(workspace, turn)
-        assume(assembly is not None and "memory_get" in assembly.terms.tools)
+        assume(assembly is not None and "memory_get" in assembly.tools)
         spans = {span.id: span for span in assembly.prompt.spans}
         assume("skills" in spans)
         bodies = {file.path: file.canary for file in world.planted}

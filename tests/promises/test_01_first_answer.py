@@ -159,7 +159,7 @@ def test_length_is_configurable(tmp_path, capsys, monkeypatch, facts, most):
 
 def test_length_by_default(tmp_path):
     """The embedded model answers in 200 tokens at most unless configured otherwise."""
-    assert ask(copy_sample(tmp_path / "ws"), BIRTHDAY).terms.meter.facts.answer == 200
+    assert ask(copy_sample(tmp_path / "ws"), BIRTHDAY).meter.facts.answer == 200
 
 
 def stream(tokens):

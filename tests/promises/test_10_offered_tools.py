@@ -31,7 +31,7 @@ def find_named(assembly: Assembly) -> set[str]:
 @pytest.mark.parametrize("blueprint", BLUEPRINTS)
 def test_only_where_it_shows(tmp_path: Path, blueprint: str, name: str) -> None:
     """A tool that writes a slot is offered in the blueprints that show the slot, and in no other."""
-    assert (name in assemble(tmp_path, blueprint).terms.tools) == (blueprint in SHOWS[name])
+    assert (name in assemble(tmp_path, blueprint).tools) == (blueprint in SHOWS[name])
 
 
 @pytest.mark.parametrize("mode", [Mode.FULL, Mode.MINIMAL])
@@ -45,7 +45,7 @@ def test_standing_instructions_are_shown(tmp_path: Path, blueprint: str, mode: M
 def test_not_in_rooms(tmp_path: Path, blueprint: str) -> None:
     """`update_instructions` is refused in rooms, so it is neither offered nor named there."""
     assembly = assemble(tmp_path, blueprint, room="den", situation="group", instructions="Answer in French.")
-    assert "update_instructions" not in assembly.terms.tools
+    assert "update_instructions" not in assembly.tools
     assert "update_instructions" not in assembly.prompt.text
     assert "French" not in assembly.prompt.text
 
@@ -55,7 +55,7 @@ def test_not_in_rooms(tmp_path: Path, blueprint: str) -> None:
 def test_nobody_is_told_of_tools_they_lack(tmp_path: Path, blueprint: str, user: str) -> None:
     """A prompt names no built-in tool that its turn is not offered."""
     assembly = assemble(tmp_path, blueprint, user=user)
-    assert find_named(assembly) <= assembly.terms.tools.names
+    assert find_named(assembly) <= assembly.tools.names
 
 
 @pytest.mark.parametrize("tools", [("read_file", "list_files"), ("search_files", "write_file"), ()])

@@ -35,7 +35,7 @@ def test_tools_are_offered_with_their_schema_or_not_at_all(tmp_path: Path, bluep
     verdicts = find_verdicts(assembly)
     shown = {name.partition(":")[2] for name, verdict in verdicts.items() if name.startswith("tool-schemas:")}
     assert {verdicts[f"tool-schemas:{name}"] for name in shown} == {"kept"}
-    assert shown == assembly.terms.tools.names
+    assert shown == assembly.tools.names
     left_out = {name.partition(":")[2] for name in verdicts if name.startswith("tool:")}
     assert left_out
     assert not left_out & shown
@@ -57,13 +57,13 @@ def test_native_schemas_leave_room(tmp_path: Path, blueprint: str) -> None:
 def test_the_model_is_told_what_was_left_out(tmp_path: Path, blueprint: str) -> None:
     """The list of tools ends with the names of those that do not fit the window."""
     assembly = assemble(tmp_path, blueprint, "window: 16384")
-    names = [one.tool.name for one in assembly.terms.toolkit.left_out]
+    names = [one.tool.name for one in assembly.inputs.toolkit.left_out]
     assert f"(This model has no room for these tools: {', '.join(names)}.)" in assembly.prompt.text
 
 
 def test_a_large_window_offers_all_tools(tmp_path: Path) -> None:
     """With 128,000 tokens no tool is left out."""
-    assert assemble(tmp_path, "default", "window: 128000").terms.toolkit.left_out == ()
+    assert assemble(tmp_path, "default", "window: 128000").inputs.toolkit.left_out == ()
 
 
 @pytest.mark.parametrize("mode", ["full", "minimal"])
@@ -141,5 +141,5 @@ def test_the_prefix_does_not_depend_on_the_turn(tmp_path: Path) -> None:
     busy = assemble(
         tmp_path / "b", "moltis", "window: 16384", message="Why? " * 300, task=BIG, now=NOON.replace(hour=3)
     )
-    assert plain.terms.tools.names == busy.terms.tools.names
+    assert plain.tools.names == busy.tools.names
     assert plain.prompt.blocks[0].text == busy.prompt.blocks[0].text

@@ -35,7 +35,7 @@ class Sitting:
     def __init__(self, folder, model=SONNET, listed=""):
         self.folder, self.model, self.now = folder, model, NOON
         self.workspace = make_workspace(folder, {**FILES, "foreword.yaml": YAML % listed})
-        self.facts = self.workspace.assemble(Turn(model=model)).terms.meter.facts.cache
+        self.facts = self.workspace.assemble(Turn(model=model)).meter.facts.cache
         self.frozen, self.history, self.edits = None, [], {}
 
     def assemble(self, said="What is on?"):
@@ -59,13 +59,13 @@ class Sitting:
         blocks = list_blocks("anthropic", set_breakpoints("anthropic", request, ()))
         sent = SentRequest(
             model=self.model,
-            pieces=make_sent_blocks(blocks, self.facts, assembly.terms.meter.count),
+            pieces=make_sent_blocks(blocks, self.facts, assembly.meter.count),
             at=self.now,
             turn=str(len(self.history)),
         )
         stable = [at for at, piece in enumerate(sent.pieces) if piece.part == "system"]
         self.marked = set_breakpoints("anthropic", request, choose_breakpoints(self.frozen, sent, self.facts, stable))
-        pieces = make_sent_blocks(list_blocks("anthropic", self.marked), self.facts, assembly.terms.meter.count)
+        pieces = make_sent_blocks(list_blocks("anthropic", self.marked), self.facts, assembly.meter.count)
         self.frozen = advance_ledger(self.frozen, assembly.standing, replace(sent, pieces=pieces), self.facts)
         newest = "".join(part["text"] for part in request["messages"][-1]["content"])
         self.history += [Message(role="user", text=newest), Message(role="assistant", text="Nothing much.")]

@@ -53,9 +53,9 @@ def test_what_is_predicted_is_what_a_provider_counts(tmp_path, shape, model, jud
             workspace.refresh(now=True)
         now = clock[0] = NOON + timedelta(seconds=50 * number)
         turn = Turn(user="alice", situation="dm", model=model, tools=Toolset([LAMPS]), now=now, message=f"{number}?")
-        facts = workspace.assemble(turn).terms.meter.facts.cache
+        facts = workspace.assemble(turn).meter.facts.cache
         assembly = workspace.assemble(turn, SessionLedger(frozen=frozen, moment=CacheContext(now=now, facts=facts)))
-        count, base = assembly.terms.meter.count, assembly.standing.base
+        count, base = assembly.meter.count, assembly.standing.base
         provider = provider or PrefixCache(lambda: clock[0], count)
         to = RequestTarget(model=model, facts=facts, count=count, at=now, stable=len(base.blocks), turn=str(number))
         request, said = go_on(assembly.envelope(shape).request, shape, said)

@@ -54,7 +54,7 @@ class Delegation:
         outcome = await means.loop.run(TurnInput(assembly=sub, apart=True), CURRENT_CALL.get())
         if outcome.end is not TurnEnd.ANSWERED:
             raise ToolError(f"the helper came to no end: {outcome.text}")
-        return ToolAnswer(text=outcome.text, tokens=assembly.terms.meter.count(outcome.text))
+        return ToolAnswer(text=outcome.text, tokens=assembly.meter.count(outcome.text))
 
 
 def give_subagent_tools(turn: Turn, tools: Toolset, extensions: tuple[Extension, ...]) -> Turn:

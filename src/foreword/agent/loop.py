@@ -127,7 +127,7 @@ class TurnRun:
             records_arguments=context.config.events.arguments,
         )
         self._bounds = bounds
-        self._native = context.assembly.terms.meter.facts.native_tools
+        self._native = context.assembly.meter.facts.native_tools
         self._caller = ModelCaller(context, work.history)
         self._results = work.results
         self.messages: Messages = work.taken or (make_first_message(context.envelope, work.results),)
@@ -311,7 +311,7 @@ class AgentLoop:
         assembly = work.assembly
         opened = self._models.find(assembly.turn.model)
         if work.response_format:
-            tools = bool(assembly.terms.tools)
+            tools = bool(assembly.tools)
             if why := find_unsupported_format(opened, work.response_format, assembly.turn.model, tools=tools):
                 raise InputError(why)
         # A side request under the conversation's key would replace the conversation in the provider's cache.
@@ -347,11 +347,7 @@ class AgentLoop:
         The calibration includes other people's private turns and would leak them into this turn's events.
         """
         reader = find_reader(assembly.turn, assembly.clearance.level, self._workspace.config)
-        return (
-            self._workspace.kept.find_calibration(assembly.terms.meter.facts.name)
-            if sees_all(reader)
-            else NO_CALIBRATION
-        )
+        return self._workspace.kept.find_calibration(assembly.meter.facts.name) if sees_all(reader) else NO_CALIBRATION
 
     def _is_diagnosed(self, assembly: Assembly) -> bool:
         """Return whether the configuration asks the provider for cache diagnostics."""

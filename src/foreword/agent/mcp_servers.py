@@ -252,7 +252,7 @@ class McpServers:
     async def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Run one tool of a server, if the turn offers it."""
         route = self._routes.get((assembly.turn.agent, name))
-        if route is None or name not in assembly.terms.tools:
+        if route is None or name not in assembly.tools:
             raise UnknownName("tool", name, ())
         pinned = self._find_pinned(assembly.turn.session or assembly)
         try:
@@ -263,7 +263,7 @@ class McpServers:
         except ServerError as error:
             self._record(route.server, error)
             raise ToolError(f"server {route.server!r} did not answer: {error}") from error
-        return ToolAnswer(text=text, tokens=await asyncio.to_thread(assembly.terms.meter.count, text[:100_000]))
+        return ToolAnswer(text=text, tokens=await asyncio.to_thread(assembly.meter.count, text[:100_000]))
 
     async def _send(self, route: ToolRoute, pinned: PinnedTools, arguments: Mapping[str, Any]) -> str:
         """Call a tool of a server, or read a resource that one of its tools linked in the same conversation."""

@@ -85,7 +85,7 @@ class TurnLedger:
     def write(self, request: Mapping[str, Any], past: Sequence[Segment], at: datetime) -> bytes:
         """Set the cache breakpoints of a finished request, and serialize it with its history."""
         self._look(at)
-        meter = self._assembly.terms.meter
+        meter = self._assembly.meter
         to = RequestTarget(
             model=meter.facts.name,
             facts=meter.facts.cache,
@@ -113,7 +113,7 @@ class TurnLedger:
         """Account for an answered request, and record it as sent."""
         if self._marked is None:
             return None
-        sent, facts = self._marked.sent, self._assembly.terms.meter.facts
+        sent, facts = self._marked.sent, self._assembly.meter.facts
         self._look(sent.at)  # the request may have restarted the embedded engine
         made = self._account(sent, usage, overrides) if usage else None
         sent = replace(sent, answer=answer) if self.diagnosed else sent
@@ -128,7 +128,7 @@ class TurnLedger:
 
     def _account(self, sent: SentRequest, usage: Usage, overrides: Mapping[str, ModelOverride]) -> CacheAccount:
         """Account for a request, including the provider's diagnosis."""
-        facts, standing = self._assembly.terms.meter.facts, self._assembly.standing
+        facts, standing = self._assembly.meter.facts, self._assembly.standing
         prices = find_prices(facts.name, overrides, PricedRequest(tokens=usage.tokens_in, now=sent.at))
         answered = AnsweredRequest(base=standing.base, sent=sent, reported=self._count(usage))
         made = account_for_call(self._frozen, answered, facts.cache, prices, self._known)
@@ -182,12 +182,12 @@ class ModelCaller:
 
     def __init__(self, context: CallContext, history: Sequence[HistorySegment] = ()) -> None:
         self._context = context
-        shape, meter = context.opened.shape, context.assembly.terms.meter
+        shape, meter = context.opened.shape, context.assembly.meter
         opening = count_opening(context.envelope.request[REQUEST_SHAPES[shape].field])
         self._before = SegmentedHistory(history, shape, meter, opening)
         self._heard = False
         self._used: list[tuple[Usage, float | None]] = []
-        self._native = context.assembly.terms.meter.facts.native_tools
+        self._native = context.assembly.meter.facts.native_tools
 
     async def call(self, turn: TraceStep, own: Sequence[ModelMessage]) -> ModelResponse:
         """Call the model with the history and this turn's messages; retry transient errors."""
@@ -260,13 +260,13 @@ class ModelCaller:
 
     def _weigh(self, own: Sequence[ModelMessage]) -> int:
         """Count the tokens of the messages added since the prompt was assembled."""
-        count = self._context.assembly.terms.meter.count
+        count = self._context.assembly.meter.count
         return sum(count(message.text) for message in convert_to_texts(own[1:]))
 
     def _bound_answer(self, own: Sequence[ModelMessage]) -> int:
         """Return the output limit: the model's maximum or the rest of its context window."""
         assembly = self._context.assembly
-        facts = assembly.terms.meter.facts
+        facts = assembly.meter.facts
         left = facts.window - assembly.used - assembly.conversation - self._weigh(own)
         return max(MIN_ANSWER_TOKENS, min(self._context.max_tokens, facts.answer or left, left))
 
@@ -337,7 +337,7 @@ class ModelCaller:
             said=list_user_messages(messages),
             max_tokens=longest,
             cache_key=make_cache_key(context.assembly.turn) if context.opened.keyed else "",
-            system_messages=context.assembly.terms.meter.facts.cache.system_messages,
+            system_messages=context.assembly.meter.facts.cache.system_messages,
             write=lambda owned: context.accounting.write(*self._before.take(owned), call.trace.timepiece.now()),
             response_format=context.response_format,
             hear=context.accounting.hear if context.accounting.diagnosed else None,

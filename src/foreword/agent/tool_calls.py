@@ -149,7 +149,7 @@ def may_record_arguments(context: ToolContext, asked: ToolCall) -> bool:
 
     Other people read the log, so it never records arguments of memory tools or unknown tools in private conversations.
     """
-    kind = next((tool.kind for tool in context.assembly.terms.tools.tools if tool.name == asked.name), None)
+    kind = next((tool.kind for tool in context.assembly.tools.tools if tool.name == asked.name), None)
     private = bool(context.assembly.audience.person) and kind in (None, *PRIVATE_KINDS)
     return context.records_arguments and not private
 
@@ -194,7 +194,7 @@ def find_tool(assembly: Assembly, asked: ToolCall | MalformedCall) -> Tool | str
     """Return the tool of a call, or the reason for the model why it cannot be called."""
     if isinstance(asked, MalformedCall):
         return f"Nothing was called: {asked.reason}."
-    tools = assembly.terms.tools
+    tools = assembly.tools
     tool = next((tool for tool in tools.tools if tool.name == asked.name), None)
     if tool is None:
         name = asked.name[:MAX_CALLED_NAME_CHARS]

@@ -283,7 +283,7 @@ def assemble_turn(args: Namespace) -> "tuple[Workspace, Assembly]":
         warn(f"{chosen.reason}; for the prompt of another model, add --model NAME")
     warn_about_names(assembly.clearance.warnings, workspace.config, assembly.turn.user, assembly.turn.situation)
     problems = [*assembly.plan.warnings, *list_unusable_files(assembly), *list_file_hints(assembly)]
-    problems += [assembly.terms.meter.facts.assumed, describe_uncounted_servers(assembly, workspace.config)]
+    problems += [assembly.meter.facts.assumed, describe_uncounted_servers(assembly, workspace.config)]
     for problem in filter(None, problems):
         warn(problem)
     if workspace.fault:

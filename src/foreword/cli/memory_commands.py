@@ -98,7 +98,7 @@ def assemble_memory_turn(args: Namespace, workspace: Workspace) -> Assembly:
 def give_memory_tools(assembly: Assembly) -> Assembly:
     """Give a turn the built-in tools; refuse one whose clearance opens no memory."""
     assembly = registry.give_built_in_tools(assembly)
-    if "memory_search" not in assembly.terms.tools:
+    if "memory_search" not in assembly.tools:
         user = assembly.turn.user or "an unnamed user"
         raise InputError(f"no memory for {user} at clearance {assembly.clearance.level}")
     return assembly

@@ -148,7 +148,7 @@ def estimate_price(workspace: Workspace, assembly: "Assembly", calibration: "Cal
     from foreword.tokens.prices import PricedRequest, find_prices
 
     request = PricedRequest(tokens=assembly.used + assembly.conversation, now=assembly.turn.now)
-    prices = find_prices(assembly.terms.meter.facts.name, workspace.config.models, request)
+    prices = find_prices(assembly.meter.facts.name, workspace.config.models, request)
     scaled = calibrate_prices(prices, calibration)
     return estimate(assembly, scaled) if scaled else None
 
@@ -158,7 +158,7 @@ def find_calibration(workspace: Workspace, assembly: "Assembly") -> "Calibration
     from foreword.storage.state_reader import StateReader
 
     with closing(StateReader(workspace.state)) as reader:
-        return reader.find_calibration(assembly.terms.meter.facts.name)
+        return reader.find_calibration(assembly.meter.facts.name)
 
 
 def add_blueprints_options(parser: ArgumentParser) -> None:

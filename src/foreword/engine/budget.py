@@ -54,13 +54,13 @@ class TokenDemand:
         return min(max(self.section.slot.floor, self.stub), self.wanted)
 
 
-def measure_demands(sections: Sequence[Section], terms: FitInputs, *, menu: bool = False) -> list[TokenDemand]:
+def measure_demands(sections: Sequence[Section], inputs: FitInputs, *, menu: bool = False) -> list[TokenDemand]:
     """Count the tokens that sections want, and those of their stubs; a section on the menu needs no stub."""
     caps = find_char_limits(sections)
     return [
         TokenDemand(
-            whole=apply_char_limit(section, caps.get(section), terms),
-            stub=0 if menu and can_list(section) else count_stub_tokens(section, terms),
+            whole=apply_char_limit(section, caps.get(section), inputs),
+            stub=0 if menu and can_list(section) else count_stub_tokens(section, inputs),
             cap=caps.get(section),
         )
         for section in sections
@@ -72,47 +72,47 @@ def can_list(section: Section) -> bool:
     return bool(section.path) and section.slot.listed is not MenuListing.NEVER
 
 
-def count_stub_tokens(section: Section, terms: FitInputs) -> int:
+def count_stub_tokens(section: Section, inputs: FitInputs) -> int:
     """Count the tokens of a section's stub, or of its heading alone where other sections follow under it."""
-    stub = write_stub(section, terms)
-    return terms.layout.weigh(section, stub) if stub or section.leads else 0
+    stub = write_stub(section, inputs)
+    return inputs.layout.weigh(section, stub) if stub or section.leads else 0
 
 
-def share_room(wishes: Sequence[TokenDemand], room: int, why: str, terms: FitInputs) -> list[Fitted]:
+def share_room(wishes: Sequence[TokenDemand], room: int, why: str, inputs: FitInputs) -> list[Fitted]:
     """Share the room of one tier among its sections; a section whose part would be too small is left out."""
     if sum(one.wanted for one in wishes) <= room:
         return [one.whole for one in wishes]
-    if terms.blueprint.budget.fitting is SharingOrder.SEQUENTIAL:
-        return share_in_order(wishes, room, why, terms)
-    return share_fairly(wishes, room, why, terms)
+    if inputs.blueprint.budget.fitting is SharingOrder.SEQUENTIAL:
+        return share_in_order(wishes, room, why, inputs)
+    return share_fairly(wishes, room, why, inputs)
 
 
-def share_in_order(wishes: Sequence[TokenDemand], room: int, why: str, terms: FitInputs) -> list[Fitted]:
+def share_in_order(wishes: Sequence[TokenDemand], room: int, why: str, inputs: FitInputs) -> list[Fitted]:
     """Serve the sections in order, each from what the earlier ones left, minus the bases of the later ones."""
     behind = sum(one.base for one in wishes)
     fitted = []
     for one in wishes:
         behind -= one.base
-        settled = fit_section(one, min(room - behind, one.wanted), why, terms)
+        settled = fit_section(one, min(room - behind, one.wanted), why, inputs)
         room -= settled.tokens
         fitted.append(settled)
     return fitted
 
 
-def share_fairly(wishes: Sequence[TokenDemand], room: int, why: str, terms: FitInputs) -> list[Fitted]:
+def share_fairly(wishes: Sequence[TokenDemand], room: int, why: str, inputs: FitInputs) -> list[Fitted]:
     """Give every section the same level, and what small sections do not need to the large ones."""
-    staying = choose_retained(wishes, room, terms)
+    staying = choose_retained(wishes, room, inputs)
     while True:
         dropped = set(wishes).difference(staying)
         parts = compute_parts(staying, room - sum(one.base for one in dropped))
-        fitted = [fit_section(one, part, why, terms) for one, part in zip(staying, parts, strict=True)]
+        fitted = [fit_section(one, part, why, inputs) for one, part in zip(staying, parts, strict=True)]
         lost = {one.item for one in fitted if one.verdict is Verdict.DROPPED}
         if not lost:
             break
         staying = [one for one in staying if one.section not in lost]
     settled = {one.item: one for one in fitted}
     everyone = zip(wishes, compute_parts(wishes, room), strict=True)
-    shared = [settled.get(one.section) or drop_for_part(one, part, why, terms) for one, part in everyone]
+    shared = [settled.get(one.section) or drop_for_part(one, part, why, inputs) for one, part in everyone]
     return restore_dropped(shared, wishes, room)
 
 
@@ -127,10 +127,10 @@ def restore_dropped(shared: Sequence[Fitted], wishes: Sequence[TokenDemand], roo
     return restored
 
 
-def choose_retained(wishes: Sequence[TokenDemand], room: int, terms: FitInputs) -> list[TokenDemand]:
+def choose_retained(wishes: Sequence[TokenDemand], room: int, inputs: FitInputs) -> list[TokenDemand]:
     """Choose as many sections as can each get a useful part; of the others, the last ones are dropped first."""
     parts = compute_parts(wishes, room)
-    poor = [one for one, part in zip(wishes, parts, strict=True) if not is_useful(one, part, terms)]
+    poor = [one for one, part in zip(wishes, parts, strict=True) if not is_useful(one, part, inputs)]
     low, high = 0, len(poor)
     while low < high:
         middle = (low + high + 1) // 2
@@ -138,14 +138,14 @@ def choose_retained(wishes: Sequence[TokenDemand], room: int, terms: FitInputs) 
         staying = [one for one in wishes if one not in dropped]
         left = room - sum(one.base for one in poor[middle:])
         fits = zip(staying, compute_parts(staying, left), strict=True)
-        low, high = (middle, high) if all(is_useful(one, part, terms) for one, part in fits) else (low, middle - 1)
+        low, high = (middle, high) if all(is_useful(one, part, inputs) for one, part in fits) else (low, middle - 1)
     dropped = set(poor[low:])
     return [one for one in wishes if one not in dropped]
 
 
-def is_useful(one: TokenDemand, part: int, terms: FitInputs) -> bool:
+def is_useful(one: TokenDemand, part: int, inputs: FitInputs) -> bool:
     """Return whether a part is enough to keep a section whole or to make shortening it worthwhile."""
-    budget, slot = terms.blueprint.budget, one.section.slot
+    budget, slot = inputs.blueprint.budget, one.section.slot
     least = min(budget.least, slot.floor or budget.least)
     return one.wanted <= part or (part >= least and slot.cut is not CutStyle.NEVER)
 
@@ -175,14 +175,14 @@ def raise_to_level(least: Sequence[int], most: Sequence[int], room: int) -> list
     return [max(few, min(many, low)) for few, many in zip(least, most, strict=True)]
 
 
-def fit_section(one: TokenDemand, part: int, why: str, terms: FitInputs) -> Fitted:
+def fit_section(one: TokenDemand, part: int, why: str, inputs: FitInputs) -> Fitted:
     """Keep a section whole if it fits its part, otherwise shorten it or drop it."""
     section, wanted = one.section, one.wanted
     if wanted <= part:
         return one.whole
-    shortened = shorten(section, part, terms, one.cap) if is_useful(one, part, terms) else None
+    shortened = shorten(section, part, inputs, one.cap) if is_useful(one, part, inputs) else None
     if shortened is None:
-        return drop_for_part(one, part, why, terms)
+        return drop_for_part(one, part, why, inputs)
     rest = f"; rest: {shortened.call}" if shortened.call else ""
     reason = "; ".join(filter(None, (section.note, f"{why}; wants {wanted:,}{rest}")))
     return Fitted(
@@ -195,12 +195,12 @@ def fit_section(one: TokenDemand, part: int, why: str, terms: FitInputs) -> Fitt
     )
 
 
-def drop_for_part(one: TokenDemand, part: int, why: str, terms: FitInputs) -> Fitted:
+def drop_for_part(one: TokenDemand, part: int, why: str, inputs: FitInputs) -> Fitted:
     """Drop a section because its part is too small."""
-    return drop_section(one, one.base, f"{why}; wants {one.wanted:,}, and its part is {max(part, 0):,}", terms)
+    return drop_section(one, one.base, f"{why}; wants {one.wanted:,}, and its part is {max(part, 0):,}", inputs)
 
 
-def drop_section(one: TokenDemand, room: int, reason: str, terms: FitInputs) -> Fitted:
+def drop_section(one: TokenDemand, room: int, reason: str, inputs: FitInputs) -> Fitted:
     """Drop a section, and put the blueprint's stub in its place if there is one and it fits."""
     gone = omit_section(one.section, one.wanted, Verdict.DROPPED, reason)
     if not one.stub or one.stub > room:
@@ -209,7 +209,7 @@ def drop_section(one: TokenDemand, room: int, reason: str, terms: FitInputs) -> 
         item=one.section,
         verdict=Verdict.DROPPED,
         reason=gone.reason,
-        body=write_stub(one.section, terms),
+        body=write_stub(one.section, inputs),
         wanted=one.wanted,
         tokens=one.stub,
     )
@@ -222,38 +222,38 @@ def index_dropped(fitted: Fitted) -> Fitted:
     return omit_section(fitted.item, fitted.wanted, Verdict.INDEXED, f"{fitted.reason}; on the menu")
 
 
-def index_section(one: TokenDemand, menu: Section | None, terms: FitInputs) -> Fitted:
+def index_section(one: TokenDemand, menu: Section | None, inputs: FitInputs) -> Fitted:
     """List a section that is only ever shown on the menu."""
     if menu is None and one.wanted <= one.stub:
         return one.whole
     if menu is None:
-        return drop_section(one, one.base, "is read on demand, but the turn has no tool for that", terms)
+        return drop_section(one, one.base, "is read on demand, but the turn has no tool for that", inputs)
     return omit_section(one.section, one.wanted, Verdict.INDEXED, "on the menu, to be read on demand")
 
 
-def write_menu(menu: Section, listed: Iterable[Section], terms: FitInputs) -> Section:
+def write_menu(menu: Section, listed: Iterable[Section], inputs: FitInputs) -> Section:
     """Write the menu: workspace files, then stores, then how to load an entry."""
     files = sorted(listed, key=lambda section: section.path)
-    priced = [write_menu_line(file.path, terms.meter.count(file.text), file.description) for file in files]
+    priced = [write_menu_line(file.path, inputs.meter.count(file.text), file.description) for file in files]
     lines = [*priced, *menu.lines]
     return replace(menu, text="\n".join([*lines, "", menu.text]) if lines else "", lines=tuple(lines))
 
 
-def fit_menu(menu: Section, closing: str, room: int, terms: FitInputs) -> Fitted:
+def fit_menu(menu: Section, closing: str, room: int, inputs: FitInputs) -> Fitted:
     """Fit the written menu into its reserve; if lines are cut, the loading instructions stay at the end."""
     if not menu.text:
         return omit_section(menu, 0, Verdict.DROPPED if menu.note else Verdict.ABSENT, "there is nothing to list")
-    (one,) = measure_demands([menu], terms)
+    (one,) = measure_demands([menu], inputs)
     if one.wanted <= room:
         return one.whole
     why = "the menu's share is full"
     lines = replace(menu, text="\n".join(menu.lines))
-    (part,) = measure_demands([lines], terms)
-    cut = fit_section(part, room - terms.meter.count(f"\n\n{closing}"), why, terms)
+    (part,) = measure_demands([lines], inputs)
+    cut = fit_section(part, room - inputs.meter.count(f"\n\n{closing}"), why, inputs)
     if cut.verdict is not Verdict.SHORTENED:
-        return drop_section(one, room, f"{why}; wants {one.wanted:,}, and its part is {max(room, 0):,}", terms)
+        return drop_section(one, room, f"{why}; wants {one.wanted:,}, and its part is {max(room, 0):,}", inputs)
     body = f"{cut.body}\n\n{closing}"
-    return replace(cut, item=menu, body=body, wanted=one.wanted, tokens=terms.layout.weigh(menu, body))
+    return replace(cut, item=menu, body=body, wanted=one.wanted, tokens=inputs.layout.weigh(menu, body))
 
 
 MENU_SOURCE = "menu"  # the source whose section the budget writes
@@ -266,16 +266,16 @@ class StableFit:
     So schemas in the text are charged first, like the schemas that are sent as tools.
     """
 
-    def __init__(self, terms: FitInputs, runs: Sequence[FilledRun], *, overflow: bool) -> None:
-        self.terms = terms
-        self.budget = terms.blueprint.budget
-        self.limit = terms.limit
-        self.left = self.limit - terms.tool_tokens
+    def __init__(self, inputs: FitInputs, runs: Sequence[FilledRun], *, overflow: bool) -> None:
+        self.inputs = inputs
+        self.budget = inputs.blueprint.budget
+        self.limit = inputs.limit
+        self.left = self.limit - inputs.tool_tokens
         self.fitted: dict[Section, Fitted] = {}
         self.used_by_tier = dict.fromkeys(self.budget.tiers, 0)
         every = [(run.pace, section) for run in runs for section in run.sections]
         self.note(
-            one.whole for one in measure_demands([one for _, one in every if one.slot.source == SCHEMAS_SOURCE], terms)
+            one.whole for one in measure_demands([one for _, one in every if one.slot.source == SCHEMAS_SOURCE], inputs)
         )
         self.spent = {"tool schemas": self.limit - self.left}
         sections = [(pace, section) for pace, section in every if section.slot.source != SCHEMAS_SOURCE]
@@ -284,7 +284,7 @@ class StableFit:
         self.overflows = False
         for pace in (Pace.STATIC, Pace.SESSION):
             mine = [section for its, section in sections if its is pace and section is not self.menu]
-            self.fit_pace_slots(pace, measure_demands(mine, terms, menu=self.menu is not None), overflow=overflow)
+            self.fit_pace_slots(pace, measure_demands(mine, inputs, menu=self.menu is not None), overflow=overflow)
         self.fit_menu_section()
 
     def fit_pace_slots(self, pace: Pace, wishes: Sequence[TokenDemand], *, overflow: bool) -> None:
@@ -292,7 +292,7 @@ class StableFit:
         self.listable += [one for one in wishes if can_list(one.section)]
         self.reserved = self.reserve_menu(wishes, overflow=overflow) if pace is Pace.SESSION else 0
         rest = self.demand(wishes)
-        self.note(index_section(one, self.menu, self.terms) for one in rest if is_always_listed(one))
+        self.note(index_section(one, self.menu, self.inputs) for one in rest if is_always_listed(one))
         rest = [one for one in rest if not is_always_listed(one)]
         room, pool = self.find_room(pace, rest)
         order = {tier: at for at, tier in enumerate(self.budget.tiers)}
@@ -311,7 +311,7 @@ class StableFit:
         rest = [one for one in wishes if not one.section.slot.required]
         bases = sum(one.base for one in rest)
         if sum(one.wanted for one in must) + bases > self.left - self.reserved:
-            source = self.budget.describe_limit(self.terms.meter.facts.window)
+            source = self.budget.describe_limit(self.inputs.meter.facts.window)
             spent = {**self.spent, "menu": self.reserved}
             raise BudgetError(write_arithmetic(spent, wishes, f"the system budget, {source},", self.limit))
         self.note(one.whole for one in must)
@@ -323,8 +323,8 @@ class StableFit:
         menu = self.menu
         if menu is None or not (files or menu.lines):
             return 0
-        longest = write_menu(menu, [one.section for one in files], self.terms)
-        wanted, stub = self.terms.layout.weigh(longest, longest.text), count_stub_tokens(longest, self.terms)
+        longest = write_menu(menu, [one.section for one in files], self.inputs)
+        wanted, stub = self.inputs.layout.weigh(longest, longest.text), count_stub_tokens(longest, self.inputs)
         needed = sum(one.wanted if one.section.slot.required else one.base for one in wishes)
         most = min(int(self.limit * self.budget.menu_share), self.left - needed)
         return min(wanted, max(most, stub))
@@ -334,7 +334,7 @@ class StableFit:
         cap = self.budget.tiers[tier]
         ceiling = max(int(cap * self.limit) - self.used_by_tier[tier], sum(one.base for one in wishes))
         why = f"tier {tier} ends at {cap:.0%} of {self.limit:,}".replace("%", " %") if ceiling < room else pool
-        fitted = share_room(wishes, min(ceiling, room), why, self.terms)
+        fitted = share_room(wishes, min(ceiling, room), why, self.inputs)
         if self.menu is not None:
             fitted = [index_dropped(one) for one in fitted]
         self.overflows |= any(one.verdict is Verdict.INDEXED for one in fitted)
@@ -350,8 +350,8 @@ class StableFit:
             return left, f"session slots have {left:,} of {self.limit:,} tokens"
         # The reserve of the session slots depends on the blueprint alone: the bytes of static slots must not depend
         # on the user.
-        slots = [slot for slot in self.terms.blueprint.slots if slot.pace is Pace.SESSION]
-        if any(self.terms.mode in slot.modes for slot in slots):
+        slots = [slot for slot in self.inputs.blueprint.slots if slot.pace is Pace.SESSION]
+        if any(self.inputs.mode in slot.modes for slot in slots):
             left = max(left - int(self.limit * self.budget.session_share), sum(one.base for one in wishes))
         return left, f"static slots have {left:,} of {self.limit:,} tokens"
 
@@ -366,8 +366,8 @@ class StableFit:
         if self.menu is None:
             return
         indexed = [one for one in self.fitted.values() if one.verdict is Verdict.INDEXED]
-        written = write_menu(self.menu, [one.item for one in indexed], self.terms)
-        fitted = self.fitted[self.menu] = fit_menu(written, self.menu.text, self.reserved, self.terms)
+        written = write_menu(self.menu, [one.item for one in indexed], self.inputs)
+        fitted = self.fitted[self.menu] = fit_menu(written, self.menu.text, self.reserved, self.inputs)
         if fitted.body is None and fitted.verdict is Verdict.DROPPED:
             for one in indexed:
                 reason = f"{one.reason}, which does not fit either"
@@ -418,26 +418,26 @@ class Fit:
     tool_tokens: int
 
 
-def fit_stable(runs: Sequence[FilledRun | None], terms: FitInputs) -> tuple[FittedRun | None, ...]:
+def fit_stable(runs: Sequence[FilledRun | None], inputs: FitInputs) -> tuple[FittedRun | None, ...]:
     """Give every item of the static and session runs its verdict; None is the place of a turn run.
 
     The menu reserves space for overflowing files only if a file overflows.
     """
     filled = [run for run in runs if run]
-    account = StableFit(terms, filled, overflow=False)
+    account = StableFit(inputs, filled, overflow=False)
     if account.overflows:
-        account = StableFit(terms, filled, overflow=True)
+        account = StableFit(inputs, filled, overflow=True)
     return tuple(order_verdicts(run, account.fitted) if run else None for run in runs)
 
 
 def fit_budget(
-    stable: Sequence[FittedRun | None], turns: Sequence[FilledRun], terms: FitInputs, conversation: int
+    stable: Sequence[FittedRun | None], turns: Sequence[FilledRun], inputs: FitInputs, conversation: int
 ) -> Fit:
     """Fit the turn runs into the tokens that the stable runs and the conversation leave."""
     fitted = [run for run in stable if run]
-    room = find_turn_room(terms, fitted, conversation, sum_slot_rooms(turns, terms))
-    passing = iter(fit_turn(terms, room, turns))
-    return Fit(runs=tuple([run or next(passing) for run in stable]), limit=terms.limit, tool_tokens=terms.tool_tokens)
+    room = find_turn_room(inputs, fitted, conversation, sum_slot_rooms(turns, inputs))
+    passing = iter(fit_turn(inputs, room, turns))
+    return Fit(runs=tuple([run or next(passing) for run in stable]), limit=inputs.limit, tool_tokens=inputs.tool_tokens)
 
 
 @frozen(eq=True)
@@ -450,21 +450,21 @@ class TurnRoom:
     """Tokens that the slower slots take of the same room, where all slots share one room."""
 
 
-def sum_slot_rooms(runs: Iterable[FilledRun], terms: FitInputs) -> int:
+def sum_slot_rooms(runs: Iterable[FilledRun], inputs: FitInputs) -> int:
     """Return the tokens of the turn slots that have a separate room."""
-    window = terms.meter.facts.window
+    window = inputs.meter.facts.window
     return sum([section.slot.find_room(window) for run in runs for section in run.sections])
 
 
-def find_turn_room(terms: FitInputs, stable: Iterable[FittedRun], conversation: int, own: int = 0) -> TurnRoom:
+def find_turn_room(inputs: FitInputs, stable: Iterable[FittedRun], conversation: int, own: int = 0) -> TurnRoom:
     """Return what the slots of a turn may use, or raise with the arithmetic if the window is too small."""
-    budget, window = terms.blueprint.budget, terms.meter.facts.window
+    budget, window = inputs.blueprint.budget, inputs.meter.facts.window
     if budget.turn_room is TurnRoomKind.FIXED:
         turn = budget.turn_limit(window)
-        check_window(terms, conversation, terms.limit, turn + own)
+        check_window(inputs, conversation, inputs.limit, turn + own)
         return TurnRoom(left=turn, whole=turn)
-    used = terms.tool_tokens + sum([run.tokens for run in stable])
-    check_window(terms, conversation, used, 0)
+    used = inputs.tool_tokens + sum([run.tokens for run in stable])
+    check_window(inputs, conversation, used, 0)
     bound = budget.bound(window)
     whole = max(bound - budget.get_answer_reserve(bound) - conversation, budget.turn)
     # The minimum of the prompt must not exceed what the window has left.
@@ -472,9 +472,9 @@ def find_turn_room(terms: FitInputs, stable: Iterable[FittedRun], conversation: 
     return TurnRoom(left=left, whole=whole, used=used)
 
 
-def check_window(terms: FitInputs, conversation: int, system: int, turn: int) -> None:
+def check_window(inputs: FitInputs, conversation: int, system: int, turn: int) -> None:
     """Raise with the arithmetic if prompt, conversation and answer do not fit into the window."""
-    budget, window = terms.blueprint.budget, terms.meter.facts.window
+    budget, window = inputs.blueprint.budget, inputs.meter.facts.window
     if conversation <= window - system - turn - budget.reserve:
         return
     reserve = budget.get_answer_reserve(window)
@@ -489,13 +489,13 @@ def check_window(terms: FitInputs, conversation: int, system: int, turn: int) ->
     )
 
 
-def fit_turn(terms: FitInputs, room: TurnRoom, runs: Sequence[FilledRun]) -> list[FittedRun]:
+def fit_turn(inputs: FitInputs, room: TurnRoom, runs: Sequence[FilledRun]) -> list[FittedRun]:
     """Fit the turn slots into their own room, so that they take nothing from the other slots."""
-    tiers, window = terms.blueprint.budget.turn_tiers, terms.meter.facts.window
-    whole = [keep_run(run, terms) for run in runs]
-    if not tiers and not sum_slot_rooms(runs, terms) and sum([run.tokens for run in whole]) <= room.left:
+    tiers, window = inputs.blueprint.budget.turn_tiers, inputs.meter.facts.window
+    whole = [keep_run(run, inputs) for run in runs]
+    if not tiers and not sum_slot_rooms(runs, inputs) and sum([run.tokens for run in whole]) <= room.left:
         return whole
-    every = measure_demands([section for run in runs for section in run.sections], terms)
+    every = measure_demands([section for run in runs for section in run.sections], inputs)
     wishes = [one for one in every if not one.section.slot.room]
     must = [one for one in wishes if one.section.slot.required]
     rest = [one for one in wishes if not one.section.slot.required]
@@ -506,37 +506,39 @@ def fit_turn(terms: FitInputs, room: TurnRoom, runs: Sequence[FilledRun]) -> lis
         raise BudgetError(write_arithmetic({"the system prompt": room.used}, wishes, pool, room.left + room.used))
     kept = [one.whole for one in must]
     if tiers:
-        shared = share_turn_tiers(rest, left, room.whole, terms)
+        shared = share_turn_tiers(rest, left, room.whole, inputs)
     else:
-        shared = share_room(rest, left, f"the slots of a turn have {room.left:,} tokens together", terms)
+        shared = share_room(rest, left, f"the slots of a turn have {room.left:,} tokens together", inputs)
     apart = []
     for one in every:
         if own_room := one.section.slot.find_room(window):
-            apart += share_room([one], own_room, f"its slot has a room of {own_room:,} tokens", terms)
+            apart += share_room([one], own_room, f"its slot has a room of {own_room:,} tokens", inputs)
     fitted = {one.item: one for one in (*kept, *shared, *apart)}
     return [order_verdicts(run, fitted) for run in runs]
 
 
-def share_turn_tiers(wishes: Sequence[TokenDemand], left: int, whole: int, terms: FitInputs) -> list[Fitted]:
+def share_turn_tiers(wishes: Sequence[TokenDemand], left: int, whole: int, inputs: FitInputs) -> list[Fitted]:
     """Fit the slots of a turn tier by tier, each tier within its share of the prompt's tokens."""
     fitted: list[Fitted] = []
     later = sum(one.base for one in wishes)
-    for tier, cap in terms.blueprint.budget.turn_tiers.items():
+    for tier, cap in inputs.blueprint.budget.turn_tiers.items():
         mine = [one for one in wishes if one.section.slot.tier == tier]
         bases = sum(one.base for one in mine)
         later -= bases
         most = min(max(int(cap * whole), bases), left - later)
         why = f"tier {tier} has {max(most, 0):,} of {whole:,} tokens"
-        served = share_room(mine, most, why, terms)
+        served = share_room(mine, most, why, inputs)
         left -= sum(one.tokens for one in served)
         fitted += served
     return fitted
 
 
-def keep_run(run: FilledRun, terms: FitInputs) -> FittedRun:
+def keep_run(run: FilledRun, inputs: FitInputs) -> FittedRun:
     """Keep a run whole, within the character limits of its slots."""
     caps = find_char_limits(run.sections)
-    items = [apply_char_limit(item, caps.get(item), terms) if isinstance(item, Section) else item for item in run.items]
+    items = [
+        apply_char_limit(item, caps.get(item), inputs) if isinstance(item, Section) else item for item in run.items
+    ]
     return FittedRun(pace=run.pace, placement=run.placement, items=tuple(items))
 
 

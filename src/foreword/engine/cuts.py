@@ -116,29 +116,29 @@ class Gap:
         return "\n".join([*self.lines[: self.head], *filter(None, [self.part])])
 
 
-def shorten(section: Section, room: int, terms: FitInputs, cap: int | None = None) -> Shortened | None:
+def shorten(section: Section, room: int, inputs: FitInputs, cap: int | None = None) -> Shortened | None:
     """Cut a section to at most `room` tokens and `cap` characters; return None if nothing useful would remain."""
     at = section.gives_way
     if at is not None and cap is None:
         lines = section.text.split("\n")
-        if clipped := cut_line(section, room, terms, Gap(lines=lines, head=at, tail=len(lines) - at - 1)):
+        if clipped := cut_line(section, room, inputs, Gap(lines=lines, head=at, tail=len(lines) - at - 1)):
             return clipped
-    whole = keep_lines(section, room, terms, cap)
+    whole = keep_lines(section, room, inputs, cap)
     if whole and whole.tokens >= room * MIN_ROOM_USE:
         return whole
-    return cut_next_line(section, room, terms, cap) or whole
+    return cut_next_line(section, room, inputs, cap) or whole
 
 
-def cut_next_line(section: Section, room: int, terms: FitInputs, cap: int | None) -> Shortened | None:
+def cut_next_line(section: Section, room: int, inputs: FitInputs, cap: int | None) -> Shortened | None:
     """Retain the lines that fit, and cut the next one."""
     lines = section.text.split("\n")
-    spare = room - terms.layout.weigh(section, write_marker(section, terms, Gap(lines=lines, head=0, tail=0)))
-    head = count_lines([terms.meter.count(line + "\n") for line in lines], spare)
+    spare = room - inputs.layout.weigh(section, write_marker(section, inputs, Gap(lines=lines, head=0, tail=0)))
+    head = count_lines([inputs.meter.count(line + "\n") for line in lines], spare)
     most = None if cap is None else cap - sum(len(line) + 1 for line in lines[:head])
-    return cut_line(section, room, terms, Gap(lines=lines, head=min(head, len(lines) - 1), tail=0), most)
+    return cut_line(section, room, inputs, Gap(lines=lines, head=min(head, len(lines) - 1), tail=0), most)
 
 
-def cut_line(section: Section, room: int, terms: FitInputs, gap: Gap, most: int | None = None) -> Shortened | None:
+def cut_line(section: Section, room: int, inputs: FitInputs, gap: Gap, most: int | None = None) -> Shortened | None:
     """Cut the first line of a gap after a word, to at most `most` characters, and omit the rest of the gap."""
     line = gap.lines[gap.head]
     low, high = 0, min(len(line) - 1, len(line) if most is None else most)
@@ -146,10 +146,10 @@ def cut_line(section: Section, room: int, terms: FitInputs, gap: Gap, most: int 
     while low < high:
         middle = (low + high + 1) // 2
         clipped = replace(gap, part=end_at_word(line, middle))
-        body = join_around_gap(section, terms, clipped)
-        tokens = terms.layout.weigh(section, body)
+        body = join_around_gap(section, inputs, clipped)
+        tokens = inputs.layout.weigh(section, body)
         if tokens <= room:
-            best = Shortened(body=body, tokens=tokens, call=write_call(section, terms, gap)) if clipped.part else best
+            best = Shortened(body=body, tokens=tokens, call=write_call(section, inputs, gap)) if clipped.part else best
             low = middle
         else:
             high = middle - 1
@@ -163,11 +163,11 @@ def end_at_word(line: str, most: int) -> str:
     return (word if word.strip() and not line[most : most + 1].isspace() else beginning).rstrip()
 
 
-def keep_lines(section: Section, room: int, terms: FitInputs, cap: int | None = None) -> Shortened | None:
+def keep_lines(section: Section, room: int, inputs: FitInputs, cap: int | None = None) -> Shortened | None:
     """Retain whole lines, at both ends if the slot says so."""
     lines = section.text.split("\n")
-    costs = [terms.meter.count(line + "\n") for line in lines]
-    spare = room - terms.layout.weigh(section, write_marker(section, terms, Gap(lines=lines, head=0, tail=0)))
+    costs = [inputs.meter.count(line + "\n") for line in lines]
+    spare = room - inputs.layout.weigh(section, write_marker(section, inputs, Gap(lines=lines, head=0, tail=0)))
     both_ends = section.slot.cut is CutStyle.HEAD_TAIL
     tail = count_lines(costs[::-1], int(spare * (1 - HEAD_SHARE))) if both_ends else 0
     head = count_lines(costs, int(spare * HEAD_SHARE) if both_ends else spare)
@@ -178,10 +178,10 @@ def keep_lines(section: Section, room: int, terms: FitInputs, cap: int | None = 
     head = find_boundary(lines, min(head, len(lines) - tail - 1))
     while head > 0:
         gap = Gap(lines=lines, head=head, tail=tail)
-        body = join_around_gap(section, terms, gap)
-        tokens = terms.layout.weigh(section, body)
+        body = join_around_gap(section, inputs, gap)
+        tokens = inputs.layout.weigh(section, body)
         if tokens <= room:
-            return Shortened(body=body, tokens=tokens, call=write_call(section, terms, gap))
+            return Shortened(body=body, tokens=tokens, call=write_call(section, inputs, gap))
         head = find_boundary(lines, head - max(1, (tokens - room) // max(costs[head - 1], 1)))
     return None
 
@@ -205,12 +205,12 @@ def is_heading(line: str) -> bool:
     return line.startswith("#") and line.lstrip("#").startswith(" ")
 
 
-def join_around_gap(section: Section, terms: FitInputs, gap: Gap) -> str:
+def join_around_gap(section: Section, inputs: FitInputs, gap: Gap) -> str:
     """Join the retained lines with the marker in the gap; close code fences before it and reopen them after it."""
     kept = [*gap.lines[: gap.head], *filter(None, [gap.part])]
     closing = filter(None, [find_open_fence(kept)])
     opening = filter(None, [find_open_fence(gap.lines[: gap.last]) if gap.tail else ""])
-    return "\n".join([*kept, *closing, write_marker(section, terms, gap), *opening, *gap.lines[gap.last :]])
+    return "\n".join([*kept, *closing, write_marker(section, inputs, gap), *opening, *gap.lines[gap.last :]])
 
 
 def find_open_fence(lines: Sequence[str]) -> str:
@@ -225,31 +225,31 @@ def find_open_fence(lines: Sequence[str]) -> str:
     return fence
 
 
-def write_marker(section: Section, terms: FitInputs, gap: Gap) -> str:
+def write_marker(section: Section, inputs: FitInputs, gap: Gap) -> str:
     """Write the marker of a gap, with the call that reads the omitted lines if the turn has a tool for it."""
-    call = write_call(section, terms, gap)
-    return fill_marker(terms.blueprint.marker if call else terms.blueprint.marker_without_call, section, terms, gap)
+    call = write_call(section, inputs, gap)
+    return fill_marker(inputs.blueprint.marker if call else inputs.blueprint.marker_without_call, section, inputs, gap)
 
 
-def fill_marker(template: str, section: Section, terms: FitInputs, gap: Gap, **more: str) -> str:
+def fill_marker(template: str, section: Section, inputs: FitInputs, gap: Gap, **more: str) -> str:
     """Fill the numbers of a gap into a marker."""
     return template.format(
         **more,
-        kept=f"{terms.meter.count(gap.kept):,}",
-        total=f"{terms.meter.count(section.text):,}",
+        kept=f"{inputs.meter.count(gap.kept):,}",
+        total=f"{inputs.meter.count(section.text):,}",
         first=f"{gap.first:,}",
         last=f"{gap.last:,}",
         lines=f"{len(gap.lines):,}",
-        call=write_call(section, terms, gap),
+        call=write_call(section, inputs, gap),
     )
 
 
-def write_call(section: Section, terms: FitInputs, gap: Gap) -> str:
+def write_call(section: Section, inputs: FitInputs, gap: Gap) -> str:
     """Return the call that reads the omitted lines with the turn's tools, or an empty string."""
     lines = f", lines={gap.last - gap.head}" if gap.tail else ""
-    if section.path and "memory_get" in terms.tools:
+    if section.path and "memory_get" in inputs.tools:
         return f"memory_get({quote(section.path)}, from={gap.first}{lines})"
-    if READ_SECTION_TOOL in terms.tools and not omits_reader_tool(section, gap):
+    if READ_SECTION_TOOL in inputs.tools and not omits_reader_tool(section, gap):
         return f"{READ_SECTION_TOOL}({quote(section.id)}, from={gap.first}{lines})"
     return ""
 
@@ -259,11 +259,13 @@ def omits_reader_tool(section: Section, gap: Gap) -> bool:
     return section.slot.source in TOOL_LIST_SOURCES and READ_SECTION_TOOL not in gap.kept
 
 
-def write_stub(section: Section, terms: FitInputs) -> str:
+def write_stub(section: Section, inputs: FitInputs) -> str:
     """Write that a whole text is left out, and the call that reads it; empty if the blueprint has no stubs."""
     everything = Gap(lines=section.text.split("\n"), head=0, tail=0)
-    call = write_call(section, terms, everything)
-    return fill_marker(terms.blueprint.stub if call else terms.blueprint.stub_without_call, section, terms, everything)
+    call = write_call(section, inputs, everything)
+    return fill_marker(
+        inputs.blueprint.stub if call else inputs.blueprint.stub_without_call, section, inputs, everything
+    )
 
 
 def find_char_limits(sections: Iterable[Section]) -> Mapping[Section, int]:
@@ -286,18 +288,18 @@ def find_char_limits(sections: Iterable[Section]) -> Mapping[Section, int]:
     return {one: cap for one, cap in caps.items() if cap < len(one.text)}
 
 
-def apply_char_limit(section: Section, cap: int | None, terms: FitInputs) -> Fitted:
+def apply_char_limit(section: Section, cap: int | None, inputs: FitInputs) -> Fitted:
     """Take a section, cut to its slot's character limit. Without stubs, a lost section appears in the report only."""
-    if section.lost and not terms.blueprint.stub:
+    if section.lost and not inputs.blueprint.stub:
         return omit_section(section, 0, Verdict.DROPPED, "")
     if not section.text and not section.opens:
         return keep_section(section, 0)
     if cap is None:
-        return keep_section(section, terms.layout.weigh(section, section.text))
+        return keep_section(section, inputs.layout.weigh(section, section.text))
     limit = f"{section.slot.limit or section.slot.limit_all:,} characters"
     if cap == 0:
-        return drop_over_limit(section, f"the {limit} of {section.slot.id} end before it", terms)
-    cut = cut_to_chars(section, cap, terms)
+        return drop_over_limit(section, f"the {limit} of {section.slot.id} end before it", inputs)
+    cut = cut_to_chars(section, cap, inputs)
     rest = f"; rest: {cut.call}" if cut.call else ""
     reason = f"has {len(section.text):,} characters, and {cap:,} are shown; the limit is {limit}{rest}"
     return Fitted(
@@ -310,16 +312,16 @@ def apply_char_limit(section: Section, cap: int | None, terms: FitInputs) -> Fit
     )
 
 
-def drop_over_limit(section: Section, reason: str, terms: FitInputs) -> Fitted:
+def drop_over_limit(section: Section, reason: str, inputs: FitInputs) -> Fitted:
     """Drop a text for which its slot's limit leaves nothing, with a notice in its place."""
     gone = omit_section(section, 0, Verdict.DROPPED, reason)
     everything = Gap(lines=section.text.split("\n"), head=0, tail=0)
-    body = write_stub(section, terms) or write_notice(section, 0, terms, everything)
-    tokens = terms.layout.weigh(section, body)
+    body = write_stub(section, inputs) or write_notice(section, 0, inputs, everything)
+    tokens = inputs.layout.weigh(section, body)
     return replace(gone, body=body, wanted=tokens, tokens=tokens)
 
 
-def cut_to_chars(section: Section, cap: int, terms: FitInputs) -> Shortened:
+def cut_to_chars(section: Section, cap: int, inputs: FitInputs) -> Shortened:
     """Cut a text to so many characters, with the notice in place of the rest."""
     text = section.text
     head = int(cap * HEAD_SHARE) if section.slot.cut is CutStyle.HEAD_TAIL else cap
@@ -333,17 +335,17 @@ def cut_to_chars(section: Section, cap: int, terms: FitInputs) -> Shortened:
     parts = (
         text[:head].rstrip("\n"),
         find_open_fence(text[:head].split("\n")),
-        write_notice(section, cap, terms, gap),
+        write_notice(section, cap, inputs, gap),
         find_open_fence(text[: len(text) - tail].split("\n")) if ending else "",
         ending,
     )
     body = "\n".join(filter(None, parts))
-    return Shortened(body=body, tokens=terms.layout.weigh(section, body), call=write_call(section, terms, gap))
+    return Shortened(body=body, tokens=inputs.layout.weigh(section, body), call=write_call(section, inputs, gap))
 
 
-def write_notice(section: Section, cap: int, terms: FitInputs, gap: Gap) -> str:
+def write_notice(section: Section, cap: int, inputs: FitInputs, gap: Gap) -> str:
     """Write how much of a text is shown."""
-    if not terms.blueprint.notice:
-        return write_marker(section, terms, gap)
+    if not inputs.blueprint.notice:
+        return write_marker(section, inputs, gap)
     more = {"limit": f"{cap:,}", "size": f"{len(section.text):,}", "name": section.title or section.slot.title}
-    return fill_marker(terms.blueprint.notice, section, terms, gap, **more)
+    return fill_marker(inputs.blueprint.notice, section, inputs, gap, **more)

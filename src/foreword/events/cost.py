@@ -81,7 +81,7 @@ def estimate_max_cost(assembly: Assembly, overrides: Mapping[str, ModelOverride]
     """Estimate the maximum cost of a call: no cache reads, and a reply of maximum length."""
     tokens = assembly.used + assembly.conversation
     call = PricedCall(
-        model=assembly.terms.meter.facts.name,
+        model=assembly.meter.facts.name,
         usage=Usage(tokens_in=tokens, tokens_out=max_tokens),
         time=assembly.turn.now,
     )
@@ -132,7 +132,7 @@ def add_share(shares: dict[str, SectionShare], share: SectionShare) -> None:
 
 def list_part_tokens(assembly: Assembly) -> Iterator[tuple[str, int]]:
     """Yield the parts of the request with our token counts, in wire order."""
-    message = assembly.terms.meter.count(assembly.message)
+    message = assembly.meter.count(assembly.message)
     if assembly.fit.tool_tokens:
         yield TOOLS_PART, assembly.fit.tool_tokens
     for block in assembly.prompt.blocks:

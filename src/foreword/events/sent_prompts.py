@@ -96,12 +96,12 @@ def hash_prompt(assembly: Assembly) -> str:
     """Return the hash of a turn's prompt and decisions."""
     clearance, turn = assembly.clearance, assembly.turn
     parts = [
-        assembly.terms.meter.facts.name,
+        assembly.meter.facts.name,
         assembly.plan.blueprint.name,
         *(str(part) for part in (clearance.level, clearance.user, clearance.ceiling, clearance.reason, turn.agent)),
         assembly.audience.person,
         str(assembly.conversation),
-        *assembly.terms.tools.schemas,
+        *assembly.tools.schemas,
         *(str(ttl) for ttl in assembly.marks),
         *(hash_block(block) for block in assembly.prompt.blocks),
         *(hash_run(run, clearance.level) for run in assembly.fit.runs),
@@ -137,7 +137,7 @@ def split_prompt(assembly: Assembly) -> Iterator[PromptPiece]:
             end = span.end
         if end < len(block.text):
             yield make_piece(TEXT_KIND, number, block.text[end:])
-    tools = assembly.terms.tools
+    tools = assembly.tools
     for tool, schema in zip(tools.tools, tools.schemas, strict=True):
         yield make_piece(TOOLS_KIND, 0, schema, tool.name)
     spans = {span.id: span for span in assembly.prompt.spans}

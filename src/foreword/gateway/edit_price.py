@@ -143,7 +143,7 @@ def estimate_new_session(
     without = workspace.suppose({edit.path: None})(turn, NO_LEDGER)
     if assembly.prompt.text == without.prompt.text:
         return None
-    model = assembly.terms.meter.facts.name
+    model = assembly.meter.facts.name
     calibration = calibrations.get(model, Calibration(model=model))
     prices = find_prices(model, config.models, PricedRequest(tokens=assembly.used, now=now))
     cost = price.estimate(assembly, prices) if prices else None

@@ -126,13 +126,13 @@ class NoticeTool:
 
     async def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Send a notice to the person of the turn."""
-        if name not in assembly.terms.tools or name not in NOTIFICATION_TOOLS:
-            raise UnknownName("tool", name, assembly.terms.tools.names & NOTIFICATION_TOOLS.names)
+        if name not in assembly.tools or name not in NOTIFICATION_TOOLS:
+            raise UnknownName("tool", name, assembly.tools.names & NOTIFICATION_TOOLS.names)
         text = str(arguments.get("text", "")).strip()
         if not text or len(text) > MAX_NOTICE_CHARS:
             raise InputError(f"a notice has 1 to {MAX_NOTICE_CHARS:,} characters")
         answer = await self._writer.write_durable(lambda state: self._post(state, assembly, text))
-        return ToolAnswer(text=answer, tokens=assembly.terms.meter.count(answer))
+        return ToolAnswer(text=answer, tokens=assembly.meter.count(answer))
 
     def _post(self, state: sqlite3.Connection, assembly: Assembly, text: str) -> str:
         user, config, now = assembly.turn.user, self._workspace.config, self._clock()

@@ -117,7 +117,7 @@ class TurnInputs:
         if assembly.clearance.level != claimed.session.lane.clearance:  # the configuration was reloaded in between
             raise AccessChanged(ACCESS_CHANGED)
         trace.context = find_context(assembly, trace.context.schedule)
-        room, message = find_history_room(assembly, ledger), assembly.terms.meter.count(claimed.incoming.text)
+        room, message = find_history_room(assembly, ledger), assembly.meter.count(claimed.incoming.text)
         if message > room:
             raise InputError(TOO_LONG.format(message, room))
         if history and (compact or is_full(history, message, room)):
@@ -230,14 +230,14 @@ class TurnInputs:
             return await self.assemble(bare)
         except BudgetError as error:
             empty = await self.assemble(replace(bare, message=""))
-            message = empty.terms.meter.count(turn.message)
+            message = empty.meter.count(turn.message)
             raise InputError(TOO_LONG.format(message, find_history_room(empty, ledger))) from error
 
     async def _compact(
         self, trace: Tracer, claimed: ClaimedTurn, history: Sequence[HistoryRow], assembly: Assembly, room: int
     ) -> Sequence[HistoryRow]:
         """Compact the oldest turns, and log it."""
-        meter, session = assembly.terms.meter, claimed.session.id
+        meter, session = assembly.meter, claimed.session.id
         cut = choose_cut(history, room)
         if not cut.folded:
             return history
@@ -330,7 +330,7 @@ def find_history_room(assembly: Assembly, ledger: StoredLedger) -> int:
 
     If a model bills more than we count, its window is smaller in our tokens.
     """
-    facts = assembly.terms.meter.facts
+    facts = assembly.meter.facts
     calibration = ledger.calibrations.get(facts.name)
     usable = facts.window - min(8_192, facts.window // 4)
     return max(0, int(usable / (calibration.window_factor if calibration else 1.0)) - count_fixed_tokens(assembly))

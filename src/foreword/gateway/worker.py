@@ -252,7 +252,7 @@ class Worker:
             spent=add_up_usage(claimed),
             now=self._inputs.now(),
             prompt_hash=outcome.prompt_hash,
-            tokens=count_tokens(prepared.assembly.terms.meter, messages),
+            tokens=count_tokens(prepared.assembly.meter, messages),
             cut=outcome.cut,
             entry=steps.make_entry(messages),
             plan=state is TurnState.ANSWERED and bool(text) and prepared.assembly.turn.plan,

@@ -63,10 +63,10 @@ class MemoryLines(ResponseModel):
 async def list_memory(context: ContextDep, store: StoreQuery = "", situation: SituationQuery = None) -> MemoryMenu:
     """List the memories that you may see."""
     assembly = await context.assemble(situation)
-    if SEARCH_TOOL not in assembly.terms.tools:
+    if SEARCH_TOOL not in assembly.tools:
         return MemoryMenu(lines=[])
-    memory, terms = context.gateway.workspace.memory, assembly.terms
-    return MemoryMenu(lines=await asyncio.to_thread(memory.menu, assembly.audience, terms.meter, store))
+    memory = context.gateway.workspace.memory
+    return MemoryMenu(lines=await asyncio.to_thread(memory.menu, assembly.audience, assembly.meter, store))
 
 
 @memory_router.get("/search", operation_id="searchMemory", response_model=PassageList)
@@ -79,7 +79,7 @@ async def search_memory(
 ) -> Any:
     """Search the stores that you may see; other stores are not opened."""
     assembly = await context.assemble(situation)
-    if SEARCH_TOOL not in assembly.terms.tools:
+    if SEARCH_TOOL not in assembly.tools:
         return {"passages": []}
     audience, memory = assembly.audience, context.gateway.workspace.memory
     hits = await asyncio.to_thread(memory.search, query, audience, limit=limit, store=store)

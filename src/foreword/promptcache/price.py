@@ -154,7 +154,7 @@ class Estimate:
 def estimate(assembly: Assembly, prices: Prices) -> Estimate:
     """Estimate the input cost of a turn, with and without its stable prefix in the cache."""
     prefix = measure_prefix(assembly)
-    message = assembly.terms.meter.count(assembly.message)
+    message = assembly.meter.count(assembly.message)
     # The history follows the prefix and is cached with it.
     kept = prefix + assembly.conversation - message if prefix else 0
     rest = (assembly.used + assembly.conversation - kept) * prices.input
@@ -164,5 +164,5 @@ def estimate(assembly: Assembly, prices: Prices) -> Estimate:
 def measure_prefix(assembly: Assembly) -> int:
     """Count the tokens of the prefix that the provider caches: tool schemas and the leading stable blocks."""
     blocks, tools = assembly.prompt.blocks, assembly.fit.tool_tokens
-    count = count_cached_blocks(blocks, assembly.terms.meter.facts, tools)
+    count = count_cached_blocks(blocks, assembly.meter.facts, tools)
     return tools + sum(block.tokens for block in blocks[:count]) if count else 0

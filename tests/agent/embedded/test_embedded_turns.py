@@ -171,5 +171,5 @@ def test_model_is_small(tmp_path, environ):
     house = Embedded(tmp_path, environ)
     assembly = house.workspace.assemble(Turn(user="alice", situation="dm", message="Hi"))
     assert assembly.turn.model == MODEL
-    assert not assembly.terms.tools
+    assert not assembly.tools
     assert "memory_search" not in "".join(block.text for block in assembly.prompt.blocks)

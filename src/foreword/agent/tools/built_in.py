@@ -87,7 +87,7 @@ class ToolRun:
 
     def count(self, text: str) -> int:
         """Count the tokens of a text."""
-        return self.assembly.terms.meter.count(text)
+        return self.assembly.meter.count(text)
 
     def answer(self, text: str, store: str = "", count: int = 0) -> ToolAnswer:
         """Make an answer."""

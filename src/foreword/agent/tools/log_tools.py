@@ -192,9 +192,9 @@ class LogQueries:
 
     def _name(self, which: str) -> str:
         """Return the name of a tool in this turn."""
-        terms = self._run.assembly.terms
-        offered = (name for name in list_log_tools(terms.tools) if name.endswith(f"_{which}"))
-        return next(offered, f"{terms.blueprint.log_tools}_{which}")
+        inputs = self._run.assembly.inputs
+        offered = (name for name in list_log_tools(inputs.tools) if name.endswith(f"_{which}"))
+        return next(offered, f"{inputs.blueprint.log_tools}_{which}")
 
     def _ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
         return query_log(self._run.workspace.state, question)[0]

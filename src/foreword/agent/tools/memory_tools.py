@@ -59,7 +59,7 @@ def render_hit(run: ToolRun, number: int, hit: Hit, query: str) -> str:
 def memory_list(run: ToolRun) -> ToolAnswer:
     """List all visible memories with their tokens."""
     store = run.get_text("store")
-    lines = run.workspace.memory.menu(run.assembly.audience, run.assembly.terms.meter, store)
+    lines = run.workspace.memory.menu(run.assembly.audience, run.assembly.meter, store)
     shown = cut_to_limit(run, lines, "memory_list has no more room; name a store, or find the rest with memory_search")
     return run.answer("\n".join(shown) or "There is nothing in memory.", name_stores(run, store), len(lines))
 

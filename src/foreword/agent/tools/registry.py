@@ -132,7 +132,7 @@ def call_built_in_tool(
     workspace: ToolWorkspace, assembly: Assembly, name: str, arguments: Mapping[str, Any]
 ) -> TextExcerpt | ToolAnswer:
     """Run a built-in tool that the turn offers, after a check of its arguments."""
-    tools = assembly.terms.tools
+    tools = assembly.tools
     functions = {**FUNCTIONS, **dict.fromkeys(log_tools.list_log_tools(tools), log_tools.run_log_tool)}
     offered = {tool.name: tool for tool in tools.tools if tool.name in functions}
     if name not in offered:
@@ -163,8 +163,8 @@ def find_gateway_tools(given: Iterable[Directory]) -> Toolset:
 
 def give_built_in_tools(assembly: Assembly) -> Assembly:
     """Replace the tools of a turn with the built-in tools that the person's clearance allows."""
-    toolkit = replace(assembly.terms.toolkit, tools=BUILT_IN.allowed(assembly.clearance.level))
-    return replace(assembly, terms=replace(assembly.terms, toolkit=toolkit))
+    toolkit = replace(assembly.inputs.toolkit, tools=BUILT_IN.allowed(assembly.clearance.level))
+    return replace(assembly, inputs=replace(assembly.inputs, toolkit=toolkit))
 
 
 def find_unusable_tools(*, known: bool, planned: bool, reached: bool) -> frozenset[str]:

@@ -68,7 +68,7 @@ def list_problems(chat: ChatSession, *, files: bool) -> Iterator[str]:
     reached = all(check.level != "error" for check in checks)
     with suppress(ForewordError):  # the turn itself reports problems of the whole prompt
         assembly = chat.assemble_bare()
-        if reached and (assumed := assembly.terms.meter.facts.assumed):
+        if reached and (assumed := assembly.meter.facts.assumed):
             yield assumed
         yield from list_unusable_files(assembly) if files else ()
         yield from list_file_hints(assembly) if files else ()

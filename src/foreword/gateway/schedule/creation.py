@@ -191,12 +191,12 @@ class ScheduleTools:
             registry.LIST_SCHEDULES: self._list,
             registry.CANCEL_SCHEDULE: self._cancel,
         }
-        if name not in assembly.terms.tools or name not in methods:
-            raise UnknownName("tool", name, assembly.terms.tools.names & methods.keys())
+        if name not in assembly.tools or name not in methods:
+            raise UnknownName("tool", name, assembly.tools.names & methods.keys())
         if assembly.turn.user not in self._workspace.config.users:
             raise Forbidden("nobody is known to be speaking, so there is nobody to plan for")
         text = await self._writer.write_durable(lambda state: methods[name](state, assembly, arguments))
-        return ToolAnswer(text=text, tokens=assembly.terms.meter.count(text))
+        return ToolAnswer(text=text, tokens=assembly.meter.count(text))
 
     def _create(self, state: sqlite3.Connection, assembly: Assembly, arguments: Mapping[str, Any]) -> str:
         turn, config, now = assembly.turn, self._workspace.config, self._clock()
