@@ -128,10 +128,10 @@ class Night:
         assembly = self.workspace.assemble(turn)
         trace = Tracer(self._recorder, find_context(assembly), self.clock.timepiece)
         with trace.step(EventType.MESSAGE_RECEIVED, length=len(turn.message)) as received:
-            received.tell(EventType.TRUST_RESOLVED, **assembly.clearance.describe(turn.situation))
+            received.emit(EventType.TRUST_RESOLVED, **assembly.clearance.describe(turn.situation))
             if turn.session not in self._sessions:
                 self._sessions.add(turn.session)
-                received.tell(EventType.SESSION_CREATED)
+                received.emit(EventType.SESSION_CREATED)
             outcome = await self._answer(received, assembly, 1)
         return trace, outcome
 

@@ -41,7 +41,7 @@ def kept(tmp_path):
         turn = assembly.turn
         context = Context(trust=assembly.clearance.level, user=turn.user, room=turn.room)
         trace = Tracer(log, context)
-        trace.tell(EventType.PROMPT_BUILT, prompt_hash=PromptStore(log).keep(assembly))
+        trace.emit(EventType.PROMPT_BUILT, prompt_hash=PromptStore(log).keep(assembly))
         assert log.flush()
         return assembly, trace.id
 

@@ -51,7 +51,7 @@ assert root.parent is None and turn.parent.span_id == root.context.span_id
 """)
 
 
-@pytest.mark.parametrize("first", ["trace.id", "trace.tell(EventType.CONFIG_RELOADED)"])
+@pytest.mark.parametrize("first", ["trace.id", "trace.emit(EventType.CONFIG_RELOADED)"])
 def test_an_id_that_was_settled(first):
     """A trace whose id was read or used before the first span has the same id in its spans."""
     run(f"""
@@ -97,7 +97,7 @@ def test_errors_and_secrets():
 key = "sk-ant-api03-abcdefghij0123456789"
 try:
     with trace.step(EventType.TOOL_CALL, name="curl", command=f"curl -H {key}", password="x") as call:
-        call.tell(EventType.MEMORY_SEARCH, query=key)
+        call.emit(EventType.MEMORY_SEARCH, query=key)
         raise ValueError(key)
 except ValueError: pass
 span = spans()["execute_tool curl"]
@@ -114,7 +114,7 @@ class Broken(SpanProcessor):
     def on_start(self, span, parent_context=None): raise RuntimeError("start")
     def on_end(self, span): raise RuntimeError("end")
 provider.add_span_processor(Broken())
-with trace.step(EventType.TURN_STARTED) as turn: turn.tell(EventType.MEMORY_WRITE)
+with trace.step(EventType.TURN_STARTED) as turn: turn.emit(EventType.MEMORY_WRITE)
 assert heard.types == ["turn_started", "memory_write", "turn_completed"]
 """)
 

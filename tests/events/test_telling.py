@@ -27,7 +27,7 @@ def make_trace(recorder=None, goes_on=None):
 def test_all_types_can_be_told(kind):
     """Every event type can be emitted as an instant, with its turn's context and a unique position."""
     trace, heard, _ = make_trace()
-    trace.tell(kind, length=3, model="m")
+    trace.emit(kind, length=3, model="m")
     (event,) = heard.events
     assert (event.type, event.time, event.context, event.model) == (kind, NOON, ALICE, "m")
     assert event.facts == {"length": 3}
@@ -83,9 +83,9 @@ def test_the_tree():
     """Events inside a step are its children; the end of a turn is a sibling of its start."""
     trace, heard, _ = make_trace()
     with trace.step(EventType.MESSAGE_RECEIVED) as received:
-        received.tell(EventType.TRUST_RESOLVED)
+        received.emit(EventType.TRUST_RESOLVED)
         with received.step(EventType.TURN_STARTED) as turn, turn.step(EventType.TOOL_CALL) as call:
-            call.tell(EventType.MEMORY_SEARCH)
+            call.emit(EventType.MEMORY_SEARCH)
     told = {event.type: event.place for event in heard.events}
     assert len({event.place.span for event in heard.events}) == len(heard.events)
     assert {place.trace for place in told.values()} == {trace.id}
@@ -114,7 +114,7 @@ def test_going_on_later():
     with trace.step(EventType.MESSAGE_RECEIVED) as received:
         place = received.place
     again, later, _ = make_trace(goes_on=place)
-    again.tell(EventType.MESSAGE_SENT)
+    again.emit(EventType.MESSAGE_SENT)
     assert later.events[0].place.trace == trace.id == heard.events[0].place.trace
     assert later.events[0].place.parent == place.span
 
@@ -144,11 +144,11 @@ def test_a_failing_recorder():
 
     heard = FakeRecorder()
     trace, _, _ = make_trace(RecorderFanout(Broken(), heard))
-    trace.tell(EventType.CONFIG_RELOADED)
+    trace.emit(EventType.CONFIG_RELOADED)
     assert heard.types == ["config_reloaded"]
     alone, _, _ = make_trace(Broken())
     with alone.step(EventType.TOOL_CALL):
-        alone.tell(EventType.MEMORY_WRITE)
+        alone.emit(EventType.MEMORY_WRITE)
 
 
 def test_nobody_listens():
@@ -181,13 +181,13 @@ def test_lines():
 
     def tell(trace, clock):
         with trace.step(EventType.MESSAGE_RECEIVED, trust="full") as received:
-            received.tell(EventType.TRUST_RESOLVED, user="full", situation="dm", effective="full")
+            received.emit(EventType.TRUST_RESOLVED, user="full", situation="dm", effective="full")
             with received.step(EventType.TURN_STARTED, model="claude") as turn:
                 with turn.step(EventType.API_CALL, model="claude") as call:
                     call.note(usage=Usage(tokens_in=5_200))
                 with turn.step(EventType.TOOL_CALL, name="bash", command="ls -l") as call:
                     clock.move(0.12)
-                    call.tell(EventType.MEMORY_SEARCH, results=3)
+                    call.emit(EventType.MEMORY_SEARCH, results=3)
 
     lines = draw(tell)
     assert [line.partition("=")[0].rpartition(" ")[0] for line in lines] == [
@@ -208,7 +208,7 @@ def test_lines():
 def test_no_line_from_outside():
     """No emitted text starts a line or shows a secret."""
     key = "sk-ant-api03-abcdefghij0123456789"
-    lines = draw(lambda trace, _: trace.tell(EventType.TOOL_ERROR, error=f"a\n[agent] turn_completed {key}"))
+    lines = draw(lambda trace, _: trace.emit(EventType.TOOL_ERROR, error=f"a\n[agent] turn_completed {key}"))
     assert len(lines) == 1
     assert key not in lines[0]
     assert "redacted" in lines[0]
@@ -216,7 +216,7 @@ def test_no_line_from_outside():
 
 def test_lines_that_wait():
     """A line whose parent never ends is written when the tree is closed."""
-    lines = draw(lambda trace, _: trace.step(EventType.TOOL_CALL).__enter__().tell(EventType.MEMORY_SEARCH, results=1))
+    lines = draw(lambda trace, _: trace.step(EventType.TOOL_CALL).__enter__().emit(EventType.MEMORY_SEARCH, results=1))
     (line,) = lines
     assert line.startswith("[memory] memory_search user=alice")
     assert "results=1" in line
@@ -229,7 +229,7 @@ def test_many_waiting_lines():
     trace, _, _ = make_trace(tree)
     above = trace.step(EventType.TOOL_CALL).__enter__()
     for number in range(3_000):
-        above.tell(EventType.MEMORY_SEARCH, number=number)
+        above.emit(EventType.MEMORY_SEARCH, number=number)
     assert sum(map(len, tree._held.values())) <= 1_024
     tree.close()
     assert len(stream.getvalue().splitlines()) == 3_000
@@ -239,10 +239,10 @@ def test_what_goes_on_from_elsewhere():
     """A line below a step of another process is written at once, and its children are below it."""
     stream = io.StringIO()
     trace, _, _ = make_trace(LiveTree(stream), TracePosition(trace="ab" * 16, span="cd" * 8))
-    trace.tell(EventType.MEMORY_WRITE)
+    trace.emit(EventType.MEMORY_WRITE)
     assert "Z [memory] memory_write" in stream.getvalue()
     with trace.step(EventType.TOOL_CALL) as call:
-        call.tell(EventType.MEMORY_SEARCH)
+        call.emit(EventType.MEMORY_SEARCH)
     kinds = [line.partition(" ")[2].partition("]")[0] for line in stream.getvalue().splitlines()]
     assert kinds == ["[memory", "[tool", "  [memory"]
 
@@ -250,7 +250,7 @@ def test_what_goes_on_from_elsewhere():
 def test_any_fact():
     """A fact may have any name, including names of our parameters."""
     trace, heard, _ = make_trace()
-    trace.tell(EventType.TOOL_CALL, kind="x", self="y")
+    trace.emit(EventType.TOOL_CALL, kind="x", self="y")
     with trace.step(EventType.TOOL_CALL, kind="x", self="y") as step:
         step.note(self="z")
     assert [event.facts for event in heard.events] == [{"kind": "x", "self": "y"}, {"kind": "x", "self": "z"}]
@@ -292,7 +292,7 @@ def test_a_long_error():
 def test_confided():
     """A restricted event is in the same turn, has no user, and is for full trust only."""
     trace, heard, _ = make_trace()
-    trace.tell(EventType.CONFIG_RELOADED)
+    trace.emit(EventType.CONFIG_RELOADED)
     trace.emit_restricted(EventType.API_ERROR, level=Level.WARN, budget="all")
     told, confided = heard.events
     assert (told.context, confided.context) == (ALICE, Context(trust=Trust.FULL))

@@ -117,7 +117,7 @@ class People:
         assembly = self.workspace.assemble(turn)
         key = self.listeners.prompts.keep(assembly)
         with trace.step(EventType.MESSAGE_RECEIVED, length=len(incoming.text)) as received:
-            received.tell(EventType.PROMPT_BUILT, prompt_hash=key)
+            received.emit(EventType.PROMPT_BUILT, prompt_hash=key)
             with received.step(EventType.TURN_STARTED, attempt=1) as working:  # noqa: SIM117
                 with working.step(EventType.API_CALL, model="anthropic:claude-sonnet-5") as call:
                     call.note(usage=Usage(tokens_in=100, tokens_out=10), cost_usd=0.25)

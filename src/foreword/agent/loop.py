@@ -264,7 +264,7 @@ class AgentLoop:
     async def run(self, work: TurnInput, place: TraceNode, callbacks: TurnCallbacks = NO_CALLBACKS) -> Outcome:
         """Run a turn and return its outcome; raise InputError if the model cannot be opened."""
         context = self._connect(work, callbacks, place.trace.id)
-        place.tell(
+        place.emit(
             EventType.PROMPT_BUILT,
             prompt_hash=context.key,
             layers=work.assembly.prompt.section_count,

@@ -408,7 +408,7 @@ class McpServers:
 
     def _record(self, server: str, error: ServerError, level: Level = Level.WARN) -> None:
         text = "; ".join(filter(None, (str(error), error.details)))
-        Tracer(self._recorder, NO_CONTEXT).tell(EventType.TOOL_ERROR, level=level, server=server, error=text)
+        Tracer(self._recorder, NO_CONTEXT).emit(EventType.TOOL_ERROR, level=level, server=server, error=text)
 
     def runs(self, agent: str, name: str) -> bool:
         """Return whether a tool of an agent belongs to a server."""

@@ -4,7 +4,7 @@ A loop makes one `Tracer` per turn and records all events through it; its tools 
 
     trace = Tracer(recorder, Context(trust=clearance, user="alice", session="abc"))
     with trace.step(EventType.MESSAGE_RECEIVED, length=31) as received:
-        received.tell(EventType.TRUST_RESOLVED, effective="full")
+        received.emit(EventType.TRUST_RESOLVED, effective="full")
         with received.step(EventType.TURN_STARTED, model=model) as turn:
             with turn.step(EventType.API_CALL, model=model) as call:
                 call.note(usage=usage, cost_usd=cost)
@@ -51,7 +51,7 @@ FAILED_TYPES = {
     EventType.MESSAGE_SENT: EventType.CHANNEL_ERROR,
 }
 ERROR_TYPES = frozenset(FAILED_TYPES.values())
-# Keywords of `tell`, `step` and `note` that are fields of the event. All others are facts.
+# Keywords of `emit`, `step` and `note` that are fields of the event. All others are facts.
 EVENT_FIELDS = frozenset({"level", "model", "usage", "cost_usd", "prompt_hash", "error", "duration_ms"})
 MAX_ERROR_CHARS = 20_000  # characters; more than is stored, so that secrets are found before the cut
 
@@ -99,7 +99,7 @@ class TraceNode:
     """The position of this node, from which a later trace can continue."""
     span: LiveSpan | None = None
 
-    def tell(self, kind: EventType, /, **values: Any) -> None:
+    def emit(self, kind: EventType, /, **values: Any) -> None:
         """Record an event, with fields of the event and further facts."""
         now = self.trace.timepiece.now()
         self.trace.record(kind, self.trace.find_place(self), values, now)

@@ -133,7 +133,7 @@ class Bulletins:
                 pass
             except Exception as error:  # noqa: BLE001 - one failure must not end the loop
                 trace = Tracer(self._recorder, NO_CONTEXT, self._timepiece)
-                trace.tell(EventType.CHANNEL_ERROR, level=Level.ERROR, **describe_error(error))
+                trace.emit(EventType.CHANNEL_ERROR, level=Level.ERROR, **describe_error(error))
 
 
 def find_due_bulletins(state: sqlite3.Connection, config: Config, policy: str, now: datetime) -> list[DueBulletin]:

@@ -127,7 +127,7 @@ class HeldCalls:
         if session:
             origin = await self._writer.read(lambda state: read_origin(state, held))
             trace = Tracer(self._recorder, make_event_context(session, origin), Clocks(now=self._clock))
-            trace.tell(EventType.TOOL_CALL, name=held.name, status=str(became), held=held.id)
+            trace.emit(EventType.TOOL_CALL, name=held.name, status=str(became), held=held.id)
         return True
 
 

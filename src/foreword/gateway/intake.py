@@ -239,7 +239,7 @@ class Intake:
         if paired:
             incoming = replace(decision.incoming, user=paired)
             clearance = resolve_session_key(incoming, config).clearance
-            self._make_trace(incoming).tell(
+            self._make_trace(incoming).emit(
                 EventType.TRUST_RESOLVED, **clearance.describe(incoming.situation), paired=identity
             )
 
@@ -263,7 +263,7 @@ class Intake:
 
     def _log(self, decision: RoutingDecision, **details: Any) -> None:
         """Log a message that does not become a turn, and why."""
-        self._make_trace(decision.incoming).tell(
+        self._make_trace(decision.incoming).emit(
             EventType.MESSAGE_RECEIVED,
             length=len(decision.incoming.text),
             route=str(decision.route),

@@ -73,7 +73,7 @@ class Outbox:
             lambda state: self._claim(state, config), on_sync_error=errors.append
         )
         for message, claimed in uncertain:
-            self._make_trace(message, claimed).tell(EventType.CHANNEL_ERROR, level=Level.ERROR, error=UNCERTAIN_TEXT)
+            self._make_trace(message, claimed).emit(EventType.CHANNEL_ERROR, level=Level.ERROR, error=UNCERTAIN_TEXT)
         if claims and errors:  # the claims must be on disk before anything is sent
             await self._write(lambda _: None)
         await asyncio.gather(*map(self._deliver, claims))
@@ -132,7 +132,7 @@ class Outbox:
             parts = channel.split(message.text)
             text = parts[lease.part]
         except Exception as error:  # a retry would split the same text in the same way
-            trace.tell(EventType.CHANNEL_ERROR, level=Level.ERROR, **describe_error(error))
+            trace.emit(EventType.CHANNEL_ERROR, level=Level.ERROR, **describe_error(error))
             raise NeverDelivered(UNSPLIT_TEXT) from error
         part = {"part": f"{lease.part + 1} of {len(parts)}"} if len(parts) > 1 else {}
         with trace.step(EventType.MESSAGE_SENT, length=len(text), attempt=lease.attempt, **part):

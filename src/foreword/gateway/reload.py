@@ -173,7 +173,7 @@ class ReloadWatcher:
         self._notices.notify(Notice(text=notice))
 
     def _tell(self, level: Level, **said: str) -> None:
-        Tracer(self._recorder, NO_CONTEXT, self._timepiece).tell(EventType.CONFIG_RELOADED, level=level, **said)
+        Tracer(self._recorder, NO_CONTEXT, self._timepiece).emit(EventType.CONFIG_RELOADED, level=level, **said)
 
 
 def explain_fallback(path: str, config: Config) -> str:
@@ -281,7 +281,7 @@ class Reloader:
             if said["error"] != self._failure:
                 self._failure = said["error"]
                 trace = Tracer(self._listeners.recorder, NO_CONTEXT, self._timepiece)
-                trace.tell(EventType.CONFIG_RELOADED, level=Level.ERROR, **said)
+                trace.emit(EventType.CONFIG_RELOADED, level=Level.ERROR, **said)
 
     def _read_all(self) -> None:
         """Read the blueprints and files of all agents, as the last valid version if a later edit is broken."""

@@ -151,9 +151,9 @@ class Gateway:
         caller = parse_traceparent(incoming.traceparent)
         trace = Tracer(self.listeners.recorder, context, self._clocks, caller=caller)
         with session_manager.begin_trace(trace, incoming) as step:
-            step.tell(EventType.TRUST_RESOLVED, **key.clearance.describe(incoming.situation))
+            step.emit(EventType.TRUST_RESOLVED, **key.clearance.describe(incoming.situation))
             if match.new:
-                step.tell(EventType.SESSION_CREATED)
+                step.emit(EventType.SESSION_CREATED)
             live = self._known[trace.id] = LiveTurn(session.id, self._settings.thinking)
             incoming = replace(incoming, before=None, beginning=session_manager.hash_history(incoming.before))
             new = ClaimedTurn(
@@ -161,7 +161,7 @@ class Gateway:
             )
 
             def log_sync_error(error: Exception) -> None:
-                step.tell(EventType.CHANNEL_ERROR, level=Level.ERROR, **describe_error(error))
+                step.emit(EventType.CHANNEL_ERROR, level=Level.ERROR, **describe_error(error))
 
             added = await self._add(new, log_sync_error)
         if isinstance(added, AcceptedTurn):
@@ -275,7 +275,7 @@ class Gateway:
             if live:
                 self._end(turn, live)
             claimed = await self._writer.write(lambda state: get_claimed(state, turn))
-            self._make_trace(claimed).tell(
+            self._make_trace(claimed).emit(
                 EventType.TURN_COMPLETED, outcome="stopped", level=Level.WARN, error="stopped before it began"
             )
         self._wake.set()
@@ -344,7 +344,7 @@ class Gateway:
             pass
         except Exception as error:  # noqa: BLE001 - without this loop the gateway would answer no message
             trace = Tracer(self.listeners.recorder, NO_CONTEXT, self._clocks)
-            trace.tell(EventType.CHANNEL_ERROR, level=Level.ERROR, **describe_error(error))
+            trace.emit(EventType.CHANNEL_ERROR, level=Level.ERROR, **describe_error(error))
 
     async def _deliver(self, outbox: Outbox) -> None:
         """Deliver replies as soon as there are any."""

@@ -56,7 +56,7 @@ def make_channel_reporter(name: str, recorder: Recorder, clock: Callable[[], dat
 
     def tell(words: str, level: Level) -> None:
         trace = Tracer(recorder, replace(NO_CONTEXT, channel=name), Clocks(now=clock))
-        trace.tell(EventType.CHANNEL_ERROR, level=level, error=words)
+        trace.emit(EventType.CHANNEL_ERROR, level=level, error=words)
 
     return tell
 
@@ -91,7 +91,7 @@ async def run_channel(channel: Channel, hear: ReceiveMessage, trace: Tracer, wai
         try:
             await channel.run(hear)
         except Exception as error:  # noqa: BLE001 - people keep writing, whatever the error
-            trace.tell(EventType.CHANNEL_ERROR, level=Level.ERROR, **describe_error(error))
+            trace.emit(EventType.CHANNEL_ERROR, level=Level.ERROR, **describe_error(error))
         else:
             return
         failed = 0 if time.monotonic() - began >= STABLE_RUN_S else failed

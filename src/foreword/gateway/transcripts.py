@@ -325,7 +325,7 @@ class Archiver:
         if transcript not in self._failed:
             self._failed.add(transcript)
             fields = {**describe_error(error), "transcript": transcript}
-            Tracer(self._recorder, NO_CONTEXT, Clocks(now=self._clock)).tell(EventType.CHANNEL_ERROR, **fields)
+            Tracer(self._recorder, NO_CONTEXT, Clocks(now=self._clock)).emit(EventType.CHANNEL_ERROR, **fields)
 
 
 MAX_SESSIONS = 200

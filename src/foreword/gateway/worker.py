@@ -196,7 +196,7 @@ class Worker:
         except LeaseLost:
             raise
         except Exception as error:  # noqa: BLE001 - a result that cannot be stored must not block its session
-            trace.tell(EventType.TURN_COMPLETED, outcome="failed", level=Level.ERROR, **describe_error(error))
+            trace.emit(EventType.TURN_COMPLETED, outcome="failed", level=Level.ERROR, **describe_error(error))
             result = self._end(claimed, TurnState.FAILED, INTERNAL_ERROR_TEXT, ())
             result = await self._write(trace, claimed, live, result)
         return make_reply(claimed, result)
@@ -206,7 +206,7 @@ class Worker:
     ) -> TurnResult:
         """End a turn that a person stopped, and log it unless the loop did."""
         if error is None or trace.failure is not error:
-            trace.tell(EventType.TURN_COMPLETED, outcome="stopped", level=Level.WARN, error=STOPPED_REASON)
+            trace.emit(EventType.TURN_COMPLETED, outcome="stopped", level=Level.WARN, error=STOPPED_REASON)
         return self._end(claimed, TurnState.STOPPED, "", steps.close(STOPPED_REASON), steps)
 
     def _fail(self, trace: Tracer, claimed: ClaimedTurn, steps: TurnSteps, error: Exception) -> TurnResult:
@@ -215,7 +215,7 @@ class Worker:
         if isinstance(cause, LeaseLost):
             raise cause from error
         if trace.failure is not error:
-            trace.tell(EventType.TURN_COMPLETED, outcome="failed", level=Level.ERROR, **describe_error(error))
+            trace.emit(EventType.TURN_COMPLETED, outcome="failed", level=Level.ERROR, **describe_error(error))
         shown = isinstance(error, SHOWN_ERRORS) or isinstance(cause, AccessChanged)
         text = str(cause) if shown else INTERNAL_ERROR_TEXT
         if isinstance(error, UnusableRules) and claimed.session.lane.clearance is not Trust.FULL:
@@ -322,7 +322,7 @@ class Worker:
 
         def publish(error: sqlite3.Error) -> None:
             live.publish(make_reply(claimed, result))
-            trace.tell(EventType.CHANNEL_ERROR, **describe_error(error))
+            trace.emit(EventType.CHANNEL_ERROR, **describe_error(error))
 
         if result.state is TurnState.QUEUED:
             delay = policy.later[min(claimed.attempt, len(policy.later)) - 1]
@@ -332,7 +332,7 @@ class Worker:
         await write_until_stored(lambda: self._inbox.finish(claimed, result), policy.disk, publish)
         suppressed = result.state is TurnState.ANSWERED and not result.text
         if not incoming.address and incoming.errand is None and not suppressed:
-            trace.tell(EventType.MESSAGE_SENT, length=len(result.text), attempt=claimed.attempt)
+            trace.emit(EventType.MESSAGE_SENT, length=len(result.text), attempt=claimed.attempt)
         return result
 
 

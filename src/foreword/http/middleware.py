@@ -283,7 +283,7 @@ class RequestMiddleware:
         if failure.status >= 500 and not isinstance(error, HttpError | OSError | sqlite3.Error):
             details["error"] = describe_error(error)["error"]
         is_recorded = isinstance(error, NotStored) and error.is_recorded
-        Tracer(self._recorder, context).tell(
+        Tracer(self._recorder, context).emit(
             EventType.CHANNEL_ERROR,
             level=Level.ERROR if failure.status >= 500 and not is_recorded else Level.WARN,
             status=failure.status,

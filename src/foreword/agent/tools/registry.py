@@ -192,4 +192,4 @@ def record_memory_event(
     `arguments` contains the arguments of the call if the configuration records them, else nothing.
     """
     if name in MEMORY_EVENTS and isinstance(answer, ToolAnswer):
-        node.tell(MEMORY_EVENTS[name], store=answer.store, count=answer.count, **arguments)
+        node.emit(MEMORY_EVENTS[name], store=answer.store, count=answer.count, **arguments)

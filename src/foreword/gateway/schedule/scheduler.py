@@ -249,7 +249,7 @@ class Scheduler:
             schedule=schedule.id,
         )
         tracer = Tracer(self._dependencies.recorder, context, Clocks(now=self._dependencies.clock))
-        tracer.tell(EventType.CHANNEL_ERROR, name=schedule.id, **fields)
+        tracer.emit(EventType.CHANNEL_ERROR, name=schedule.id, **fields)
 
 
 def recompute_due_times(state: sqlite3.Connection, now: datetime) -> None:
