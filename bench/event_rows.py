@@ -65,15 +65,15 @@ class Gateway:
         context, trace = self.sessions[slot], f"{dice.getrandbits(128):032x}"
         root = f"{dice.getrandbits(64):016x}"
         for number, kind in enumerate(STEPS):
-            place = TracePosition(trace=trace, span=f"{dice.getrandbits(64):016x}", parent=root)
+            position = TracePosition(trace=trace, span=f"{dice.getrandbits(64):016x}", parent=root)
             moment = time + timedelta(milliseconds=150 * number)
             if kind is E.API_CALL:
-                yield self.make_call(moment, context, place)
+                yield self.make_call(moment, context, position)
             else:
                 facts = {"name": "bash", "status": "ok", "length": dice.randrange(5_000)}
-                yield Event(type=kind, time=moment, context=context, place=place, duration_ms=80, facts=facts)
+                yield Event(type=kind, time=moment, context=context, position=position, duration_ms=80, facts=facts)
 
-    def make_call(self, time: datetime, context: Context, place: TracePosition) -> Event:
+    def make_call(self, time: datetime, context: Context, position: TracePosition) -> Event:
         """Make one model call."""
         dice = self.dice
         model = dice.choice(MODELS)
@@ -81,7 +81,13 @@ class Gateway:
             error = "429 Too Many Requests"
             facts = {"status": 429, "attempt": 1, "wait": 2}
             return Event(
-                type=E.API_ERROR, level=Level.ERROR, time=time, context=context, place=place, error=error, facts=facts
+                type=E.API_ERROR,
+                level=Level.ERROR,
+                time=time,
+                context=context,
+                position=position,
+                error=error,
+                facts=facts,
             )
         tokens = dice.randrange(2_000, 8_000)
         cost = None if model.startswith("local") else tokens / 300_000
@@ -90,7 +96,7 @@ class Gateway:
             type=E.API_CALL,
             time=time,
             context=context,
-            place=place,
+            position=position,
             duration_ms=900,
             model=model,
             usage=Usage(tokens_in=tokens, tokens_out=tokens // 10, cache_read=tokens // 2),

@@ -138,17 +138,17 @@ class Night:
     async def deliver(self):
         """Retry the queued messages, each within its turn and with the current clearance."""
         queue, self.queue = self.queue, []
-        for turn, place in queue:
+        for turn, position in queue:
             assembly = self.workspace.assemble(turn)
-            trace = Tracer(self._recorder, find_context(assembly), self.clock.timepiece, goes_on=place)
+            trace = Tracer(self._recorder, find_context(assembly), self.clock.timepiece, parent=position)
             await self._answer(trace, assembly, 2)
 
-    async def _answer(self, place, assembly, attempt):
-        outcome = await self._loop.run(TurnInput(assembly=assembly, attempt=attempt), place)
+    async def _answer(self, node, assembly, attempt):
+        outcome = await self._loop.run(TurnInput(assembly=assembly, attempt=attempt), node)
         if outcome.end is TurnEnd.QUEUED:
-            self.queue.append((assembly.turn, place.place))
+            self.queue.append((assembly.turn, node.position))
         else:
-            with place.step(EventType.MESSAGE_SENT, length=len(outcome.text), attempt=attempt):
+            with node.step(EventType.MESSAGE_SENT, length=len(outcome.text), attempt=attempt):
                 self.sent.append(outcome.text)
         return outcome
 

@@ -76,7 +76,7 @@ def test_logs(ws):
         ws,
         make_event(
             EventType.API_ERROR, -60, level=Level.ERROR, session="abc", channel="signal", agent="reid", model="m-1",
-            error='429 "slow\ndown"', facts={"attempt": 1}, place=TracePosition(trace=TRACE), duration_ms=120,
+            error='429 "slow\ndown"', facts={"attempt": 1}, position=TracePosition(trace=TRACE), duration_ms=120,
         ),
         make_event(EventType.API_CALL, -59, usage=usage, cost_usd=0.02, duration_ms=4_200),
         make_event(EventType.API_CALL, -58, usage=usage),
@@ -132,21 +132,25 @@ def test_trace(ws):
     record(
         ws,
         make_event(
-            EventType.MESSAGE_RECEIVED, 0, channel="signal", session="abc", place=TracePosition(trace=TRACE, span="a")
+            EventType.MESSAGE_RECEIVED,
+            0,
+            channel="signal",
+            session="abc",
+            position=TracePosition(trace=TRACE, span="a"),
         ),
-        make_event(EventType.TURN_STARTED, 0.1, place=TracePosition(trace=TRACE, span="b", parent="a")),
+        make_event(EventType.TURN_STARTED, 0.1, position=TracePosition(trace=TRACE, span="b", parent="a")),
         make_event(
-            EventType.API_CALL, 0.2, cost_usd=0.5, **call, place=TracePosition(trace=TRACE, span="c", parent="b")
+            EventType.API_CALL, 0.2, cost_usd=0.5, **call, position=TracePosition(trace=TRACE, span="c", parent="b")
         ),
-        make_event(EventType.API_CALL, 0.3, **call, place=TracePosition(trace=TRACE, span="d", parent="b")),
+        make_event(EventType.API_CALL, 0.3, **call, position=TracePosition(trace=TRACE, span="d", parent="b")),
         make_event(
             EventType.TOOL_ERROR,
             0.4,
             level=Level.ERROR,
             error="no",
-            place=TracePosition(trace=TRACE, span="e", parent="d"),
+            position=TracePosition(trace=TRACE, span="e", parent="d"),
         ),
-        make_event(EventType.TURN_COMPLETED, 0.5, place=TracePosition(trace=TRACE, span="b", parent="a")),
+        make_event(EventType.TURN_COMPLETED, 0.5, position=TracePosition(trace=TRACE, span="b", parent="a")),
     )
     text = use(ws, "foreword_trace", turn="3f2a9c")
     head, *lines = text.split("\n")
@@ -213,7 +217,8 @@ def test_cost_of_breaks(ws):
     facts = {"cache": {"predicted": {"read": 100, "write": 900, "hour": 0, "fresh": 0}, "blame": blame}}
     usage = Usage(tokens_in=1_000, tokens_out=100, cache_read=200)
     record(
-        ws, make_event(EventType.API_CALL, -9, usage=usage, cost_usd=1.0, facts=facts, place=TracePosition(trace=TRACE))
+        ws,
+        make_event(EventType.API_CALL, -9, usage=usage, cost_usd=1.0, facts=facts, position=TracePosition(trace=TRACE)),
     )
     assert use(ws, "foreword_cost").split("\n")[-3:] == [
         "cache: 20.0 % of the input was read from it, 10.0 % were predicted",

@@ -70,7 +70,7 @@ def test_the_night(tmp_path, stand_in):
             return await live_through(night, stand_in)
 
     trace = asyncio.run(run())
-    mine = [event for event in heard.events if event.place.trace == trace.id]
+    mine = [event for event in heard.events if event.position.trace == trace.id]
     assert [(event.type.value, event.level.value, sorted(event.facts)) for event in mine] == TOLD
     refused = [event for event in mine if event.type is EventType.API_ERROR]
     assert [event.facts.get("retry_in_s") for event in refused] == [1, 2, 4, None]

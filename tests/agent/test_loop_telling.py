@@ -55,7 +55,7 @@ def test_the_prompt_is_kept(tmp_path, stand_in):
     built, call = (event for event in heard.events if event.prompt_hash)
     assert built.prompt_hash == call.prompt_hash
     with closing(read_events(state).connection) as connection:
-        (sent,) = find_prompts(connection, Reader(user="alice", clearance=Trust.FULL), built.place.trace)
+        (sent,) = find_prompts(connection, Reader(user="alice", clearance=Trust.FULL), built.position.trace)
     assert sent.text == talk.assembly.prompt.text
 
 

@@ -46,15 +46,17 @@ def tell_all(state, when):
     turn = {"session": "s1", "channel": "signal"}
     tell(
         state,
-        make_event(EventType.MESSAGE_RECEIVED, **when(5), **turn, place=TracePosition(trace=TRACE, span="a")),
-        make_event(EventType.TURN_STARTED, **when(4), **turn, place=TracePosition(trace=TRACE, span="b", parent="a")),
+        make_event(EventType.MESSAGE_RECEIVED, **when(5), **turn, position=TracePosition(trace=TRACE, span="a")),
+        make_event(
+            EventType.TURN_STARTED, **when(4), **turn, position=TracePosition(trace=TRACE, span="b", parent="a")
+        ),
         make_event(
             EventType.API_ERROR, level=Level.ERROR, error="429 rate limit", model="m-1", duration_ms=120,
-            **when(3), **turn, place=TracePosition(trace=TRACE, span="c", parent="b"), facts={"attempt": 1},
+            **when(3), **turn, position=TracePosition(trace=TRACE, span="c", parent="b"), facts={"attempt": 1},
         ),
         make_event(
             EventType.API_CALL, usage=usage, cost_usd=0.0123, model="m-1",
-            **when(2), **turn, place=TracePosition(trace=TRACE, span="d", parent="b"),
+            **when(2), **turn, position=TracePosition(trace=TRACE, span="d", parent="b"),
         ),
         make_event(EventType.TOOL_CALL, **when(1), user="bob", channel="web", facts={"name": "bash"}),
         make_event(EventType.TOOL_CALL, **when(1), user="bob", trust=Trust.FULL, facts={"name": "vault"}),

@@ -249,7 +249,7 @@ def test_a_reader_below_sees_nothing(folder):
         folder,
         call(0, blame(where="files:vault.md", byte=5), user="bob", trust=Trust.FULL),
         make_event(
-            EventType.PROMPT_BUILT, facts=REBASED, user="bob", trust=Trust.INNER, place=TracePosition(trace=TRACE)
+            EventType.PROMPT_BUILT, facts=REBASED, user="bob", trust=Trust.INNER, position=TracePosition(trace=TRACE)
         ),
         call(1, blame(where="alices"), session="hers"),
     )
@@ -322,7 +322,7 @@ def test_again_and_again(folder):
     """A session that breaks three times for the same cause at the same place is found, others are not."""
     tell(
         folder,
-        *(call(at, blame(where="soul"), place=TracePosition(trace=f"{at:032x}")) for at in range(3)),
+        *(call(at, blame(where="soul"), position=TracePosition(trace=f"{at:032x}")) for at in range(3)),
         *(call(at, blame(where="soul"), session="s2") for at in range(2)),
         *(call(at, blame(where=f"part{at}"), session="s3") for at in range(3)),
         *(call(at, blame("history", where=f"{at}"), session="s4") for at in range(4)),

@@ -300,7 +300,7 @@ def test_a_loop_within_its_budget(tmp_path):
     assert {event.context for event in others} == {Context(trust=Trust.FULL)}
     assert "the daily budget is used to" in others[0].facts["budget"]
     assert "for this call at most = " in others[-1].facts["budget"]
-    assert {event.place.trace for event in others} <= {event.place.trace for event in own}
+    assert {event.position.trace for event in others} <= {event.position.trace for event in own}
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_row(log, tmp_path):
             type=EventType.API_CALL,
             time=NOW.astimezone(timezone(timedelta(hours=5, minutes=45))),
             context=Context(trust=Trust.INNER, session="s", agent="reid", user="alice", channel="signal", room="r"),
-            place=TracePosition(trace="a" * 32, span="b" * 16),
+            position=TracePosition(trace="a" * 32, span="b" * 16),
             duration_ms=120,
             model="anthropic:claude-sonnet-5",
             usage=Usage(tokens_in=5_200, tokens_out=300, cache_read=3_100, cache_write=10),

@@ -41,7 +41,7 @@ def night(tmp_path):
     with EventLog(str(tmp_path / "state")) as log:
         gateway = make_night(tmp_path / "home", EventStream(recorder=RecorderFanout(log, heard, LiveTree(stream))))
         trace = live_through(gateway)
-    mine = [event for event in heard.events if event.place.trace == trace.id]
+    mine = [event for event in heard.events if event.position.trace == trace.id]
     with closing(open_events(str(tmp_path / "state")).connection) as connection:
         yield trace, mine, stream.getvalue(), connection, gateway
 
@@ -75,7 +75,7 @@ def test_it_is_one_turn(night):
         "prompt_built", "turn_started", "api_call", "turn_completed", "message_sent",
     ]  # fmt: skip
     assert [len(line) - len(line.lstrip()) for line in lines[start:]] == [0, 2, 2, 2, 4, 4, 4, 4, 2, 2, 2, 4, 2, 2]
-    assert len({event.place.trace for event in events}) == 1
+    assert len({event.position.trace for event in events}) == 1
 
 
 def test_it_is_stored(night):
@@ -136,7 +136,7 @@ def test_memory(tmp_path):
     (event,) = (event for event in heard.events if event.type.value == "memory_search")
     (call, _) = (event for event in heard.events if event.type is EventType.TOOL_CALL)
     assert event.facts == {"store": "shared", "count": 3}
-    assert event.place.parent == call.place.span
+    assert event.position.parent == call.position.span
 
 
 def test_a_model_without_a_price(tmp_path):

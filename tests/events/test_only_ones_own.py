@@ -89,7 +89,7 @@ def make_events(dice: random.Random) -> list[Event]:
                 cost_usd=float(1 << at % 40) if call and at % 3 else None,
                 prompt_hash=f"{at:064x}" if kind is EventType.PROMPT_BUILT else "",
                 facts=make_facts(at, mark) if call else {"word": f"{mark}v", "ledger": make_ledger(mark)},
-                place=TracePosition(trace=f"{turn:08x}" + "0" * 24, span=f"{at:016x}", parent=f"{at - at % 5:016x}"),
+                position=TracePosition(trace=f"{turn:08x}" + "0" * 24, span=f"{at:016x}", parent=f"{at - at % 5:016x}"),
             )
         )
     return events

@@ -41,7 +41,7 @@ trace = live_through(make_night(home, listeners, config, clock=clock, runner=run
 log.close()
 if address:
     export.close()
-rows = [[e.type.value, e.place.trace, e.place.span, e.place.parent] for e in heard.events]
+rows = [[e.type.value, e.position.trace, e.position.span, e.position.parent] for e in heard.events]
 exports = "opentelemetry.sdk" in sys.modules
 print(json.dumps({"seen": sorted(set(seen)), "turn": trace.id, "rows": rows, "exports": exports}))
 """

@@ -22,7 +22,7 @@ def edited(tmp_path):
         reloads.look()
         reloads.look()
         told, heard.events = heard.events, []
-        assert all((event.context, event.place.parent) == (NO_CONTEXT, "") for event in told)
+        assert all((event.context, event.position.parent) == (NO_CONTEXT, "") for event in told)
         return [(event.level, event.error, dict(event.facts)) for event in told]
 
     return edit

@@ -45,8 +45,8 @@ def test_same_ids():
 with trace.step(EventType.MESSAGE_RECEIVED) as received:
     with received.step(EventType.TURN_STARTED): pass
 root, turn = spans()["message_received"], spans()["invoke_agent reid"]
-assert show(root.context.trace_id, 32) == trace.id == heard.events[0].place.trace
-assert [show(one.context.span_id, 16) for one in (root, turn)] == [one.place.span for one in heard.events[:2]]
+assert show(root.context.trace_id, 32) == trace.id == heard.events[0].position.trace
+assert [show(one.context.span_id, 16) for one in (root, turn)] == [one.position.span for one in heard.events[:2]]
 assert root.parent is None and turn.parent.span_id == root.context.span_id
 """)
 
@@ -84,8 +84,8 @@ def test_not_sampled():
     run(
         """
 with trace.step(EventType.TURN_STARTED) as turn, turn.step(EventType.TOOL_CALL): pass
-assert not spans() and len({event.place.span for event in heard.events}) == 3
-assert {event.place.trace for event in heard.events} == {trace.id}
+assert not spans() and len({event.position.span for event in heard.events}) == 3
+assert {event.position.trace for event in heard.events} == {trace.id}
 """,
         "ALWAYS_OFF",
     )

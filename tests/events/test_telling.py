@@ -17,9 +17,9 @@ from foreword.types import Trust
 ALICE = Context(trust=Trust.INNER, user="alice", session="abc", agent="reid", channel="signal")
 
 
-def make_trace(recorder=None, goes_on=None):
+def make_trace(recorder=None, parent=None):
     clock, heard = ManualClock(NOON), recorder or FakeRecorder()
-    trace = Tracer(heard, ALICE, clock.timepiece, **({"goes_on": goes_on} if goes_on else {}))
+    trace = Tracer(heard, ALICE, clock.timepiece, **({"parent": parent} if parent else {}))
     return trace, heard, clock
 
 
@@ -32,7 +32,7 @@ def test_all_types_can_be_told(kind):
     assert (event.type, event.time, event.context, event.model) == (kind, NOON, ALICE, "m")
     assert event.facts == {"length": 3}
     assert event.level is (Level.ERROR if kind.value.endswith("_error") else Level.INFO)
-    assert (len(event.place.trace), len(event.place.span), event.place.parent) == (32, 16, "")
+    assert (len(event.position.trace), len(event.position.span), event.position.parent) == (32, 16, "")
 
 
 @pytest.mark.parametrize("kind", [kind for kind in EventType if kind not in OPENING_TYPES])
@@ -86,11 +86,11 @@ def test_the_tree():
         received.emit(EventType.TRUST_RESOLVED)
         with received.step(EventType.TURN_STARTED) as turn, turn.step(EventType.TOOL_CALL) as call:
             call.emit(EventType.MEMORY_SEARCH)
-    told = {event.type: event.place for event in heard.events}
-    assert len({event.place.span for event in heard.events}) == len(heard.events)
-    assert {place.trace for place in told.values()} == {trace.id}
+    told = {event.type: event.position for event in heard.events}
+    assert len({event.position.span for event in heard.events}) == len(heard.events)
+    assert {position.trace for position in told.values()} == {trace.id}
     top = told[EventType.MESSAGE_RECEIVED].span
-    assert [kind for kind, place in told.items() if place.parent == top] == [
+    assert [kind for kind, position in told.items() if position.parent == top] == [
         EventType.TRUST_RESOLVED, EventType.TURN_STARTED, EventType.TURN_COMPLETED,
     ]  # fmt: skip
     assert told[EventType.TOOL_CALL].parent == told[EventType.TURN_STARTED].span
@@ -112,11 +112,11 @@ def test_going_on_later():
     """A later delivery belongs to the turn that it continues."""
     trace, heard, _ = make_trace()
     with trace.step(EventType.MESSAGE_RECEIVED) as received:
-        place = received.place
-    again, later, _ = make_trace(goes_on=place)
+        position = received.position
+    again, later, _ = make_trace(parent=position)
     again.emit(EventType.MESSAGE_SENT)
-    assert later.events[0].place.trace == trace.id == heard.events[0].place.trace
-    assert later.events[0].place.parent == place.span
+    assert later.events[0].position.trace == trace.id == heard.events[0].position.trace
+    assert later.events[0].position.parent == position.span
 
 
 def test_an_exception_outside_any_inner_step():
@@ -296,10 +296,10 @@ def test_confided():
     trace.emit_restricted(EventType.API_ERROR, level=Level.WARN, budget="all")
     told, confided = heard.events
     assert (told.context, confided.context) == (ALICE, Context(trust=Trust.FULL))
-    assert (confided.place.trace, confided.facts) == (told.place.trace, {"budget": "all"})
+    assert (confided.position.trace, confided.facts) == (told.position.trace, {"budget": "all"})
 
 
 def test_categories_are_whole():
     """Every type has a category, and there are the specification's seventeen types."""
     assert len(CATEGORIES) == len(EventType) == 17
-    assert make_trace(goes_on=TracePosition(trace="ab" * 16, span="cd" * 8))[0].id == "ab" * 16
+    assert make_trace(parent=TracePosition(trace="ab" * 16, span="cd" * 8))[0].id == "ab" * 16

@@ -59,8 +59,10 @@ class Desk:
         turn = f"{id(self):x}-{self.count}"
         incoming = RoutedMessage(text=text, user=user, **fields)
         incoming = replace(incoming, before=None, beginning=hash_history(incoming.before))
-        place = TracePosition(trace=turn, span="s")
-        new = ClaimedTurn(turn=turn, session=belongs, incoming=incoming, attempt=1, place=place, received=self.clock())
+        position = TracePosition(trace=turn, span="s")
+        new = ClaimedTurn(
+            turn=turn, session=belongs, incoming=incoming, attempt=1, position=position, received=self.clock()
+        )
         return await self.inbox.add(new, self.begun.append, self.unsealed.append)
 
     def make_ending(self, claimed, reply="Yes.", state=TurnState.ANSWERED, **fields):

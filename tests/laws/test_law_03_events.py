@@ -38,12 +38,12 @@ def tell(workspace, turn):
     clock = ManualClock(datetime(2026, 11, 16, 12, tzinfo=UTC))
     night = ScriptedNight(workspace, EventStream(recorder=heard), clock)
     night.say(replace(turn, message=turn.message or "Hi"), *SCRIPT)
-    places = {event.place.span: str(number) for number, event in enumerate(heard.events)}
+    places = {event.position.span: str(number) for number, event in enumerate(heard.events)}
     rows = []
     for event in heard.events:
         values = make_row(event).values
-        chance = {event.place.trace, event.place.span, event.place.parent}
-        rows.append([value for value in values if value not in chance] + [places.get(event.place.parent, "")])
+        chance = {event.position.trace, event.position.span, event.position.parent}
+        rows.append([value for value in values if value not in chance] + [places.get(event.position.parent, "")])
     return rows
 
 

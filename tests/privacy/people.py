@@ -129,7 +129,7 @@ class People:
             session=admitted.session,
             incoming=incoming,
             attempt=1,
-            place=received.place,
+            position=received.position,
             received=self.clock(),
         )
         claimed = await self.inbox.add(arrival, ignore_result, ignore_result)

@@ -261,10 +261,10 @@ class AgentLoop:
         self._recent: deque[tuple[str, datetime]] = deque()
         """The session and end of each recent turn."""
 
-    async def run(self, work: TurnInput, place: TraceNode, callbacks: TurnCallbacks = NO_CALLBACKS) -> Outcome:
+    async def run(self, work: TurnInput, node: TraceNode, callbacks: TurnCallbacks = NO_CALLBACKS) -> Outcome:
         """Run a turn and return its outcome; raise InputError if the model cannot be opened."""
-        context = self._connect(work, callbacks, place.trace.id)
-        place.emit(
+        context = self._connect(work, callbacks, node.trace.id)
+        node.emit(
             EventType.PROMPT_BUILT,
             prompt_hash=context.key,
             layers=work.assembly.prompt.section_count,
@@ -273,20 +273,20 @@ class AgentLoop:
             **work.assembly.count_losses(),
             **describe_prefix_change(work.assembly.standing),
         )
-        now = place.trace.timepiece.now()
+        now = node.trace.timepiece.now()
         while self._recent and self._recent[0][1] <= now - RECENT_PERIOD:
             self._recent.popleft()
         run = TurnRun(context, work, self._tools, self._bounds)
         if work.assembly.plan.mode is Mode.BRIEF:
             await callbacks.hear(PassagesRecalled(passages=work.assembly.passages))
         try:
-            with place.step(EventType.TURN_STARTED, model=work.assembly.turn.model, attempt=work.attempt) as turn:
+            with node.step(EventType.TURN_STARTED, model=work.assembly.turn.model, attempt=work.attempt) as turn:
                 return await self._work(turn, run, work.assembly.turn.session)
         except TurnEnded as error:
             return await run.give_up(error)
 
     async def call_tool(
-        self, assembly: Assembly, asked: ToolCall, place: TraceNode, callbacks: TurnCallbacks, call: str
+        self, assembly: Assembly, asked: ToolCall, node: TraceNode, callbacks: TurnCallbacks, call: str
     ) -> ToolResult:
         """Run one tool for a turn before its model is called, under a stable call id."""
         context = ToolContext(
@@ -296,7 +296,7 @@ class AgentLoop:
             callbacks=callbacks,
             records_arguments=self._workspace.config.events.arguments,
         )
-        return await run_tool_call(place, context, asked, call)
+        return await run_tool_call(node, context, asked, call)
 
     async def ask(
         self, assembly: Assembly, above: TraceStep, *, response_format: str = "", max_tokens: int | None = None

@@ -109,7 +109,7 @@ class Event:
     """Time of the event, timezone-aware. Stored in UTC."""
     level: Level = Level.INFO
     context: Context = NO_CONTEXT
-    place: TracePosition = NO_POSITION
+    position: TracePosition = NO_POSITION
     duration_ms: int | None = None
     model: str = ""
     usage: Usage | None = None

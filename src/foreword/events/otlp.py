@@ -119,7 +119,7 @@ class LiveSpan:
         self.inside: OtelContext = trace.set_span_in_context(span)
         self._token: Token[OtelContext] = context.attach(self.inside)
         found = span.get_span_context()
-        self.place = TracePosition(
+        self.position = TracePosition(
             trace=trace.format_trace_id(found.trace_id), span=trace.format_span_id(found.span_id)
         )
 

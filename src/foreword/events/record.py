@@ -46,7 +46,7 @@ class EventRow(NamedTuple):
 
 def make_row(event: Event) -> EventRow:
     """Convert an event to a row."""
-    context, place, usage = event.context, event.place, event.usage
+    context, position, usage = event.context, event.position, event.usage
     tokens = usage and (usage.tokens_in, usage.tokens_out, usage.cache_read, usage.cache_write)
     tokens_in, tokens_out, cache_read, cache_write = map(clamp_integer, tokens or (None,) * 4)
     values = (
@@ -68,9 +68,9 @@ def make_row(event: Event) -> EventRow:
         convert_id(context.schedule),
         int(context.trust),
         redact(str(event.model), MAX_ID_CHARS) if event.model else None,
-        convert_id(place.trace),
-        convert_id(place.span),
-        convert_id(place.parent),
+        convert_id(position.trace),
+        convert_id(position.span),
+        convert_id(position.parent),
         convert_id(event.prompt_hash),
         cache_read,
         cache_write,

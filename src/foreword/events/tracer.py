@@ -95,21 +95,21 @@ class TraceNode:
     """A node in the tree of a turn. Events emitted here are its children."""
 
     trace: "Tracer"
-    place: TracePosition
+    position: TracePosition
     """The position of this node, from which a later trace can continue."""
     span: LiveSpan | None = None
 
     def emit(self, kind: EventType, /, **values: Any) -> None:
         """Record an event, with fields of the event and further facts."""
         now = self.trace.timepiece.now()
-        self.trace.record(kind, self.trace.find_place(self), values, now)
+        self.trace.record(kind, self.trace.make_position(self), values, now)
         if self.span:
             with suppress(Exception):
                 self.span.add(kind, values, now)
 
     def emit_restricted(self, kind: EventType, /, **values: Any) -> None:
         """Record an event about all users, such as their totals. Only full trust reads it."""
-        self.trace.record(kind, self.trace.find_place(self), values, self.trace.timepiece.now(), NO_CONTEXT)
+        self.trace.record(kind, self.trace.make_position(self), values, self.trace.timepiece.now(), NO_CONTEXT)
 
     def step(self, kind: EventType, /, **values: Any) -> "TraceStep":
         """Return a step with a duration and possibly children, for use in `with`."""
@@ -131,63 +131,63 @@ class Tracer(TraceNode):
         recorder: Recorder,
         context: Context,
         timepiece: Clocks = SYSTEM_CLOCKS,
-        goes_on: TracePosition = NO_POSITION,
+        parent: TracePosition = NO_POSITION,
         caller: TracePosition = NO_POSITION,
     ) -> None:
         self.trace = self
         self.context = context
         """The context of all further events. Assign a new one when more is known."""
         self.timepiece = timepiece
-        self.place = TracePosition(
-            trace=goes_on.trace,
-            span=goes_on.span,
-            caller=caller.trace or goes_on.caller,
-            sampled=caller.sampled if caller.trace else goes_on.sampled,
+        self.position = TracePosition(
+            trace=parent.trace,
+            span=parent.span,
+            caller=caller.trace or parent.caller,
+            sampled=caller.sampled if caller.trace else parent.sampled,
         )
         self._caller = caller
         self._recorder = recorder
         self.failure: BaseException | None = None
         """The last recorded exception, while it propagates."""
-        self._first = goes_on
+        self._first = parent
         self._is_unrecorded = False
 
     @property
     def id(self) -> str:
         """The id of the turn."""
-        if not self.place.trace:
-            self.place = replace(self.place, trace=make_id(128))
-        return self.place.trace
+        if not self.position.trace:
+            self.position = replace(self.position, trace=make_id(128))
+        return self.position.trace
 
-    def find_place(self, above: TraceNode) -> TracePosition:
+    def make_position(self, above: TraceNode) -> TracePosition:
         """Return a new position below a node."""
-        place = replace(self.place, trace=self.id, span=make_id(64), parent=above.place.span)
-        self._first = self._first if self._first.span else place
-        return place
+        position = replace(self.position, trace=self.id, span=make_id(64), parent=above.position.span)
+        self._first = self._first if self._first.span else position
+        return position
 
     def open(self, above: TraceNode, opening: SpanStart) -> tuple[TracePosition, LiveSpan | None]:
         """Return a new position below a node, with a live span if this trace is recorded."""
         span = None if self._is_unrecorded else open_span(opening, self._find_start(above), above.span)
         self._is_unrecorded = span is None  # a trace is recorded from its first step on, or not at all
         if span is None:
-            return self.find_place(above), None
-        if not self.place.trace and not self.place.caller:
-            self.place = replace(self.place, trace=span.place.trace)
-        place = replace(self.place, trace=self.id, span=span.place.span, parent=above.place.span)
-        self._first = self._first if self._first.span else place
-        return place, span
+            return self.make_position(above), None
+        if not self.position.trace and not self.position.caller:
+            self.position = replace(self.position, trace=span.position.trace)
+        position = replace(self.position, trace=self.id, span=span.position.span, parent=above.position.span)
+        self._first = self._first if self._first.span else position
+        return position, span
 
     def _find_start(self, above: TraceNode) -> TracePosition:
         """Return the parent position of a new span, so that it gets the trace id of the turn or the caller."""
-        start = above.place if above.place.span else self._first
-        if self.place.caller:
+        start = above.position if above.position.span else self._first
+        if self.position.caller:
             span = start.span or self._caller.span or make_id(64)
-            return TracePosition(trace=self.place.caller, span=span, sampled=self.place.sampled)
-        return TracePosition(trace=self.id, span=make_id(64)) if self.place.trace and not start.span else start
+            return TracePosition(trace=self.position.caller, span=span, sampled=self.position.sampled)
+        return TracePosition(trace=self.id, span=make_id(64)) if self.position.trace and not start.span else start
 
     def record(
         self,
         kind: EventType,
-        place: TracePosition,
+        position: TracePosition,
         values: dict[str, Any],
         now: datetime,
         context: Context | None = None,
@@ -198,7 +198,7 @@ class Tracer(TraceNode):
         facts = {name: value for name, value in values.items() if name not in EVENT_FIELDS}
         context = self.context if context is None else context
         with suppress(Exception):
-            self._recorder.record(Event(type=kind, time=now, context=context, place=place, facts=facts, **fields))
+            self._recorder.record(Event(type=kind, time=now, context=context, position=position, facts=facts, **fields))
 
 
 class TraceStep(TraceNode):
@@ -226,10 +226,10 @@ class TraceStep(TraceNode):
         timepiece = self.trace.timepiece
         self._time, self._began = timepiece.now(), timepiece.elapsed()
         opening = SpanStart(kind=self._kind, values=self._values, context=self.trace.context, time=self._time)
-        self.place, self.span = self.trace.open(self._above, opening)
-        _open_spans.add(self.place.span)
+        self.position, self.span = self.trace.open(self._above, opening)
+        _open_spans.add(self.position.span)
         if self._kind in OPENING_TYPES:
-            self.trace.record(self._kind, self.place, self._values, self._time)
+            self.trace.record(self._kind, self.position, self._values, self._time)
             self._values = {}
         return self
 
@@ -244,7 +244,7 @@ class TraceStep(TraceNode):
         with suppress(Exception):
             self._values |= sum_usage(self._used) if self._used else {}
         self._record_end(now, error)
-        _open_spans.discard(self.place.span)
+        _open_spans.discard(self.position.span)
         if self.span:
             with suppress(Exception):
                 self.span.close(self._values, now)
@@ -264,11 +264,11 @@ class TraceStep(TraceNode):
             self._above.gather(usage, self._values.get("cost_usd"))
         kind = FAILED_TYPES.get(self._kind, self._kind) if self._values.get("error") else self._kind
         if self._kind not in OPENING_TYPES:
-            self.trace.record(kind, self.place, self._values, self._time)
+            self.trace.record(kind, self.position, self._values, self._time)
         elif ending := OPENING_TYPES[self._kind]:
-            self.trace.record(ending, self.trace.find_place(self._above), self._values, now)
+            self.trace.record(ending, self.trace.make_position(self._above), self._values, now)
         elif self._values.get("error") and self.trace.failure is not error:
-            self.trace.record(kind, self.trace.find_place(self), self._values, now)
+            self.trace.record(kind, self.trace.make_position(self), self._values, now)
         self.trace.failure = error
 
 

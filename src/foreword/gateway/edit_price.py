@@ -200,7 +200,7 @@ def read_pricing_inputs(
                 session=session,
                 incoming=find_newest_message(state, session),
                 attempt=1,
-                place=NO_POSITION,
+                position=NO_POSITION,
                 received=session.used,
             ),
             # A running engine is assumed to have run since then.

@@ -45,7 +45,7 @@ class ClaimedTurn:
     session: Session
     incoming: RoutedMessage
     attempt: int
-    place: TracePosition
+    position: TracePosition
     """Where the turn continues in its trace."""
     received: datetime
     taken: Messages = ()
@@ -134,7 +134,7 @@ class Inbox:
             due=due,
             lease_owner=self._owner if claimed else "",
             lease_until=(now + self._lease).timestamp() if claimed else 0.0,
-            place=json.dumps(asdict(new.place)),
+            place=json.dumps(asdict(new.position)),
             received=format_moment(now),
             key=make_idempotency_key(incoming),
         )
@@ -309,7 +309,7 @@ def get_claimed(state: sqlite3.Connection, identifier: str) -> ClaimedTurn:
         session=row.session,
         incoming=load_message(row.text, row.request),
         attempt=row.attempt,
-        place=row.place,
+        position=row.position,
         received=row.received,
         taken=load_messages(row.taken) if row.taken else (),
         spent=row.spent,

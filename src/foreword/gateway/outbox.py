@@ -101,7 +101,7 @@ class Outbox:
         if claimed is None:
             return Tracer(self._recorder, replace(NO_CONTEXT, channel=message.channel), clocks)
         context = make_event_context(claimed.session, claimed.incoming)
-        return Tracer(self._recorder, context, clocks, goes_on=claimed.place)
+        return Tracer(self._recorder, context, clocks, parent=claimed.position)
 
     async def _deliver(self, delivery: ClaimedDelivery) -> None:
         lease = delivery.lease

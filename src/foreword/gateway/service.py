@@ -157,7 +157,7 @@ class Gateway:
             live = self._known[trace.id] = LiveTurn(session.id, self._settings.thinking)
             incoming = replace(incoming, before=None, beginning=session_manager.hash_history(incoming.before))
             new = ClaimedTurn(
-                turn=trace.id, session=session, incoming=incoming, attempt=1, place=step.place, received=now
+                turn=trace.id, session=session, incoming=incoming, attempt=1, position=step.position, received=now
             )
 
             def log_sync_error(error: Exception) -> None:
@@ -231,7 +231,9 @@ class Gateway:
             session = await self._writer.write(
                 lambda state: session_manager.find_session_by_id(state, incoming.session, lane)
             )
-        claimed = ClaimedTurn(turn="", session=session, incoming=incoming, attempt=0, place=NO_POSITION, received=now)
+        claimed = ClaimedTurn(
+            turn="", session=session, incoming=incoming, attempt=0, position=NO_POSITION, received=now
+        )
         return await self.preparing.preview(claimed)
 
     async def _check_format(
@@ -401,7 +403,7 @@ class Gateway:
     def _make_trace(self, claimed: ClaimedTurn) -> Tracer:
         """Continue the trace of a turn."""
         context = session_manager.make_event_context(claimed.session, claimed.incoming)
-        return Tracer(self.listeners.recorder, context, self._clocks, goes_on=claimed.place)
+        return Tracer(self.listeners.recorder, context, self._clocks, parent=claimed.position)
 
     def _end(self, turn: str, live: LiveTurn) -> None:
         live.broadcast.end()

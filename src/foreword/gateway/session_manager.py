@@ -285,7 +285,7 @@ def begin_trace(trace: Tracer, incoming: RoutedMessage) -> TraceStep:
     details = {
         "request_id": incoming.request.id,
         "client_tools_ignored": incoming.request.client_tools,
-        "caller_trace": trace.place.caller,
+        "caller_trace": trace.position.caller,
     }
     details = {name: value for name, value in details.items() if value}
     return trace.step(EventType.MESSAGE_RECEIVED, length=len(incoming.text), **details)

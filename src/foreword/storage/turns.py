@@ -158,7 +158,7 @@ class ClaimedRow:
     request: str
     """All fields of the message but its text, as JSON."""
     attempt: int
-    place: TracePosition
+    position: TracePosition
     received: datetime
     taken: bytes | None
     """The turn's own messages so far."""
@@ -225,7 +225,7 @@ def read_claimed(state: sqlite3.Connection, identifier: str) -> ClaimedRow:
         text=text,
         request=request,
         attempt=attempt,
-        place=TracePosition(**json.loads(place)),
+        position=TracePosition(**json.loads(place)),
         received=parse_moment(received),
         taken=taken,
         spent=TurnUsage(usage=Usage(**json.loads(usage)), cost_usd=cost_usd) if usage else TurnUsage(),
