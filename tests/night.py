@@ -126,7 +126,7 @@ class Night:
     async def receive(self, turn):
         """Receive a message; return its trace and its outcome."""
         assembly = self.workspace.assemble(turn)
-        trace = Tracer(self._recorder, find_context(assembly), self.clock.timepiece)
+        trace = Tracer(self._recorder, find_context(assembly), self.clock, elapsed=self.clock.elapsed)
         with trace.step(EventType.MESSAGE_RECEIVED, length=len(turn.message)) as received:
             received.emit(EventType.TRUST_RESOLVED, **assembly.clearance.describe(turn.situation))
             if turn.session not in self._sessions:
@@ -140,7 +140,7 @@ class Night:
         queue, self.queue = self.queue, []
         for turn, position in queue:
             assembly = self.workspace.assemble(turn)
-            trace = Tracer(self._recorder, find_context(assembly), self.clock.timepiece, parent=position)
+            trace = Tracer(self._recorder, find_context(assembly), self.clock, position, elapsed=self.clock.elapsed)
             await self._answer(trace, assembly, 2)
 
     async def _answer(self, node, assembly, attempt):

@@ -19,7 +19,7 @@ ALICE = Context(trust=Trust.INNER, user="alice", session="abc", agent="reid", ch
 
 def make_trace(recorder=None, parent=None):
     clock, heard = ManualClock(NOON), recorder or FakeRecorder()
-    trace = Tracer(heard, ALICE, clock.timepiece, **({"parent": parent} if parent else {}))
+    trace = Tracer(heard, ALICE, clock, elapsed=clock.elapsed, **({"parent": parent} if parent else {}))
     return trace, heard, clock
 
 

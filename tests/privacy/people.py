@@ -15,7 +15,7 @@ from foreword.agent.model_call import TurnLedger
 from foreword.engine.trust import Audience
 from foreword.events.event import Context, EventType, Usage
 from foreword.events.sinks import open_event_stream
-from foreword.events.tracer import Clocks, Tracer
+from foreword.events.tracer import Tracer
 from foreword.gateway.compaction import make_summary_piece
 from foreword.gateway.inbox import ClaimedTurn, Inbox, TurnResult
 from foreword.gateway.messages import RoutedMessage
@@ -106,7 +106,7 @@ class People:
             channel=incoming.channel,
             room=incoming.room,
         )
-        trace = Tracer(self.listeners.recorder, context, Clocks(now=self.clock))
+        trace = Tracer(self.listeners.recorder, context, self.clock)
         turn = Turn(
             user=incoming.user,
             room=incoming.room,

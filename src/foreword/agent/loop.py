@@ -273,7 +273,7 @@ class AgentLoop:
             **work.assembly.count_losses(),
             **describe_prefix_change(work.assembly.standing),
         )
-        now = node.trace.timepiece.now()
+        now = node.trace.clock()
         while self._recent and self._recent[0][1] <= now - RECENT_PERIOD:
             self._recent.popleft()
         run = TurnRun(context, work, self._tools, self._bounds)
@@ -371,7 +371,7 @@ class AgentLoop:
             turn.note(outcome="stopped", error=STOPPED_REASON, level=Level.WARN)
             raise
         finally:
-            self._recent.append((session, turn.trace.timepiece.now()))
+            self._recent.append((session, turn.trace.clock()))
 
 
 def describe_prefix_change(standing: PrefixDecision) -> dict[str, Any]:

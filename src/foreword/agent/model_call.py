@@ -290,7 +290,7 @@ class ModelCaller:
         done = PricedCall(
             model=context.assembly.turn.model,
             usage=usage,
-            time=call.trace.timepiece.now(),
+            time=call.trace.clock(),
             hour=context.accounting.hour,
         )
         cost = price_call(done, context.config.models)
@@ -338,7 +338,7 @@ class ModelCaller:
             max_tokens=longest,
             cache_key=make_cache_key(context.assembly.turn) if context.opened.keyed else "",
             system_messages=context.assembly.meter.facts.cache.system_messages,
-            write=lambda owned: context.accounting.write(*self._before.take(owned), call.trace.timepiece.now()),
+            write=lambda owned: context.accounting.write(*self._before.take(owned), call.trace.clock()),
             response_format=context.response_format,
             hear=context.accounting.hear if context.accounting.diagnosed else None,
         )

@@ -34,7 +34,6 @@ from foreword.events.event import (
     Usage,
 )
 from foreword.events.otlp import LiveSpan, SpanStart, open_span
-from foreword.types import frozen
 
 # Steps of these types are recorded when they open, since their children follow. The value is the type of the row at the
 # end.
@@ -75,20 +74,9 @@ def is_open_step(span: str) -> bool:
     return span in _open_spans
 
 
-def read_host_time() -> datetime:
+def read_utc_now() -> datetime:
     """Return the current time of the host."""
     return datetime.now(UTC)
-
-
-@frozen
-class Clocks:
-    """Wall clock and monotonic clock."""
-
-    now: Callable[[], datetime] = read_host_time
-    elapsed: Callable[[], float] = time.monotonic
-
-
-SYSTEM_CLOCKS = Clocks()
 
 
 class TraceNode:
@@ -101,7 +89,7 @@ class TraceNode:
 
     def emit(self, kind: EventType, /, **values: Any) -> None:
         """Record an event, with fields of the event and further facts."""
-        now = self.trace.timepiece.now()
+        now = self.trace.clock()
         self.trace.record(kind, self.trace.make_position(self), values, now)
         if self.span:
             with suppress(Exception):
@@ -109,7 +97,7 @@ class TraceNode:
 
     def emit_restricted(self, kind: EventType, /, **values: Any) -> None:
         """Record an event about all users, such as their totals. Only full trust reads it."""
-        self.trace.record(kind, self.trace.make_position(self), values, self.trace.timepiece.now(), NO_CONTEXT)
+        self.trace.record(kind, self.trace.make_position(self), values, self.trace.clock(), NO_CONTEXT)
 
     def step(self, kind: EventType, /, **values: Any) -> "TraceStep":
         """Return a step with a duration and possibly children, for use in `with`."""
@@ -122,22 +110,24 @@ class TraceNode:
 class Tracer(TraceNode):
     """Records one turn, or continues an earlier one.
 
-    `caller` is the client's span that exported spans continue. A client's trace may contain many turns, so the rows of
-    a turn use a separate id.
+    `parent` is a position of the earlier turn. `caller` is the client's span that exported spans continue. A client's
+    trace may contain many turns, so the rows of a turn use a separate id.
     """
 
     def __init__(
         self,
         recorder: Recorder,
         context: Context,
-        timepiece: Clocks = SYSTEM_CLOCKS,
+        clock: Callable[[], datetime] = read_utc_now,
         parent: TracePosition = NO_POSITION,
         caller: TracePosition = NO_POSITION,
+        *,
+        elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
         self.trace = self
         self.context = context
         """The context of all further events. Assign a new one when more is known."""
-        self.timepiece = timepiece
+        self.clock, self.elapsed = clock, elapsed
         self.position = TracePosition(
             trace=parent.trace,
             span=parent.span,
@@ -223,8 +213,7 @@ class TraceStep(TraceNode):
             self._above.gather(usage, usd)
 
     def __enter__(self) -> Self:
-        timepiece = self.trace.timepiece
-        self._time, self._began = timepiece.now(), timepiece.elapsed()
+        self._time, self._began = self.trace.clock(), self.trace.elapsed()
         opening = SpanStart(kind=self._kind, values=self._values, context=self.trace.context, time=self._time)
         self.position, self.span = self.trace.open(self._above, opening)
         _open_spans.add(self.position.span)
@@ -234,9 +223,8 @@ class TraceStep(TraceNode):
         return self
 
     def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
-        timepiece = self.trace.timepiece
-        now = timepiece.now()
-        self._values.setdefault("duration_ms", round((timepiece.elapsed() - self._began) * 1_000))
+        now = self.trace.clock()
+        self._values.setdefault("duration_ms", round((self.trace.elapsed() - self._began) * 1_000))
         if error is not None:
             self._values = {**describe_error(error), **self._values}
         if self._values.get("error"):

@@ -17,7 +17,7 @@ from foreword.engine.sources.memory_sections import FACTS_FILE, load_facts
 from foreword.engine.trust import show_path
 from foreword.errors import ForewordError
 from foreword.events.event import NO_CONTEXT, Context, EventType, Level, Recorder
-from foreword.events.tracer import Clocks, Tracer, TraceStep, describe_error
+from foreword.events.tracer import Tracer, TraceStep, describe_error
 from foreword.memory.stores import Survey
 from foreword.secret import find_secrets
 from foreword.storage.database import format_moment, parse_moment
@@ -73,7 +73,7 @@ class Bulletins:
         self._writer = writer
         self._scribe = scribe
         self._recorder = recorder
-        self._timepiece = Clocks(now=clock)
+        self._clock = clock
 
     async def refresh(self, now: datetime) -> int:
         """Make every due bulletin whose memory has changed; return their number."""
@@ -92,7 +92,7 @@ class Bulletins:
         moment = format_moment(now)
         if not await self._writer.write(lambda s: claim_bulletin(s, due.agent, due.clearance, moment, due.made)):
             return False
-        trace = Tracer(self._recorder, Context(trust=due.clearance, agent=due.agent), self._timepiece)
+        trace = Tracer(self._recorder, Context(trust=due.clearance, agent=due.agent), self._clock)
         with trace.step(EventType.MEMORY_WRITE, store="bulletin", memories=len(survey.paths)) as step:
             text, author = await self._write(due, survey, now, step)
             bulletin = Bulletin(text=text, trust=due.clearance)
@@ -128,11 +128,11 @@ class Bulletins:
         while True:
             await asyncio.sleep(every)
             try:
-                await self.refresh(self._timepiece.now())
+                await self.refresh(self._clock())
             except sqlite3.Error:  # the disk is full or the state is locked; retry later
                 pass
             except Exception as error:  # noqa: BLE001 - one failure must not end the loop
-                trace = Tracer(self._recorder, NO_CONTEXT, self._timepiece)
+                trace = Tracer(self._recorder, NO_CONTEXT, self._clock)
                 trace.emit(EventType.CHANNEL_ERROR, level=Level.ERROR, **describe_error(error))
 
 

@@ -14,7 +14,7 @@ from datetime import datetime
 from foreword.engine.sources.documents import read_prompt
 from foreword.errors import InputError
 from foreword.events.event import EventType, Recorder
-from foreword.events.tracer import Clocks, Tracer
+from foreword.events.tracer import Tracer
 from foreword.gateway.messages import AcceptedTurn, ClientRequest, NotFound, RoutedMessage, load_message
 from foreword.gateway.notifications import make_note
 from foreword.gateway.session_manager import make_event_context, resolve_session_key
@@ -126,7 +126,7 @@ class HeldCalls:
         session = await self._writer.read(lambda state: get_session(state, held.session))
         if session:
             origin = await self._writer.read(lambda state: read_origin(state, held))
-            trace = Tracer(self._recorder, make_event_context(session, origin), Clocks(now=self._clock))
+            trace = Tracer(self._recorder, make_event_context(session, origin), self._clock)
             trace.emit(EventType.TOOL_CALL, name=held.name, status=str(became), held=held.id)
         return True
 

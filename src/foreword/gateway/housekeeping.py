@@ -15,7 +15,7 @@ from foreword.agent.model_call import CALL_COSTS
 from foreword.assembly import Assembly
 from foreword.config.load import make_search
 from foreword.events.event import Context, EventType, Recorder, Usage
-from foreword.events.tracer import Clocks, Tracer
+from foreword.events.tracer import Tracer
 from foreword.gateway.bulletins import label_clearance
 from foreword.storage.turns import TurnUsage
 from foreword.turn import Turn
@@ -212,13 +212,13 @@ class Housekeeping:
         self._assemble = assemble
         self._ask = ask
         self._recorder = recorder
-        self._timepiece = Clocks(now=clock)
+        self._clock = clock
 
     async def answer(self, task: HousekeepingTask) -> HousekeepingAnswer:
         """Answer a request. Only its event and its cost are stored."""
         # Without user and session the event and the cost are the channel's.
         context = Context(trust=task.clearance, agent=task.agent, channel=task.channel, spender=task.user)
-        trace = Tracer(self._recorder, context, self._timepiece)
+        trace = Tracer(self._recorder, context, self._clock)
         message = write_message(task.request.lines)
         details = {"request_id": task.request_id} if task.request_id else {}
         CALL_COSTS.set([])
@@ -230,7 +230,7 @@ class Housekeeping:
                 model=await self._choose(task.agent),
                 mode=Mode.NONE,
                 ceiling=Trust.PUBLIC,
-                now=self._timepiece.now(),
+                now=self._clock(),
             )
             assembly = label_clearance(await self._assemble(turn), task.clearance)
             limit = min(task.request.max_tokens or MAX_ANSWER_TOKENS, MAX_ANSWER_TOKENS)

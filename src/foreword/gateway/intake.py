@@ -11,7 +11,7 @@ from foreword.engine.signal import drop_correction_label
 from foreword.engine.sources.documents import read_prompt
 from foreword.errors import InputError
 from foreword.events.event import Context, EventType, Level, Recorder
-from foreword.events.tracer import Clocks, Tracer, make_id
+from foreword.events.tracer import Tracer, make_id
 from foreword.gateway.channel import ChatKind, InboundMessage
 from foreword.gateway.held_calls import HeldCalls, quote_as_code
 from foreword.gateway.messages import AcceptedTurn, RoutedMessage, check_message
@@ -276,7 +276,7 @@ class Intake:
         context = Context(
             trust=lane.clearance, agent=lane.agent, user=incoming.user, channel=incoming.channel, room=incoming.room
         )
-        return Tracer(self._recorder, context, Clocks(now=self._clock))
+        return Tracer(self._recorder, context, self._clock)
 
 
 def show_choices(waiting: Sequence[HeldCall]) -> str:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from foreword.config.schema import Config
 from foreword.events.event import NO_CONTEXT, EventType, Level, Recorder
-from foreword.events.tracer import Clocks, Tracer, describe_error
+from foreword.events.tracer import Tracer, describe_error
 from foreword.gateway.channel import Channel, NeverDelivered, NotDelivered
 from foreword.gateway.inbox import ClaimedTurn, get_claimed
 from foreword.gateway.router import may_receive
@@ -97,11 +97,10 @@ class Outbox:
         return claims, [(message, find_turn(state, message)) for message in lost]
 
     def _make_trace(self, message: OutboundMessage, claimed: ClaimedTurn | None) -> Tracer:
-        clocks = Clocks(now=self._clock)
         if claimed is None:
-            return Tracer(self._recorder, replace(NO_CONTEXT, channel=message.channel), clocks)
+            return Tracer(self._recorder, replace(NO_CONTEXT, channel=message.channel), self._clock)
         context = make_event_context(claimed.session, claimed.incoming)
-        return Tracer(self._recorder, context, clocks, parent=claimed.position)
+        return Tracer(self._recorder, context, self._clock, parent=claimed.position)
 
     async def _deliver(self, delivery: ClaimedDelivery) -> None:
         lease = delivery.lease

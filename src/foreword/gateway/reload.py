@@ -16,6 +16,7 @@ import sqlite3
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import fields
+from datetime import datetime
 from threading import Lock
 from typing import Any, Protocol
 
@@ -24,7 +25,7 @@ from foreword.engine.sources.files import REFRESH_INTERVAL_S, Files
 from foreword.errors import ConfigError, InputError, WorkspaceError
 from foreword.events.event import NO_CONTEXT, EventType, Level, Notice, NoticeFanout, NoticeTarget, Recorder
 from foreword.events.sinks import EventStream
-from foreword.events.tracer import SYSTEM_CLOCKS, Clocks, Tracer, describe_error
+from foreword.events.tracer import Tracer, describe_error, read_utc_now
 from foreword.types import frozen
 from foreword.workspace import Workspace
 
@@ -90,13 +91,13 @@ class ReloadWatcher:
         self,
         configured: ConfigHolder,
         recorder: Recorder,
-        timepiece: Clocks = SYSTEM_CLOCKS,
+        clock: Callable[[], datetime] = read_utc_now,
         notices: NoticeTarget | None = None,
     ) -> None:
         self.followers: list[Follower] = []
         self._configured = configured
         self._recorder = recorder
-        self._timepiece = timepiece
+        self._clock = clock
         self._notices = notices or NoticeFanout()
         self._lock = Lock()
         self._config = configured.config
@@ -173,7 +174,7 @@ class ReloadWatcher:
         self._notices.notify(Notice(text=notice))
 
     def _tell(self, level: Level, **said: str) -> None:
-        Tracer(self._recorder, NO_CONTEXT, self._timepiece).emit(EventType.CONFIG_RELOADED, level=level, **said)
+        Tracer(self._recorder, NO_CONTEXT, self._clock).emit(EventType.CONFIG_RELOADED, level=level, **said)
 
 
 def explain_fallback(path: str, config: Config) -> str:
@@ -243,13 +244,15 @@ class AsyncFollower:
 class Reloader:
     """Keeps the gateway up to date with the workspace."""
 
-    def __init__(self, workspace: Workspace, listeners: EventStream, timepiece: Clocks, board: NoticeFanout) -> None:
+    def __init__(
+        self, workspace: Workspace, listeners: EventStream, clock: Callable[[], datetime], board: NoticeFanout
+    ) -> None:
         self.board = board
         """Where the owner is notified."""
         self._workspace = workspace
         self._listeners = listeners
-        self._timepiece = timepiece
-        self._reloads = ReloadWatcher(workspace, listeners.recorder, timepiece, board)
+        self._clock = clock
+        self._reloads = ReloadWatcher(workspace, listeners.recorder, clock, board)
         self.followers = self._reloads.followers
         """Called with the old and the new configuration after each change."""
         self.followers.append(listeners)
@@ -280,7 +283,7 @@ class Reloader:
             said = describe_error(error)
             if said["error"] != self._failure:
                 self._failure = said["error"]
-                trace = Tracer(self._listeners.recorder, NO_CONTEXT, self._timepiece)
+                trace = Tracer(self._listeners.recorder, NO_CONTEXT, self._clock)
                 trace.emit(EventType.CONFIG_RELOADED, level=Level.ERROR, **said)
 
     def _read_all(self) -> None:

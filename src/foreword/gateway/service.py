@@ -23,7 +23,7 @@ from foreword.assembly import Assembly
 from foreword.events.event import NO_CONTEXT, NO_POSITION, EventType, Level, NoticeFanout
 from foreword.events.otlp import parse_traceparent
 from foreword.events.sinks import EventStream
-from foreword.events.tracer import Clocks, Tracer, describe_error
+from foreword.events.tracer import Tracer, describe_error
 from foreword.gateway import session_manager
 from foreword.gateway.channel import InboundMessage, NotStored
 from foreword.gateway.equipment import ModelSelection
@@ -93,8 +93,7 @@ class Gateway:
         self._outbox = outbox
         self.housekeeping = housekeeping
         self._settings = settings
-        self._clocks = Clocks(now=clock)
-        self.reloading = Reloader(workspace, listeners, self._clocks, board or NoticeFanout())
+        self.reloading = Reloader(workspace, listeners, self._clock, board or NoticeFanout())
         self.held = HeldCalls(workspace, writer, listeners.recorder, clock)
         """The tool calls that wait for a person's approval."""
         self._intake = Intake(
@@ -149,7 +148,7 @@ class Gateway:
             return AcceptedTurn(turn=match.turn, session=session.id, repeated=True)
         context = session_manager.make_event_context(session, incoming)
         caller = parse_traceparent(incoming.traceparent)
-        trace = Tracer(self.listeners.recorder, context, self._clocks, caller=caller)
+        trace = Tracer(self.listeners.recorder, context, self._clock, caller=caller)
         with session_manager.begin_trace(trace, incoming) as step:
             step.emit(EventType.TRUST_RESOLVED, **key.clearance.describe(incoming.situation))
             if match.new:
@@ -345,7 +344,7 @@ class Gateway:
         except sqlite3.Error:
             pass
         except Exception as error:  # noqa: BLE001 - without this loop the gateway would answer no message
-            trace = Tracer(self.listeners.recorder, NO_CONTEXT, self._clocks)
+            trace = Tracer(self.listeners.recorder, NO_CONTEXT, self._clock)
             trace.emit(EventType.CHANNEL_ERROR, level=Level.ERROR, **describe_error(error))
 
     async def _deliver(self, outbox: Outbox) -> None:
@@ -403,7 +402,7 @@ class Gateway:
     def _make_trace(self, claimed: ClaimedTurn) -> Tracer:
         """Continue the trace of a turn."""
         context = session_manager.make_event_context(claimed.session, claimed.incoming)
-        return Tracer(self.listeners.recorder, context, self._clocks, parent=claimed.position)
+        return Tracer(self.listeners.recorder, context, self._clock, parent=claimed.position)
 
     def _end(self, turn: str, live: LiveTurn) -> None:
         live.broadcast.end()

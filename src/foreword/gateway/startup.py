@@ -22,7 +22,7 @@ from foreword.agent.tool_calls import AdditionalTools, Toolbox
 from foreword.agent.tools.registry import DELEGATION_TOOLS, NOTIFICATION_TOOLS, SCHEDULE_TOOLS
 from foreword.events.event import NO_CONTEXT, EventType, Level, NoticeFanout, NoticeTarget, Recorder
 from foreword.events.sinks import Output, open_event_stream
-from foreword.events.tracer import Clocks, Tracer, describe_error
+from foreword.events.tracer import Tracer, describe_error
 from foreword.gateway.bulletins import Bulletins, BulletinWriter
 from foreword.gateway.channel import Channel, ReceiveMessage, ReportToOwner
 from foreword.gateway.channels.channel_setup import ChannelFactory
@@ -55,7 +55,7 @@ def make_channel_reporter(name: str, recorder: Recorder, clock: Callable[[], dat
     """Make the function with which a channel records events that only full trust reads."""
 
     def tell(words: str, level: Level) -> None:
-        trace = Tracer(recorder, replace(NO_CONTEXT, channel=name), Clocks(now=clock))
+        trace = Tracer(recorder, replace(NO_CONTEXT, channel=name), clock)
         trace.emit(EventType.CHANNEL_ERROR, level=level, error=words)
 
     return tell

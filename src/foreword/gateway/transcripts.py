@@ -24,7 +24,7 @@ from foreword.engine.sources.documents import join_lines, normalise_lines
 from foreword.engine.trust import CONVERSATIONS
 from foreword.errors import InputError
 from foreword.events.event import NO_CONTEXT, EventType, Reader, Recorder, may_read_text, sees_all
-from foreword.events.tracer import Clocks, Tracer, describe_error
+from foreword.events.tracer import Tracer, describe_error
 from foreword.gateway.rooms import prefix_author
 from foreword.host import load_zone
 from foreword.memory.entry import drafted, write_head
@@ -325,7 +325,7 @@ class Archiver:
         if transcript not in self._failed:
             self._failed.add(transcript)
             fields = {**describe_error(error), "transcript": transcript}
-            Tracer(self._recorder, NO_CONTEXT, Clocks(now=self._clock)).emit(EventType.CHANNEL_ERROR, **fields)
+            Tracer(self._recorder, NO_CONTEXT, self._clock).emit(EventType.CHANNEL_ERROR, **fields)
 
 
 MAX_SESSIONS = 200

@@ -9,7 +9,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from foreword.events.event import Event
-from foreword.events.tracer import Clocks
 from foreword.workspace import Workspace, open_workspace
 
 
@@ -101,12 +100,7 @@ class ManualClock(FrozenClock):
         """Advance it."""
         self.now += timedelta(seconds=seconds)
 
-    @property
-    def timepiece(self) -> Clocks:
-        """The clock in the form that a trace takes."""
-        return Clocks(now=self, elapsed=self.count_seconds)
-
-    def count_seconds(self) -> float:
+    def elapsed(self) -> float:
         """Return the seconds since a fixed time in the past."""
         return (self.now - LONG_AGO).total_seconds()
 

@@ -17,7 +17,7 @@ from foreword.engine.sources.documents import Document, read_prompt
 from foreword.engine.trust import resolve_trust
 from foreword.errors import InputError
 from foreword.events.event import Context, EventType, Level, Recorder
-from foreword.events.tracer import Clocks, Tracer, describe_error, make_id
+from foreword.events.tracer import Tracer, describe_error, make_id
 from foreword.gateway.channel import Channel, NotStored
 from foreword.gateway.messages import AcceptedTurn, RoutedMessage, ScheduledRun, ShuttingDown
 from foreword.gateway.schedule import creation, destinations
@@ -248,7 +248,7 @@ class Scheduler:
             room=schedule.to.room,
             schedule=schedule.id,
         )
-        tracer = Tracer(self._dependencies.recorder, context, Clocks(now=self._dependencies.clock))
+        tracer = Tracer(self._dependencies.recorder, context, self._dependencies.clock)
         tracer.emit(EventType.CHANNEL_ERROR, name=schedule.id, **fields)
 
 
