@@ -66,7 +66,7 @@ class Played:
 
     ours: tuple[Done, ...]
     string: tuple[Done, ...]
-    standings: tuple[PrefixDecision, ...]
+    decisions: tuple[PrefixDecision, ...]
     """The ledger's decisions, per turn."""
 
 
@@ -109,7 +109,7 @@ async def play_both(scenario: Scenario) -> Played:
     stage = make_stage(scenario)
     kept = LedgerDesign(stage, make_simulated_model(find_model(EMBEDDED_MODEL, {}), None))
     done = await play_all(list_calls(scenario), {"ours": kept, "string": OneStringDesign(stage)}, os.environ, LONGEST)
-    return Played(ours=done["ours"], string=done["string"], standings=tuple(kept.standings))
+    return Played(ours=done["ours"], string=done["string"], decisions=tuple(kept.decisions))
 
 
 def later(done: Sequence[Done]) -> Iterator[Done]:
@@ -121,8 +121,8 @@ def draw(played: Played) -> str:
     """Format a session turn by turn: new, evaluated and read tokens, and the time to the first word."""
     lines = [f"{'':34}{'ours':38}one string with a clock"]
     lines.append(f"{'turn':6}{'calls':7}{'ledger':21}" + f"{'new':>6}{'evaluated':>11}{'read':>7}{'first':>8}    " * 2)
-    for ours, string, standing in zip(by_turn(played.ours), by_turn(played.string), played.standings, strict=True):
-        edits = ",".join(f"{one.deed} {one.section}" for one in standing.decisions)
+    for ours, string, decision in zip(by_turn(played.ours), by_turn(played.string), played.decisions, strict=True):
+        edits = ",".join(f"{one.deed} {one.section}" for one in decision.decisions)
         lines.append(f"{ours[0].turn:<6}{len(ours):<7}{edits:21}" + "".join(draw_side(side) for side in (ours, string)))
     return "\n".join(line.rstrip() for line in lines)
 

@@ -101,8 +101,8 @@ def test_edits_apply_at_once(tmp_path: Path) -> None:
     ws.refresh(now=True)
     assembly = ws.assemble(DM)
     assert "Be exact." in assembly.prompt.text
-    assert assembly.standing.base.blocks == ()
-    assert "no prefix yet" in assembly.standing.reason
+    assert assembly.prefix_decision.base.blocks == ()
+    assert "no prefix yet" in assembly.prefix_decision.reason
 
 
 # Section 2: budgets

@@ -43,7 +43,7 @@ def assemble(turn: Turn, context: AssemblyContext, blueprint: Blueprint, ledger:
     filled = fill_turn(plan, view)
     fit = fit_budget(stable.runs, filled, inputs, conversation)
     prompt = render_prompt(fit, stable.blocks, layout)
-    standing = ledger.compare(
+    decision = ledger.compare(
         PromptDraft(
             prompt=prompt,
             fit=fit,
@@ -62,8 +62,8 @@ def assemble(turn: Turn, context: AssemblyContext, blueprint: Blueprint, ledger:
         message=message,
         conversation=conversation,
         fit=fit,
-        prompt=standing.prompt,
-        standing=standing,
+        prompt=decision.prompt,
+        prefix_decision=decision,
     )
 
 

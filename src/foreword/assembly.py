@@ -103,7 +103,7 @@ class Assembly:
     """The tokens of the message and the history."""
     fit: Fit
     prompt: Prompt
-    standing: PrefixDecision
+    prefix_decision: PrefixDecision
 
     @property
     def clearance(self) -> Clearance:
@@ -162,7 +162,7 @@ class Assembly:
             history=self.turn.history,
             message=self.message,
             tools=self.tools if facts.native_tools else NO_TOOLS,
-            inserted=self.standing.inserted,
+            inserted=self.prefix_decision.inserted,
         )
         return build_envelope(letter, name or SHAPE_OF_PROVIDER.get(facts.provider, "openai"))
 
@@ -170,7 +170,7 @@ class Assembly:
         """Yield one row per slot for a reader; slots above the reader's clearance are omitted."""
         level = self.admit(reader)
         spans = {span.id: span for span in self.prompt.spans}
-        cached, changed = self.count_cached(), dict(list_change_reasons(self.standing))
+        cached, changed = self.count_cached(), dict(list_change_reasons(self.prefix_decision))
         for run in self.fit.runs:
             for row in list_run_rows(run, spans, cached, level):
                 yield replace(row, reason=changed[row.id]) if row.id in changed else row
@@ -297,11 +297,11 @@ def list_omitted_tools(inputs: FitInputs, level: Trust) -> Iterator[ReportRow]:
             )
 
 
-def list_change_reasons(standing: PrefixDecision) -> Iterator[tuple[str, str]]:
+def list_change_reasons(decision: PrefixDecision) -> Iterator[tuple[str, str]]:
     """Yield the reason of each section that still has its sent text although its source has changed."""
-    for update in standing.updates:
+    for update in decision.updates:
         yield update.id, "as sent earlier; an update carries the change"
-    for one in standing.decisions:
+    for one in decision.decisions:
         if one.deed is Action.HOLD:
             yield one.section, f"as sent earlier; the change {one.reason}"
 

@@ -78,7 +78,7 @@ class House:
     now: datetime = NOON
     facts: CacheFacts | None = None
     frozen = None
-    standing = None
+    decision = None
     turn: int = 0
     said: list = field(default_factory=list)
     """The conversation as blocks of the wire."""
@@ -121,20 +121,20 @@ class House:
     def begin(self):
         """Begin a turn: compare, and add the newest message after the history."""
         self.turn += 1
-        self.standing = decide_prefix(self.frozen, self.want(), CacheContext(now=self.now, facts=self.facts))
-        for gone in self.standing.scrub:
+        self.decision = decide_prefix(self.frozen, self.want(), CacheContext(now=self.now, facts=self.facts))
+        for gone in self.decision.scrub:
             self.said = [replace_text(block, gone) for block in self.said]
-        tail = "".join(b.text for b in self.standing.prompt.blocks if b.placement is Placement.TAIL)
+        tail = "".join(b.text for b in self.decision.prompt.blocks if b.placement is Placement.TAIL)
         place = f"{len(self.said)} user"
         self.said += [make_cache_block(place, tail), make_cache_block(place, f"Message {self.turn}.")]
-        if self.standing.inserted:
-            self.said.append(make_cache_block(f"{len(self.said)} system", self.standing.inserted))
-        return self.standing
+        if self.decision.inserted:
+            self.said.append(make_cache_block(f"{len(self.said)} system", self.decision.inserted))
+        return self.decision
 
     def request(self):
         """Make the blocks of the next request, without breakpoints."""
         tools = [make_cache_block(f"tool {name}", text) for name, text in self.tools.items()]
-        system = [make_cache_block("system", block.text) for block in list_stable_blocks(self.standing.prompt.blocks)]
+        system = [make_cache_block("system", block.text) for block in list_stable_blocks(self.decision.prompt.blocks)]
         return [*tools, *system, *self.said], range(len(tools), len(tools) + len(system))
 
     def send(self, blocks=None, marks=None):
@@ -150,9 +150,9 @@ class House:
         self.predicted = predict_usage(self.frozen, sent, self.facts)
         counted = self.provider.use(self.model, set_breakpoints(blocks, marks), self.facts)
         self.account = account_for_call(
-            self.frozen, AnsweredRequest(base=self.standing.base, sent=sent, reported=counted), self.facts
+            self.frozen, AnsweredRequest(base=self.decision.base, sent=sent, reported=counted), self.facts
         )
-        self.frozen = advance_ledger(self.frozen, self.standing, sent, self.facts)
+        self.frozen = advance_ledger(self.frozen, self.decision, sent, self.facts)
         self.folded = False
         return counted
 

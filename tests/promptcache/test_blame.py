@@ -41,7 +41,7 @@ def rebase(house, *sections):
 
 def find_byte(house, before):
     """The first byte of the system part that differs, counted another way."""
-    after = house.standing.base.text.encode()
+    after = house.decision.base.text.encode()
     return next(at for at, (old, new) in enumerate(zip(before.encode(), after, strict=False)) if old != new)
 
 
@@ -89,7 +89,7 @@ def test_sections_in_another_order(house):
     house.begin()
     static, session = before.blocks
     moved = replace(before, blocks=((static[1], static[0], *static[2:]), session))
-    house.standing = replace(house.standing, base=moved)
+    house.decision = replace(house.decision, base=moved)
     own, stable = house.request()
     own[stable[0]] = make_cache_block("system", "".join(line.piece for line in moved.blocks[0]))
     house.send(own)
@@ -277,7 +277,7 @@ def test_counts_of_another_scale(house):
     house.send()
     reported = house.account.reported
     more = CacheUsage(**{name: int(getattr(reported, name) * 1.3) for name in ("read", "write", "fresh")})
-    answered = AnsweredRequest(base=house.standing.base, sent=house.frozen.last, reported=more)
+    answered = AnsweredRequest(base=house.decision.base, sent=house.frozen.last, reported=more)
     assert account_for_call(before, answered, house.facts).blame is None
 
 
@@ -291,7 +291,7 @@ def test_what_is_written_for_an_hour_costs_more(house):
     plain = replace(house.account.reported, hour=0)
     prices = find_prices(SONNET, {})
     for hour, paid in ((0, prices.cache_write), (plain.write, prices.cache_write_1h)):
-        answered = AnsweredRequest(base=house.standing.base, sent=house.frozen.last, reported=replace(plain, hour=hour))
+        answered = AnsweredRequest(base=house.decision.base, sent=house.frozen.last, reported=replace(plain, hour=hour))
         blame = account_for_call(before, answered, house.facts, prices).blame
         assert blame.usd == pytest.approx(blame.tokens * (paid - prices.cache_read))
 

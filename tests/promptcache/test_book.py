@@ -66,7 +66,7 @@ class Sitting:
         stable = [at for at, piece in enumerate(sent.pieces) if piece.part == "system"]
         self.marked = set_breakpoints("anthropic", request, choose_breakpoints(self.frozen, sent, self.facts, stable))
         pieces = make_sent_blocks(list_blocks("anthropic", self.marked), self.facts, assembly.meter.count)
-        self.frozen = advance_ledger(self.frozen, assembly.standing, replace(sent, pieces=pieces), self.facts)
+        self.frozen = advance_ledger(self.frozen, assembly.prefix_decision, replace(sent, pieces=pieces), self.facts)
         newest = "".join(part["text"] for part in request["messages"][-1]["content"])
         self.history += [Message(role="user", text=newest), Message(role="assistant", text="Nothing much.")]
         self.now += timedelta(seconds=40)
@@ -93,10 +93,10 @@ def test_an_edit_moves_no_byte(sitting):
     sitting.write(SOUL=FILES["SOUL.md"].replace("7. Be dry", "7. Be warm"))
     assembly = sitting.send()
     assert assembly.envelope().request["system"] == before
-    assert assembly.standing.deed is Action.APPEND
+    assert assembly.prefix_decision.deed is Action.APPEND
     assert "+7. Be warm" in assembly.prompt.text
     assert assembly.prompt.blocks[-1].spans[-1].id == "updates"
-    assert sitting.send().standing.deed is Action.REUSE
+    assert sitting.send().prefix_decision.deed is Action.REUSE
 
 
 def test_once_it_is_cold_the_prompt_is_as_if_it_were_new(sitting):
@@ -106,7 +106,7 @@ def test_once_it_is_cold_the_prompt_is_as_if_it_were_new(sitting):
     sitting.now += timedelta(hours=2)
     assembly = sitting.send()
     fresh = sitting.workspace.assemble(replace(assembly.turn))
-    assert assembly.standing.rebase.ground is Reason.COLD
+    assert assembly.prefix_decision.rebase.ground is Reason.COLD
     assert assembly.envelope().request["system"] == fresh.envelope().request["system"]
 
 
@@ -115,9 +115,9 @@ def test_a_file_says_when_its_edits_apply(tmp_path):
     sitting = Sitting(tmp_path, listed="{path: SOUL.md, trust: familiar, edits: next-session}")
     sitting.send()
     sitting.write(SOUL=FILES["SOUL.md"].replace("7. Be dry", "7. Be warm"))
-    assert sitting.assemble().standing.held == ("soul",)
+    assert sitting.assemble().prefix_decision.held == ("soul",)
     sitting.edits = {("SOUL.md", sha256((tmp_path / "SOUL.md").read_bytes()).hexdigest()): EditPolicy.NOW}
-    assert sitting.assemble().standing.rebase.ground is Reason.ORDERED
+    assert sitting.assemble().prefix_decision.rebase.ground is Reason.ORDERED
 
 
 def test_a_file_that_is_closed_to_this_clearance(tmp_path):
@@ -131,18 +131,18 @@ def test_a_file_that_is_closed_to_this_clearance(tmp_path):
     closed = config.replace("trust: public", "trust: full").replace("alice: {trust: full}", "alice: {trust: inner}")
     write_files(tmp_path, {"foreword.yaml": closed})
     sitting.workspace.refresh(now=True)
-    standing = sitting.assemble().standing
-    assert "before you buy" not in standing.prompt.text
-    assert "no longer applies" not in standing.prompt.text
-    assert standing.rebase.ground is Reason.PRIVATE
+    decision = sitting.assemble().prefix_decision
+    assert "before you buy" not in decision.prompt.text
+    assert "no longer applies" not in decision.prompt.text
+    assert decision.rebase.ground is Reason.PRIVATE
 
 
 def test_a_shared_heading_is_no_change(sitting):
     """When the first of several rules is removed, the others are unchanged, though a heading moved to the next one."""
     (sitting.folder / "rules" / "a.md").unlink()
     sitting.workspace.refresh(now=True)
-    standing = sitting.assemble().standing
-    assert [one.section for one in standing.decisions] == ["rules:a.md"]
+    decision = sitting.assemble().prefix_decision
+    assert [one.section for one in decision.decisions] == ["rules:a.md"]
 
 
 def test_the_requests_are_taken(sitting):

@@ -19,9 +19,9 @@ def wanted(house):
     return {line.id: line.text for line in house.want().base.lines}
 
 
-def decide(standing, section):
+def decide(decision, section):
     """Find the decision about a section."""
-    return next(one for one in standing.decisions if one.section == section)
+    return next(one for one in decision.decisions if one.section == section)
 
 
 @pytest.fixture
@@ -37,31 +37,31 @@ def house():
 def test_the_first_turn_freezes_what_is_wanted():
     """A session that has sent nothing sends the wanted prompt, and that is its prefix."""
     house = House()
-    standing = house.begin()
-    assert standing.deed is Action.REUSE
-    assert standing.reason == "no prefix yet: the session has sent nothing"
-    assert standing.base == house.want().base
+    decision = house.begin()
+    assert decision.deed is Action.REUSE
+    assert decision.reason == "no prefix yet: the session has sent nothing"
+    assert decision.base == house.want().base
 
 
 def test_the_same_is_reused(house):
     """An unchanged section is sent byte for byte as before."""
     before = house.frozen.base.text
-    standing = house.begin()
-    assert standing.deed is Action.REUSE
-    assert standing.base.text == before
-    assert not standing.decisions
+    decision = house.begin()
+    assert decision.deed is Action.REUSE
+    assert decision.base.text == before
+    assert not decision.decisions
 
 
 def test_a_small_edit_is_appended(house):
     """An edit of a warm session is sent after the prefix, once, with the price of both ways as its reason."""
     house.edit("soul")
-    standing = house.begin()
-    decision = decide(standing, "soul")
-    assert (decision.deed, decision.what) == (Action.APPEND, "changed")
-    assert "further calls, moving the prefix would cost" in decision.reason
-    assert standing.base == house.frozen.base
-    assert "## Prompt Updates\n" in standing.prompt.text
-    assert "+ soul says on line three what" in standing.prompt.text.replace("+soul", "+ soul")
+    decision = house.begin()
+    change = decide(decision, "soul")
+    assert (change.deed, change.what) == (Action.APPEND, "changed")
+    assert "further calls, moving the prefix would cost" in change.reason
+    assert decision.base == house.frozen.base
+    assert "## Prompt Updates\n" in decision.prompt.text
+    assert "+ soul says on line three what" in decision.prompt.text.replace("+soul", "+ soul")
     house.send()
     house.answer()
     assert know(house) == wanted(house)
@@ -72,9 +72,9 @@ def test_a_short_section_is_told_whole(house):
     """Where most of a section changed, all of it is sent again under its heading."""
     pace, _ = house.sections["menu"]
     house.sections["menu"] = (pace, "Nothing is left.")
-    standing = house.begin()
-    assert standing.new[0].kind is UpdateKind.REPLACES
-    assert "## Menu\nNothing is left." in standing.prompt.text
+    decision = house.begin()
+    assert decision.new[0].kind is UpdateKind.REPLACES
+    assert "## Menu\nNothing is left." in decision.prompt.text
 
 
 def test_a_section_that_comes_and_one_that_goes(house):
@@ -83,9 +83,9 @@ def test_a_section_that_comes_and_one_that_goes(house):
     del house.sections["menu"]
     house.policies = dict.fromkeys(("note", "menu"), EditPolicy.APPEND)
     house.edits = dict(house.policies)
-    standing = house.begin()
-    assert [(one.id, one.kind) for one in standing.new] == [("note", UpdateKind.JOINS), ("menu", UpdateKind.ENDS)]
-    assert "“Menu” in your system prompt no longer applies." in standing.prompt.text
+    decision = house.begin()
+    assert [(one.id, one.kind) for one in decision.new] == [("note", UpdateKind.JOINS), ("menu", UpdateKind.ENDS)]
+    assert "“Menu” in your system prompt no longer applies." in decision.prompt.text
     house.send()
     assert know(house) == wanted(house)
 
@@ -95,13 +95,13 @@ def test_a_cold_cache_rebases_for_free(house):
     house.edit("soul")
     house.talk()
     house.wait(4_000)
-    standing = house.begin()
-    assert standing.rebase.ground is Reason.COLD
-    assert standing.rebase.free
-    assert (standing.rebase.section, standing.rebase.byte > 0) == ("soul", True)
-    assert not standing.updates
-    assert "Ignore earlier updates" in standing.prompt.text
-    assert "“Soul”" in standing.prompt.text
+    decision = house.begin()
+    assert decision.rebase.ground is Reason.COLD
+    assert decision.rebase.free
+    assert (decision.rebase.section, decision.rebase.byte > 0) == ("soul", True)
+    assert not decision.updates
+    assert "Ignore earlier updates" in decision.prompt.text
+    assert "“Soul”" in decision.prompt.text
     house.send()
     house.answer()
     assert know(house) == wanted(house)
@@ -112,9 +112,9 @@ def test_another_model_rebases_for_free(house):
     """Another model has a separate cache, so a rebase loses nothing."""
     house.edit("soul")
     house.become(GPT)
-    standing = house.begin()
-    assert (standing.rebase.ground, standing.rebase.tokens) == (Reason.MODEL, 0)
-    assert decide(standing, "soul").deed is Action.REBASE
+    decision = house.begin()
+    assert (decision.rebase.ground, decision.rebase.tokens) == (Reason.MODEL, 0)
+    assert decide(decision, "soul").deed is Action.REBASE
 
 
 def test_other_tools_rebase_for_free(house):
@@ -130,9 +130,9 @@ def test_compaction_brings_the_prompt_up_to_date(house):
     house.talk()
     house.wait(30)
     house.said = house.said[-2:]
-    standing = house.begin()
-    assert standing.rebase.ground is Reason.COMPACTED
-    assert not standing.updates
+    decision = house.begin()
+    assert decision.rebase.ground is Reason.COMPACTED
+    assert not decision.updates
     house.send()
     assert know(house) == wanted(house)
 
@@ -141,10 +141,10 @@ def test_an_order_applies_now(house):
     """With the policy `now` the prefix moves at any cost, and the cost is recorded."""
     house.edit("soul")
     house.edits = {"soul": EditPolicy.NOW}
-    standing = house.begin()
-    assert standing.rebase.ground is Reason.ORDERED
-    assert standing.rebase.tokens > 0
-    assert not standing.new
+    decision = house.begin()
+    assert decision.rebase.ground is Reason.ORDERED
+    assert decision.rebase.tokens > 0
+    assert not decision.new
 
 
 def test_others_ride_with_a_rebase(house):
@@ -153,8 +153,8 @@ def test_others_ride_with_a_rebase(house):
     house.edit("menu")
     house.edit("user")
     house.edits = {"soul": EditPolicy.NOW, "user": EditPolicy.COLD}
-    standing = house.begin()
-    assert {one.section: one.deed for one in standing.decisions} == dict.fromkeys(
+    decision = house.begin()
+    assert {one.section: one.deed for one in decision.decisions} == dict.fromkeys(
         ("soul", "user", "menu"), Action.REBASE
     )
 
@@ -165,9 +165,9 @@ def test_a_rebase_of_what_belongs_to_the_session_leaves_the_static_part(house):
     house.talk()
     house.edit("menu")
     house.edits = {"menu": EditPolicy.NOW}
-    standing = house.begin()
-    assert standing.rebase.section == "menu"
-    assert [one.id for one in standing.updates] == ["soul"]
+    decision = house.begin()
+    assert decision.rebase.section == "menu"
+    assert [one.id for one in decision.updates] == ["soul"]
     house.send()
     assert know(house) == wanted(house)
 
@@ -177,11 +177,11 @@ def test_held(house, policy):
     """A held edit is neither sent nor moved, and its reason says until when it waits."""
     house.edit("soul")
     house.policies = {"soul": policy}
-    standing = house.begin()
-    assert decide(standing, "soul").deed is Action.HOLD
-    assert "waits" in decide(standing, "soul").reason
-    assert standing.held == ("soul",)
-    assert standing.base == house.frozen.base
+    decision = house.begin()
+    assert decide(decision, "soul").deed is Action.HOLD
+    assert "waits" in decide(decision, "soul").reason
+    assert decision.held == ("soul",)
+    assert decision.base == house.frozen.base
     house.send()
     house.wait(4_000)
     later = house.begin()
@@ -194,9 +194,9 @@ def test_what_waits_for_the_next_session_stays_through_a_rebase(house):
     house.edit("menu")
     house.policies = {"soul": EditPolicy.NEXT_SESSION}
     house.wait(4_000)
-    standing = house.begin()
-    assert "soul says on line 3 " in standing.base.text
-    assert "menu says on line three " in standing.base.text
+    decision = house.begin()
+    assert "soul says on line 3 " in decision.base.text
+    assert "menu says on line three " in decision.base.text
 
 
 def test_what_was_only_told_and_waits_finds_a_place_in_the_base(house):
@@ -207,10 +207,10 @@ def test_what_was_only_told_and_waits_finds_a_place_in_the_base(house):
     del house.sections["note"]
     house.edits = {"note": EditPolicy.NEXT_SESSION}
     house.wait(4_000)
-    standing = house.begin()
-    assert standing.held == ("note",)
-    assert not standing.updates
-    assert "The bees are well." in standing.base.text
+    decision = house.begin()
+    assert decision.held == ("note",)
+    assert not decision.updates
+    assert "The bees are well." in decision.base.text
 
 
 def test_what_may_not_be_seen_leaves_no_trace(house):
@@ -221,10 +221,10 @@ def test_what_may_not_be_seen_leaves_no_trace(house):
     assert any("secret says" in block.text for block in house.said)
     del house.sections["secret"]
     house.withheld, house.edits = frozenset({"secret"}), {}
-    standing = house.begin()
-    assert standing.rebase.ground is Reason.PRIVATE
-    assert standing.scrub
-    assert "secret" not in standing.prompt.text.lower()
+    decision = house.begin()
+    assert decision.rebase.ground is Reason.PRIVATE
+    assert decision.scrub
+    assert "secret" not in decision.prompt.text.lower()
     assert not any("secret says" in block.text for block in house.said)
 
 
@@ -232,9 +232,9 @@ def test_a_frozen_section_that_may_not_be_seen_leaves_at_once(house):
     """A section of the prefix that may not be seen leaves at once, however warm the cache is."""
     del house.sections["user"]
     house.withheld = frozenset({"user"})
-    standing = house.begin()
-    assert (standing.rebase.ground, standing.rebase.section) == (Reason.PRIVATE, "user")
-    assert "user says" not in standing.prompt.text
+    decision = house.begin()
+    assert (decision.rebase.ground, decision.rebase.section) == (Reason.PRIVATE, "user")
+    assert "user says" not in decision.prompt.text
 
 
 @pytest.mark.parametrize("section", GOVERNING)
@@ -245,14 +245,14 @@ def test_what_governs_safety_never_travels_in_a_message(section):
         house.talk()
         house.edit(section)
         house.edits = {section: EditPolicy.APPEND}
-        standing = house.begin()
-        tail = standing.prompt.blocks[-1].text
+        decision = house.begin()
+        tail = decision.prompt.blocks[-1].text
         assert f"{section} says" not in tail
         if house.facts.system_messages:
-            assert [one.channel for one in standing.new] == [UpdateChannel.SYSTEM]
-            assert "line three" in standing.inserted
+            assert [one.channel for one in decision.new] == [UpdateChannel.SYSTEM]
+            assert "line three" in decision.inserted
         else:
-            assert standing.rebase.ground in (Reason.GOVERNING, Reason.COLD)  # too short for Gemini, and so free
+            assert decision.rebase.ground in (Reason.GOVERNING, Reason.COLD)  # too short for Gemini, and so free
 
 
 def test_updates_are_bounded(house):
@@ -262,14 +262,14 @@ def test_updates_are_bounded(house):
         pace, _ = house.sections["menu"]
         house.sections["menu"] = (pace, lines(f"menu {number}", 40))
         house.edits = {"menu": EditPolicy.APPEND}
-        standing = house.begin()
+        decision = house.begin()
         house.send()
         house.answer()
         house.wait(20)
-        assert sum(one.tokens for one in standing.updates) <= 2_000
+        assert sum(one.tokens for one in decision.updates) <= 2_000
         assert know(house) == wanted(house)
-        if standing.rebase:
-            grounds.append(standing.rebase.ground)
+        if decision.rebase:
+            grounds.append(decision.rebase.ground)
     assert Reason.CROWDED in grounds
 
 
@@ -279,9 +279,9 @@ def test_early_in_a_session_moving_may_be_cheaper():
     house.talk()
     for name in ("user", "menu"):
         house.sections[name] = (Pace.SESSION, lines(f"new {name}", 50))
-    standing = house.begin()
-    assert standing.rebase.ground is Reason.CHEAPER
-    assert "updates would cost" in standing.rebase.reason
+    decision = house.begin()
+    assert decision.rebase.ground is Reason.CHEAPER
+    assert "updates would cost" in decision.rebase.reason
 
 
 def test_back_to_what_was_frozen_costs_a_line(house):
@@ -290,10 +290,10 @@ def test_back_to_what_was_frozen_costs_a_line(house):
     house.edit("soul")
     house.talk()
     house.sections["soul"] = before
-    standing = house.begin()
-    assert standing.rebase is None
-    assert not standing.updates
-    assert "Ignore earlier updates" in standing.prompt.text
+    decision = house.begin()
+    assert decision.rebase is None
+    assert not decision.updates
+    assert "Ignore earlier updates" in decision.prompt.text
     house.send()
     assert know(house) == wanted(house)
 

@@ -107,10 +107,10 @@ class Watched(House):
         for thing in things:
             self.do(*thing)
         before, said = self.frozen, list(self.said)
-        standing = self.begin()
+        decision = self.begin()
         self.moment.pop("recall", None)
-        self.hold_the_truth(standing)
-        self.hold_the_history(said, standing)
+        self.hold_the_truth(decision)
+        self.hold_the_history(said, decision)
         if ("lost",) in things:
             self.said = said  # the provider refused: nothing was sent, and nothing has changed
             assert self.frozen is before
@@ -119,24 +119,24 @@ class Watched(House):
         for at, calls in enumerate([*self.loops, None]):
             old = self.frozen
             counted = self.send()
-            self.hold_the_prefix(old, standing, first=at == 0)
+            self.hold_the_prefix(old, decision, first=at == 0)
             self.hold_the_marks()
             # A provider may still have the prefix of an earlier base or another model; no other extra read is allowed.
             assert self.predicted.total == counted.total
             assert self.predicted.read <= counted.read
-            assert self.predicted == counted or standing.rebase or old is None or self.moved or not self.alone
-            self.moved = self.moved or bool(standing.rebase)
+            assert self.predicted == counted or decision.rebase or old is None or self.moved or not self.alone
+            self.moved = self.moved or bool(decision.rebase)
             if calls is not None:
                 self.answer(calls)
                 self.wait(5)
         self.answer()
         self.hold_the_state()
 
-    def hold_the_truth(self, standing):
+    def hold_the_truth(self, decision):
         """Check that frozen sections with updates are the wanted ones, less those held."""
-        known = {name: line.text for name, line in apply_updates(standing.base, standing.updates).items()}
+        known = {name: line.text for name, line in apply_updates(decision.base, decision.updates).items()}
         wanted = {line.id: line.text for line in self.want().base.lines}
-        held = set(standing.held)
+        held = set(decision.held)
         assert {name: text for name, text in known.items() if name not in held} == {
             name: text for name, text in wanted.items() if name not in held
         }
@@ -146,22 +146,22 @@ class Watched(House):
                 assert known.get(name) == (told[name].text if name in told else None)
         for name in held:
             assert self.edits.get(name) in (EditPolicy.COLD, EditPolicy.NEXT_SESSION)
-        for update in standing.updates:
+        for update in decision.updates:
             assert any(update.said in block.text for block in self.said), "what counts is in the conversation"
-        for update in standing.new:
+        for update in decision.new:
             assert update.channel is UpdateChannel.SYSTEM or update.id not in GOVERNING
         for name in self.withheld:
-            assert f"{name} says" not in standing.prompt.text
+            assert f"{name} says" not in decision.prompt.text
 
-    def hold_the_history(self, said, standing):
+    def hold_the_history(self, said, decision):
         """Check that sent text stays as sent, unless a reader may not see it any more."""
-        if not standing.scrub:
+        if not decision.scrub:
             assert [block.key for block in self.said[: len(said)]] == [block.key for block in said]
-        assert (not standing.scrub) or standing.rebase.ground is Reason.PRIVATE
+        assert (not decision.scrub) or decision.rebase.ground is Reason.PRIVATE
         for name in self.withheld:
             assert not any(f"{name} says" in block.text for block in self.said if "user" in block.name)
 
-    def hold_the_prefix(self, old, standing, *, first):
+    def hold_the_prefix(self, old, decision, *, first):
         """Check that each request extends the last one, unless a rebase with a reason was recorded."""
         if old is None:
             return
@@ -169,11 +169,11 @@ class Watched(House):
         extends = [piece.key for piece in now[: len(last)]] == [piece.key for piece in last]
         if not (extends and old.last.model == self.frozen.last.model):
             assert first, "the calls of one turn only append"
-            assert standing.rebase, standing.reason
-            assert standing.rebase.reason
-        if standing.rebase and standing.rebase.ground in FREE:
-            assert standing.rebase.free
-        if not standing.rebase and self.account.blame:
+            assert decision.rebase, decision.reason
+            assert decision.rebase.reason
+        if decision.rebase and decision.rebase.ground in FREE:
+            assert decision.rebase.free
+        if not decision.rebase and self.account.blame:
             assert str(self.account.blame.cause) in ("expired", "minimum"), self.account
 
     def hold_the_marks(self):
@@ -225,8 +225,8 @@ def test_the_clock_moves_nothing(model, turns):
     house = Watched(model=model)
     for things in turns:
         house.live(things)
-        assert (house.standing.deed, house.standing.rebase) == (Action.REUSE, None)
-        assert house.standing.base.text == "".join(line.text for line in house.want().base.lines)
+        assert (house.decision.deed, house.decision.rebase) == (Action.REUSE, None)
+        assert house.decision.base.text == "".join(line.text for line in house.want().base.lines)
 
 
 def gather():
@@ -247,7 +247,7 @@ def test_several_agents_at_one_provider(turns):
         house.now = twin.now = max(one.now for one in houses)
         house.live(things)
         twin.live(things)
-        assert house.standing.prompt.text == twin.standing.prompt.text
+        assert house.decision.prompt.text == twin.decision.prompt.text
         assert house.frozen == twin.frozen
         house.wait(40)
 

@@ -72,8 +72,8 @@ def test_one_act_has_one_price(house, section):
     for policy in (EditPolicy.NOW, EditPolicy.APPEND, EditPolicy.COLD):
         house.edits = {section: policy}
         moment = CacheContext(now=house.now, facts=house.facts, prices=find_prices(SONNET, {}))
-        standing = decide_prefix(house.frozen, house.want(), moment)
-        acts.add((standing.deed, standing.prompt.text))
+        decision = decide_prefix(house.frozen, house.want(), moment)
+        acts.add((decision.deed, decision.prompt.text))
         costs.add(replace(offers[policy], policy=EditPolicy.NOW))
     assert len(acts) == len(costs) == 1
 

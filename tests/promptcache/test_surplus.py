@@ -27,7 +27,7 @@ def send_whole(house, share=1.0):
     sent = house.frozen.last
     read = int(sent.tokens * share)
     answered = AnsweredRequest(
-        base=house.standing.base, sent=sent, reported=CacheUsage(read=read, write=0, hour=0, fresh=sent.tokens - read)
+        base=house.decision.base, sent=sent, reported=CacheUsage(read=read, write=0, hour=0, fresh=sent.tokens - read)
     )
     return account_for_call(before, answered, house.facts).surplus, sent.tokens - house.predicted.read
 
@@ -88,5 +88,5 @@ def test_counts_that_are_off_are_no_surplus(model):
     house.send()
     reported = house.account.reported
     more = CacheUsage(**{name: int(getattr(reported, name) * 1.3) for name in ("read", "write", "fresh")})
-    answered = AnsweredRequest(base=house.standing.base, sent=house.frozen.last, reported=more)
+    answered = AnsweredRequest(base=house.decision.base, sent=house.frozen.last, reported=more)
     assert account_for_call(before, answered, house.facts).surplus is None

@@ -55,7 +55,7 @@ def test_what_is_predicted_is_what_a_provider_counts(tmp_path, shape, model, jud
         turn = Turn(user="alice", situation="dm", model=model, tools=Toolset([LAMPS]), now=now, message=f"{number}?")
         facts = workspace.assemble(turn).meter.facts.cache
         assembly = workspace.assemble(turn, SessionLedger(frozen=frozen, moment=CacheContext(now=now, facts=facts)))
-        count, base = assembly.meter.count, assembly.standing.base
+        count, base = assembly.meter.count, assembly.prefix_decision.base
         provider = provider or PrefixCache(lambda: clock[0], count)
         to = RequestTarget(model=model, facts=facts, count=count, at=now, stable=len(base.blocks), turn=str(number))
         request, said = go_on(assembly.envelope(shape).request, shape, said)
@@ -65,7 +65,7 @@ def test_what_is_predicted_is_what_a_provider_counts(tmp_path, shape, model, jud
         told = account_for_call(frozen, AnsweredRequest(base=base, sent=marked.sent, reported=counted), facts)
         assert told.predicted == counted
         assert told.blame is None
-        assert json.dumps([account_to_json(told), decision_to_json(assembly.standing)])
+        assert json.dumps([account_to_json(told), decision_to_json(assembly.prefix_decision)])
         assert counted.read > 0 or number == 0
-        assert str(assembly.standing.deed) == ("append" if number == 3 else "reuse")
-        frozen = advance_ledger(frozen, assembly.standing, marked.sent, facts)
+        assert str(assembly.prefix_decision.deed) == ("append" if number == 3 else "reuse")
+        frozen = advance_ledger(frozen, assembly.prefix_decision, marked.sent, facts)

@@ -271,7 +271,7 @@ class AgentLoop:
             tokens=work.assembly.used,
             cached_tokens=measure_prefix(work.assembly),
             **work.assembly.count_losses(),
-            **describe_prefix_change(work.assembly.standing),
+            **describe_prefix_change(work.assembly.prefix_decision),
         )
         now = node.trace.clock()
         while self._recent and self._recent[0][1] <= now - RECENT_PERIOD:
@@ -374,6 +374,6 @@ class AgentLoop:
             self._recent.append((session, turn.trace.clock()))
 
 
-def describe_prefix_change(standing: PrefixDecision) -> dict[str, Any]:
+def describe_prefix_change(decision: PrefixDecision) -> dict[str, Any]:
     """Return the ledger's decision as event fields; empty if the prompt was reused unchanged."""
-    return {} if standing.deed is Action.REUSE else {"ledger": decision_to_json(standing)}
+    return {} if decision.deed is Action.REUSE else {"ledger": decision_to_json(decision)}

@@ -117,7 +117,7 @@ class TurnLedger:
         self._look(sent.at)  # the request may have restarted the embedded engine
         made = self._account(sent, usage, overrides) if usage else None
         sent = replace(sent, answer=answer) if self.diagnosed else sent
-        self._frozen = advance_ledger(self._frozen, self._assembly.standing, sent, facts.cache)
+        self._frozen = advance_ledger(self._frozen, self._assembly.prefix_decision, sent, facts.cache)
         return Settled(account=made, frozen=self._frozen, counted=sent.tokens)
 
     def _look(self, at: datetime) -> None:
@@ -128,13 +128,13 @@ class TurnLedger:
 
     def _account(self, sent: SentRequest, usage: Usage, overrides: Mapping[str, ModelOverride]) -> CacheAccount:
         """Account for a request, including the provider's diagnosis."""
-        facts, standing = self._assembly.meter.facts, self._assembly.standing
+        facts, decision = self._assembly.meter.facts, self._assembly.prefix_decision
         prices = find_prices(facts.name, overrides, PricedRequest(tokens=usage.tokens_in, now=sent.at))
-        answered = AnsweredRequest(base=standing.base, sent=sent, reported=self._count(usage))
+        answered = AnsweredRequest(base=decision.base, sent=sent, reported=self._count(usage))
         made = account_for_call(self._frozen, answered, facts.cache, prices, self._known)
         if made.blame and self._theirs:
             made = replace(made, blame=confirm_cause(made.blame, self._theirs))
-        if standing.rebase and standing.rebase.ground is Reason.PRIVATE:
+        if decision.rebase and decision.rebase.ground is Reason.PRIVATE:
             made = redact_blame(made)
         return made
 

@@ -235,7 +235,7 @@ def print_simulation(compared: simulation.DesignComparison, *, calls: bool) -> N
     if calls:
         print()
         rows, notes = [], [""]
-        decisions, last = iter(compared.standings), compared.calls[0].at
+        decisions, last = iter(compared.decisions), compared.calls[0].at
         for call, account in zip(compared.calls, compared.account("ours"), strict=True):
             used, after = account.reported, int((call.at - last).total_seconds())
             figures = [f"{figure:,}" for figure in (call.number + 1, call.turn, after, used.read, used.write)]
@@ -304,7 +304,7 @@ def simulation_to_dict(compared: simulation.DesignComparison, *, calls: bool) ->
         },
     }
     if calls:
-        plain["turns"] = [ledger_json.decision_to_json(decision) for decision in compared.standings]
+        plain["turns"] = [ledger_json.decision_to_json(decision) for decision in compared.decisions]
         plain["calls"] = {
             name: [
                 {"used": ledger_json.usage_to_json(one.reported), "blame": ledger_json.account_to_json(one)["blame"]}

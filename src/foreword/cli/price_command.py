@@ -164,7 +164,7 @@ def apply_policy(args: Namespace, workspace: Workspace, edit: FileEdit, now: dat
 
 def warn_about_uncovered_sections(costs: EditCosts, edit: FileEdit, policy: EditPolicy) -> None:
     """Warn about sections that the edit changes but the decision does not cover."""
-    decisions = [one for price in costs.prices for one in price.standing.decisions if policy is not EditPolicy.AUTO]
+    decisions = [one for price in costs.prices for one in price.decision.decisions if policy is not EditPolicy.AUTO]
     for section in sorted({one.section for one in decisions if one.policy is not policy}):
         warn(f"the decision does not apply to {section}, which contains more than {edit.path}")
 
@@ -234,7 +234,7 @@ def print_session_costs(costs: EditCosts) -> None:
         best = next(one for one in whole.offers if one.policy is whole.best)
         print(f"cheapest allowed policy: {whole.best}, {format_usd(best.total)}")
     for price in costs.prices:
-        effect, reason = ACTION_EFFECTS[price.standing.deed], edit_price.describe_price(price)["reason"]
+        effect, reason = ACTION_EFFECTS[price.decision.deed], edit_price.describe_price(price)["reason"]
         print(f"{price.session.id[:SHORT_ID_DIGITS]} {effect}: {reason}")
 
 

@@ -253,7 +253,7 @@ class SessionEditCost:
     warm: int
     """Tokens of the session that the provider still caches."""
     quote: price.EditQuote
-    standing: PrefixDecision
+    decision: PrefixDecision
 
 
 @frozen
@@ -315,7 +315,7 @@ def price_session(
         model=ledger.last.model,
         warm=context.known.correct(count_warm_tokens(ledger, now, context.facts)),
         quote=quote,
-        standing=decide_prefix(ledger, wanted, context),
+        decision=decide_prefix(ledger, wanted, context),
     )
 
 
@@ -399,7 +399,7 @@ def describe_prices(pricing: EditCosts, edit: FileEdit, fresh: NewSessionCost | 
 
 def describe_price(cost: SessionEditCost) -> dict[str, Any]:
     """Return the cost of an edit for one session as JSON values."""
-    session, decisions = cost.session, cost.standing.decisions
+    session, decisions = cost.session, cost.decision.decisions
     return {
         "session": session.id,
         "agent": session.lane.agent,
@@ -408,7 +408,7 @@ def describe_price(cost: SessionEditCost) -> dict[str, Any]:
         "user": cost.user or None,
         "model": cost.model,
         "warm": cost.warm,
-        "deed": str(cost.standing.deed),
-        "reason": decisions[0].reason if decisions else cost.standing.reason,
+        "deed": str(cost.decision.deed),
+        "reason": decisions[0].reason if decisions else cost.decision.reason,
         **quote_to_json(cost.quote),
     }

@@ -124,7 +124,7 @@ class TurnInputs:
             history = await self._compact(trace, claimed, history, assembly, room)
             turn = make_turn(claimed, equipment, history, self.now())
             assembly = await self._assemble(claimed, turn, ledger, compacted=True)
-        if removed := assembly.standing.scrub:
+        if removed := assembly.prefix_decision.scrub:
             history, claimed = await self._rewrite(
                 claimed, lambda state, session: remove_update_texts(state, session, removed)
             )

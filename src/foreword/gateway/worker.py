@@ -121,7 +121,7 @@ class TurnSteps:
     def begin(self, prepared: PreparedTurn) -> None:
         """Start from the session's ledger."""
         self._initial = self._frozen = prepared.frozen
-        self._recorded, self._has_updates = prepared.recorded, prepared.assembly.standing.says
+        self._recorded, self._has_updates = prepared.recorded, prepared.assembly.prefix_decision.says
 
     def _advance(self, settled: Settled) -> None:
         """Record a call that the provider accepted."""

@@ -411,8 +411,8 @@ def decide_prefix(frozen: LedgerState | None, wanted: WantedPrefix, moment: Cach
     choice, ground, reason = choose_rebase(case)
     if list_withheld_updates(case):  # the history is rewritten in any case
         ground, reason = Reason.PRIVATE, PRIVATE_REASON
-    standing = make_decision(case, choice, find_rebase(case, choice, ground, reason), reason)
-    return add_held_entries(standing, waiting) if waiting else standing
+    decision = make_decision(case, choice, find_rebase(case, choice, ground, reason), reason)
+    return add_held_entries(decision, waiting) if waiting else decision
 
 
 def restart_prefix(wanted: WantedPrefix) -> PrefixDecision:
@@ -428,7 +428,7 @@ def restart_prefix(wanted: WantedPrefix) -> PrefixDecision:
     )
 
 
-def add_held_entries(standing: PrefixDecision, waiting: Sequence[HeldEntry]) -> PrefixDecision:
+def add_held_entries(decision: PrefixDecision, waiting: Sequence[HeldEntry]) -> PrefixDecision:
     """Add a decision for each menu entry that is held."""
     held = tuple(
         ChangeDecision(
@@ -440,8 +440,8 @@ def add_held_entries(standing: PrefixDecision, waiting: Sequence[HeldEntry]) -> 
         )
         for one in waiting
     )
-    reason = standing.reason if standing.decisions or standing.rebase else held[0].reason
-    return replace(standing, decisions=(*standing.decisions, *held), reason=reason)
+    reason = decision.reason if decision.decisions or decision.rebase else held[0].reason
+    return replace(decision, decisions=(*decision.decisions, *held), reason=reason)
 
 
 def find_rebase(case: ChoiceInputs, choice: RebaseChoice, ground: Reason | None, reason: str) -> Rebase | None:

@@ -269,8 +269,8 @@ class LedgerDesign:
         self._tails: dict[int, str] = {}
         self._inserted: dict[int, str] = {}
         self.frozen: LedgerState | None = None
-        self.standing: PrefixDecision | None = None
-        self.standings: list[PrefixDecision] = []
+        self.decision: PrefixDecision | None = None
+        self.decisions: list[PrefixDecision] = []
         self.breakpoints: list[tuple[Breakpoint, ...]] = []
         self.predicted: list[CacheUsage] = []
 
@@ -284,16 +284,16 @@ class LedgerDesign:
         stage, facts = self._stage, self._service.cache
         if call.first:
             moment = CacheContext(now=call.at, facts=facts, prices=self._service.prices)
-            self.standing = decide_prefix(self.frozen, self.want(call, edits), moment)
-            self.standings.append(self.standing)
+            self.decision = decide_prefix(self.frozen, self.want(call, edits), moment)
+            self.decisions.append(self.decision)
             self._tails[call.turn] = "".join(
-                block.text for block in self.standing.prompt.blocks if block.placement is Placement.TAIL
+                block.text for block in self.decision.prompt.blocks if block.placement is Placement.TAIL
             )
-            self._inserted[call.turn] = self.standing.inserted
-        standing = self.standing
-        if standing is None:
+            self._inserted[call.turn] = self.decision.inserted
+        decision = self.decision
+        if decision is None:
             raise ValueError("a session must begin with the first call of a turn")
-        system = [make_cache_block("system", block.text) for block in list_stable_blocks(standing.prompt.blocks)]
+        system = [make_cache_block("system", block.text) for block in list_stable_blocks(decision.prompt.blocks)]
         blocks = (*stage.tools, *system, *stage.converse(call.said, self._tails, self._inserted))
         sent = SentRequest(
             model=self._service.model.name,
@@ -305,22 +305,22 @@ class LedgerDesign:
 
     def send(self, letter: PreparedRequest, marks: tuple[Breakpoint, ...]) -> Sequence[CacheBlock]:
         """Add breakpoints to a request and record it as accepted."""
-        facts, standing = self._service.cache, self.standing
-        if standing is None:
+        facts, decision = self._service.cache, self.decision
+        if decision is None:
             raise ValueError("prepare a request before sending it")
         self.breakpoints.append(marks)
         ttls = {one.at: one.ttl for one in marks}
         sent = replace(letter.sent, pieces=set_breakpoints(letter.sent.pieces, ttls))
         self.predicted.append(predict_usage(self.frozen, sent, facts))
-        self.frozen = advance_ledger(self.frozen, standing, sent, facts)
+        self.frozen = advance_ledger(self.frozen, decision, sent, facts)
         return set_breakpoints(letter.blocks, ttls)
 
     def fork(self) -> "LedgerDesign":
         """Copy the session so that it can continue differently."""
         other = LedgerDesign(self._stage, self._service)
         other._tails, other._inserted = dict(self._tails), dict(self._inserted)
-        other.frozen, other.standing = self.frozen, self.standing
-        other.standings, other.breakpoints = list(self.standings), list(self.breakpoints)
+        other.frozen, other.decision = self.frozen, self.decision
+        other.decisions, other.breakpoints = list(self.decisions), list(self.breakpoints)
         other.predicted = list(self.predicted)
         return other
 

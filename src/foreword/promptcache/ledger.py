@@ -457,17 +457,17 @@ def select_updates(updates: tuple[Update, ...], channel: UpdateChannel) -> tuple
 
 
 def advance_ledger(
-    frozen: LedgerState | None, standing: PrefixDecision, sent: SentRequest, facts: CacheFacts
+    frozen: LedgerState | None, decision: PrefixDecision, sent: SentRequest, facts: CacheFacts
 ) -> LedgerState:
     """Return the ledger state after a request; all calls of a tool loop pass the decision of their turn."""
     goes_on = frozen is not None and frozen.last.turn == sent.turn and bool(sent.turn)
     gap = () if frozen is None else (max(0.0, (sent.at - frozen.last.at).total_seconds()),)
     return LedgerState(
-        identity=standing.identity,
-        base=standing.base,
-        updates=standing.updates,
-        settled=standing.settled,
-        heard=standing.heard,
+        identity=decision.identity,
+        base=decision.base,
+        updates=decision.updates,
+        settled=decision.settled,
+        heard=decision.heard,
         last=sent,
         alive=predict_cache(frozen, sent, facts)[1],
         gaps=(*(frozen.gaps if frozen else ()), *gap)[-MAX_GAPS:],

@@ -35,13 +35,13 @@ from foreword.promptcache.rules import CacheUsage, Calibration, serialize_json
 from foreword.types import EditPolicy, Pace, Trust
 
 
-def decision_to_json(standing: PrefixDecision) -> dict[str, Any]:
+def decision_to_json(decision: PrefixDecision) -> dict[str, Any]:
     """Convert a prefix decision; for withheld content, show only that the prompt was sent again."""
-    rebase = standing.rebase
+    rebase = decision.rebase
     hidden = rebase is not None and rebase.ground is Reason.PRIVATE
     return {
-        "deed": str(standing.deed),
-        "reason": standing.reason,
+        "deed": str(decision.deed),
+        "reason": decision.reason,
         "rebase": None
         if rebase is None
         else {
@@ -61,7 +61,7 @@ def decision_to_json(standing: PrefixDecision) -> dict[str, Any]:
                 "policy": str(one.policy),
                 "tokens": one.tokens,
             }
-            for one in standing.decisions
+            for one in decision.decisions
             if not (hidden and one.what == "removed")
         ],
     }

@@ -89,8 +89,8 @@ def advance_without_ledger(
     base: Prefix = Prefix(),  # noqa: B008 - frozen
 ) -> LedgerState:
     """Return the state after a request that no ledger decided."""
-    standing = PrefixDecision(prompt=EMPTY_PROMPT, base=base, identity=CacheIdentity(model=sent.model))
-    return advance_ledger(frozen, standing, sent, facts)
+    decision = PrefixDecision(prompt=EMPTY_PROMPT, base=base, identity=CacheIdentity(model=sent.model))
+    return advance_ledger(frozen, decision, sent, facts)
 
 
 def locate_difference(blame: Blame, before: Sequence[CacheBlock], after: Sequence[CacheBlock]) -> Blame:
@@ -318,7 +318,7 @@ class RecordingDesign:
     def write(self, call: SessionCall) -> Sequence[CacheBlock]:
         """Write and record a request."""
         blocks, service = self._design.write(call), self._service
-        standing = self._design.standing if isinstance(self._design, LedgerDesign) else None
+        decision = self._design.decision if isinstance(self._design, LedgerDesign) else None
         self.asked.append(
             SimulatedRequest(
                 at=call.at,
@@ -327,7 +327,7 @@ class RecordingDesign:
                 facts=service.cache,
                 prices=service.prices,
                 count=service.meter.count,
-                base=standing.base if standing else None,
+                base=decision.base if decision else None,
             )
         )
         return blocks
@@ -346,7 +346,7 @@ class DesignComparison:
     service: SimulatedModel
     calls: tuple[SessionCall, ...]
     results: Mapping[str, SimulationResult]
-    standings: tuple[PrefixDecision, ...]
+    decisions: tuple[PrefixDecision, ...]
     """The ledger's decisions, per turn."""
     asked: Mapping[str, Sequence[SimulatedRequest]]
     """The requests of each design that writes requests."""
@@ -388,7 +388,7 @@ def compare_designs(
         service=service,
         calls=tuple(calls),
         results={name: results[name] for name in ORDER if name in results},
-        standings=tuple(kept.standings),
+        decisions=tuple(kept.decisions),
         asked={name: one.asked for name, one in watched.items()},
     )
 
