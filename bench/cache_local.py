@@ -122,7 +122,7 @@ def draw(played: Played) -> str:
     lines = [f"{'':34}{'ours':38}one string with a clock"]
     lines.append(f"{'turn':6}{'calls':7}{'ledger':21}" + f"{'new':>6}{'evaluated':>11}{'read':>7}{'first':>8}    " * 2)
     for ours, string, decision in zip(by_turn(played.ours), by_turn(played.string), played.decisions, strict=True):
-        edits = ",".join(f"{one.deed} {one.section}" for one in decision.decisions)
+        edits = ",".join(f"{one.action} {one.section}" for one in decision.decisions)
         lines.append(f"{ours[0].turn:<6}{len(ours):<7}{edits:21}" + "".join(draw_side(side) for side in (ours, string)))
     return "\n".join(line.rstrip() for line in lines)
 

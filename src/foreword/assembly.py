@@ -302,7 +302,7 @@ def list_change_reasons(decision: PrefixDecision) -> Iterator[tuple[str, str]]:
     for update in decision.updates:
         yield update.id, "as sent earlier; an update carries the change"
     for one in decision.decisions:
-        if one.deed is Action.HOLD:
+        if one.action is Action.HOLD:
             yield one.section, f"as sent earlier; the change {one.reason}"
 
 

@@ -93,10 +93,10 @@ def test_an_edit_moves_no_byte(sitting):
     sitting.write(SOUL=FILES["SOUL.md"].replace("7. Be dry", "7. Be warm"))
     assembly = sitting.send()
     assert assembly.envelope().request["system"] == before
-    assert assembly.prefix_decision.deed is Action.APPEND
+    assert assembly.prefix_decision.action is Action.APPEND
     assert "+7. Be warm" in assembly.prompt.text
     assert assembly.prompt.blocks[-1].spans[-1].id == "updates"
-    assert sitting.send().prefix_decision.deed is Action.REUSE
+    assert sitting.send().prefix_decision.action is Action.REUSE
 
 
 def test_once_it_is_cold_the_prompt_is_as_if_it_were_new(sitting):
@@ -106,7 +106,7 @@ def test_once_it_is_cold_the_prompt_is_as_if_it_were_new(sitting):
     sitting.now += timedelta(hours=2)
     assembly = sitting.send()
     fresh = sitting.workspace.assemble(replace(assembly.turn))
-    assert assembly.prefix_decision.rebase.ground is Reason.COLD
+    assert assembly.prefix_decision.rebase.code is Reason.COLD
     assert assembly.envelope().request["system"] == fresh.envelope().request["system"]
 
 
@@ -117,7 +117,7 @@ def test_a_file_says_when_its_edits_apply(tmp_path):
     sitting.write(SOUL=FILES["SOUL.md"].replace("7. Be dry", "7. Be warm"))
     assert sitting.assemble().prefix_decision.held == ("soul",)
     sitting.edits = {("SOUL.md", sha256((tmp_path / "SOUL.md").read_bytes()).hexdigest()): EditPolicy.NOW}
-    assert sitting.assemble().prefix_decision.rebase.ground is Reason.ORDERED
+    assert sitting.assemble().prefix_decision.rebase.code is Reason.ORDERED
 
 
 def test_a_file_that_is_closed_to_this_clearance(tmp_path):
@@ -134,7 +134,7 @@ def test_a_file_that_is_closed_to_this_clearance(tmp_path):
     decision = sitting.assemble().prefix_decision
     assert "before you buy" not in decision.prompt.text
     assert "no longer applies" not in decision.prompt.text
-    assert decision.rebase.ground is Reason.PRIVATE
+    assert decision.rebase.code is Reason.PRIVATE
 
 
 def test_a_shared_heading_is_no_change(sitting):

@@ -38,7 +38,7 @@ def test_the_first_turn_freezes_what_is_wanted():
     """A session that has sent nothing sends the wanted prompt, and that is its prefix."""
     house = House()
     decision = house.begin()
-    assert decision.deed is Action.REUSE
+    assert decision.action is Action.REUSE
     assert decision.reason == "no prefix yet: the session has sent nothing"
     assert decision.base == house.want().base
 
@@ -47,7 +47,7 @@ def test_the_same_is_reused(house):
     """An unchanged section is sent byte for byte as before."""
     before = house.frozen.base.text
     decision = house.begin()
-    assert decision.deed is Action.REUSE
+    assert decision.action is Action.REUSE
     assert decision.base.text == before
     assert not decision.decisions
 
@@ -57,7 +57,7 @@ def test_a_small_edit_is_appended(house):
     house.edit("soul")
     decision = house.begin()
     change = decide(decision, "soul")
-    assert (change.deed, change.what) == (Action.APPEND, "changed")
+    assert (change.action, change.what) == (Action.APPEND, "changed")
     assert "further calls, moving the prefix would cost" in change.reason
     assert decision.base == house.frozen.base
     assert "## Prompt Updates\n" in decision.prompt.text
@@ -96,7 +96,7 @@ def test_a_cold_cache_rebases_for_free(house):
     house.talk()
     house.wait(4_000)
     decision = house.begin()
-    assert decision.rebase.ground is Reason.COLD
+    assert decision.rebase.code is Reason.COLD
     assert decision.rebase.free
     assert (decision.rebase.section, decision.rebase.byte > 0) == ("soul", True)
     assert not decision.updates
@@ -113,15 +113,15 @@ def test_another_model_rebases_for_free(house):
     house.edit("soul")
     house.become(GPT)
     decision = house.begin()
-    assert (decision.rebase.ground, decision.rebase.tokens) == (Reason.MODEL, 0)
-    assert decide(decision, "soul").deed is Action.REBASE
+    assert (decision.rebase.code, decision.rebase.tokens) == (Reason.MODEL, 0)
+    assert decide(decision, "soul").action is Action.REBASE
 
 
 def test_other_tools_rebase_for_free(house):
     """Tools come before everything, so a rebase together with them loses nothing more."""
     house.edit("soul")
     house.tools["lamp"] = "Turns on a lamp."
-    assert house.begin().rebase.ground is Reason.TOOLS
+    assert house.begin().rebase.code is Reason.TOOLS
 
 
 def test_compaction_brings_the_prompt_up_to_date(house):
@@ -131,7 +131,7 @@ def test_compaction_brings_the_prompt_up_to_date(house):
     house.wait(30)
     house.said = house.said[-2:]
     decision = house.begin()
-    assert decision.rebase.ground is Reason.COMPACTED
+    assert decision.rebase.code is Reason.COMPACTED
     assert not decision.updates
     house.send()
     assert know(house) == wanted(house)
@@ -142,7 +142,7 @@ def test_an_order_applies_now(house):
     house.edit("soul")
     house.edits = {"soul": EditPolicy.NOW}
     decision = house.begin()
-    assert decision.rebase.ground is Reason.ORDERED
+    assert decision.rebase.code is Reason.ORDERED
     assert decision.rebase.tokens > 0
     assert not decision.new
 
@@ -154,7 +154,7 @@ def test_others_ride_with_a_rebase(house):
     house.edit("user")
     house.edits = {"soul": EditPolicy.NOW, "user": EditPolicy.COLD}
     decision = house.begin()
-    assert {one.section: one.deed for one in decision.decisions} == dict.fromkeys(
+    assert {one.section: one.action for one in decision.decisions} == dict.fromkeys(
         ("soul", "user", "menu"), Action.REBASE
     )
 
@@ -178,7 +178,7 @@ def test_held(house, policy):
     house.edit("soul")
     house.policies = {"soul": policy}
     decision = house.begin()
-    assert decide(decision, "soul").deed is Action.HOLD
+    assert decide(decision, "soul").action is Action.HOLD
     assert "waits" in decide(decision, "soul").reason
     assert decision.held == ("soul",)
     assert decision.base == house.frozen.base
@@ -222,7 +222,7 @@ def test_what_may_not_be_seen_leaves_no_trace(house):
     del house.sections["secret"]
     house.withheld, house.edits = frozenset({"secret"}), {}
     decision = house.begin()
-    assert decision.rebase.ground is Reason.PRIVATE
+    assert decision.rebase.code is Reason.PRIVATE
     assert decision.scrub
     assert "secret" not in decision.prompt.text.lower()
     assert not any("secret says" in block.text for block in house.said)
@@ -233,7 +233,7 @@ def test_a_frozen_section_that_may_not_be_seen_leaves_at_once(house):
     del house.sections["user"]
     house.withheld = frozenset({"user"})
     decision = house.begin()
-    assert (decision.rebase.ground, decision.rebase.section) == (Reason.PRIVATE, "user")
+    assert (decision.rebase.code, decision.rebase.section) == (Reason.PRIVATE, "user")
     assert "user says" not in decision.prompt.text
 
 
@@ -252,12 +252,12 @@ def test_what_governs_safety_never_travels_in_a_message(section):
             assert [one.channel for one in decision.new] == [UpdateChannel.SYSTEM]
             assert "line three" in decision.inserted
         else:
-            assert decision.rebase.ground in (Reason.GOVERNING, Reason.COLD)  # too short for Gemini, and so free
+            assert decision.rebase.code in (Reason.GOVERNING, Reason.COLD)  # too short for Gemini, and so free
 
 
 def test_updates_are_bounded(house):
     """When updates would weigh too much the prefix is rebuilt."""
-    grounds = []
+    codes = []
     for number in range(12):
         pace, _ = house.sections["menu"]
         house.sections["menu"] = (pace, lines(f"menu {number}", 40))
@@ -269,8 +269,8 @@ def test_updates_are_bounded(house):
         assert sum(one.tokens for one in decision.updates) <= 2_000
         assert know(house) == wanted(house)
         if decision.rebase:
-            grounds.append(decision.rebase.ground)
-    assert Reason.CROWDED in grounds
+            codes.append(decision.rebase.code)
+    assert Reason.CROWDED in codes
 
 
 def test_early_in_a_session_moving_may_be_cheaper():
@@ -280,7 +280,7 @@ def test_early_in_a_session_moving_may_be_cheaper():
     for name in ("user", "menu"):
         house.sections[name] = (Pace.SESSION, lines(f"new {name}", 50))
     decision = house.begin()
-    assert decision.rebase.ground is Reason.CHEAPER
+    assert decision.rebase.code is Reason.CHEAPER
     assert "updates would cost" in decision.rebase.reason
 
 

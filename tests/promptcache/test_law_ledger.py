@@ -157,7 +157,7 @@ class Watched(House):
         """Check that sent text stays as sent, unless a reader may not see it any more."""
         if not decision.scrub:
             assert [block.key for block in self.said[: len(said)]] == [block.key for block in said]
-        assert (not decision.scrub) or decision.rebase.ground is Reason.PRIVATE
+        assert (not decision.scrub) or decision.rebase.code is Reason.PRIVATE
         for name in self.withheld:
             assert not any(f"{name} says" in block.text for block in self.said if "user" in block.name)
 
@@ -171,7 +171,7 @@ class Watched(House):
             assert first, "the calls of one turn only append"
             assert decision.rebase, decision.reason
             assert decision.rebase.reason
-        if decision.rebase and decision.rebase.ground in FREE:
+        if decision.rebase and decision.rebase.code in FREE:
             assert decision.rebase.free
         if not decision.rebase and self.account.blame:
             assert str(self.account.blame.cause) in ("expired", "minimum"), self.account
@@ -225,7 +225,7 @@ def test_the_clock_moves_nothing(model, turns):
     house = Watched(model=model)
     for things in turns:
         house.live(things)
-        assert (house.decision.deed, house.decision.rebase) == (Action.REUSE, None)
+        assert (house.decision.action, house.decision.rebase) == (Action.REUSE, None)
         assert house.decision.base.text == "".join(line.text for line in house.want().base.lines)
 
 
@@ -267,7 +267,7 @@ def test_what_is_compared_twice_is_the_same(session):
             second.decisions,
             second.rebase,
         )
-        assert first.deed in Action
+        assert first.action in Action
 
 
 def replace_said(again, house):

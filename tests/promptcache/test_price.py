@@ -73,7 +73,7 @@ def test_one_act_has_one_price(house, section):
         house.edits = {section: policy}
         moment = CacheContext(now=house.now, facts=house.facts, prices=find_prices(SONNET, {}))
         decision = decide_prefix(house.frozen, house.want(), moment)
-        acts.add((decision.deed, decision.prompt.text))
+        acts.add((decision.action, decision.prompt.text))
         costs.add(replace(offers[policy], policy=EditPolicy.NOW))
     assert len(acts) == len(costs) == 1
 
@@ -130,7 +130,7 @@ def test_a_decision_costs_what_was_quoted(house, priced, policy):
     )
     offers = {one.policy: one for one in quote_edit(house.frozen, house.want(), moment).offers}
     assert plain.prompt.text == corrected.prompt.text
-    assert (plain.deed, plain.updates) == (corrected.deed, corrected.updates)
+    assert (plain.action, plain.updates) == (corrected.action, corrected.updates)
     if policy is EditPolicy.NOW:
         again = offers[EditPolicy.NOW].again
         assert corrected.rebase.tokens == again == known.correct(plain.rebase.tokens)

@@ -90,7 +90,7 @@ def test_what_governs_is_on_the_wire(model, inserted):
     assert list(run_design(watched, calls, service).calls) == kept.predicted
     names = [[block.name for block in asked.blocks if block.name.endswith(" system")] for asked in watched.asked]
     assert [bool(found) for found in names[5:]] == [inserted] * (len(calls) - 5)
-    assert kept.decisions[3].deed is (Action.APPEND if inserted else Action.REBASE)
+    assert kept.decisions[3].action is (Action.APPEND if inserted else Action.REBASE)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -102,8 +102,8 @@ def test_predictions_are_what_happens(model):
     kept = LedgerDesign(make_stage(scenario), service)
     assert list(run_design(kept, list_calls(scenario), service).calls) == kept.predicted
     short = facts.cache_minimum > 4_000  # nothing is cached yet at the first edit, so it is free
-    assert kept.decisions[3].deed is (Action.REBASE if short else Action.APPEND)
-    assert kept.decisions[6].deed is Action.REBASE
+    assert kept.decisions[3].action is (Action.REBASE if short else Action.APPEND)
+    assert kept.decisions[6].action is Action.REBASE
 
 
 def test_an_oracle_is_never_worse():
@@ -157,7 +157,7 @@ def test_folding_and_many_blocks():
     service = make_simulated_model(facts, find_prices(MODELS[0], {}))
     kept = LedgerDesign(make_stage(scenario), service)
     result = run_design(kept, list_calls(scenario), service)
-    assert str(kept.decisions[7].rebase.ground) == "compacted"
+    assert str(kept.decisions[7].rebase.code) == "compacted"
     assert list(result.calls) == kept.predicted
     assert MIN_EXPECTED_CALLS > 0
     assert find_optimal_session(make_stage(scenario), service, list_calls(scenario)).usd <= result.usd

@@ -67,5 +67,5 @@ def test_what_is_predicted_is_what_a_provider_counts(tmp_path, shape, model, jud
         assert told.blame is None
         assert json.dumps([account_to_json(told), decision_to_json(assembly.prefix_decision)])
         assert counted.read > 0 or number == 0
-        assert str(assembly.prefix_decision.deed) == ("append" if number == 3 else "reuse")
+        assert str(assembly.prefix_decision.action) == ("append" if number == 3 else "reuse")
         frozen = advance_ledger(frozen, assembly.prefix_decision, marked.sent, facts)

@@ -376,4 +376,4 @@ class AgentLoop:
 
 def describe_prefix_change(decision: PrefixDecision) -> dict[str, Any]:
     """Return the ledger's decision as event fields; empty if the prompt was reused unchanged."""
-    return {} if decision.deed is Action.REUSE else {"ledger": decision_to_json(decision)}
+    return {} if decision.action is Action.REUSE else {"ledger": decision_to_json(decision)}

@@ -134,7 +134,7 @@ class TurnLedger:
         made = account_for_call(self._frozen, answered, facts.cache, prices, self._known)
         if made.blame and self._theirs:
             made = replace(made, blame=confirm_cause(made.blame, self._theirs))
-        if decision.rebase and decision.rebase.ground is Reason.PRIVATE:
+        if decision.rebase and decision.rebase.code is Reason.PRIVATE:
             made = redact_blame(made)
         return made
 

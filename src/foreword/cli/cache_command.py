@@ -260,9 +260,9 @@ def name_lifetime(used: rules.CacheUsage, facts: CacheFacts) -> str:
 def describe_call(decision: ledger.PrefixDecision | None, account: CacheAccount) -> Iterator[str]:
     """Yield the decisions before a call, and the reason of a cache break."""
     for one in decision.decisions if decision else ():
-        yield f"{one.deed} {one.section}: {one.reason}"
+        yield f"{one.action} {one.section}: {one.reason}"
     if decision and decision.rebase and not decision.decisions:
-        yield f"{decision.deed}: {decision.reason}"
+        yield f"{decision.action}: {decision.reason}"
     if account.blame:
         yield describe_break(account.blame)
 

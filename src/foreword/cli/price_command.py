@@ -234,7 +234,7 @@ def print_session_costs(costs: EditCosts) -> None:
         best = next(one for one in whole.offers if one.policy is whole.best)
         print(f"cheapest allowed policy: {whole.best}, {format_usd(best.total)}")
     for price in costs.prices:
-        effect, reason = ACTION_EFFECTS[price.decision.deed], edit_price.describe_price(price)["reason"]
+        effect, reason = ACTION_EFFECTS[price.decision.action], edit_price.describe_price(price)["reason"]
         print(f"{price.session.id[:SHORT_ID_DIGITS]} {effect}: {reason}")
 
 

@@ -408,7 +408,7 @@ def describe_price(cost: SessionEditCost) -> dict[str, Any]:
         "user": cost.user or None,
         "model": cost.model,
         "warm": cost.warm,
-        "deed": str(cost.decision.deed),
+        "deed": str(cost.decision.action),
         "reason": decisions[0].reason if decisions else cost.decision.reason,
         **quote_to_json(cost.quote),
     }

@@ -154,7 +154,7 @@ class CacheStatus:
 
     warm: int
     """Tokens of the last request that are still cached."""
-    ground: Reason | None
+    code: Reason | None
     """Why not all of it is warm, if so."""
     reason: str
     rates: TokenRates
@@ -171,10 +171,10 @@ class CacheStatus:
 
 def assess_cache(frozen: LedgerState, wanted: WantedPrefix, moment: CacheContext) -> CacheStatus:
     """Assess the state of the cache."""
-    warm, ground, reason = find_warm_tokens(frozen, wanted, moment)
+    warm, code, reason = find_warm_tokens(frozen, wanted, moment)
     return CacheStatus(
         warm=warm,
-        ground=ground,
+        code=code,
         reason=reason,
         rates=find_token_rates(moment.facts, moment.prices),
         further=expect_calls(frozen),
@@ -274,7 +274,7 @@ def list_forced_rebases(case: ChoiceInputs) -> Iterator[tuple[int, Reason, str]]
             yield change.block, Reason.ORDERED, f"the edit of {change.id} applies now"
         elif change.governs and not case.facts.system_messages:
             yield change.block, Reason.GOVERNING, f"{change.id} governs safety and may not be sent in a user message"
-    if case.outlook.ground is Reason.COMPACTED:
+    if case.outlook.code is Reason.COMPACTED:
         for update in case.frozen.updates:
             yield case.locate(update), Reason.COMPACTED, case.outlook.reason
     for update in case.frozen.updates:
@@ -358,7 +358,7 @@ def explain_choice(
             else "",
         )
     if not best.lost:
-        return outlook.ground or Reason.COLD, outlook.reason or "the rest is no longer cached"
+        return outlook.code or Reason.COLD, outlook.reason or "the rest is no longer cached"
     if forced and forced[0][0] == best.start:
         return forced[0][1], forced[0][2]
     behind = next(one for one in weighed if one.start == max(one.start for one in weighed))
@@ -408,16 +408,16 @@ def decide_prefix(frozen: LedgerState | None, wanted: WantedPrefix, moment: Cach
     wanted, waiting = hold_entries(told, wanted, warm=outlook.warm > 0)
     changes = tuple(list_changes(told, frozen.base, wanted))
     case = ChoiceInputs(frozen=frozen, wanted=wanted, told=told, changes=changes, outlook=outlook, facts=moment.facts)
-    choice, ground, reason = choose_rebase(case)
+    choice, code, reason = choose_rebase(case)
     if list_withheld_updates(case):  # the history is rewritten in any case
-        ground, reason = Reason.PRIVATE, PRIVATE_REASON
-    decision = make_decision(case, choice, find_rebase(case, choice, ground, reason), reason)
+        code, reason = Reason.PRIVATE, PRIVATE_REASON
+    decision = make_decision(case, choice, find_rebase(case, choice, code, reason), reason)
     return add_held_entries(decision, waiting) if waiting else decision
 
 
 def restart_prefix(wanted: WantedPrefix) -> PrefixDecision:
     """Send everything again because the session's ledger is lost."""
-    rebase = Rebase(ground=Reason.DAMAGED, reason=DAMAGED_REASON, section="", byte=0, tokens=0)
+    rebase = Rebase(code=Reason.DAMAGED, reason=DAMAGED_REASON, section="", byte=0, tokens=0)
     return PrefixDecision(
         prompt=wanted.prompt,
         base=wanted.base,
@@ -434,7 +434,7 @@ def add_held_entries(decision: PrefixDecision, waiting: Sequence[HeldEntry]) -> 
         ChangeDecision(
             section=one.section,
             what=one.what,
-            deed=Action.HOLD,
+            action=Action.HOLD,
             reason=f"{one.path} {describe_hold(one.policy)}",
             policy=one.policy,
         )
@@ -444,18 +444,18 @@ def add_held_entries(decision: PrefixDecision, waiting: Sequence[HeldEntry]) -> 
     return replace(decision, decisions=(*decision.decisions, *held), reason=reason)
 
 
-def find_rebase(case: ChoiceInputs, choice: RebaseChoice, ground: Reason | None, reason: str) -> Rebase | None:
+def find_rebase(case: ChoiceInputs, choice: RebaseChoice, code: Reason | None, reason: str) -> Rebase | None:
     """Find where the prefix changes, if it does, and what that costs."""
     moved, outlook = find_difference(case.frozen.base, choice.base), case.outlook
-    if moved is None and ground is not Reason.PRIVATE:
-        ground, reason = (outlook.ground, outlook.reason) if outlook.ground in INVALIDATING_REASONS else (None, "")
-    if ground is None:
+    if moved is None and code is not Reason.PRIVATE:
+        code, reason = (outlook.code, outlook.reason) if outlook.code in INVALIDATING_REASONS else (None, "")
+    if code is None:
         return None
     section, byte = moved or ("", len(case.frozen.base.text.encode("utf-8", "surrogatepass")))
     known, rates = outlook.known, outlook.rates
     usd = choice.lost * known.factor * (rates.write - rates.read) if rates.usd else None
     tokens = known.correct(choice.lost)
-    return Rebase(ground=ground, reason=reason, section=section, byte=byte, tokens=tokens, usd=usd)
+    return Rebase(code=code, reason=reason, section=section, byte=byte, tokens=tokens, usd=usd)
 
 
 def make_decision(case: ChoiceInputs, choice: RebaseChoice, rebase: Rebase | None, reason: str) -> PrefixDecision:
@@ -492,7 +492,7 @@ def find_reason(decisions: tuple[ChangeDecision, ...], reason: str) -> str:
     """Return the reason why the prefix stays: the cost of appending, or the first held change."""
     if not decisions:
         return UNCHANGED_REASON
-    return reason if any(one.deed is Action.APPEND for one in decisions) else decisions[0].reason
+    return reason if any(one.action is Action.APPEND for one in decisions) else decisions[0].reason
 
 
 def replace_prefix(base: Prefix, prompt: Prompt) -> Prompt:
@@ -514,17 +514,17 @@ def list_decisions(
                 if change.broken
                 else describe_hold(change.policy)
             )
-            deed = Action.HOLD
+            action = Action.HOLD
         elif change.id in said:
-            deed, why = (
+            action, why = (
                 Action.APPEND,
                 reason if rebase is None else f"its block is unchanged, although {rebase.reason}",
             )
         else:
-            deed, why = Action.REBASE, rebase.reason if rebase else UNCHANGED_REASON
+            action, why = Action.REBASE, rebase.reason if rebase else UNCHANGED_REASON
         tokens = case.outlook.known.correct(said[change.id].tokens) if change.id in said else 0
         yield ChangeDecision(
-            section=change.id, what=change.what, deed=deed, reason=why, policy=change.policy, tokens=tokens
+            section=change.id, what=change.what, action=action, reason=why, policy=change.policy, tokens=tokens
         )
 
 

@@ -382,7 +382,7 @@ class ChangeDecision:
     section: str
     what: str
     """`changed`, `added` or `removed`."""
-    deed: Action
+    action: Action
     reason: str
     policy: EditPolicy = EditPolicy.AUTO
     tokens: int = 0
@@ -393,7 +393,7 @@ class ChangeDecision:
 class Rebase:
     """The prefix is sent again from a section on."""
 
-    ground: Reason
+    code: Reason
     reason: str
     section: str
     """The first section that differs; empty if the prefix itself is unchanged."""
@@ -435,15 +435,15 @@ class PrefixDecision:
     """Text sent as a separate system message after the newest message."""
 
     @property
-    def deed(self) -> Action:
+    def action(self) -> Action:
         """Return the overall action: a rebase if there is one, else the strongest of the decisions."""
-        done = {one.deed for one in self.decisions} | ({Action.REBASE} if self.rebase else set())
-        return next((deed for deed in (Action.REBASE, Action.APPEND, Action.HOLD) if deed in done), Action.REUSE)
+        done = {one.action for one in self.decisions} | ({Action.REBASE} if self.rebase else set())
+        return next((action for action in (Action.REBASE, Action.APPEND, Action.HOLD) if action in done), Action.REUSE)
 
     @property
     def held(self) -> tuple[str, ...]:
         """The sections whose change is held."""
-        return tuple(one.section for one in self.decisions if one.deed is Action.HOLD)
+        return tuple(one.section for one in self.decisions if one.action is Action.HOLD)
 
     @property
     def says(self) -> bool:

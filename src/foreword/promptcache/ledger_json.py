@@ -38,14 +38,14 @@ from foreword.types import EditPolicy, Pace, Trust
 def decision_to_json(decision: PrefixDecision) -> dict[str, Any]:
     """Convert a prefix decision; for withheld content, show only that the prompt was sent again."""
     rebase = decision.rebase
-    hidden = rebase is not None and rebase.ground is Reason.PRIVATE
+    hidden = rebase is not None and rebase.code is Reason.PRIVATE
     return {
-        "deed": str(decision.deed),
+        "deed": str(decision.action),
         "reason": decision.reason,
         "rebase": None
         if rebase is None
         else {
-            "ground": str(rebase.ground),
+            "ground": str(rebase.code),
             "reason": rebase.reason,
             "section": None if hidden else rebase.section or None,
             "byte": None if hidden else rebase.byte,
@@ -56,7 +56,7 @@ def decision_to_json(decision: PrefixDecision) -> dict[str, Any]:
             {
                 "section": one.section,
                 "what": one.what,
-                "deed": str(one.deed),
+                "deed": str(one.action),
                 "reason": one.reason,
                 "policy": str(one.policy),
                 "tokens": one.tokens,

@@ -40,7 +40,7 @@ def test_only_what_is_new(environ):
     kept = LedgerDesign(make_stage(scenario), make_simulated_model(find_model(MODEL, {}), None))
     done = asyncio.run(play_all(list_calls(scenario), {"ours": kept}, environ, 6))["ours"]
     later = [one for one in done if one.turn > 1]
-    assert [decision.deed for decision in kept.decisions[1:]] == [
+    assert [decision.action for decision in kept.decisions[1:]] == [
         Action.REUSE, Action.APPEND, Action.REUSE, Action.APPEND, Action.REUSE
     ]  # fmt: skip
     assert [turn for turn in by_turn(later) if not 1.0 <= divide(turn) <= MOST] == []
