@@ -215,7 +215,7 @@ class MarkedRequest:
 
 
 def mark_request(
-    shape: str, request: Mapping[str, Any], frozen: LedgerState | None, to: RequestTarget, past: Sequence[Segment] = ()
+    shape: str, request: Mapping[str, Any], state: LedgerState | None, to: RequestTarget, past: Sequence[Segment] = ()
 ) -> MarkedRequest:
     """Place breakpoints in a finished request and remove any it had.
 
@@ -228,7 +228,7 @@ def mark_request(
     if not to.facts.marked:
         return MarkedRequest(request=bare, sent=sent, breakpoints=(), past=tuple(segment.written for segment in past))
     system = [at for at, piece in enumerate(head) if piece.part == "system"]
-    breakpoints = choose_breakpoints(frozen, sent, to.facts, system[: to.stable])
+    breakpoints = choose_breakpoints(state, sent, to.facts, system[: to.stable])
     begin, end = len(head), len(pieces) - len(own)
     deep = [one for one in breakpoints if begin <= one.at < end]
     # Blocks of the request itself are numbered as if the earlier segments were not there.

@@ -35,8 +35,10 @@ def call(tmp_path):
     assembly = make_workspace(tmp_path, FILES).assemble(Turn(user="alice", situation="dm", message="Hi", now=NOON))
     request = assembly.envelope("openai").request
 
-    def call(frozen, at, engine, read=0.0):
-        accounting = TurnLedger(assembly, "openai", frozen, str(at), remembers=engine.remembers if engine else None)
+    def call(ledger_state, at, engine, read=0.0):
+        accounting = TurnLedger(
+            assembly, "openai", ledger_state, str(at), remembers=engine.remembers if engine else None
+        )
         accounting.write(request, (), at)
         return accounting.settle(Usage(tokens_in=1_000, tokens_out=1, cache_read=int(read * 1_000)), {})
 
@@ -47,7 +49,7 @@ def call(tmp_path):
 def test_what_an_engine_had_is_lost_with_it(call, answers):
     """After a restart before or during a call, no cache read is predicted, and the restart is the cause."""
     first = call(None, NOON, Engine(NOON, NOON))
-    made = call(first.frozen, LATER, Engine(*answers)).account
+    made = call(first.ledger_state, LATER, Engine(*answers)).account
     assert made.predicted.read == 0
     assert (made.blame.cause, made.blame.reason) == (Cause.EXPIRED, ENGINE_RESTARTED)
 
@@ -56,7 +58,7 @@ def test_an_engine_that_lives(call):
     """A running engine, or one of unknown lifetime, is predicted to read its cache."""
     first = call(None, NOON, Engine(NOON, NOON))
     for engine in (Engine(NOON, NOON), None):
-        made = call(first.frozen, LATER, engine, read=1.0).account
+        made = call(first.ledger_state, LATER, engine, read=1.0).account
         assert made.predicted.read > 0
         assert made.blame is None
 
@@ -64,7 +66,7 @@ def test_an_engine_that_lives(call):
 def test_what_is_sent_to_the_new_one_is_there(call):
     """The first request to the new engine is warm from then on."""
     first = call(None, NOON, Engine(NOON, NOON))
-    second = call(first.frozen, LATER, Engine(LATER, LATER))
-    third = call(second.frozen, LATER + timedelta(minutes=1), Engine(LATER, LATER), read=1.0)
+    second = call(first.ledger_state, LATER, Engine(LATER, LATER))
+    third = call(second.ledger_state, LATER + timedelta(minutes=1), Engine(LATER, LATER), read=1.0)
     assert third.account.predicted.read > 0
     assert third.account.blame is None

@@ -518,4 +518,4 @@ def test_a_provider_that_does_not_say_what_it_used(tmp_path):
     accounting.write(assembly.envelope("anthropic").request, (), NOON)
     settled = accounting.settle(None, {})
     assert settled.account is None
-    assert settled.frozen.calls == 1
+    assert settled.ledger_state.calls == 1

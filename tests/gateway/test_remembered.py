@@ -272,9 +272,9 @@ def test_a_ledger_that_is_handed_on(tmp_path, stand_in):
     with open_rows(tmp_path) as rows:
         remembered = SessionCache()
         remembered.read(rows, session)
-        row, frozen = ledgers.find_ledger(rows, session), ledgers.read_ledger(rows, session)
-        remembered.store_ledger(rows, session, LedgerEntry(frozen=frozen, anew=True))
-        assert remembered.read_ledger(rows, session) is frozen
+        row, ledger_state = ledgers.find_ledger(rows, session), ledgers.read_ledger(rows, session)
+        remembered.store_ledger(rows, session, LedgerEntry(ledger_state=ledger_state, anew=True))
+        assert remembered.read_ledger(rows, session) is ledger_state
         held = json.loads(row.frozen) | {"calls": 99}
         rows.execute("UPDATE ledgers SET frozen = ? WHERE session_id = ?", (json.dumps(held), session))
         assert remembered.read_ledger(rows, session).calls == 99
@@ -294,9 +294,9 @@ def test_what_is_kept_is_what_is_read(tmp_path, stand_in):
 
     (session, *_) = asyncio.run(run())
     with open_rows(tmp_path) as rows:
-        row, frozen = ledgers.find_ledger(rows, session), ledgers.read_ledger(rows, session)
-    assert ledgers.build_ledger_row(frozen) == row
-    assert ledgers.parse_ledger_row(ledgers.build_ledger_row(frozen)) == frozen
+        row, ledger_state = ledgers.find_ledger(rows, session), ledgers.read_ledger(rows, session)
+    assert ledgers.build_ledger_row(ledger_state) == row
+    assert ledgers.parse_ledger_row(ledgers.build_ledger_row(ledger_state)) == ledger_state
 
 
 def find_texts(*roots):

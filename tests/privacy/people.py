@@ -172,12 +172,12 @@ class People:
         )
         book = books.open(self.workspace, turn, self.clock(), folded=False)
         assembly = self.workspace.assemble(turn, book)
-        accounting = TurnLedger(assembly, "anthropic", books.frozen, claimed.turn)
+        accounting = TurnLedger(assembly, "anthropic", books.ledger_state, claimed.turn)
         request = json.loads(accounting.write(assembly.envelope("anthropic").request, (), self.clock()))
         settled = accounting.settle(Usage(tokens_in=100, tokens_out=10), {})
         lesson = TokenLesson(model="anthropic:claude-sonnet-5", counted=90, reported=100)
         newest = request["messages"][-1]["content"]
-        return LedgerEntry(frozen=settled.frozen, lessons=(lesson,)), [part["text"] for part in newest]
+        return LedgerEntry(ledger_state=settled.ledger_state, lessons=(lesson,)), [part["text"] for part in newest]
 
     def do(self, work):
         """Change the state."""

@@ -77,7 +77,7 @@ class House:
     clearance: Trust = Trust.FULL
     now: datetime = NOON
     facts: CacheFacts | None = None
-    frozen = None
+    state = None
     decision = None
     turn: int = 0
     said: list = field(default_factory=list)
@@ -121,7 +121,7 @@ class House:
     def begin(self):
         """Begin a turn: compare, and add the newest message after the history."""
         self.turn += 1
-        self.decision = decide_prefix(self.frozen, self.want(), CacheContext(now=self.now, facts=self.facts))
+        self.decision = decide_prefix(self.state, self.want(), CacheContext(now=self.now, facts=self.facts))
         for gone in self.decision.scrub:
             self.said = [replace_text(block, gone) for block in self.said]
         tail = "".join(b.text for b in self.decision.prompt.blocks if b.placement is Placement.TAIL)
@@ -144,15 +144,15 @@ class House:
         sent = SentRequest(model=self.model, pieces=make_sent_blocks(blocks, self.facts, self.meter.count), at=self.now,
                     turn=str(self.turn))  # fmt: skip
         if marks is None:
-            marks = {one.at: one.ttl for one in choose_breakpoints(self.frozen, sent, self.facts, stable)}
+            marks = {one.at: one.ttl for one in choose_breakpoints(self.state, sent, self.facts, stable)}
         sent = replace(sent, pieces=set_breakpoints(sent.pieces, marks))
         self.marks = marks
-        self.predicted = predict_usage(self.frozen, sent, self.facts)
+        self.predicted = predict_usage(self.state, sent, self.facts)
         counted = self.provider.use(self.model, set_breakpoints(blocks, marks), self.facts)
         self.account = account_for_call(
-            self.frozen, AnsweredRequest(base=self.decision.base, sent=sent, reported=counted), self.facts
+            self.state, AnsweredRequest(base=self.decision.base, sent=sent, reported=counted), self.facts
         )
-        self.frozen = advance_ledger(self.frozen, self.decision, sent, self.facts)
+        self.state = advance_ledger(self.state, self.decision, sent, self.facts)
         self.folded = False
         return counted
 

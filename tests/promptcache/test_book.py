@@ -36,7 +36,7 @@ class Sitting:
         self.folder, self.model, self.now = folder, model, NOON
         self.workspace = make_workspace(folder, {**FILES, "foreword.yaml": YAML % listed})
         self.facts = self.workspace.assemble(Turn(model=model)).meter.facts.cache
-        self.frozen, self.history, self.edits = None, [], {}
+        self.state, self.history, self.edits = None, [], {}
 
     def assemble(self, said="What is on?"):
         """Assemble the next turn."""
@@ -50,7 +50,7 @@ class Sitting:
             history=tuple(self.history),
         )
         moment = CacheContext(now=self.now, facts=self.facts, prices=find_prices(self.model, {}))
-        return self.workspace.assemble(turn, SessionLedger(frozen=self.frozen, moment=moment, edits=self.edits))
+        return self.workspace.assemble(turn, SessionLedger(state=self.state, moment=moment, edits=self.edits))
 
     def send(self, said="What is on?"):
         """Run a turn."""
@@ -64,9 +64,9 @@ class Sitting:
             turn=str(len(self.history)),
         )
         stable = [at for at, piece in enumerate(sent.pieces) if piece.part == "system"]
-        self.marked = set_breakpoints("anthropic", request, choose_breakpoints(self.frozen, sent, self.facts, stable))
+        self.marked = set_breakpoints("anthropic", request, choose_breakpoints(self.state, sent, self.facts, stable))
         pieces = make_sent_blocks(list_blocks("anthropic", self.marked), self.facts, assembly.meter.count)
-        self.frozen = advance_ledger(self.frozen, assembly.prefix_decision, replace(sent, pieces=pieces), self.facts)
+        self.state = advance_ledger(self.state, assembly.prefix_decision, replace(sent, pieces=pieces), self.facts)
         newest = "".join(part["text"] for part in request["messages"][-1]["content"])
         self.history += [Message(role="user", text=newest), Message(role="assistant", text="Nothing much.")]
         self.now += timedelta(seconds=40)
@@ -127,7 +127,7 @@ def test_a_file_that_is_closed_to_this_clearance(tmp_path):
     write_files(tmp_path, {"foreword.yaml": config.replace("alice: {trust: full}", "alice: {trust: inner}")})
     sitting.workspace.refresh(now=True)
     sitting.send()
-    assert "before you buy" in sitting.frozen.base.text
+    assert "before you buy" in sitting.state.base.text
     closed = config.replace("trust: public", "trust: full").replace("alice: {trust: full}", "alice: {trust: inner}")
     write_files(tmp_path, {"foreword.yaml": closed})
     sitting.workspace.refresh(now=True)

@@ -35,7 +35,7 @@ def test_one_in_between(calls, between):
     counted = house.send()
     assert (reached in house.marks) is between
     assert len(house.marks) == 4
-    assert counted.read == sum(piece.tokens for piece in house.frozen.last.pieces[: reached + 1])
+    assert counted.read == sum(piece.tokens for piece in house.state.last.pieces[: reached + 1])
 
 
 def test_the_minimum():

@@ -11,7 +11,7 @@ from foreword.types import EditPolicy, Pace, Trust
 
 def know(house):
     """Return the texts that are in force for the model, by section."""
-    return {name: line.text for name, line in apply_updates(house.frozen.base, house.frozen.updates).items()}
+    return {name: line.text for name, line in apply_updates(house.state.base, house.state.updates).items()}
 
 
 def wanted(house):
@@ -45,7 +45,7 @@ def test_the_first_turn_freezes_what_is_wanted():
 
 def test_the_same_is_reused(house):
     """An unchanged section is sent byte for byte as before."""
-    before = house.frozen.base.text
+    before = house.state.base.text
     decision = house.begin()
     assert decision.action is Action.REUSE
     assert decision.base.text == before
@@ -59,7 +59,7 @@ def test_a_small_edit_is_appended(house):
     change = decide(decision, "soul")
     assert (change.action, change.what) == (Action.APPEND, "changed")
     assert "further calls, moving the prefix would cost" in change.reason
-    assert decision.base == house.frozen.base
+    assert decision.base == house.state.base
     assert "## Prompt Updates\n" in decision.prompt.text
     assert "+ soul says on line three what" in decision.prompt.text.replace("+soul", "+ soul")
     house.send()
@@ -181,7 +181,7 @@ def test_held(house, policy):
     assert decide(decision, "soul").action is Action.HOLD
     assert "waits" in decide(decision, "soul").reason
     assert decision.held == ("soul",)
-    assert decision.base == house.frozen.base
+    assert decision.base == house.state.base
     house.send()
     house.wait(4_000)
     later = house.begin()

@@ -106,18 +106,18 @@ class Watched(House):
         self.loops = []
         for thing in things:
             self.do(*thing)
-        before, said = self.frozen, list(self.said)
+        before, said = self.state, list(self.said)
         decision = self.begin()
         self.moment.pop("recall", None)
         self.hold_the_truth(decision)
         self.hold_the_history(said, decision)
         if ("lost",) in things:
             self.said = said  # the provider refused: nothing was sent, and nothing has changed
-            assert self.frozen is before
+            assert self.state is before
             self.turn -= 1
             return
         for at, calls in enumerate([*self.loops, None]):
-            old = self.frozen
+            old = self.state
             counted = self.send()
             self.hold_the_prefix(old, decision, first=at == 0)
             self.hold_the_marks()
@@ -140,8 +140,8 @@ class Watched(House):
         assert {name: text for name, text in known.items() if name not in held} == {
             name: text for name, text in wanted.items() if name not in held
         }
-        if self.frozen:
-            told = apply_updates(self.frozen.base, self.frozen.updates)
+        if self.state:
+            told = apply_updates(self.state.base, self.state.updates)
             for name in held:
                 assert known.get(name) == (told[name].text if name in told else None)
         for name in held:
@@ -165,9 +165,9 @@ class Watched(House):
         """Check that each request extends the last one, unless a rebase with a reason was recorded."""
         if old is None:
             return
-        last, now = old.last.pieces, self.frozen.last.pieces
+        last, now = old.last.pieces, self.state.last.pieces
         extends = [piece.key for piece in now[: len(last)]] == [piece.key for piece in last]
-        if not (extends and old.last.model == self.frozen.last.model):
+        if not (extends and old.last.model == self.state.last.model):
             assert first, "the calls of one turn only append"
             assert decision.rebase, decision.reason
             assert decision.rebase.reason
@@ -181,17 +181,17 @@ class Watched(House):
         lives = [self.marks[at] for at in sorted(self.marks)]
         assert len(lives) + self.facts.newest <= 4
         assert lives == sorted(lives, key=["1h", "30m", "5m"].index)
-        ends = self.frozen.last.ends
+        ends = self.state.last.ends
         assert all(ends[at] >= self.facts.minimum for at in self.marks)
 
     def hold_the_state(self):
         """Check that the state survives a restart."""
-        base = self.frozen.base
+        base = self.state.base
         assert parse_stored_prefix(dump_prefix(base), hash_prefix(base)) == base
-        again = parse_ledger(dump_ledger(self.frozen), base)
-        assert again == self.frozen
-        assert dump_ledger(again) == dump_ledger(self.frozen)
-        self.frozen = again
+        again = parse_ledger(dump_ledger(self.state), base)
+        assert again == self.state
+        assert dump_ledger(again) == dump_ledger(self.state)
+        self.state = again
 
 
 def find_new(name):
@@ -248,7 +248,7 @@ def test_several_agents_at_one_provider(turns):
         house.live(things)
         twin.live(things)
         assert house.decision.prompt.text == twin.decision.prompt.text
-        assert house.frozen == twin.frozen
+        assert house.state == twin.state
         house.wait(40)
 
 
@@ -280,8 +280,8 @@ def test_values_are_frozen():
     """A state is a value: a change makes a new one, and the old one stays."""
     house = House()
     house.talk()
-    before = house.frozen
+    before = house.state
     copy = replace(before)
     house.talk()
     assert before == copy
-    assert house.frozen != before
+    assert house.state != before

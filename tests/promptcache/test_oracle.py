@@ -75,7 +75,7 @@ class Replay:
         """Write a request as decided."""
         edits, life = self.path[call.number]
         letter = self.kept.prepare(call, edits)
-        marks = place_breakpoints(self.kept.frozen, letter.sent, self.facts, letter.stable, life)
+        marks = place_breakpoints(self.kept.state, letter.sent, self.facts, letter.stable, life)
         return self.kept.send(letter, marks)
 
 

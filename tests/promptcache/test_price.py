@@ -25,7 +25,7 @@ def house():
 def ask(house, **other):
     """Quote the cost of the session's edits."""
     moment = CacheContext(now=house.now, facts=house.facts, prices=find_prices(house.model, {}), **other)
-    asked = quote_edit(house.frozen, house.want(), moment)
+    asked = quote_edit(house.state, house.want(), moment)
     return asked, {offer.policy: offer for offer in asked.offers}
 
 
@@ -45,7 +45,7 @@ def test_now_is_what_is_billed(house):
     house.edit("soul")
     _, offers = ask(house)
     house.edits = {"soul": EditPolicy.NOW}
-    before = house.frozen.last.tokens
+    before = house.state.last.tokens
     house.begin()
     counted = house.send()
     assert before - counted.read == offers[EditPolicy.NOW].again
@@ -72,7 +72,7 @@ def test_one_act_has_one_price(house, section):
     for policy in (EditPolicy.NOW, EditPolicy.APPEND, EditPolicy.COLD):
         house.edits = {section: policy}
         moment = CacheContext(now=house.now, facts=house.facts, prices=find_prices(SONNET, {}))
-        decision = decide_prefix(house.frozen, house.want(), moment)
+        decision = decide_prefix(house.state, house.want(), moment)
         acts.add((decision.action, decision.prompt.text))
         costs.add(replace(offers[policy], policy=EditPolicy.NOW))
     assert len(acts) == len(costs) == 1
@@ -96,10 +96,10 @@ def test_nothing_differs(house):
 
 def test_asking_changes_nothing(house):
     """A quote leaves the session unchanged."""
-    before = house.frozen
+    before = house.state
     house.edit("soul")
     ask(house)
-    assert house.frozen is before
+    assert house.state is before
 
 
 def test_counts_are_corrected():
@@ -125,10 +125,10 @@ def test_a_decision_costs_what_was_quoted(house, priced, policy):
         now=house.now, facts=house.facts, prices=find_prices(SONNET, {}) if priced else None, known=known
     )
     plain, corrected = (
-        decide_prefix(house.frozen, house.want(), one)
+        decide_prefix(house.state, house.want(), one)
         for one in (replace(moment, known=Calibration(model=SONNET)), moment)
     )
-    offers = {one.policy: one for one in quote_edit(house.frozen, house.want(), moment).offers}
+    offers = {one.policy: one for one in quote_edit(house.state, house.want(), moment).offers}
     assert plain.prompt.text == corrected.prompt.text
     assert (plain.action, plain.updates) == (corrected.action, corrected.updates)
     if policy is EditPolicy.NOW:

@@ -22,9 +22,9 @@ def settle(house):
 def send_whole(house, share=1.0):
     """Send a request of which the provider reads a share, and return the finding."""
     house.begin()
-    before = house.frozen
+    before = house.state
     house.send()
-    sent = house.frozen.last
+    sent = house.state.last
     read = int(sent.tokens * share)
     answered = AnsweredRequest(
         base=house.decision.base, sent=sent, reported=CacheUsage(read=read, write=0, hour=0, fresh=sent.tokens - read)
@@ -84,9 +84,9 @@ def test_counts_that_are_off_are_no_surplus(model):
     """A provider whose tokens are smaller than ours has no surplus because of that."""
     house = settle(House(model=model))
     house.begin()
-    before = house.frozen
+    before = house.state
     house.send()
     reported = house.account.reported
     more = CacheUsage(**{name: int(getattr(reported, name) * 1.3) for name in ("read", "write", "fresh")})
-    answered = AnsweredRequest(base=house.decision.base, sent=house.frozen.last, reported=more)
+    answered = AnsweredRequest(base=house.decision.base, sent=house.state.last, reported=more)
     assert account_for_call(before, answered, house.facts).surplus is None

@@ -46,7 +46,7 @@ def go_on(request, shape, said):
 def test_what_is_predicted_is_what_a_provider_counts(tmp_path, shape, model, judge):
     """Over a session with an edit, every request is accepted, and the provider's counts equal the prediction."""
     workspace = make_workspace(tmp_path, FILES | {"AGENTS.md": FILES["AGENTS.md"] * 3})
-    frozen, said, clock, provider = None, [], [NOON], None
+    state, said, clock, provider = None, [], [NOON], None
     for number in range(6):
         if number == 3:
             write_files(tmp_path, {"AGENTS.md": (FILES["AGENTS.md"] * 3).replace("7. Ask", "7. Always ask", 1)})
@@ -54,18 +54,18 @@ def test_what_is_predicted_is_what_a_provider_counts(tmp_path, shape, model, jud
         now = clock[0] = NOON + timedelta(seconds=50 * number)
         turn = Turn(user="alice", situation="dm", model=model, tools=Toolset([LAMPS]), now=now, message=f"{number}?")
         facts = workspace.assemble(turn).meter.facts.cache
-        assembly = workspace.assemble(turn, SessionLedger(frozen=frozen, moment=CacheContext(now=now, facts=facts)))
+        assembly = workspace.assemble(turn, SessionLedger(state=state, moment=CacheContext(now=now, facts=facts)))
         count, base = assembly.meter.count, assembly.prefix_decision.base
         provider = provider or PrefixCache(lambda: clock[0], count)
         to = RequestTarget(model=model, facts=facts, count=count, at=now, stable=len(base.blocks), turn=str(number))
         request, said = go_on(assembly.envelope(shape).request, shape, said)
-        marked = mark_request(shape, request, frozen, to)
+        marked = mark_request(shape, request, state, to)
         assert not list(judge({**marked.request, "max_tokens": 100}))
         counted = provider.use(model, list_blocks(shape, marked.request), facts)
-        told = account_for_call(frozen, AnsweredRequest(base=base, sent=marked.sent, reported=counted), facts)
+        told = account_for_call(state, AnsweredRequest(base=base, sent=marked.sent, reported=counted), facts)
         assert told.predicted == counted
         assert told.blame is None
         assert json.dumps([account_to_json(told), decision_to_json(assembly.prefix_decision)])
         assert counted.read > 0 or number == 0
         assert str(assembly.prefix_decision.action) == ("append" if number == 3 else "reuse")
-        frozen = advance_ledger(frozen, assembly.prefix_decision, marked.sent, facts)
+        state = advance_ledger(state, assembly.prefix_decision, marked.sent, facts)

@@ -118,7 +118,7 @@ def test_marked_requests(session):
     shape, turns = session
     model, judge = SHAPES[shape]
     facts = find_model(model, {}).cache
-    now, frozen, last = NOON, None, []
+    now, state, last = NOON, None, []
     provider = PrefixCache(lambda: now, len)
     talk = TALKS[shape]()
     for turn, (gap, loops) in enumerate(turns):
@@ -128,7 +128,7 @@ def test_marked_requests(session):
             to = RequestTarget(model=model, facts=facts, count=len, at=now, stable=2, turn=str(turn))
             plain = talk.write()
             before = json.dumps(plain)
-            marked = mark_request(shape, plain, frozen, to)
+            marked = mark_request(shape, plain, state, to)
             assert json.dumps(plain) == before
             assert not list(judge(marked.request))
             assert count_marks(marked.request) == len(marked.breakpoints) <= 4 - facts.newest
@@ -136,8 +136,8 @@ def test_marked_requests(session):
             assert blocks == strip(shape, plain)
             assert blocks[: len(last)] == last
             counted = provider.use(model, list_blocks(shape, marked.request), facts)
-            assert counted == predict_usage(frozen, marked.sent, facts)
-            frozen, last = advance_ledger(frozen, STANDING, marked.sent, facts), blocks
+            assert counted == predict_usage(state, marked.sent, facts)
+            state, last = advance_ledger(state, STANDING, marked.sent, facts), blocks
             if calls:
                 talk.call(turn, calls)
                 now += timedelta(seconds=5)
@@ -150,7 +150,7 @@ def test_what_was_written_before(session):
     shape, turns = session
     model, _ = SHAPES[shape]
     facts, field = find_model(model, {}).cache, REQUEST_SHAPES[shape].field
-    now, frozen, past = NOON, None, []
+    now, state, past = NOON, None, []
     talk = TALKS[shape]()
     for turn, (gap, loops) in enumerate(turns):
         now += timedelta(seconds=gap)
@@ -161,11 +161,11 @@ def test_what_was_written_before(session):
             opening = count_opening(plain[field])
             end = past[-1].end if past else opening
             rest = {**plain, field: [*plain[field][:opening], *plain[field][end:]]}
-            whole, cut = mark_request(shape, plain, frozen, to), mark_request(shape, rest, frozen, to, past)
+            whole, cut = mark_request(shape, plain, state, to), mark_request(shape, rest, state, to, past)
             assert write_request(shape, cut.request, cut.past) == write_request(shape, whole.request)
             assert write_request(shape, whole.request) == write_json(whole.request)
             assert (cut.sent, cut.breakpoints) == (whole.sent, whole.breakpoints)
-            frozen = advance_ledger(frozen, STANDING, whole.sent, facts)
+            state = advance_ledger(state, STANDING, whole.sent, facts)
             if calls:
                 talk.call(turn, calls)
                 now += timedelta(seconds=5)

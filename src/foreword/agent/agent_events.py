@@ -22,7 +22,7 @@ class Settled:
 
     account: CacheAccount | None
     """None if the provider reported no usage."""
-    frozen: LedgerState
+    ledger_state: LedgerState
     counted: int
     """Tokens of the request by our count."""
 

@@ -101,7 +101,7 @@ class TurnInput:
     """The messages of earlier turns, in their sent form."""
     taken: Messages = ()
     """The messages of this turn that were recorded before it was interrupted or queued."""
-    frozen: LedgerState | None = None
+    ledger_state: LedgerState | None = None
     """The ledger state of the session: the requests sent so far."""
     attempt: int = 1
     results: tuple[str, ...] = ()
@@ -319,7 +319,7 @@ class AgentLoop:
         accounting = TurnLedger(
             assembly,
             opened.shape,
-            work.frozen,
+            work.ledger_state,
             turn,
             diagnosed=self._is_diagnosed(assembly),
             known=self._find_learned(assembly),

@@ -63,7 +63,7 @@ class TurnLedger:
         self,
         assembly: Assembly,
         shape: str,
-        frozen: LedgerState | None,
+        ledger_state: LedgerState | None,
         turn: str,
         *,
         diagnosed: bool = False,
@@ -77,7 +77,7 @@ class TurnLedger:
         self.diagnosed = diagnosed and shape in DIAGNOSTIC_SHAPES
         """Whether the provider is asked for cache diagnostics."""
         self._turn = turn
-        self._frozen = frozen
+        self._ledger_state = ledger_state
         self._stable = len(list_stable_blocks(assembly.prompt.blocks))
         self._marked: MarkedRequest | None = None
         self._theirs = ""
@@ -94,10 +94,12 @@ class TurnLedger:
             stable=self._stable,
             turn=self._turn,
         )
-        self._marked, self._theirs = mark_request(self._shape, request, self._frozen, to, past), ""
+        self._marked, self._theirs = mark_request(self._shape, request, self._ledger_state, to, past), ""
         marked = self._marked.request
         if self.diagnosed:
-            marked = request_diagnosis(self._shape, marked, self._frozen.last.answer if self._frozen else "")
+            marked = request_diagnosis(
+                self._shape, marked, self._ledger_state.last.answer if self._ledger_state else ""
+            )
         return write_request(self._shape, marked, self._marked.past)
 
     def hear(self, reason: str) -> None:
@@ -117,21 +119,21 @@ class TurnLedger:
         self._look(sent.at)  # the request may have restarted the embedded engine
         made = self._account(sent, usage, overrides) if usage else None
         sent = replace(sent, answer=answer) if self.diagnosed else sent
-        self._frozen = advance_ledger(self._frozen, self._assembly.prefix_decision, sent, facts.cache)
-        return Settled(account=made, frozen=self._frozen, counted=sent.tokens)
+        self._ledger_state = advance_ledger(self._ledger_state, self._assembly.prefix_decision, sent, facts.cache)
+        return Settled(account=made, ledger_state=self._ledger_state, counted=sent.tokens)
 
     def _look(self, at: datetime) -> None:
         """Mark the cached prefix as lost if the engine was restarted."""
         since = self._remembers(at) if self._remembers else None
-        if since and self._frozen and self._frozen.last.at < since:
-            self._frozen = mark_lost(self._frozen)
+        if since and self._ledger_state and self._ledger_state.last.at < since:
+            self._ledger_state = mark_lost(self._ledger_state)
 
     def _account(self, sent: SentRequest, usage: Usage, overrides: Mapping[str, ModelOverride]) -> CacheAccount:
         """Account for a request, including the provider's diagnosis."""
         facts, decision = self._assembly.meter.facts, self._assembly.prefix_decision
         prices = find_prices(facts.name, overrides, PricedRequest(tokens=usage.tokens_in, now=sent.at))
         answered = AnsweredRequest(base=decision.base, sent=sent, reported=self._count(usage))
-        made = account_for_call(self._frozen, answered, facts.cache, prices, self._known)
+        made = account_for_call(self._ledger_state, answered, facts.cache, prices, self._known)
         if made.blame and self._theirs:
             made = replace(made, blame=confirm_cause(made.blame, self._theirs))
         if decision.rebase and decision.rebase.code is Reason.PRIVATE:

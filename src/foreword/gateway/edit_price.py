@@ -210,7 +210,7 @@ def read_pricing_inputs(
         for session in chosen
     ]
     return PricingInputs(
-        sessions=tuple(session for session in sessions if session.ledger.frozen),
+        sessions=tuple(session for session in sessions if session.ledger.ledger_state),
         idle=0 if id_prefix else len(visible) - len(chosen),
         calibrations=read_calibrations(state) if sees_all(reader) else {},
     )
@@ -284,7 +284,7 @@ def price_session(
     workspace: Workspace, priced: PricedSession, assemblers: Sequence[AssembleTurn], now: datetime
 ) -> SessionEditCost | NoCostReason:
     """Price an edit in one session, or return why it costs nothing. The first assembler has the edit."""
-    ledger, session = priced.ledger.frozen, priced.turn.session
+    ledger, session = priced.ledger.ledger_state, priced.turn.session
     if ledger is None or session.lane.agent not in workspace.config.agents:
         return NoCostReason.OVER
     tools = find_gateway_tools(workspace.config.agents[session.lane.agent].folders)

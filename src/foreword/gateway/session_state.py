@@ -62,7 +62,7 @@ def list_plain_messages(history: Sequence[HistoryRow]) -> tuple[Message, ...]:
 class StoredLedger:
     """The stored ledger of a session, as read before a turn."""
 
-    frozen: LedgerState | None = None
+    ledger_state: LedgerState | None = None
     edits: Mapping[tuple[str, str], EditPolicy] = field(default_factory=dict)
     calibrations: Mapping[str, Calibration] = field(default_factory=dict)
     """Token calibration of each model."""
@@ -71,8 +71,8 @@ class StoredLedger:
 
     def follow(self, since: datetime | None) -> "StoredLedger":
         """Mark the prefix as lost if it was sent before the engine's start time."""
-        frozen = self.frozen
-        return replace(self, frozen=mark_lost(frozen)) if frozen and since and frozen.last.at < since else self
+        known = self.ledger_state
+        return replace(self, ledger_state=mark_lost(known)) if known and since and known.last.at < since else self
 
     def reveal(self, reader: Reader) -> "StoredLedger":
         """Leave out the calibrations, which depend on other people's calls, unless the reader sees everything."""
@@ -86,12 +86,17 @@ class StoredLedger:
         model = turn.model or config.agents[turn.agent or next(iter(config.agents))].model
         facts = workspace.context.measure(model).facts
         calibration = self.calibrations.get(facts.name, NO_CALIBRATION)
-        tokens = calibration.correct(self.frozen.last.tokens) if self.frozen else 0
+        tokens = calibration.correct(self.ledger_state.last.tokens) if self.ledger_state else 0
         prices = find_prices(facts.name, config.models, PricedRequest(tokens=tokens, now=now))
         moment = CacheContext(now=now, facts=facts.cache, prices=prices, known=calibration)
         texts = tuple(message.text for message in convert_to_texts(taken))
         return SessionLedger(
-            frozen=self.frozen, moment=moment, edits=self.edits, folded=folded, taken=texts, damaged=self.damaged
+            state=self.ledger_state,
+            moment=moment,
+            edits=self.edits,
+            folded=folded,
+            taken=texts,
+            damaged=self.damaged,
         )
 
 
@@ -108,7 +113,7 @@ class TokenLesson:
 class LedgerEntry:
     """Ledger data of a turn's calls, stored together with the step that follows them."""
 
-    frozen: LedgerState | None
+    ledger_state: LedgerState | None
     """What the session has sent so far; None resets the ledger."""
     lessons: tuple[TokenLesson, ...] = ()
     anew: bool = False
@@ -125,14 +130,14 @@ def load_ledger(
 
     The embedded engine has lost everything sent before its start, at `since` if that is known.
     """
-    frozen = read(state, session)
-    if frozen and since and frozen.identity.model.partition(":")[0] == EMBEDDED_PREFIX and frozen.last.at < since:
-        frozen = mark_lost(frozen)
+    known = read(state, session)
+    if known and since and known.identity.model.partition(":")[0] == EMBEDDED_PREFIX and known.last.at < since:
+        known = mark_lost(known)
     return StoredLedger(
-        frozen=frozen,
+        ledger_state=known,
         edits=ledgers.read_edits(state),
         calibrations=ledgers.read_calibrations(state),
-        damaged=frozen is None and ledgers.has_ledger(state, session),
+        damaged=known is None and ledgers.has_ledger(state, session),
     )
 
 
@@ -162,8 +167,8 @@ class CachedSession:
         """Compute the size again; return the difference."""
         before, self.size = self.size, sum(len(row[2]) for row in self.rows)
         if self.ledger:
-            row, _, frozen = self.ledger
-            self.size += len(row) + len(frozen.base.text)
+            row, _, known = self.ledger
+            self.size += len(row) + len(known.base.text)
         return self.size - before
 
 
@@ -205,18 +210,18 @@ class SessionCache:
 
     def store_ledger(self, state: sqlite3.Connection, session: str, entry: LedgerEntry) -> None:
         """Store the ledger of a session and its calibration; after a failed transaction the cached row is unused."""
-        if entry.frozen is None:
+        if entry.ledger_state is None:
             ledgers.drop_ledger(state, session)
         elif not entry.anew and ledgers.is_ledger_empty(state, session):
             # Text erased while the turn ran is still in the turn's own ledger and must not be stored again.
-            ledgers.remove_update_texts(state, session, [update.said for update in entry.frozen.updates])
-            ledgers.replace_ledger(state, session, ledgers.build_ledger_row(clear_ledger(entry.frozen)))
+            ledgers.remove_update_texts(state, session, [update.said for update in entry.ledger_state.updates])
+            ledgers.replace_ledger(state, session, ledgers.build_ledger_row(clear_ledger(entry.ledger_state)))
         else:
-            row = ledgers.build_ledger_row(entry.frozen)
+            row = ledgers.build_ledger_row(entry.ledger_state)
             ledgers.replace_ledger(state, session, row)
             with self._lock:
                 if cached := self._sessions.get(session):
-                    cached.ledger = (row.frozen, row.base, entry.frozen)
+                    cached.ledger = (row.frozen, row.base, entry.ledger_state)
                     self._size += cached.update_size()
         calibrations = ledgers.read_calibrations(state) if entry.lessons else {}
         for lesson in entry.lessons:

@@ -68,7 +68,7 @@ class PreparedTurn:
     history: tuple[HistorySegment, ...]
     taken: Messages = ()
     """The turn's own messages, if it continues an earlier attempt."""
-    frozen: LedgerState | None = None
+    ledger_state: LedgerState | None = None
     """The session's ledger before the turn."""
     recorded: bool = True
     """Whether the turn updates the session's ledger."""
@@ -134,7 +134,7 @@ class TurnInputs:
             assembly=assembly,
             history=tuple(row.segment for row in history),
             taken=claimed.taken,
-            frozen=ledger.frozen,
+            ledger_state=ledger.ledger_state,
             recorded=not (single or is_light(claimed)),
         )
 
@@ -178,7 +178,7 @@ class TurnInputs:
                 load_ledger(state, session.id, self._since, self.cache.read_ledger),
             )
         )
-        model = ledger.frozen.identity.model if ledger.frozen else ""
+        model = ledger.ledger_state.identity.model if ledger.ledger_state else ""
         return history, session_state, ledger.follow(self._find_engine_start(model, self.now()))
 
     def _is_single(self, claimed: ClaimedTurn, equipment: Equipment) -> bool:

@@ -71,7 +71,7 @@ class TurnSteps:
         self.results: tuple[str, ...] = ()
         """The result of the held call that the turn runs."""
         self._initial: LedgerState | None = None
-        self._frozen: LedgerState | None = None
+        self._ledger_state: LedgerState | None = None
         self._lessons: tuple[TokenLesson, ...] = ()
         self._sent = False
         self._recorded = self._has_updates = True
@@ -120,13 +120,13 @@ class TurnSteps:
 
     def begin(self, prepared: PreparedTurn) -> None:
         """Start from the session's ledger."""
-        self._initial = self._frozen = prepared.frozen
+        self._initial = self._ledger_state = prepared.ledger_state
         self._recorded, self._has_updates = prepared.recorded, prepared.assembly.prefix_decision.says
 
     def _advance(self, settled: Settled) -> None:
         """Record a call that the provider accepted."""
-        sent = settled.frozen.last
-        self._frozen, self._sent = settled.frozen, True
+        sent = settled.ledger_state.last
+        self._ledger_state, self._sent = settled.ledger_state, True
         if settled.account:
             lesson = TokenLesson(model=sent.model, counted=settled.counted, reported=settled.account.reported.total)
             self._lessons = (*self._lessons, lesson)
@@ -135,9 +135,9 @@ class TurnSteps:
         """Return the ledger entry for these messages; without messages, the turn's updates do not count as sent."""
         if not self._sent or not self._recorded:
             return None
-        frozen = self._frozen if messages or not self._has_updates else self._initial
+        ledger_state = self._ledger_state if messages or not self._has_updates else self._initial
         anew = bool(self._initial and not self._initial.base.blocks)
-        return LedgerEntry(frozen=frozen, lessons=self._lessons, anew=anew)
+        return LedgerEntry(ledger_state=ledger_state, lessons=self._lessons, anew=anew)
 
     def close(self, reason: str) -> Messages:
         """Close an interrupted turn, including the partial answer, so that the next turn can follow."""
@@ -293,7 +293,7 @@ class Worker:
             history=prepared.history,
             taken=prepared.taken,
             attempt=claimed.attempt,
-            frozen=prepared.frozen,
+            ledger_state=prepared.ledger_state,
             results=steps.results,
             response_format=claimed.incoming.request.response_format,
         )

@@ -43,7 +43,7 @@ class ReadSurplus:
 
 
 def find_surplus(
-    frozen: LedgerState | None, sent: SentRequest, expected: CacheUsage, reported: CacheUsage, facts: CacheFacts
+    state: LedgerState | None, sent: SentRequest, expected: CacheUsage, reported: CacheUsage, facts: CacheFacts
 ) -> ReadSurplus | None:
     """Find the tokens read beyond a prediction, in reported tokens; None within the error of our counts."""
     if not sent.tokens or not reported.total:
@@ -51,7 +51,7 @@ def find_surplus(
     scale = reported.total / sent.tokens
     more = reported.read - round(expected.read * scale)
     noise = COUNT_TOLERANCE * reported.total + max(facts.step, count_partial_block(sent, expected.read, facts) * scale)
-    return ReadSurplus(tokens=more, reason=explain_surplus(frozen, sent)) if more > noise else None
+    return ReadSurplus(tokens=more, reason=explain_surplus(state, sent)) if more > noise else None
 
 
 def count_partial_block(sent: SentRequest, read: int, facts: CacheFacts) -> int:
@@ -61,13 +61,13 @@ def count_partial_block(sent: SentRequest, read: int, facts: CacheFacts) -> int:
     return next((piece.tokens for piece, end in zip(sent.pieces, sent.ends, strict=True) if end > read), 0)
 
 
-def explain_surplus(frozen: LedgerState | None, sent: SentRequest) -> str:
+def explain_surplus(state: LedgerState | None, sent: SentRequest) -> str:
     """Return the reason as far as the ledger knows it."""
-    if frozen is None or not frozen.last.pieces or frozen.last.model != sent.model:
+    if state is None or not state.last.pieces or state.last.model != sent.model:
         return UNKNOWN_REQUEST_REASON
-    if is_lost(frozen):
+    if is_lost(state):
         return OTHER_REQUEST_REASON
-    newest = max(frozen.alive, key=lambda one: one.at, default=None)
+    newest = max(state.alive, key=lambda one: one.at, default=None)
     return LONGER_TTL_REASON.format(newest.seconds / 60) if newest and newest.until <= sent.at else OTHER_REQUEST_REASON
 
 
@@ -148,31 +148,31 @@ class AnsweredRequest:
 
 
 def account_for_call(
-    frozen: LedgerState | None,
+    state: LedgerState | None,
     answered: AnsweredRequest,
     facts: CacheFacts,
     prices: Prices | None = None,
     known: Calibration = NO_CALIBRATION,
 ) -> CacheAccount:
-    """Account for a call; `frozen` is the ledger before it, `known` the calibration of the model."""
+    """Account for a call; `state` is that of the ledger before it, `known` the calibration of the model."""
     sent, reported = answered.sent, answered.reported
-    expected = predict_usage(frozen, sent, facts)
+    expected = predict_usage(state, sent, facts)
     made = CacheAccount(
         predicted=known.correct_usage(expected),
         reported=reported,
         factor=known.factor,
-        surplus=find_surplus(frozen, sent, expected, reported, facts),
+        surplus=find_surplus(state, sent, expected, reported, facts),
     )
-    if frozen is None:
+    if state is None:
         return made
-    had = count_cacheable_tokens(frozen, facts)
+    had = count_cacheable_tokens(state, facts)
     scale = reported.total / sent.tokens if sent.tokens and reported.total else 1.0
     lost = min(round(had * scale), reported.total) - reported.read
     noise = max(facts.step, COUNT_TOLERANCE * had * scale)
     # A known loss counts from the first block; a loss seen only in the figures must exceed the noise.
     if lost <= 0 or (lost <= noise and had - expected.read <= facts.step):
         return made
-    found = find_cause(frozen, answered.base, sent, facts)
+    found = find_cause(state, answered.base, sent, facts)
     rates = find_token_rates(facts, prices)
     paid = rates.input if not (facts.marked and sent.marks) else rates.long if reported.hour else rates.write
     blame = Blame(
@@ -186,40 +186,40 @@ def account_for_call(
     return replace(made, blame=blame)
 
 
-def count_cacheable_tokens(frozen: LedgerState, facts: CacheFacts) -> int:
+def count_cacheable_tokens(state: LedgerState, facts: CacheFacts) -> int:
     """Return how many tokens of the last request could be cached; all of them if it was below the minimum."""
-    ends = frozen.last.ends
-    if frozen.alive:
-        return ends[max(one.at for one in frozen.alive)]
-    return frozen.last.tokens if frozen.last.tokens < facts.minimum else 0
+    ends = state.last.ends
+    if state.alive:
+        return ends[max(one.at for one in state.alive)]
+    return state.last.tokens if state.last.tokens < facts.minimum else 0
 
 
-def find_cause(frozen: LedgerState, base: Prefix, sent: SentRequest, facts: CacheFacts) -> MissCause:
+def find_cause(state: LedgerState, base: Prefix, sent: SentRequest, facts: CacheFacts) -> MissCause:
     """Find the cause of a miss: the first that applies."""
-    last, newest = frozen.last, max(frozen.alive, key=lambda one: one.at, default=None)
+    last, newest = state.last, max(state.alive, key=lambda one: one.at, default=None)
     if last.model != sent.model:
         return MissCause(cause=Cause.MODEL, reason=f"{sent.model} does not share a cache with {last.model}")
     if newest is None or last.ends[newest.at] < facts.minimum:
         reason = f"{last.tokens:,} tokens are below the cache minimum of {facts.minimum:,}"
         return MissCause(cause=Cause.MINIMUM, reason=reason)
-    if is_lost(frozen):
+    if is_lost(state):
         return MissCause(cause=Cause.EXPIRED, reason=ENGINE_RESTARTED)
     if newest.until <= sent.at:
-        minutes = find_idle_time(frozen, sent.at).total_seconds() / 60
+        minutes = find_idle_time(state, sent.at).total_seconds() / 60
         reason = f"idle for {minutes:,.0f} min; the cache lives {newest.seconds / 60:,.0f} min"
         return MissCause(cause=Cause.EXPIRED, reason=reason)
     at = count_equal_blocks(last.pieces, sent.pieces)
     if at <= newest.at:
-        return describe_difference(frozen, base, sent, at)
+        return describe_difference(state, base, sent, at)
     return explain_unread_prefix(newest.at, sent, facts)
 
 
-def describe_difference(frozen: LedgerState, base: Prefix, sent: SentRequest, at: int) -> MissCause:
+def describe_difference(state: LedgerState, base: Prefix, sent: SentRequest, at: int) -> MissCause:
     """Describe the difference at a block of the request."""
-    was, now = frozen.last.pieces[at], sent.pieces[at] if at < len(sent.pieces) else None
+    was, now = state.last.pieces[at], sent.pieces[at] if at < len(sent.pieces) else None
     piece = now if now and now.part == was.part else was
-    moved = find_difference(frozen.base, base)
-    byte = sum(one.size for one in frozen.last.pieces[:at] if one.part == was.part)
+    moved = find_difference(state.base, base)
+    byte = sum(one.size for one in state.last.pieces[:at] if one.part == was.part)
     if was.part == "system" and moved:
         return MissCause(cause=Cause.SECTION, reason=f"{moved[0]} is not what it was", where=moved[0], byte=moved[1])
     if was.part == "tools":

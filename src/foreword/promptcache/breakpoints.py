@@ -66,18 +66,18 @@ class Breakpoint:
 
 
 def choose_breakpoints(
-    frozen: LedgerState | None, sent: SentRequest, facts: CacheFacts, stable: Sequence[int]
+    state: LedgerState | None, sent: SentRequest, facts: CacheFacts, stable: Sequence[int]
 ) -> tuple[Breakpoint, ...]:
     """Choose the cache breakpoints of a request, with a TTL from the session's call gaps.
 
     `stable` is as in `place_breakpoints`.
     """
-    life = choose_ttl(find_exposure(frozen, sent), frozen.gaps if frozen else (), facts) if facts.marked else None
-    return place_breakpoints(frozen, sent, facts, stable, life)
+    life = choose_ttl(find_exposure(state, sent), state.gaps if state else (), facts) if facts.marked else None
+    return place_breakpoints(state, sent, facts, stable, life)
 
 
 def place_breakpoints(
-    frozen: LedgerState | None, sent: SentRequest, facts: CacheFacts, stable: Sequence[int], life: CacheTtl | None
+    state: LedgerState | None, sent: SentRequest, facts: CacheFacts, stable: Sequence[int], life: CacheTtl | None
 ) -> tuple[Breakpoint, ...]:
     """Place the cache breakpoints of a request; `stable` lists the system blocks that end a pace.
 
@@ -88,7 +88,7 @@ def place_breakpoints(
         return ()
     ends = sent.ends
     places: dict[int, str] = {}
-    for at, why in list_candidates(find_newest_cached(frozen, sent), sent, facts, stable, writes=life is not None):
+    for at, why in list_candidates(find_newest_cached(state, sent), sent, facts, stable, writes=life is not None):
         if len(places) < facts.marks - facts.newest and ends[at] >= facts.minimum:
             places.setdefault(at, why)
     ttl = (life or facts.usual).name
@@ -114,17 +114,17 @@ def list_candidates(
         yield tools[-1], "the end of the tools"
 
 
-def find_newest_cached(frozen: LedgerState | None, sent: SentRequest) -> int | None:
+def find_newest_cached(state: LedgerState | None, sent: SentRequest) -> int | None:
     """Find the newest block of this request that is still cached."""
-    if frozen is None or frozen.last.model != sent.model:
+    if state is None or state.last.model != sent.model:
         return None
-    equal = count_equal_blocks(frozen.last.pieces, sent.pieces)
-    return max((one.at for one in frozen.alive if one.at < equal and one.until > sent.at), default=None)
+    equal = count_equal_blocks(state.last.pieces, sent.pieces)
+    return max((one.at for one in state.alive if one.at < equal and one.until > sent.at), default=None)
 
 
-def find_exposure(frozen: LedgerState | None, sent: SentRequest) -> Exposure:
+def find_exposure(state: LedgerState | None, sent: SentRequest) -> Exposure:
     """Measure what the newest breakpoint would protect."""
-    reached, ends = find_newest_cached(frozen, sent), sent.ends
+    reached, ends = find_newest_cached(state, sent), sent.ends
     cached = 0 if reached is None else ends[reached]
-    seconds = next((one.seconds for one in frozen.alive if one.at == reached), 0) if frozen else 0
+    seconds = next((one.seconds for one in state.alive if one.at == reached), 0) if state else 0
     return Exposure(cached=cached, fresh=(ends[-1] if ends else 0) - cached, seconds=seconds)

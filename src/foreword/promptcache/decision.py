@@ -84,9 +84,9 @@ def find_token_rates(facts: CacheFacts, prices: Prices | None) -> TokenRates:
     )
 
 
-def expect_calls(frozen: LedgerState) -> int:
+def expect_calls(state: LedgerState) -> int:
     """Expect as many further calls as were made: the mean for sessions of unknown length."""
-    return max(MIN_EXPECTED_CALLS, frozen.calls)
+    return max(MIN_EXPECTED_CALLS, state.calls)
 
 
 def count_common_tokens(before: Prefix, after: Prefix, facts: CacheFacts) -> int:
@@ -169,25 +169,25 @@ class CacheStatus:
         return self.rates.write + self.further * self.rates.read
 
 
-def assess_cache(frozen: LedgerState, wanted: WantedPrefix, moment: CacheContext) -> CacheStatus:
+def assess_cache(state: LedgerState, wanted: WantedPrefix, moment: CacheContext) -> CacheStatus:
     """Assess the state of the cache."""
-    warm, code, reason = find_warm_tokens(frozen, wanted, moment)
+    warm, code, reason = find_warm_tokens(state, wanted, moment)
     return CacheStatus(
         warm=warm,
         code=code,
         reason=reason,
         rates=find_token_rates(moment.facts, moment.prices),
-        further=expect_calls(frozen),
-        most=max(MIN_UPDATE_LIMIT_TOKENS, int(frozen.last.tokens * MAX_UPDATE_SHARE)),
+        further=expect_calls(state),
+        most=max(MIN_UPDATE_LIMIT_TOKENS, int(state.last.tokens * MAX_UPDATE_SHARE)),
         known=moment.known,
     )
 
 
-def find_warm_tokens(frozen: LedgerState, wanted: WantedPrefix, moment: CacheContext) -> tuple[int, Reason | None, str]:
+def find_warm_tokens(state: LedgerState, wanted: WantedPrefix, moment: CacheContext) -> tuple[int, Reason | None, str]:
     """Return how many tokens of the last request are still cached, and why not all."""
-    facts, last = moment.facts, frozen.last
-    warm = count_warm_tokens(frozen, moment.now, facts)
-    was, now = frozen.identity, wanted.identity
+    facts, last = moment.facts, state.last
+    warm = count_warm_tokens(state, moment.now, facts)
+    was, now = state.identity, wanted.identity
     if was.model != now.model:
         return 0, Reason.MODEL, f"the model is {now.model} instead of {was.model}; models do not share a cache"
     system = last.measure("system")
@@ -196,18 +196,18 @@ def find_warm_tokens(frozen: LedgerState, wanted: WantedPrefix, moment: CacheCon
         return before, Reason.TOOLS, "the tools changed, and they precede all messages"
     if (
         wanted.folded
-        or not is_continuation(frozen.heard, wanted.said)
-        or not all(map(wanted.contains_update, frozen.updates))
+        or not is_continuation(state.heard, wanted.said)
+        or not all(map(wanted.contains_update, state.updates))
     ):
         stays = min(warm, system + last.measure("tools"))
         return stays, Reason.COMPACTED, "what was said before is not what was sent, so it is sent anew"
     if not last.pieces:
         return 0, Reason.COLD, "the ledger was emptied by an erasure"
     if not warm:
-        minutes = find_idle_time(frozen, moment.now).total_seconds() / 60
+        minutes = find_idle_time(state, moment.now).total_seconds() / 60
         short = last.tokens < facts.minimum
-        why = f"idle for {minutes:,.0f} min" if frozen.alive else "no sent prefix is cached"
-        why = ENGINE_RESTARTED if is_lost(frozen) else why
+        why = f"idle for {minutes:,.0f} min" if state.alive else "no sent prefix is cached"
+        why = ENGINE_RESTARTED if is_lost(state) else why
         why = f"{last.tokens:,} tokens are below the cache minimum" if short else why
         return 0, Reason.COLD, f"the cache is cold: {why}"
     return warm, None, ""
@@ -239,7 +239,7 @@ class RebaseChoice:
 class ChoiceInputs:
     """The inputs of a choice."""
 
-    frozen: LedgerState
+    state: LedgerState
     wanted: WantedPrefix
     told: Mapping[str, SectionSnapshot]
     changes: Sequence[SectionChange]
@@ -254,13 +254,13 @@ class ChoiceInputs:
     @property
     def none(self) -> int:
         """The start value that leaves the whole prefix unchanged."""
-        return max(count_aligned_blocks(self.frozen.base, self.wanted.base), len(self.frozen.base.blocks)) + 1
+        return max(count_aligned_blocks(self.state.base, self.wanted.base), len(self.state.base.blocks)) + 1
 
     def locate(self, update: Update) -> int:
         """Find the block of the section an update is about."""
-        lines = {line.id: line for line in (*self.wanted.base.lines, *self.frozen.base.lines)}
+        lines = {line.id: line for line in (*self.wanted.base.lines, *self.state.base.lines)}
         line = lines.get(update.id) or update.line
-        return find_block(line, self.frozen.base, self.wanted.base) if line else 0
+        return find_block(line, self.state.base, self.wanted.base) if line else 0
 
 
 def list_forced_rebases(case: ChoiceInputs) -> Iterator[tuple[int, Reason, str]]:
@@ -275,9 +275,9 @@ def list_forced_rebases(case: ChoiceInputs) -> Iterator[tuple[int, Reason, str]]
         elif change.governs and not case.facts.system_messages:
             yield change.block, Reason.GOVERNING, f"{change.id} governs safety and may not be sent in a user message"
     if case.outlook.code is Reason.COMPACTED:
-        for update in case.frozen.updates:
+        for update in case.state.updates:
             yield case.locate(update), Reason.COMPACTED, case.outlook.reason
-    for update in case.frozen.updates:
+    for update in case.state.updates:
         if update.id in case.gone:
             yield case.locate(update), Reason.PRIVATE, PRIVATE_REASON
 
@@ -309,7 +309,7 @@ def cost_rebase(case: ChoiceInputs, start: int) -> RebaseChoice:
         if change.policy is EditPolicy.NEXT_SESSION or (change.policy is EditPolicy.COLD and change.block < start)
         if not change.private
     )
-    base, outlook = case.frozen.base, case.outlook
+    base, outlook = case.state.base, case.outlook
     here = {change.id: case.told[change.id] for change in case.changes if change.id in held and change.before
             if change.block >= start}  # fmt: skip
     away = frozenset(held - set(here))
@@ -319,8 +319,8 @@ def cost_rebase(case: ChoiceInputs, start: int) -> RebaseChoice:
         for change in case.changes
         if change.block < start and change.id not in held and not change.private
     )
-    kept = tuple(update for update in case.frozen.updates if case.locate(update) < start)
-    before = case.frozen.last.measure("tools") if case.facts.order[0] == "tools" else 0
+    kept = tuple(update for update in case.state.updates if case.locate(update) < start)
+    before = case.state.last.measure("tools") if case.facts.order[0] == "tools" else 0
     same = built.text == base.text
     lost = 0 if same else max(0, outlook.warm - before - count_common_tokens(base, built, case.facts))
     lasting = built.tokens - base.tokens + sum(update.tokens for update in appended)
@@ -332,7 +332,7 @@ def cost_rebase(case: ChoiceInputs, start: int) -> RebaseChoice:
         held=held,
         appended=appended,
         kept=kept,
-        settled=tuple(update for update in case.frozen.updates if update not in kept),
+        settled=tuple(update for update in case.state.updates if update not in kept),
     )
 
 
@@ -395,19 +395,19 @@ INVALIDATING_REASONS = (
 )  # these invalidate the cache even if the prefix is unchanged
 
 
-def decide_prefix(frozen: LedgerState | None, wanted: WantedPrefix, moment: CacheContext) -> PrefixDecision:
+def decide_prefix(state: LedgerState | None, wanted: WantedPrefix, moment: CacheContext) -> PrefixDecision:
     """Decide what to do about each section that differs from what the session has sent."""
-    if frozen is None:
+    if state is None:
         return PrefixDecision(
             prompt=wanted.prompt, base=wanted.base, identity=wanted.identity, heard=hash_history(wanted.said)
         )
-    if frozen.identity.clearance != wanted.identity.clearance:
-        was, now = frozen.identity.clearance, wanted.identity.clearance
+    if state.identity.clearance != wanted.identity.clearance:
+        was, now = state.identity.clearance, wanted.identity.clearance
         raise InputError(f"a session's clearance cannot change: the session has {was}, the turn {now}")
-    told, outlook = apply_updates(frozen.base, frozen.updates), assess_cache(frozen, wanted, moment)
+    told, outlook = apply_updates(state.base, state.updates), assess_cache(state, wanted, moment)
     wanted, waiting = hold_entries(told, wanted, warm=outlook.warm > 0)
-    changes = tuple(list_changes(told, frozen.base, wanted))
-    case = ChoiceInputs(frozen=frozen, wanted=wanted, told=told, changes=changes, outlook=outlook, facts=moment.facts)
+    changes = tuple(list_changes(told, state.base, wanted))
+    case = ChoiceInputs(state=state, wanted=wanted, told=told, changes=changes, outlook=outlook, facts=moment.facts)
     choice, code, reason = choose_rebase(case)
     if list_withheld_updates(case):  # the history is rewritten in any case
         code, reason = Reason.PRIVATE, PRIVATE_REASON
@@ -446,12 +446,12 @@ def add_held_entries(decision: PrefixDecision, waiting: Sequence[HeldEntry]) -> 
 
 def find_rebase(case: ChoiceInputs, choice: RebaseChoice, code: Reason | None, reason: str) -> Rebase | None:
     """Find where the prefix changes, if it does, and what that costs."""
-    moved, outlook = find_difference(case.frozen.base, choice.base), case.outlook
+    moved, outlook = find_difference(case.state.base, choice.base), case.outlook
     if moved is None and code is not Reason.PRIVATE:
         code, reason = (outlook.code, outlook.reason) if outlook.code in INVALIDATING_REASONS else (None, "")
     if code is None:
         return None
-    section, byte = moved or ("", len(case.frozen.base.text.encode("utf-8", "surrogatepass")))
+    section, byte = moved or ("", len(case.state.base.text.encode("utf-8", "surrogatepass")))
     known, rates = outlook.known, outlook.rates
     usd = choice.lost * known.factor * (rates.write - rates.read) if rates.usd else None
     tokens = known.correct(choice.lost)
@@ -460,7 +460,7 @@ def find_rebase(case: ChoiceInputs, choice: RebaseChoice, code: Reason | None, r
 
 def make_decision(case: ChoiceInputs, choice: RebaseChoice, rebase: Rebase | None, reason: str) -> PrefixDecision:
     """Build the prefix decision for a choice."""
-    wanted, frozen, layout = case.wanted, case.frozen, case.wanted.layout
+    wanted, state, layout = case.wanted, case.state, case.wanted.layout
     gone = list_withheld_updates(case)
     settled = tuple(update for update in choice.settled if update not in gone)
     notice = write_settled_notice(layout, filter(wanted.contains_update, settled))
@@ -475,7 +475,7 @@ def make_decision(case: ChoiceInputs, choice: RebaseChoice, rebase: Rebase | Non
         rebase=rebase,
         new=choice.appended,
         updates=(*choice.kept, *choice.appended),
-        settled=tuple(one for one in (*frozen.settled, *settled) if one not in gone)[-MAX_SETTLED_UPDATES:],
+        settled=tuple(one for one in (*state.settled, *settled) if one not in gone)[-MAX_SETTLED_UPDATES:],
         notice=notice,
         scrub=tuple(sorted((update.said for update in gone), key=len, reverse=True)),
         heard=hash_history(wanted.said),
@@ -485,7 +485,7 @@ def make_decision(case: ChoiceInputs, choice: RebaseChoice, rebase: Rebase | Non
 
 def list_withheld_updates(case: ChoiceInputs) -> tuple[Update, ...]:
     """List the updates that must leave no trace."""
-    return tuple(update for update in (*case.frozen.settled, *case.frozen.updates) if update.id in case.gone)
+    return tuple(update for update in (*case.state.settled, *case.state.updates) if update.id in case.gone)
 
 
 def find_reason(decisions: tuple[ChangeDecision, ...], reason: str) -> str:
@@ -555,7 +555,7 @@ class NoLedger:
 class SessionLedger:
     """The ledger of one session, opened for one turn."""
 
-    frozen: LedgerState | None
+    state: LedgerState | None
     """The ledger state; None before the first turn."""
     moment: CacheContext
     edits: Mapping[tuple[str, str], EditPolicy] = field(default_factory=dict)
@@ -572,7 +572,7 @@ class SessionLedger:
         wanted = make_wanted_prefix(draft, self.edits, folded=self.folded)
         if self.taken:
             wanted = replace(wanted, said=(*wanted.said, *self.taken), waits=True)
-        return restart_prefix(wanted) if self.damaged else decide_prefix(self.frozen, wanted, self.moment)
+        return restart_prefix(wanted) if self.damaged else decide_prefix(self.state, wanted, self.moment)
 
 
 EMPTY_PREFIX = Prefix()

@@ -268,7 +268,7 @@ class LedgerDesign:
         self._layout = Layout(SIMULATED_BLUEPRINT, service.meter)
         self._tails: dict[int, str] = {}
         self._inserted: dict[int, str] = {}
-        self.frozen: LedgerState | None = None
+        self.state: LedgerState | None = None
         self.decision: PrefixDecision | None = None
         self.decisions: list[PrefixDecision] = []
         self.breakpoints: list[tuple[Breakpoint, ...]] = []
@@ -277,14 +277,14 @@ class LedgerDesign:
     def write(self, call: SessionCall) -> Sequence[CacheBlock]:
         """Write a request and record it as accepted."""
         letter = self.prepare(call)
-        return self.send(letter, choose_breakpoints(self.frozen, letter.sent, self._service.cache, letter.stable))
+        return self.send(letter, choose_breakpoints(self.state, letter.sent, self._service.cache, letter.stable))
 
     def prepare(self, call: SessionCall, edits: Mapping[str, EditPolicy] = NO_EDITS) -> PreparedRequest:
         """Decide what to send, without breakpoints; `edits` overrides the ledger's own choices."""
         stage, facts = self._stage, self._service.cache
         if call.first:
             moment = CacheContext(now=call.at, facts=facts, prices=self._service.prices)
-            self.decision = decide_prefix(self.frozen, self.want(call, edits), moment)
+            self.decision = decide_prefix(self.state, self.want(call, edits), moment)
             self.decisions.append(self.decision)
             self._tails[call.turn] = "".join(
                 block.text for block in self.decision.prompt.blocks if block.placement is Placement.TAIL
@@ -311,15 +311,15 @@ class LedgerDesign:
         self.breakpoints.append(marks)
         ttls = {one.at: one.ttl for one in marks}
         sent = replace(letter.sent, pieces=set_breakpoints(letter.sent.pieces, ttls))
-        self.predicted.append(predict_usage(self.frozen, sent, facts))
-        self.frozen = advance_ledger(self.frozen, decision, sent, facts)
+        self.predicted.append(predict_usage(self.state, sent, facts))
+        self.state = advance_ledger(self.state, decision, sent, facts)
         return set_breakpoints(letter.blocks, ttls)
 
     def fork(self) -> "LedgerDesign":
         """Copy the session so that it can continue differently."""
         other = LedgerDesign(self._stage, self._service)
         other._tails, other._inserted = dict(self._tails), dict(self._inserted)
-        other.frozen, other.decision = self.frozen, self.decision
+        other.state, other.decision = self.state, self.decision
         other.decisions, other.breakpoints = list(self.decisions), list(self.breakpoints)
         other.predicted = list(self.predicted)
         return other

@@ -237,28 +237,28 @@ class LedgerState:
     turns: int = 0
 
 
-def clear_ledger(frozen: LedgerState) -> LedgerState:
+def clear_ledger(state: LedgerState) -> LedgerState:
     """Clear the sent content: the next turn sends everything again, and the history holds no updates."""
     return replace(
-        frozen,
+        state,
         base=Prefix(),
         updates=(),
         settled=(),
         heard=HistoryHash(),
-        last=replace(frozen.last, pieces=(), answer=""),
+        last=replace(state.last, pieces=(), answer=""),
         alive=(),
     )
 
 
-def mark_lost(frozen: LedgerState) -> LedgerState:
+def mark_lost(state: LedgerState) -> LedgerState:
     """Mark the cached prefix as lost: the engine was restarted."""
-    gone = (replace(one, until=frozen.last.at, seconds=LOST_TTL_S) for one in frozen.alive)
-    return replace(frozen, alive=tuple(gone))
+    gone = (replace(one, until=state.last.at, seconds=LOST_TTL_S) for one in state.alive)
+    return replace(state, alive=tuple(gone))
 
 
-def is_lost(frozen: LedgerState) -> bool:
+def is_lost(state: LedgerState) -> bool:
     """Whether the cached prefix is known to be lost, regardless of its TTL."""
-    return any(one.seconds == LOST_TTL_S for one in frozen.alive)
+    return any(one.seconds == LOST_TTL_S for one in state.alive)
 
 
 def hash_history(texts: Sequence[str]) -> HistoryHash:
@@ -309,23 +309,23 @@ def count_equal_blocks(before: Sequence[SentBlock], after: Sequence[SentBlock]) 
     return next(compress(count(), differs), min(len(before), len(after)))
 
 
-def predict_usage(frozen: LedgerState | None, sent: SentRequest, facts: CacheFacts) -> CacheUsage:
+def predict_usage(state: LedgerState | None, sent: SentRequest, facts: CacheFacts) -> CacheUsage:
     """Predict what a provider reads and writes for a request."""
-    return predict_cache(frozen, sent, facts)[0]
+    return predict_cache(state, sent, facts)[0]
 
 
 def predict_cache(
-    frozen: LedgerState | None, sent: SentRequest, facts: CacheFacts
+    state: LedgerState | None, sent: SentRequest, facts: CacheFacts
 ) -> tuple[CacheUsage, tuple[LivePrefix, ...]]:
     """Predict what a provider reads and writes for a request, and the cached prefixes afterwards."""
     # Prefixes are equal if their lengths and all blocks are equal, so a number can replace the provider's hash.
-    same = count_equal_blocks(frozen.last.pieces, sent.pieces) if frozen and frozen.last.model == sent.model else 0
+    same = count_equal_blocks(state.last.pieces, sent.pieces) if state and state.last.model == sent.model else 0
 
     def name(at: int) -> str:
         return str(at) if at < same else f"{at} of this one"
 
     kept: dict[str, CachedPrefix] = {}
-    for one in frozen.alive if frozen else ():
+    for one in state.alive if state else ():
         # Without breakpoints, caching the longest prefix caches all shorter ones.
         for at in (one.at,) if facts.marked else range(one.at + 1):
             kept[str(at)] = CachedPrefix(until=one.until, seconds=one.seconds)
@@ -333,22 +333,22 @@ def predict_cache(
     lives = [facts.find_ttl(sent.pieces[at].ttl) for at in marks]
     counted = cache.use_request(NamedRequest(name=name, ends=sent.ends, marks=marks, lives=lives), facts)
     # Without breakpoints, the longest prefix represents all of them.
-    known = {one.at for one in frozen.alive if one.at < same} if frozen and facts.marked else set()
+    known = {one.at for one in state.alive if one.at < same} if state and facts.marked else set()
     found = ((at, cache.kept.get(name(at))) for at in sorted({*known, *marks, last}) if 0 <= at <= last)
     alive = (LivePrefix(at=at, until=kept.until, seconds=kept.seconds) for at, kept in found if kept is not None)
     return counted, tuple(one for one in alive if one.until > sent.at)
 
 
-def count_warm_tokens(frozen: LedgerState, now: datetime, facts: CacheFacts) -> int:
+def count_warm_tokens(state: LedgerState, now: datetime, facts: CacheFacts) -> int:
     """Count the tokens of the last request that are still cached."""
-    ends = frozen.last.ends
-    warm = max((ends[one.at] for one in frozen.alive if one.until > now), default=0)
+    ends = state.last.ends
+    warm = max((ends[one.at] for one in state.alive if one.until > now), default=0)
     return warm if warm >= facts.minimum else 0
 
 
-def find_idle_time(frozen: LedgerState, now: datetime) -> timedelta:
+def find_idle_time(state: LedgerState, now: datetime) -> timedelta:
     """Return the time since the last request."""
-    return now - frozen.last.at
+    return now - state.last.at
 
 
 class Action(TextEnum):
@@ -457,11 +457,11 @@ def select_updates(updates: tuple[Update, ...], channel: UpdateChannel) -> tuple
 
 
 def advance_ledger(
-    frozen: LedgerState | None, decision: PrefixDecision, sent: SentRequest, facts: CacheFacts
+    state: LedgerState | None, decision: PrefixDecision, sent: SentRequest, facts: CacheFacts
 ) -> LedgerState:
     """Return the ledger state after a request; all calls of a tool loop pass the decision of their turn."""
-    goes_on = frozen is not None and frozen.last.turn == sent.turn and bool(sent.turn)
-    gap = () if frozen is None else (max(0.0, (sent.at - frozen.last.at).total_seconds()),)
+    goes_on = state is not None and state.last.turn == sent.turn and bool(sent.turn)
+    gap = () if state is None else (max(0.0, (sent.at - state.last.at).total_seconds()),)
     return LedgerState(
         identity=decision.identity,
         base=decision.base,
@@ -469,8 +469,8 @@ def advance_ledger(
         settled=decision.settled,
         heard=decision.heard,
         last=sent,
-        alive=predict_cache(frozen, sent, facts)[1],
-        gaps=(*(frozen.gaps if frozen else ()), *gap)[-MAX_GAPS:],
-        calls=(frozen.calls if frozen else 0) + 1,
-        turns=(frozen.turns if frozen else 0) + (0 if goes_on else 1),
+        alive=predict_cache(state, sent, facts)[1],
+        gaps=(*(state.gaps if state else ()), *gap)[-MAX_GAPS:],
+        calls=(state.calls if state else 0) + 1,
+        turns=(state.turns if state else 0) + (0 if goes_on else 1),
     )

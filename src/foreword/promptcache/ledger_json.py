@@ -163,18 +163,18 @@ def build_prefix(text: str, name: str) -> Prefix:
     return Prefix(blocks=tuple(tuple(map(snapshot_from_json, block)) for block in json.loads(text)))
 
 
-def dump_ledger(frozen: LedgerState) -> str:
+def dump_ledger(state: LedgerState) -> str:
     """Serialize the state of a session, without its prefix."""
-    last = frozen.last
+    last = state.last
     return serialize_json(
         {
             "version": VERSION,
-            "clearance": str(frozen.identity.clearance),
-            "model": frozen.identity.model,
-            "tools": frozen.identity.tools,
-            "updates": [update_to_json(update) for update in frozen.updates],
-            "settled": [update_to_json(update) for update in frozen.settled],
-            "heard": [frozen.heard.count, frozen.heard.sha],
+            "clearance": str(state.identity.clearance),
+            "model": state.identity.model,
+            "tools": state.identity.tools,
+            "updates": [update_to_json(update) for update in state.updates],
+            "settled": [update_to_json(update) for update in state.settled],
+            "heard": [state.heard.count, state.heard.sha],
             "last": {
                 "model": last.model,
                 "at": last.at.isoformat(),
@@ -182,10 +182,10 @@ def dump_ledger(frozen: LedgerState) -> str:
                 "answer": last.answer,
                 "pieces": last.pieces,  # named tuples serialize as arrays
             },
-            "alive": [[one.at, one.until.isoformat(), one.seconds] for one in frozen.alive],
-            "gaps": list(frozen.gaps),
-            "calls": frozen.calls,
-            "turns": frozen.turns,
+            "alive": [[one.at, one.until.isoformat(), one.seconds] for one in state.alive],
+            "gaps": list(state.gaps),
+            "calls": state.calls,
+            "turns": state.turns,
         }
     )
 

@@ -49,13 +49,13 @@ class EditQuote:
     """The cheapest policy that takes effect in this session; None if nothing differs."""
 
 
-def quote_edit(frozen: LedgerState, wanted: WantedPrefix, moment: CacheContext) -> EditQuote:
+def quote_edit(state: LedgerState, wanted: WantedPrefix, moment: CacheContext) -> EditQuote:
     """Price the differences between what a session knows and what the turn wants."""
-    told = apply_updates(frozen.base, frozen.updates)
-    changes = tuple(list_changes(told, frozen.base, wanted))
-    outlook = assess_cache(frozen, wanted, moment)
+    told = apply_updates(state.base, state.updates)
+    changes = tuple(list_changes(told, state.base, wanted))
+    outlook = assess_cache(state, wanted, moment)
     case = ChoiceInputs(
-        frozen=frozen,
+        state=state,
         wanted=wanted,
         told=told,
         changes=tuple(replace(change, policy=EditPolicy.AUTO, broken=False) for change in changes),  # all are priced
@@ -66,7 +66,7 @@ def quote_edit(frozen: LedgerState, wanted: WantedPrefix, moment: CacheContext) 
         return EditQuote(sections=(), offers=(), best=None)
     rates = outlook.rates
     moved = cost_rebase(case, min(change.block for change in changes))
-    more = moved.base.tokens - frozen.base.tokens
+    more = moved.base.tokens - state.base.tokens
     appended = sum(update.tokens for update in cost_rebase(case, case.none).appended)
     waits = not any(change.private for change in changes)
     able = waits and (moment.facts.system_messages or not any(change.governs for change in changes))
@@ -99,15 +99,15 @@ def quote_edit(frozen: LedgerState, wanted: WantedPrefix, moment: CacheContext) 
     )
 
 
-def limit_to_sections(frozen: LedgerState, wanted: WantedPrefix, sections: Collection[str]) -> WantedPrefix:
+def limit_to_sections(state: LedgerState, wanted: WantedPrefix, sections: Collection[str]) -> WantedPrefix:
     """Reduce the differences to these sections; all others, and the tools, stay as sent."""
-    told = apply_updates(frozen.base, frozen.updates)
+    told = apply_updates(state.base, state.updates)
     stay = {name: line for name, line in told.items() if name not in sections}
     away = frozenset(line.id for line in wanted.base.lines if line.id not in sections and line.id not in told)
     return replace(
         wanted,
-        base=rebuild_prefix(frozen.base, wanted.base, 0, stay, away),
-        identity=replace(wanted.identity, tools=frozen.identity.tools),
+        base=rebuild_prefix(state.base, wanted.base, 0, stay, away),
+        identity=replace(wanted.identity, tools=state.identity.tools),
     )
 
 

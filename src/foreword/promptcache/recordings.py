@@ -268,15 +268,15 @@ def convert_requests(
     recorded: Sequence[CapturedRequest], asked: Sequence[SimulatedRequest]
 ) -> Iterator[SimulatedRequest]:
     """Convert requests to another provider: its part order, and breakpoints as the ledger would set them."""
-    frozen: dict[str, LedgerState] = {}
+    state: dict[str, LedgerState] = {}
     for was, one in zip(recorded, asked, strict=True):
         facts = one.facts
         parts = sorted(one.blocks, key=lambda block: facts.order.index(find_part(block.name)))
         blocks: Sequence[CacheBlock] = [replace(block, ttl="") for block in parts]
-        before = frozen.get(was.session)
+        before = state.get(was.session)
         sent = SentRequest(model=one.model, pieces=make_sent_blocks(blocks, facts, one.count), at=one.at)
         system = [at for at, block in enumerate(blocks) if find_part(block.name) == "system"]
         ttls = {each.at: each.ttl for each in choose_breakpoints(before, sent, facts, system)} if facts.marked else {}
         blocks, pieces = set_breakpoints(blocks, ttls), set_breakpoints(sent.pieces, ttls)
-        frozen[was.session] = advance_without_ledger(before, replace(sent, pieces=pieces), facts)
+        state[was.session] = advance_without_ledger(before, replace(sent, pieces=pieces), facts)
         yield replace(one, blocks=tuple(blocks))

@@ -70,27 +70,27 @@ class SimulatedRequest:
 def account_for_session(asked: Sequence[SimulatedRequest], used: Sequence[CacheUsage]) -> list[CacheAccount]:
     """Account for the requests of one session, each compared with the previous one."""
     accounts: list[CacheAccount] = []
-    frozen: LedgerState | None = None
+    state: LedgerState | None = None
     for at, (one, counted) in enumerate(zip(asked, used, strict=True)):
         sent = SentRequest(model=one.model, pieces=make_sent_blocks(one.blocks, one.facts, one.count), at=one.at)
         base = one.base or Prefix()
-        found = account_for_call(frozen, AnsweredRequest(base=base, sent=sent, reported=counted), one.facts, one.prices)
+        found = account_for_call(state, AnsweredRequest(base=base, sent=sent, reported=counted), one.facts, one.prices)
         if found.blame and one.base is None:
             found = replace(found, blame=locate_difference(found.blame, asked[at - 1].blocks, one.blocks))
         accounts.append(found)
-        frozen = advance_without_ledger(frozen, sent, one.facts, base)
+        state = advance_without_ledger(state, sent, one.facts, base)
     return accounts
 
 
 def advance_without_ledger(
-    frozen: LedgerState | None,
+    state: LedgerState | None,
     sent: SentRequest,
     facts: CacheFacts,
     base: Prefix = Prefix(),  # noqa: B008 - frozen
 ) -> LedgerState:
     """Return the state after a request that no ledger decided."""
     decision = PrefixDecision(prompt=EMPTY_PROMPT, base=base, identity=CacheIdentity(model=sent.model))
-    return advance_ledger(frozen, decision, sent, facts)
+    return advance_ledger(state, decision, sent, facts)
 
 
 def locate_difference(blame: Blame, before: Sequence[CacheBlock], after: Sequence[CacheBlock]) -> Blame:
@@ -263,7 +263,7 @@ def extend_branch(
     letter = prepared.prepare(call, edits)
     for life in (*service.cache.lives, None) if service.cache.marked else (None,):
         kept = prepared.fork()
-        kept.send(letter, place_breakpoints(kept.frozen, letter.sent, service.cache, letter.stable, life))
+        kept.send(letter, place_breakpoints(kept.state, letter.sent, service.cache, letter.stable, life))
         yield OracleBranch(kept=kept, cost=thread.cost + cost_newest_call(kept, service))
 
 
@@ -289,17 +289,17 @@ def estimate_remaining_cost(
     kept: LedgerDesign, following: SessionCall | None, left: int, service: SimulatedModel
 ) -> float:
     """Estimate the remaining cost: reading the sent tokens in each further call, and rewriting lost ones."""
-    if following is None or kept.frozen is None:
+    if following is None or kept.state is None:
         return 0.0
-    rates, last = find_token_rates(service.cache, service.prices), kept.frozen.last
+    rates, last = find_token_rates(service.cache, service.prices), kept.state.last
     ends = last.ends
-    warm = max((ends[one.at] for one in kept.frozen.alive if one.until > following.at), default=0)
+    warm = max((ends[one.at] for one in kept.state.alive if one.until > following.at), default=0)
     return left * rates.read * last.tokens + (last.tokens - warm) * (rates.write - rates.read)
 
 
 def get_branch_key(kept: LedgerDesign, following: SessionCall | None) -> object:
     """Return the state that the rest of a session depends on: its prompt and its cached prefixes."""
-    state = kept.frozen
+    state = kept.state
     if state is None or following is None:
         return None
     said = tuple((update.id, update.said) for update in state.updates)

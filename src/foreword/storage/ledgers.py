@@ -184,9 +184,9 @@ def find_sessions_with_text(state: sqlite3.Connection, touches: Callable[[str], 
             yield session
 
 
-def list_update_texts(frozen: LedgerState) -> Iterator[str]:
+def list_update_texts(known: LedgerState) -> Iterator[str]:
     """List all texts of a session's updates."""
-    for update in (*frozen.updates, *frozen.settled):
+    for update in (*known.updates, *known.settled):
         yield from (update.title, update.said)
         if update.line:
             yield update.line.text
@@ -209,10 +209,10 @@ def is_ledger_empty(state: sqlite3.Connection, session: str) -> bool:
     return row is not None and row[0] == EMPTY_PREFIX_NAME
 
 
-def build_ledger_row(frozen: LedgerState) -> LedgerRow:
+def build_ledger_row(known: LedgerState) -> LedgerRow:
     """Convert the state of a ledger to a row."""
-    name, lines = name_and_encode_prefix(frozen.base)
-    return LedgerRow(frozen=dump_ledger(frozen), base=name, lines=lines)
+    name, lines = name_and_encode_prefix(known.base)
+    return LedgerRow(frozen=dump_ledger(known), base=name, lines=lines)
 
 
 # A workspace has few prefixes, shared by its sessions.
