@@ -101,7 +101,7 @@ def test_edits_apply_at_once(tmp_path: Path) -> None:
     ws.refresh(now=True)
     assembly = ws.assemble(DM)
     assert "Be exact." in assembly.prompt.text
-    assert assembly.prefix_decision.base.blocks == ()
+    assert assembly.prefix_decision.prefix.blocks == ()
     assert "no prefix yet" in assembly.prefix_decision.reason
 
 

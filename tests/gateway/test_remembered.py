@@ -279,7 +279,7 @@ def test_a_ledger_that_is_handed_on(tmp_path, stand_in):
         rows.execute("UPDATE ledgers SET frozen = ? WHERE session_id = ?", (json.dumps(held), session))
         assert remembered.read_ledger(rows, session).calls == 99
         ledgers.empty_ledger(rows, session)
-        assert not remembered.read_ledger(rows, session).base.blocks
+        assert not remembered.read_ledger(rows, session).prefix.blocks
         ledgers.drop_ledger(rows, session)
         assert remembered.read_ledger(rows, session) is None
 

@@ -103,14 +103,14 @@ class House:
 
     def want(self):
         """Return the prompt that the next turn wants."""
-        base = make_base(self.sections, self.meter, self.policies)
+        prefix = make_base(self.sections, self.meter, self.policies)
         clock = "\n\n".join([f"It is {self.now:%H:%M:%S}.", *self.moment.values()])
         span = Span("time", 0, len(clock), self.meter.count(clock))
         tail = Text(pace=Pace.TURN, placement=Placement.TAIL, text=clock, tokens=span.tokens, spans=(span,))
         return WantedPrefix(
             identity=CacheIdentity(clearance=self.clearance, model=self.model, tools=repr(sorted(self.tools.items()))),
-            prompt=Prompt(blocks=(*render_blocks(base), tail)),
-            base=base,
+            prompt=Prompt(blocks=(*render_blocks(prefix), tail)),
+            prefix=prefix,
             layout=self.layout,
             edits=dict(self.edits),
             withheld=self.withheld,
@@ -150,7 +150,7 @@ class House:
         self.predicted = predict_usage(self.state, sent, self.facts)
         counted = self.provider.use(self.model, set_breakpoints(blocks, marks), self.facts)
         self.account = account_for_call(
-            self.state, AnsweredRequest(base=self.decision.base, sent=sent, reported=counted), self.facts
+            self.state, AnsweredRequest(prefix=self.decision.prefix, sent=sent, reported=counted), self.facts
         )
         self.state = advance_ledger(self.state, self.decision, sent, self.facts)
         self.folded = False

@@ -41,7 +41,7 @@ def rebase(house, *sections):
 
 def find_byte(house, before):
     """The first byte of the system part that differs, counted another way."""
-    after = house.decision.base.text.encode()
+    after = house.decision.prefix.text.encode()
     return next(at for at, (old, new) in enumerate(zip(before.encode(), after, strict=False)) if old != new)
 
 
@@ -57,7 +57,7 @@ def test_nothing_to_blame(house):
 @pytest.mark.parametrize("section", ["core", "soul", "agents", "user", "menu"])
 def test_an_edited_section(house, section):
     """1 to 5: a section that was edited, of any pace, first or last."""
-    before = house.state.base.text
+    before = house.state.prefix.text
     house.edit(section)
     rebase(house, section)
     blame = provoke(house)
@@ -67,7 +67,7 @@ def test_an_edited_section(house, section):
 
 def test_a_section_is_gone(house):
     """6: a section that was removed."""
-    before = house.state.base.text
+    before = house.state.prefix.text
     del house.sections["agents"]
     rebase(house, "agents")
     blame = provoke(house)
@@ -76,7 +76,7 @@ def test_a_section_is_gone(house):
 
 def test_a_section_has_come(house):
     """7: a section that was added before others."""
-    before = house.state.base.text
+    before = house.state.prefix.text
     house.sections = {"about": (Pace.STATIC, "About the house."), **house.sections}
     rebase(house, "about")
     blame = provoke(house)
@@ -85,11 +85,11 @@ def test_a_section_has_come(house):
 
 def test_sections_in_another_order(house):
     """8: sections that changed places; the content is the same, so that only a bug could send them."""
-    before = house.state.base
+    before = house.state.prefix
     house.begin()
     static, session = before.blocks
     moved = replace(before, blocks=((static[1], static[0], *static[2:]), session))
-    house.decision = replace(house.decision, base=moved)
+    house.decision = replace(house.decision, prefix=moved)
     own, stable = house.request()
     own[stable[0]] = make_cache_block("system", "".join(line.piece for line in moved.blocks[0]))
     house.send(own)
@@ -109,7 +109,7 @@ def test_a_clock_behind_the_stable_sections():
         house.wait(60)
     blame = house.account.blame
     assert (blame.cause, blame.where) == (Cause.SECTION, "system")
-    assert blame.byte == len(house.state.base.text.encode())
+    assert blame.byte == len(house.state.prefix.text.encode())
 
 
 @pytest.mark.parametrize("name", ["tool_0", "tool_3"])
@@ -217,7 +217,7 @@ def test_the_provider_forgets(model):
 def test_other_providers(model, section):
     """An edited section is found by every kind of cache."""
     house = settle(House(model=model))
-    before = house.state.base.text
+    before = house.state.prefix.text
     house.edit(section)
     rebase(house, section)
     blame = provoke(house)
@@ -277,7 +277,7 @@ def test_counts_of_another_scale(house):
     house.send()
     reported = house.account.reported
     more = CacheUsage(**{name: int(getattr(reported, name) * 1.3) for name in ("read", "write", "fresh")})
-    answered = AnsweredRequest(base=house.decision.base, sent=house.state.last, reported=more)
+    answered = AnsweredRequest(prefix=house.decision.prefix, sent=house.state.last, reported=more)
     assert account_for_call(before, answered, house.facts).blame is None
 
 
@@ -291,7 +291,9 @@ def test_what_is_written_for_an_hour_costs_more(house):
     plain = replace(house.account.reported, hour=0)
     prices = find_prices(SONNET, {})
     for hour, paid in ((0, prices.cache_write), (plain.write, prices.cache_write_1h)):
-        answered = AnsweredRequest(base=house.decision.base, sent=house.state.last, reported=replace(plain, hour=hour))
+        answered = AnsweredRequest(
+            prefix=house.decision.prefix, sent=house.state.last, reported=replace(plain, hour=hour)
+        )
         blame = account_for_call(before, answered, house.facts, prices).blame
         assert blame.usd == pytest.approx(blame.tokens * (paid - prices.cache_read))
 

@@ -127,7 +127,7 @@ def test_a_file_that_is_closed_to_this_clearance(tmp_path):
     write_files(tmp_path, {"foreword.yaml": config.replace("alice: {trust: full}", "alice: {trust: inner}")})
     sitting.workspace.refresh(now=True)
     sitting.send()
-    assert "before you buy" in sitting.state.base.text
+    assert "before you buy" in sitting.state.prefix.text
     closed = config.replace("trust: public", "trust: full").replace("alice: {trust: full}", "alice: {trust: inner}")
     write_files(tmp_path, {"foreword.yaml": closed})
     sitting.workspace.refresh(now=True)

@@ -11,12 +11,12 @@ from foreword.types import EditPolicy, Pace, Trust
 
 def know(house):
     """Return the texts that are in force for the model, by section."""
-    return {name: line.text for name, line in apply_updates(house.state.base, house.state.updates).items()}
+    return {name: line.text for name, line in apply_updates(house.state.prefix, house.state.updates).items()}
 
 
 def wanted(house):
     """Return the texts that the turn wanted, by section."""
-    return {line.id: line.text for line in house.want().base.lines}
+    return {line.id: line.text for line in house.want().prefix.lines}
 
 
 def decide(decision, section):
@@ -40,15 +40,15 @@ def test_the_first_turn_freezes_what_is_wanted():
     decision = house.begin()
     assert decision.action is Action.REUSE
     assert decision.reason == "no prefix yet: the session has sent nothing"
-    assert decision.base == house.want().base
+    assert decision.prefix == house.want().prefix
 
 
 def test_the_same_is_reused(house):
     """An unchanged section is sent byte for byte as before."""
-    before = house.state.base.text
+    before = house.state.prefix.text
     decision = house.begin()
     assert decision.action is Action.REUSE
-    assert decision.base.text == before
+    assert decision.prefix.text == before
     assert not decision.decisions
 
 
@@ -59,7 +59,7 @@ def test_a_small_edit_is_appended(house):
     change = decide(decision, "soul")
     assert (change.action, change.what) == (Action.APPEND, "changed")
     assert "further calls, moving the prefix would cost" in change.reason
-    assert decision.base == house.state.base
+    assert decision.prefix == house.state.prefix
     assert "## Prompt Updates\n" in decision.prompt.text
     assert "+ soul says on line three what" in decision.prompt.text.replace("+soul", "+ soul")
     house.send()
@@ -181,7 +181,7 @@ def test_held(house, policy):
     assert decide(decision, "soul").action is Action.HOLD
     assert "waits" in decide(decision, "soul").reason
     assert decision.held == ("soul",)
-    assert decision.base == house.state.base
+    assert decision.prefix == house.state.prefix
     house.send()
     house.wait(4_000)
     later = house.begin()
@@ -195,8 +195,8 @@ def test_what_waits_for_the_next_session_stays_through_a_rebase(house):
     house.policies = {"soul": EditPolicy.NEXT_SESSION}
     house.wait(4_000)
     decision = house.begin()
-    assert "soul says on line 3 " in decision.base.text
-    assert "menu says on line three " in decision.base.text
+    assert "soul says on line 3 " in decision.prefix.text
+    assert "menu says on line three " in decision.prefix.text
 
 
 def test_what_was_only_told_and_waits_finds_a_place_in_the_base(house):
@@ -210,7 +210,7 @@ def test_what_was_only_told_and_waits_finds_a_place_in_the_base(house):
     decision = house.begin()
     assert decision.held == ("note",)
     assert not decision.updates
-    assert "The bees are well." in decision.base.text
+    assert "The bees are well." in decision.prefix.text
 
 
 def test_what_may_not_be_seen_leaves_no_trace(house):

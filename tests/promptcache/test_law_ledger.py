@@ -134,14 +134,14 @@ class Watched(House):
 
     def hold_the_truth(self, decision):
         """Check that frozen sections with updates are the wanted ones, less those held."""
-        known = {name: line.text for name, line in apply_updates(decision.base, decision.updates).items()}
-        wanted = {line.id: line.text for line in self.want().base.lines}
+        known = {name: line.text for name, line in apply_updates(decision.prefix, decision.updates).items()}
+        wanted = {line.id: line.text for line in self.want().prefix.lines}
         held = set(decision.held)
         assert {name: text for name, text in known.items() if name not in held} == {
             name: text for name, text in wanted.items() if name not in held
         }
         if self.state:
-            told = apply_updates(self.state.base, self.state.updates)
+            told = apply_updates(self.state.prefix, self.state.updates)
             for name in held:
                 assert known.get(name) == (told[name].text if name in told else None)
         for name in held:
@@ -186,9 +186,9 @@ class Watched(House):
 
     def hold_the_state(self):
         """Check that the state survives a restart."""
-        base = self.state.base
-        assert parse_stored_prefix(dump_prefix(base), hash_prefix(base)) == base
-        again = parse_ledger(dump_ledger(self.state), base)
+        prefix = self.state.prefix
+        assert parse_stored_prefix(dump_prefix(prefix), hash_prefix(prefix)) == prefix
+        again = parse_ledger(dump_ledger(self.state), prefix)
         assert again == self.state
         assert dump_ledger(again) == dump_ledger(self.state)
         self.state = again
@@ -226,7 +226,7 @@ def test_the_clock_moves_nothing(model, turns):
     for things in turns:
         house.live(things)
         assert (house.decision.action, house.decision.rebase) == (Action.REUSE, None)
-        assert house.decision.base.text == "".join(line.text for line in house.want().base.lines)
+        assert house.decision.prefix.text == "".join(line.text for line in house.want().prefix.lines)
 
 
 def gather():

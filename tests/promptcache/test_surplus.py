@@ -27,7 +27,9 @@ def send_whole(house, share=1.0):
     sent = house.state.last
     read = int(sent.tokens * share)
     answered = AnsweredRequest(
-        base=house.decision.base, sent=sent, reported=CacheUsage(read=read, write=0, hour=0, fresh=sent.tokens - read)
+        prefix=house.decision.prefix,
+        sent=sent,
+        reported=CacheUsage(read=read, write=0, hour=0, fresh=sent.tokens - read),
     )
     return account_for_call(before, answered, house.facts).surplus, sent.tokens - house.predicted.read
 
@@ -88,5 +90,5 @@ def test_counts_that_are_off_are_no_surplus(model):
     house.send()
     reported = house.account.reported
     more = CacheUsage(**{name: int(getattr(reported, name) * 1.3) for name in ("read", "write", "fresh")})
-    answered = AnsweredRequest(base=house.decision.base, sent=house.state.last, reported=more)
+    answered = AnsweredRequest(prefix=house.decision.prefix, sent=house.state.last, reported=more)
     assert account_for_call(before, answered, house.facts).surplus is None

@@ -55,14 +55,14 @@ def test_what_is_predicted_is_what_a_provider_counts(tmp_path, shape, model, jud
         turn = Turn(user="alice", situation="dm", model=model, tools=Toolset([LAMPS]), now=now, message=f"{number}?")
         facts = workspace.assemble(turn).meter.facts.cache
         assembly = workspace.assemble(turn, SessionLedger(state=state, moment=CacheContext(now=now, facts=facts)))
-        count, base = assembly.meter.count, assembly.prefix_decision.base
+        count, prefix = assembly.meter.count, assembly.prefix_decision.prefix
         provider = provider or PrefixCache(lambda: clock[0], count)
-        to = RequestTarget(model=model, facts=facts, count=count, at=now, stable=len(base.blocks), turn=str(number))
+        to = RequestTarget(model=model, facts=facts, count=count, at=now, stable=len(prefix.blocks), turn=str(number))
         request, said = go_on(assembly.envelope(shape).request, shape, said)
         marked = mark_request(shape, request, state, to)
         assert not list(judge({**marked.request, "max_tokens": 100}))
         counted = provider.use(model, list_blocks(shape, marked.request), facts)
-        told = account_for_call(state, AnsweredRequest(base=base, sent=marked.sent, reported=counted), facts)
+        told = account_for_call(state, AnsweredRequest(prefix=prefix, sent=marked.sent, reported=counted), facts)
         assert told.predicted == counted
         assert told.blame is None
         assert json.dumps([account_to_json(told), decision_to_json(assembly.prefix_decision)])

@@ -15,7 +15,7 @@ from foreword.testing.request_rules import check_anthropic, check_chat, check_re
 from foreword.tokens.models import find_model
 
 MARKS = ("cache_control", "prompt_cache_breakpoint")
-STANDING = PrefixDecision(prompt=Prompt(blocks=()), base=Prefix(), identity=CacheIdentity())
+STANDING = PrefixDecision(prompt=Prompt(blocks=()), prefix=Prefix(), identity=CacheIdentity())
 SYSTEM = ["You are kind. " * 300, "Alice binds books. " * 200]
 SHAPES = {
     "anthropic": ("anthropic:claude-sonnet-5", check_anthropic),

@@ -132,7 +132,7 @@ class TurnLedger:
         """Account for a request, including the provider's diagnosis."""
         facts, decision = self._assembly.meter.facts, self._assembly.prefix_decision
         prices = find_prices(facts.name, overrides, PricedRequest(tokens=usage.tokens_in, now=sent.at))
-        answered = AnsweredRequest(base=decision.base, sent=sent, reported=self._count(usage))
+        answered = AnsweredRequest(prefix=decision.prefix, sent=sent, reported=self._count(usage))
         made = account_for_call(self._ledger_state, answered, facts.cache, prices, self._known)
         if made.blame and self._theirs:
             made = replace(made, blame=confirm_cause(made.blame, self._theirs))

@@ -340,7 +340,7 @@ def assemble_draft(assembler: AssembleTurn, turn: Turn, ledger: StoredLedger) ->
 
 def find_changed_sections(prefixes: Sequence[WantedPrefix]) -> frozenset[str]:
     """Find the sections that differ between these prefixes."""
-    texts = [{section.id: section.text for section in prefix.base.lines} for prefix in prefixes]
+    texts = [{section.id: section.text for section in wanted.prefix.lines} for wanted in prefixes]
     names = {name for sections in texts for name in sections}
     return frozenset(name for name in names if len({sections.get(name) for sections in texts}) > 1)
 

@@ -168,7 +168,7 @@ class CachedSession:
         before, self.size = self.size, sum(len(row[2]) for row in self.rows)
         if self.ledger:
             row, _, known = self.ledger
-            self.size += len(row) + len(known.base.text)
+            self.size += len(row) + len(known.prefix.text)
         return self.size - before
 
 

@@ -136,7 +136,7 @@ class TurnSteps:
         if not self._sent or not self._recorded:
             return None
         ledger_state = self._ledger_state if messages or not self._has_updates else self._initial
-        anew = bool(self._initial and not self._initial.base.blocks)
+        anew = bool(self._initial and not self._initial.prefix.blocks)
         return LedgerEntry(ledger_state=ledger_state, lessons=self._lessons, anew=anew)
 
     def close(self, reason: str) -> Messages:

@@ -142,7 +142,7 @@ class MissCause:
 class AnsweredRequest:
     """A request, the prefix it was sent with, and the usage its provider reported."""
 
-    base: Prefix
+    prefix: Prefix
     sent: SentRequest
     reported: CacheUsage
 
@@ -172,7 +172,7 @@ def account_for_call(
     # A known loss counts from the first block; a loss seen only in the figures must exceed the noise.
     if lost <= 0 or (lost <= noise and had - expected.read <= facts.step):
         return made
-    found = find_cause(state, answered.base, sent, facts)
+    found = find_cause(state, answered.prefix, sent, facts)
     rates = find_token_rates(facts, prices)
     paid = rates.input if not (facts.marked and sent.marks) else rates.long if reported.hour else rates.write
     blame = Blame(
@@ -194,7 +194,7 @@ def count_cacheable_tokens(state: LedgerState, facts: CacheFacts) -> int:
     return state.last.tokens if state.last.tokens < facts.minimum else 0
 
 
-def find_cause(state: LedgerState, base: Prefix, sent: SentRequest, facts: CacheFacts) -> MissCause:
+def find_cause(state: LedgerState, prefix: Prefix, sent: SentRequest, facts: CacheFacts) -> MissCause:
     """Find the cause of a miss: the first that applies."""
     last, newest = state.last, max(state.alive, key=lambda one: one.at, default=None)
     if last.model != sent.model:
@@ -210,15 +210,15 @@ def find_cause(state: LedgerState, base: Prefix, sent: SentRequest, facts: Cache
         return MissCause(cause=Cause.EXPIRED, reason=reason)
     at = count_equal_blocks(last.pieces, sent.pieces)
     if at <= newest.at:
-        return describe_difference(state, base, sent, at)
+        return describe_difference(state, prefix, sent, at)
     return explain_unread_prefix(newest.at, sent, facts)
 
 
-def describe_difference(state: LedgerState, base: Prefix, sent: SentRequest, at: int) -> MissCause:
+def describe_difference(state: LedgerState, prefix: Prefix, sent: SentRequest, at: int) -> MissCause:
     """Describe the difference at a block of the request."""
     was, now = state.last.pieces[at], sent.pieces[at] if at < len(sent.pieces) else None
     piece = now if now and now.part == was.part else was
-    moved = find_difference(state.base, base)
+    moved = find_difference(state.prefix, prefix)
     byte = sum(one.size for one in state.last.pieces[:at] if one.part == was.part)
     if was.part == "system" and moved:
         return MissCause(cause=Cause.SECTION, reason=f"{moved[0]} is not what it was", where=moved[0], byte=moved[1])

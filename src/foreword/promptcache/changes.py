@@ -40,7 +40,7 @@ class WantedPrefix:
     identity: CacheIdentity
     prompt: Prompt
     """The rendered prompt."""
-    base: Prefix
+    prefix: Prefix
     """Its leading stable part."""
     layout: Layout
     """Renders updates and counts their tokens."""
@@ -98,7 +98,7 @@ def make_wanted_prefix(
             clearance=draft.clearance, model=draft.model, tools=sha256(schemas.encode()).hexdigest()
         ),
         prompt=draft.prompt,
-        base=make_prefix(draft, known),
+        prefix=make_prefix(draft, known),
         layout=draft.layout,
         edits=edits,
         policies=draft.policies,
@@ -198,7 +198,7 @@ def hold_entries(
         return wanted, ()
     waiting = {
         line.id: found
-        for line in wanted.base.lines
+        for line in wanted.prefix.lines
         if line.id in wanted.listings and line.id in told
         if (found := tuple(list_held_entries(told[line.id], line, wanted, warm=warm)))
     }
@@ -209,9 +209,9 @@ def hold_entries(
             restore_entries(told[line.id], line, waiting[line.id], wanted) if line.id in waiting else line
             for line in lines
         )
-        for lines in wanted.base.blocks
+        for lines in wanted.prefix.blocks
     )
-    return replace(wanted, base=Prefix(blocks=blocks)), tuple(one for found in waiting.values() for one in found)
+    return replace(wanted, prefix=Prefix(blocks=blocks)), tuple(one for found in waiting.values() for one in found)
 
 
 def list_held_entries(
@@ -289,9 +289,9 @@ class SectionChange:
         return any(line is not None and line.governs for line in (self.before, self.after))
 
 
-def list_changes(told: Mapping[str, SectionSnapshot], base: Prefix, wanted: WantedPrefix) -> Iterator[SectionChange]:
+def list_changes(told: Mapping[str, SectionSnapshot], prefix: Prefix, wanted: WantedPrefix) -> Iterator[SectionChange]:
     """List the differing sections in prompt order, then the removed ones."""
-    lines = {line.id: line for line in wanted.base.lines}
+    lines = {line.id: line for line in wanted.prefix.lines}
     for name in [*lines, *(name for name in told if name not in lines)]:
         before, after = told.get(name), lines.get(name)
         line = after or before
@@ -308,7 +308,7 @@ def list_changes(told: Mapping[str, SectionSnapshot], base: Prefix, wanted: Want
             id=name,
             before=before,
             after=after,
-            block=find_block(line, base, wanted.base),
+            block=find_block(line, prefix, wanted.prefix),
             policy=EditPolicy.NEXT_SESSION if wanted.waits or broken else policy,
             broken=broken,
             private=(after is None and name in wanted.withheld)
@@ -325,9 +325,9 @@ def may_be_private(before: SectionSnapshot, after: SectionSnapshot | None) -> bo
     )
 
 
-def count_aligned_blocks(base: Prefix, wanted: Prefix) -> int:
+def count_aligned_blocks(prefix: Prefix, wanted: Prefix) -> int:
     """Count the leading blocks with equal paces; everything after them moves together."""
-    pairs = zip(list_paces(base), list_paces(wanted), strict=False)
+    pairs = zip(list_paces(prefix), list_paces(wanted), strict=False)
     count = 0
     for old, new in pairs:
         if old != new:
@@ -336,26 +336,26 @@ def count_aligned_blocks(base: Prefix, wanted: Prefix) -> int:
     return count
 
 
-def list_paces(base: Prefix) -> list[Pace]:
+def list_paces(prefix: Prefix) -> list[Pace]:
     """Return the pace of each block."""
-    return [lines[0].pace for lines in base.blocks]
+    return [lines[0].pace for lines in prefix.blocks]
 
 
-def find_block(line: SectionSnapshot, base: Prefix, wanted: Prefix) -> int:
+def find_block(line: SectionSnapshot, prefix: Prefix, wanted: Prefix) -> int:
     """Find the block of a section: in the wanted prefix, else in the sent one, else by its pace."""
-    most = count_aligned_blocks(base, wanted)
-    for each in (wanted, base):
+    most = count_aligned_blocks(prefix, wanted)
+    for each in (wanted, prefix):
         for at, lines in enumerate(each.blocks):
             if any(one.id == line.id for one in lines):
                 return min(at, most)
-    return next((at for at, pace in enumerate(list_paces(base)) if pace == line.pace), most)
+    return next((at for at, pace in enumerate(list_paces(prefix)) if pace == line.pace), most)
 
 
 def rebuild_prefix(
-    base: Prefix, wanted: Prefix, start: int, held: Mapping[str, SectionSnapshot], away: frozenset[str]
+    prefix: Prefix, wanted: Prefix, start: int, held: Mapping[str, SectionSnapshot], away: frozenset[str]
 ) -> Prefix:
     """Rebuild the prefix from a block on; held sections keep their sent text, or stay out if never sent."""
-    old = base.blocks
+    old = prefix.blocks
     blocks = [
         restore_held(lines, old[at] if at < len(old) else (), held, away)
         for at, lines in enumerate(wanted.blocks[start:], start)

@@ -107,7 +107,7 @@ def count_common_tokens(before: Prefix, after: Prefix, facts: CacheFacts) -> int
 
 def find_difference(before: Prefix, after: Prefix) -> tuple[str, int] | None:
     """Find the first differing section and the first differing byte of the whole text."""
-    old, new = (base.text.encode("utf-8", "surrogatepass") for base in (before, after))
+    old, new = (prefix.text.encode("utf-8", "surrogatepass") for prefix in (before, after))
     return None if old == new else (find_changed_section(before, after), find_first_difference(old, new))
 
 
@@ -218,7 +218,7 @@ class RebaseChoice:
     """A candidate: the block from which the prefix is rebuilt, and the result for each change."""
 
     start: int
-    base: Prefix
+    prefix: Prefix
     lost: int
     """Tokens billed again."""
     cost: float
@@ -254,13 +254,13 @@ class ChoiceInputs:
     @property
     def none(self) -> int:
         """The start value that leaves the whole prefix unchanged."""
-        return max(count_aligned_blocks(self.state.base, self.wanted.base), len(self.state.base.blocks)) + 1
+        return max(count_aligned_blocks(self.state.prefix, self.wanted.prefix), len(self.state.prefix.blocks)) + 1
 
     def locate(self, update: Update) -> int:
         """Find the block of the section an update is about."""
-        lines = {line.id: line for line in (*self.wanted.base.lines, *self.state.base.lines)}
+        lines = {line.id: line for line in (*self.wanted.prefix.lines, *self.state.prefix.lines)}
         line = lines.get(update.id) or update.line
-        return find_block(line, self.state.base, self.wanted.base) if line else 0
+        return find_block(line, self.state.prefix, self.wanted.prefix) if line else 0
 
 
 def list_forced_rebases(case: ChoiceInputs) -> Iterator[tuple[int, Reason, str]]:
@@ -309,11 +309,11 @@ def cost_rebase(case: ChoiceInputs, start: int) -> RebaseChoice:
         if change.policy is EditPolicy.NEXT_SESSION or (change.policy is EditPolicy.COLD and change.block < start)
         if not change.private
     )
-    base, outlook = case.state.base, case.outlook
+    prefix, outlook = case.state.prefix, case.outlook
     here = {change.id: case.told[change.id] for change in case.changes if change.id in held and change.before
             if change.block >= start}  # fmt: skip
     away = frozenset(held - set(here))
-    built = base if start >= case.none else rebuild_prefix(base, case.wanted.base, start, here, away)
+    built = prefix if start >= case.none else rebuild_prefix(prefix, case.wanted.prefix, start, here, away)
     appended = tuple(
         write_update(case.wanted.layout, change.before, change.after, choose_channel(change, case.facts))
         for change in case.changes
@@ -321,12 +321,12 @@ def cost_rebase(case: ChoiceInputs, start: int) -> RebaseChoice:
     )
     kept = tuple(update for update in case.state.updates if case.locate(update) < start)
     before = case.state.last.measure("tools") if case.facts.order[0] == "tools" else 0
-    same = built.text == base.text
-    lost = 0 if same else max(0, outlook.warm - before - count_common_tokens(base, built, case.facts))
-    lasting = built.tokens - base.tokens + sum(update.tokens for update in appended)
+    same = built.text == prefix.text
+    lost = 0 if same else max(0, outlook.warm - before - count_common_tokens(prefix, built, case.facts))
+    lasting = built.tokens - prefix.tokens + sum(update.tokens for update in appended)
     return RebaseChoice(
         start=start,
-        base=built,
+        prefix=built,
         lost=lost,
         cost=lost * (outlook.rates.write - outlook.rates.read) + lasting * outlook.lasting_token_cost,
         held=held,
@@ -399,14 +399,14 @@ def decide_prefix(state: LedgerState | None, wanted: WantedPrefix, moment: Cache
     """Decide what to do about each section that differs from what the session has sent."""
     if state is None:
         return PrefixDecision(
-            prompt=wanted.prompt, base=wanted.base, identity=wanted.identity, heard=hash_history(wanted.said)
+            prompt=wanted.prompt, prefix=wanted.prefix, identity=wanted.identity, heard=hash_history(wanted.said)
         )
     if state.identity.clearance != wanted.identity.clearance:
         was, now = state.identity.clearance, wanted.identity.clearance
         raise InputError(f"a session's clearance cannot change: the session has {was}, the turn {now}")
-    told, outlook = apply_updates(state.base, state.updates), assess_cache(state, wanted, moment)
+    told, outlook = apply_updates(state.prefix, state.updates), assess_cache(state, wanted, moment)
     wanted, waiting = hold_entries(told, wanted, warm=outlook.warm > 0)
-    changes = tuple(list_changes(told, state.base, wanted))
+    changes = tuple(list_changes(told, state.prefix, wanted))
     case = ChoiceInputs(state=state, wanted=wanted, told=told, changes=changes, outlook=outlook, facts=moment.facts)
     choice, code, reason = choose_rebase(case)
     if list_withheld_updates(case):  # the history is rewritten in any case
@@ -420,7 +420,7 @@ def restart_prefix(wanted: WantedPrefix) -> PrefixDecision:
     rebase = Rebase(code=Reason.DAMAGED, reason=DAMAGED_REASON, section="", byte=0, tokens=0)
     return PrefixDecision(
         prompt=wanted.prompt,
-        base=wanted.base,
+        prefix=wanted.prefix,
         identity=wanted.identity,
         reason=DAMAGED_REASON,
         rebase=rebase,
@@ -446,12 +446,12 @@ def add_held_entries(decision: PrefixDecision, waiting: Sequence[HeldEntry]) -> 
 
 def find_rebase(case: ChoiceInputs, choice: RebaseChoice, code: Reason | None, reason: str) -> Rebase | None:
     """Find where the prefix changes, if it does, and what that costs."""
-    moved, outlook = find_difference(case.state.base, choice.base), case.outlook
+    moved, outlook = find_difference(case.state.prefix, choice.prefix), case.outlook
     if moved is None and code is not Reason.PRIVATE:
         code, reason = (outlook.code, outlook.reason) if outlook.code in INVALIDATING_REASONS else (None, "")
     if code is None:
         return None
-    section, byte = moved or ("", len(case.state.base.text.encode("utf-8", "surrogatepass")))
+    section, byte = moved or ("", len(case.state.prefix.text.encode("utf-8", "surrogatepass")))
     known, rates = outlook.known, outlook.rates
     usd = choice.lost * known.factor * (rates.write - rates.read) if rates.usd else None
     tokens = known.correct(choice.lost)
@@ -467,8 +467,8 @@ def make_decision(case: ChoiceInputs, choice: RebaseChoice, rebase: Rebase | Non
     decisions = tuple(list_decisions(case, choice, rebase, reason))
     tail = join_notices(layout, select_updates(choice.appended, UpdateChannel.TAIL), notice)
     return PrefixDecision(
-        prompt=append_to_tail(replace_prefix(choice.base, wanted.prompt), layout, tail),
-        base=choice.base,
+        prompt=append_to_tail(replace_prefix(choice.prefix, wanted.prompt), layout, tail),
+        prefix=choice.prefix,
         identity=wanted.identity,
         reason=rebase.reason if rebase else find_reason(decisions, reason),
         decisions=decisions,
@@ -495,9 +495,9 @@ def find_reason(decisions: tuple[ChangeDecision, ...], reason: str) -> str:
     return reason if any(one.action is Action.APPEND for one in decisions) else decisions[0].reason
 
 
-def replace_prefix(base: Prefix, prompt: Prompt) -> Prompt:
+def replace_prefix(prefix: Prefix, prompt: Prompt) -> Prompt:
     """Replace the prompt's leading part with the prefix."""
-    return Prompt(blocks=(*render_blocks(base), *prompt.blocks[len(list_stable_blocks(prompt.blocks)) :]))
+    return Prompt(blocks=(*render_blocks(prefix), *prompt.blocks[len(list_stable_blocks(prompt.blocks)) :]))
 
 
 def list_decisions(
@@ -548,7 +548,7 @@ class NoLedger:
 
     def compare(self, draft: PromptDraft) -> PrefixDecision:
         """Return the draft unchanged."""
-        return PrefixDecision(prompt=draft.prompt, base=EMPTY_PREFIX, identity=EMPTY_IDENTITY)
+        return PrefixDecision(prompt=draft.prompt, prefix=EMPTY_PREFIX, identity=EMPTY_IDENTITY)
 
 
 @frozen

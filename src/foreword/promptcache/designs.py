@@ -326,15 +326,15 @@ class LedgerDesign:
 
     def want(self, call: SessionCall, edits: Mapping[str, EditPolicy]) -> WantedPrefix:
         """Return the prefix a call wants."""
-        base = make_scripted_prefix(call.sections, self._service.meter)
+        prefix = make_scripted_prefix(call.sections, self._service.meter)
         clock = write_clock(call, self._stage.scenario.tail, self._stage)
         span = Span("time", 0, len(clock), self._service.meter.count(clock))
         tail = Text(pace=Pace.TURN, placement=Placement.TAIL, text=clock, tokens=span.tokens, spans=(span,))
         before = self._stage.converse(call.said[:-1], self._tails, self._inserted) if call.first else ()
         return WantedPrefix(
             identity=CacheIdentity(clearance=Trust.FULL, model=self._service.model.name, tools="tools"),
-            prompt=Prompt(blocks=(*render_blocks(base), tail)),
-            base=base,
+            prompt=Prompt(blocks=(*render_blocks(prefix), tail)),
+            prefix=prefix,
             layout=self._layout,
             edits=edits,
             said=tuple(block.text for block in before),

@@ -71,9 +71,9 @@ class Prefix:
         return sum(line.tokens for line in self.lines)
 
 
-def render_blocks(base: Prefix) -> list[PromptBlock]:
+def render_blocks(prefix: Prefix) -> list[PromptBlock]:
     """Render a prefix as blocks with a span per section."""
-    return [render_block(lines) for lines in base.blocks if any(line.piece for line in lines)]
+    return [render_block(lines) for lines in prefix.blocks if any(line.piece for line in lines)]
 
 
 def render_block(lines: Snapshots) -> PromptBlock:
@@ -128,9 +128,9 @@ class Update:
     """The section's new state; None if the section was removed."""
 
 
-def apply_updates(base: Prefix, updates: Sequence[Update]) -> Mapping[str, SectionSnapshot]:
+def apply_updates(prefix: Prefix, updates: Sequence[Update]) -> Mapping[str, SectionSnapshot]:
     """Return the sections that apply for the model: the prefix with all updates applied."""
-    told = {line.id: line for line in base.lines}
+    told = {line.id: line for line in prefix.lines}
     for update in updates:
         if update.line is None:
             told.pop(update.id, None)
@@ -223,7 +223,7 @@ class LedgerState:
     """The ledger state: everything relevant that a session has sent."""
 
     identity: CacheIdentity
-    base: Prefix
+    prefix: Prefix
     updates: tuple[Update, ...] = ()
     """Updates sent since the last rebase that still apply."""
     settled: tuple[Update, ...] = ()
@@ -241,7 +241,7 @@ def clear_ledger(state: LedgerState) -> LedgerState:
     """Clear the sent content: the next turn sends everything again, and the history holds no updates."""
     return replace(
         state,
-        base=Prefix(),
+        prefix=Prefix(),
         updates=(),
         settled=(),
         heard=HistoryHash(),
@@ -415,7 +415,7 @@ class PrefixDecision:
 
     prompt: Prompt
     """The prompt to send: the prefix, the blocks after it, and updates in the tail."""
-    base: Prefix
+    prefix: Prefix
     identity: CacheIdentity
     reason: str = "no prefix yet: the session has sent nothing"
     decisions: tuple[ChangeDecision, ...] = ()
@@ -464,7 +464,7 @@ def advance_ledger(
     gap = () if state is None else (max(0.0, (sent.at - state.last.at).total_seconds()),)
     return LedgerState(
         identity=decision.identity,
-        base=decision.base,
+        prefix=decision.prefix,
         updates=decision.updates,
         settled=decision.settled,
         heard=decision.heard,

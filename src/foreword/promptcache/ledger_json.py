@@ -136,9 +136,9 @@ PARSE_ERRORS = (ValueError, KeyError, TypeError, AttributeError, IndexError, Rec
 T = TypeVar("T")
 
 
-def hash_prefix(base: Prefix) -> str:
+def hash_prefix(prefix: Prefix) -> str:
     """Return the hash of a prefix."""
-    return hash_prefix_text(dump_prefix(base))
+    return hash_prefix_text(dump_prefix(prefix))
 
 
 def hash_prefix_text(text: str) -> str:
@@ -146,9 +146,9 @@ def hash_prefix_text(text: str) -> str:
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def dump_prefix(base: Prefix) -> str:
+def dump_prefix(prefix: Prefix) -> str:
     """Serialize a prefix."""
-    return serialize_json([[snapshot_to_json(line) for line in block] for block in base.blocks])
+    return serialize_json([[snapshot_to_json(line) for line in block] for block in prefix.blocks])
 
 
 def parse_stored_prefix(text: str, name: str) -> Prefix:
@@ -190,9 +190,9 @@ def dump_ledger(state: LedgerState) -> str:
     )
 
 
-def parse_ledger(text: str, base: Prefix) -> LedgerState:
+def parse_ledger(text: str, prefix: Prefix) -> LedgerState:
     """Parse the state of a session with this prefix; raise InputError if it is damaged."""
-    return parse_or_refuse(lambda: build_ledger(json.loads(text), base))
+    return parse_or_refuse(lambda: build_ledger(json.loads(text), prefix))
 
 
 def parse_or_refuse(make: Callable[[], T]) -> T:
@@ -203,7 +203,7 @@ def parse_or_refuse(make: Callable[[], T]) -> T:
         raise InputError(f"the ledger of this session is damaged: {type(error).__name__}: {error}") from None
 
 
-def build_ledger(held: Mapping[str, Any], base: Prefix) -> LedgerState:
+def build_ledger(held: Mapping[str, Any], prefix: Prefix) -> LedgerState:
     """Build the state of a session from JSON."""
     if held.get("version") != VERSION:
         raise InputError(f"the ledger of this session has version {held.get('version')}; this release reads {VERSION}")
@@ -215,7 +215,7 @@ def build_ledger(held: Mapping[str, Any], base: Prefix) -> LedgerState:
     pieces = build_blocks(last["pieces"])
     return LedgerState(
         identity=CacheIdentity(clearance=Trust[held["clearance"].upper()], model=held["model"], tools=held["tools"]),
-        base=base,
+        prefix=prefix,
         updates=tuple(map(update_from_json, held["updates"])),
         settled=tuple(map(update_from_json, held["settled"])),
         heard=HistoryHash(count=count, sha=sha),

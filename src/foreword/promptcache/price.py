@@ -51,8 +51,8 @@ class EditQuote:
 
 def quote_edit(state: LedgerState, wanted: WantedPrefix, moment: CacheContext) -> EditQuote:
     """Price the differences between what a session knows and what the turn wants."""
-    told = apply_updates(state.base, state.updates)
-    changes = tuple(list_changes(told, state.base, wanted))
+    told = apply_updates(state.prefix, state.updates)
+    changes = tuple(list_changes(told, state.prefix, wanted))
     outlook = assess_cache(state, wanted, moment)
     case = ChoiceInputs(
         state=state,
@@ -66,7 +66,7 @@ def quote_edit(state: LedgerState, wanted: WantedPrefix, moment: CacheContext) -
         return EditQuote(sections=(), offers=(), best=None)
     rates = outlook.rates
     moved = cost_rebase(case, min(change.block for change in changes))
-    more = moved.base.tokens - state.base.tokens
+    more = moved.prefix.tokens - state.prefix.tokens
     appended = sum(update.tokens for update in cost_rebase(case, case.none).appended)
     waits = not any(change.private for change in changes)
     able = waits and (moment.facts.system_messages or not any(change.governs for change in changes))
@@ -101,12 +101,12 @@ def quote_edit(state: LedgerState, wanted: WantedPrefix, moment: CacheContext) -
 
 def limit_to_sections(state: LedgerState, wanted: WantedPrefix, sections: Collection[str]) -> WantedPrefix:
     """Reduce the differences to these sections; all others, and the tools, stay as sent."""
-    told = apply_updates(state.base, state.updates)
+    told = apply_updates(state.prefix, state.updates)
     stay = {name: line for name, line in told.items() if name not in sections}
-    away = frozenset(line.id for line in wanted.base.lines if line.id not in sections and line.id not in told)
+    away = frozenset(line.id for line in wanted.prefix.lines if line.id not in sections and line.id not in told)
     return replace(
         wanted,
-        base=rebuild_prefix(state.base, wanted.base, 0, stay, away),
+        prefix=rebuild_prefix(state.prefix, wanted.prefix, 0, stay, away),
         identity=replace(wanted.identity, tools=state.identity.tools),
     )
 

@@ -63,7 +63,7 @@ class SimulatedRequest:
     facts: CacheFacts
     prices: Prices | None
     count: Callable[[str], int]
-    base: Prefix | None = None
+    prefix: Prefix | None = None
     """The sections of its system part, if known."""
 
 
@@ -73,12 +73,14 @@ def account_for_session(asked: Sequence[SimulatedRequest], used: Sequence[CacheU
     state: LedgerState | None = None
     for at, (one, counted) in enumerate(zip(asked, used, strict=True)):
         sent = SentRequest(model=one.model, pieces=make_sent_blocks(one.blocks, one.facts, one.count), at=one.at)
-        base = one.base or Prefix()
-        found = account_for_call(state, AnsweredRequest(base=base, sent=sent, reported=counted), one.facts, one.prices)
-        if found.blame and one.base is None:
+        prefix = one.prefix or Prefix()
+        found = account_for_call(
+            state, AnsweredRequest(prefix=prefix, sent=sent, reported=counted), one.facts, one.prices
+        )
+        if found.blame and one.prefix is None:
             found = replace(found, blame=locate_difference(found.blame, asked[at - 1].blocks, one.blocks))
         accounts.append(found)
-        state = advance_without_ledger(state, sent, one.facts, base)
+        state = advance_without_ledger(state, sent, one.facts, prefix)
     return accounts
 
 
@@ -86,10 +88,10 @@ def advance_without_ledger(
     state: LedgerState | None,
     sent: SentRequest,
     facts: CacheFacts,
-    base: Prefix = Prefix(),  # noqa: B008 - frozen
+    prefix: Prefix = Prefix(),  # noqa: B008 - frozen
 ) -> LedgerState:
     """Return the state after a request that no ledger decided."""
-    decision = PrefixDecision(prompt=EMPTY_PROMPT, base=base, identity=CacheIdentity(model=sent.model))
+    decision = PrefixDecision(prompt=EMPTY_PROMPT, prefix=prefix, identity=CacheIdentity(model=sent.model))
     return advance_ledger(state, decision, sent, facts)
 
 
@@ -304,7 +306,7 @@ def get_branch_key(kept: LedgerDesign, following: SessionCall | None) -> object:
         return None
     said = tuple((update.id, update.said) for update in state.updates)
     alive = [(one.at, one.seconds) for one in state.alive if one.until > following.at]
-    return state.base.text, said, tuple(alive)
+    return state.prefix.text, said, tuple(alive)
 
 
 class RecordingDesign:
@@ -327,7 +329,7 @@ class RecordingDesign:
                 facts=service.cache,
                 prices=service.prices,
                 count=service.meter.count,
-                base=decision.base if decision else None,
+                prefix=decision.prefix if decision else None,
             )
         )
         return blocks

@@ -179,7 +179,7 @@ def find_sessions_with_text(state: sqlite3.Connection, touches: Callable[[str], 
     for session, base in state.execute("SELECT session_id, base FROM ledgers").fetchall():
         known = read_ledger(state, session)
         if known and base not in seen:
-            seen[base] = any(touches(line.title) or touches(line.text) for line in known.base.lines)
+            seen[base] = any(touches(line.title) or touches(line.text) for line in known.prefix.lines)
         if known is None or seen[base] or any(map(touches, list_update_texts(known))):
             yield session
 
@@ -211,15 +211,15 @@ def is_ledger_empty(state: sqlite3.Connection, session: str) -> bool:
 
 def build_ledger_row(known: LedgerState) -> LedgerRow:
     """Convert the state of a ledger to a row."""
-    name, lines = name_and_encode_prefix(known.base)
+    name, lines = name_and_encode_prefix(known.prefix)
     return LedgerRow(frozen=dump_ledger(known), base=name, lines=lines)
 
 
 # A workspace has few prefixes, shared by its sessions.
 @lru_cache(maxsize=32)
-def name_and_encode_prefix(base: Prefix) -> tuple[str, str]:
+def name_and_encode_prefix(prefix: Prefix) -> tuple[str, str]:
     """Return the name and the JSON of a prefix."""
-    return hash_prefix(base), dump_prefix(base)
+    return hash_prefix(prefix), dump_prefix(prefix)
 
 
 parse_prefix = lru_cache(maxsize=32)(parse_stored_prefix)
