@@ -204,7 +204,7 @@ def test_what_stays():
     assert [row.position for row in choose_cut(make_rows(10, 10, 90), 100).kept] == []
     assert [row.position for row in choose_cut(make_rows(1, 1, 1, 1), 100).kept] == [3, 4]
     assert [row.position for row in choose_cut(make_rows(1), 100).kept] == []
-    assert choose_cut([], 100).folded == ()
+    assert choose_cut([], 100).compacted == ()
 
 
 class Scales:

@@ -273,7 +273,7 @@ def test_a_ledger_that_is_handed_on(tmp_path, stand_in):
         remembered = SessionCache()
         remembered.read(rows, session)
         row, ledger_state = ledgers.find_ledger(rows, session), ledgers.read_ledger(rows, session)
-        remembered.store_ledger(rows, session, LedgerEntry(ledger_state=ledger_state, anew=True))
+        remembered.store_ledger(rows, session, LedgerEntry(ledger_state=ledger_state, began_empty=True))
         assert remembered.read_ledger(rows, session) is ledger_state
         held = json.loads(row.frozen) | {"calls": 99}
         rows.execute("UPDATE ledgers SET frozen = ? WHERE session_id = ?", (json.dumps(held), session))

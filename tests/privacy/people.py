@@ -170,7 +170,7 @@ class People:
             message=write_model_text(incoming),
             history=list_plain_messages(past),
         )
-        book = books.open(self.workspace, turn, self.clock(), folded=False)
+        book = books.open(self.workspace, turn, self.clock(), compacted=False)
         assembly = self.workspace.assemble(turn, book)
         accounting = TurnLedger(assembly, "anthropic", books.ledger_state, claimed.turn)
         request = json.loads(accounting.write(assembly.envelope("anthropic").request, (), self.clock()))

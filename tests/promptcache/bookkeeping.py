@@ -83,7 +83,7 @@ class House:
     said: list = field(default_factory=list)
     """The conversation as blocks of the wire."""
     provider: PrefixCache | None = None
-    folded: bool = False
+    compacted: bool = False
     moment: dict = field(default_factory=dict)
     """What the tail says of a turn beside the time: plan mode, what was recalled."""
 
@@ -115,7 +115,7 @@ class House:
             edits=dict(self.edits),
             withheld=self.withheld,
             said=tuple(block.text for block in self.said),
-            folded=self.folded,
+            compacted=self.compacted,
         )
 
     def begin(self):
@@ -153,7 +153,7 @@ class House:
             self.state, AnsweredRequest(prefix=self.decision.prefix, sent=sent, reported=counted), self.facts
         )
         self.state = advance_ledger(self.state, self.decision, sent, self.facts)
-        self.folded = False
+        self.compacted = False
         return counted
 
     def answer(self, calls=0):

@@ -61,7 +61,7 @@ class Watched(House):
         elif what == "loop":
             self.loops = args[0]
         elif what == "fold" and len(self.said) > 8:
-            self.said, self.folded = self.said[-6:], True
+            self.said, self.compacted = self.said[-6:], True
         elif what == "tool":
             self.tools[f"tool_{len(self.tools)}"] = lines("another tool", 5)
         elif what == "model":

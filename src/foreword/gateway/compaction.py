@@ -29,13 +29,13 @@ MAX_SHORTENED_CHARS = 400  # characters per message if no model summarises
 class CompactionCut:
     """The rows to compact, and the rows to keep."""
 
-    folded: tuple[HistoryRow, ...]
+    compacted: tuple[HistoryRow, ...]
     kept: tuple[HistoryRow, ...]
 
     @property
     def turns(self) -> int:
         """Return the number of turns to compact."""
-        return sum(row.kind is HistoryKind.TURN for row in self.folded)
+        return sum(row.kind is HistoryKind.TURN for row in self.compacted)
 
 
 def is_full(past: Sequence[HistoryRow], message: int, room: int) -> bool:
@@ -51,12 +51,12 @@ def choose_cut(past: Sequence[HistoryRow], room: int) -> CompactionCut:
         weight += past[start].tokens
     if start == 0:
         start = (len(past) + 1) // 2  # the provider rejected the length, whatever our count says
-    return CompactionCut(folded=tuple(past[:start]), kept=tuple(past[start:]))
+    return CompactionCut(compacted=tuple(past[:start]), kept=tuple(past[start:]))
 
 
 def list_compacted(cut: CompactionCut) -> list[Message]:
     """List the messages to compact as plain text."""
-    return [message for row in cut.folded for message in row.segment.texts]
+    return [message for row in cut.compacted for message in row.segment.texts]
 
 
 def write_summary_prompt(cut: CompactionCut, meter: Meter, room: int) -> str:

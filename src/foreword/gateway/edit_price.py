@@ -204,7 +204,7 @@ def read_pricing_inputs(
                 received=session.used,
             ),
             # A running engine is assumed to have run since then.
-            ledger=load_ledger(state, session.id, session.created).reveal(reader),
+            ledger=load_ledger(state, session.id, session.created).redact_for(reader),
             history=load_history(state, session.id),
         )
         for session in chosen
@@ -305,7 +305,7 @@ def price_session(
     history = list_plain_messages(limit_history(priced.turn, priced.history))
     wanted = replace(wanted, said=tuple(message.text for message in history))
     wanted = price.limit_to_sections(ledger, wanted, changed)
-    context = priced.ledger.open(workspace, turn, now, folded=False).moment
+    context = priced.ledger.open(workspace, turn, now, compacted=False).moment
     quote = price.quote_edit(ledger, wanted, context)
     if not quote.sections:
         return NoCostReason.SAME

@@ -74,12 +74,12 @@ class StoredLedger:
         known = self.ledger_state
         return replace(self, ledger_state=mark_lost(known)) if known and since and known.last.at < since else self
 
-    def reveal(self, reader: Reader) -> "StoredLedger":
+    def redact_for(self, reader: Reader) -> "StoredLedger":
         """Leave out the calibrations, which depend on other people's calls, unless the reader sees everything."""
         return self if sees_all(reader) else replace(self, calibrations={})
 
     def open(
-        self, workspace: Workspace, turn: Turn, now: datetime, *, folded: bool = False, taken: Messages = ()
+        self, workspace: Workspace, turn: Turn, now: datetime, *, compacted: bool = False, taken: Messages = ()
     ) -> SessionLedger:
         """Open the ledger for a turn."""
         config = workspace.config
@@ -94,7 +94,7 @@ class StoredLedger:
             state=self.ledger_state,
             moment=moment,
             edits=self.edits,
-            folded=folded,
+            compacted=compacted,
             taken=texts,
             damaged=self.damaged,
         )
@@ -116,7 +116,7 @@ class LedgerEntry:
     ledger_state: LedgerState | None
     """What the session has sent so far; None resets the ledger."""
     lessons: tuple[TokenLesson, ...] = ()
-    anew: bool = False
+    began_empty: bool = False
     """Whether the turn began with an empty ledger."""
 
 
@@ -212,7 +212,7 @@ class SessionCache:
         """Store the ledger of a session and its calibration; after a failed transaction the cached row is unused."""
         if entry.ledger_state is None:
             ledgers.drop_ledger(state, session)
-        elif not entry.anew and ledgers.is_ledger_empty(state, session):
+        elif not entry.began_empty and ledgers.is_ledger_empty(state, session):
             # Text erased while the turn ran is still in the turn's own ledger and must not be stored again.
             ledgers.remove_update_texts(state, session, [update.said for update in entry.ledger_state.updates])
             ledgers.replace_ledger(state, session, ledgers.build_ledger_row(clear_ledger(entry.ledger_state)))

@@ -201,7 +201,9 @@ class TurnInputs:
         if single or is_light(claimed):  # its prompt or history differs from other turns of its session
             return await self.assemble(turn)
         reader = find_reader(turn, claimed.session.lane.clearance, self.workspace.config)
-        ledger = stored.reveal(reader).open(self.workspace, turn, self.now(), folded=compacted, taken=claimed.taken)
+        ledger = stored.redact_for(reader).open(
+            self.workspace, turn, self.now(), compacted=compacted, taken=claimed.taken
+        )
         return await self.assemble(turn, ledger)
 
     async def find_change(self, claimed: ClaimedTurn) -> str:
@@ -239,7 +241,7 @@ class TurnInputs:
         """Compact the oldest turns, and log it."""
         meter, session = assembly.meter, claimed.session.id
         cut = choose_cut(history, room)
-        if not cut.folded:
+        if not cut.compacted:
             return history
         before = sum(row.tokens for row in history)
         with trace.step(EventType.SESSION_COMPACTED, turns=cut.turns, tokens_before=before) as step:
@@ -254,7 +256,7 @@ class TurnInputs:
             piece = make_summary_piece(text, meter, self.now())
 
             def work(state: sqlite3.Connection) -> Sequence[HistoryRow]:
-                compact_history(state, session, cut.folded[-1].position, piece)
+                compact_history(state, session, cut.compacted[-1].position, piece)
                 return self.cache.read(state, session)
 
             kept = await self._writer.write(work)

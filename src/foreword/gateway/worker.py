@@ -121,7 +121,7 @@ class TurnSteps:
     def begin(self, prepared: PreparedTurn) -> None:
         """Start from the session's ledger."""
         self._initial = self._ledger_state = prepared.ledger_state
-        self._recorded, self._has_updates = prepared.recorded, prepared.assembly.prefix_decision.says
+        self._recorded, self._has_updates = prepared.recorded, prepared.assembly.prefix_decision.has_updates
 
     def _advance(self, settled: Settled) -> None:
         """Record a call that the provider accepted."""
@@ -136,8 +136,8 @@ class TurnSteps:
         if not self._sent or not self._recorded:
             return None
         ledger_state = self._ledger_state if messages or not self._has_updates else self._initial
-        anew = bool(self._initial and not self._initial.prefix.blocks)
-        return LedgerEntry(ledger_state=ledger_state, lessons=self._lessons, anew=anew)
+        began_empty = bool(self._initial and not self._initial.prefix.blocks)
+        return LedgerEntry(ledger_state=ledger_state, lessons=self._lessons, began_empty=began_empty)
 
     def close(self, reason: str) -> Messages:
         """Close an interrupted turn, including the partial answer, so that the next turn can follow."""

@@ -58,7 +58,7 @@ class WantedPrefix:
     """Sections of a broken template; a session that was sent the valid one gets none of them."""
     said: tuple[str, ...] = ()
     """The history before this turn, as sent."""
-    folded: bool = False
+    compacted: bool = False
     """Whether the history is known to be compacted; otherwise its hash decides."""
     waits: bool = False
     """Whether no update can be added because the turn resumes after an interruption."""
@@ -84,7 +84,7 @@ class PromptDraft:
 
 
 def make_wanted_prefix(
-    draft: PromptDraft, decided: Mapping[tuple[str, str], EditPolicy], *, folded: bool = False
+    draft: PromptDraft, decided: Mapping[tuple[str, str], EditPolicy], *, compacted: bool = False
 ) -> WantedPrefix:
     """Return the prefix a turn wants; a policy for a single edit overrides the file's."""
     known = {one.item.id: one for run in draft.fit.runs for one in run.items if isinstance(one, Fitted)}
@@ -107,7 +107,7 @@ def make_wanted_prefix(
         broken=frozenset(name for name, one in known.items() if one.item.broken),
         joined=frozenset(name for name, one in known.items() if one.item.broken and not one.item.opens),
         said=tuple(message.text for message in draft.said),
-        folded=folded,
+        compacted=compacted,
     )
 
 

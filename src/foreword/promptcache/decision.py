@@ -195,8 +195,8 @@ def find_warm_tokens(state: LedgerState, wanted: WantedPrefix, moment: CacheCont
         before = 0 if facts.order[0] == "tools" else min(warm, system)
         return before, Reason.TOOLS, "the tools changed, and they precede all messages"
     if (
-        wanted.folded
-        or not is_continuation(state.heard, wanted.said)
+        wanted.compacted
+        or not is_continuation(state.history, wanted.said)
         or not all(map(wanted.contains_update, state.updates))
     ):
         stays = min(warm, system + last.measure("tools"))
@@ -399,7 +399,7 @@ def decide_prefix(state: LedgerState | None, wanted: WantedPrefix, moment: Cache
     """Decide what to do about each section that differs from what the session has sent."""
     if state is None:
         return PrefixDecision(
-            prompt=wanted.prompt, prefix=wanted.prefix, identity=wanted.identity, heard=hash_history(wanted.said)
+            prompt=wanted.prompt, prefix=wanted.prefix, identity=wanted.identity, history=hash_history(wanted.said)
         )
     if state.identity.clearance != wanted.identity.clearance:
         was, now = state.identity.clearance, wanted.identity.clearance
@@ -424,7 +424,7 @@ def restart_prefix(wanted: WantedPrefix) -> PrefixDecision:
         identity=wanted.identity,
         reason=DAMAGED_REASON,
         rebase=rebase,
-        heard=hash_history(wanted.said),
+        history=hash_history(wanted.said),
     )
 
 
@@ -478,7 +478,7 @@ def make_decision(case: ChoiceInputs, choice: RebaseChoice, rebase: Rebase | Non
         settled=tuple(one for one in (*state.settled, *settled) if one not in gone)[-MAX_SETTLED_UPDATES:],
         notice=notice,
         scrub=tuple(sorted((update.said for update in gone), key=len, reverse=True)),
-        heard=hash_history(wanted.said),
+        history=hash_history(wanted.said),
         inserted=join_notices(layout, select_updates(choice.appended, UpdateChannel.SYSTEM), ""),
     )
 
@@ -560,7 +560,7 @@ class SessionLedger:
     moment: CacheContext
     edits: Mapping[tuple[str, str], EditPolicy] = field(default_factory=dict)
     """Policies for single edits, by file path and SHA-256 of the text."""
-    folded: bool = False
+    compacted: bool = False
     """Whether the history was compacted since the last turn."""
     damaged: bool = False
     """Whether the stored ledger could not be read."""
@@ -569,7 +569,7 @@ class SessionLedger:
 
     def compare(self, draft: PromptDraft) -> PrefixDecision:
         """Compare a prompt with the ledger."""
-        wanted = make_wanted_prefix(draft, self.edits, folded=self.folded)
+        wanted = make_wanted_prefix(draft, self.edits, compacted=self.compacted)
         if self.taken:
             wanted = replace(wanted, said=(*wanted.said, *self.taken), waits=True)
         return restart_prefix(wanted) if self.damaged else decide_prefix(self.state, wanted, self.moment)

@@ -228,7 +228,7 @@ class LedgerState:
     """Updates sent since the last rebase that still apply."""
     settled: tuple[Update, ...] = ()
     """Superseded updates that the history may still contain."""
-    heard: HistoryHash = HistoryHash()
+    history: HistoryHash = HistoryHash()
     last: SentRequest
     alive: tuple[LivePrefix, ...] = ()
     gaps: tuple[float, ...] = ()
@@ -244,7 +244,7 @@ def clear_ledger(state: LedgerState) -> LedgerState:
         prefix=Prefix(),
         updates=(),
         settled=(),
-        heard=HistoryHash(),
+        history=HistoryHash(),
         last=replace(state.last, pieces=(), answer=""),
         alive=(),
     )
@@ -271,9 +271,9 @@ def hash_text(text: str) -> HistoryHash:
     return HistoryHash(count=len(text), sha=sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32])
 
 
-def is_continuation(heard: HistoryHash, texts: Sequence[str]) -> bool:
+def is_continuation(history: HistoryHash, texts: Sequence[str]) -> bool:
     """Whether a history continues the hashed one."""
-    return not heard.sha or hash_text("\n\n".join(texts)[: heard.count]) == heard
+    return not history.sha or hash_text("\n\n".join(texts)[: history.count]) == history
 
 
 def make_sent_blocks(
@@ -430,7 +430,7 @@ class PrefixDecision:
     """The notice about updates superseded in this turn."""
     scrub: tuple[str, ...] = ()
     """Texts of earlier updates to remove from the history before anything is sent."""
-    heard: HistoryHash = HistoryHash()
+    history: HistoryHash = HistoryHash()
     inserted: str = ""
     """Text sent as a separate system message after the newest message."""
 
@@ -446,7 +446,7 @@ class PrefixDecision:
         return tuple(one.section for one in self.decisions if one.action is Action.HOLD)
 
     @property
-    def says(self) -> bool:
+    def has_updates(self) -> bool:
         """Whether this turn's message carries updates that the model needs."""
         return bool(self.new or self.notice)
 
@@ -467,7 +467,7 @@ def advance_ledger(
         prefix=decision.prefix,
         updates=decision.updates,
         settled=decision.settled,
-        heard=decision.heard,
+        history=decision.history,
         last=sent,
         alive=predict_cache(state, sent, facts)[1],
         gaps=(*(state.gaps if state else ()), *gap)[-MAX_GAPS:],

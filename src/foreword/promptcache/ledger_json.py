@@ -174,7 +174,7 @@ def dump_ledger(state: LedgerState) -> str:
             "tools": state.identity.tools,
             "updates": [update_to_json(update) for update in state.updates],
             "settled": [update_to_json(update) for update in state.settled],
-            "heard": [state.heard.count, state.heard.sha],
+            "heard": [state.history.count, state.history.sha],
             "last": {
                 "model": last.model,
                 "at": last.at.isoformat(),
@@ -218,7 +218,7 @@ def build_ledger(held: Mapping[str, Any], prefix: Prefix) -> LedgerState:
         prefix=prefix,
         updates=tuple(map(update_from_json, held["updates"])),
         settled=tuple(map(update_from_json, held["settled"])),
-        heard=HistoryHash(count=count, sha=sha),
+        history=HistoryHash(count=count, sha=sha),
         last=SentRequest(
             model=last["model"],
             at=parse_time(last["at"]),
