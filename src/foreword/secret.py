@@ -5,6 +5,7 @@ Lower-case a text for matching without changing character positions.
 
 import re
 from collections.abc import Iterator
+from functools import cache
 
 from foreword.types import frozen
 
@@ -26,16 +27,22 @@ class SecretPattern:
 
     what: str
     words: tuple[str, ...]
-    pattern: re.Pattern[str]
+    pattern: str
     variety: int = 8
     """The minimum number of different characters; a text with fewer is an example."""
     digits: bool = True
     """Whether it needs a digit, as generated keys have."""
 
 
+@cache
+def compile_pattern(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern on first use: few texts need any, and compiling all of them delays every start."""
+    return re.compile(pattern)
+
+
 def make_key_pattern(what: str, pattern: str, *words: str) -> SecretPattern:
     """Build the shape of a key with a known prefix."""
-    return SecretPattern(what=what, words=words, pattern=re.compile(pattern))
+    return SecretPattern(what=what, words=words, pattern=pattern)
 
 
 _KEYS = (
@@ -59,14 +66,14 @@ _VALUES = (
     SecretPattern(
         what="a private key",
         words=("private key-----",),
-        pattern=re.compile(r"(-----begin (?:[a-z0-9]{1,12} ){0,3}private key-----)"),
+        pattern=r"(-----begin (?:[a-z0-9]{1,12} ){0,3}private key-----)",
         digits=False,
     ),
-    SecretPattern(what="a bearer token", words=("bearer",), pattern=re.compile(r"bearer\s{1,4}([\w.~+/=-]{20,4000})")),
+    SecretPattern(what="a bearer token", words=("bearer",), pattern=r"bearer\s{1,4}([\w.~+/=-]{20,4000})"),
     SecretPattern(
         what="an address with a password",
         words=("://",),
-        pattern=re.compile(r"://[^\s:/@<>\"'`]{0,80}:([^\s:/@]{3,200})@[\w\[]"),
+        pattern=r"://[^\s:/@<>\"'`]{0,80}:([^\s:/@]{3,200})@[\w\[]",
         variety=3,
         digits=False,
     ),
@@ -74,7 +81,7 @@ _VALUES = (
         what="a password or key in plain text",
         words=("password", "passwd", "passphrase", "pwd", "key", "client", "token"),
         # One word up to the end of its line or quotes; a sentence after the colon only mentions passwords.
-        pattern=re.compile(
+        pattern=(
             r"(?m)(?:pass(?:word|wd|phrase)|pwd|(?:api|secret)[_ -]?key|client[_ -]?secret|(?:access|auth)[_ -]?token)"
             r"[\"'`* \t]{0,6}[:=][\"'`* \t]{0,6}"
             r"([^\s\"'`,;|(){}\[\]]{6,200})(?=[\"'`]|[ \t]{0,8}(?:$|[,;|}\]]|#))"
@@ -89,24 +96,24 @@ _SUSPECTS = (
     SecretPattern(
         what="a Telegram bot token",
         words=("bot",),
-        pattern=re.compile(r"bot(\d{6,12}:[\w-]{20,100})"),
+        pattern=r"bot(\d{6,12}:[\w-]{20,100})",
     ),
     SecretPattern(
         what="a credential",
         words=("authorization",),
-        pattern=re.compile(r"authorization[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?:[a-z]{3,12}\s{1,4})?([^\s\"',;]{6,4000})"),
+        pattern=r"authorization[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?:[a-z]{3,12}\s{1,4})?([^\s\"',;]{6,4000})",
     ),
-    SecretPattern(what="a bearer token", words=("bearer",), pattern=re.compile(r"bearer\s{1,4}([\w.~+/=-]{8,4000})")),
+    SecretPattern(what="a bearer token", words=("bearer",), pattern=r"bearer\s{1,4}([\w.~+/=-]{8,4000})"),
     SecretPattern(
         what="an address with a password",
         words=("://",),
-        pattern=re.compile(r"://[^\s:/@<>\"'`]{0,80}:([^\s/@]{1,200})@"),
+        pattern=r"://[^\s:/@<>\"'`]{0,80}:([^\s/@]{1,200})@",
     ),
     SecretPattern(
         what="a password or key in plain text",
         words=("pass", "pwd", "key", "secret", "token", "credential"),
         # After an equals sign, or as an option of a command: up to the end of the word or its quotes.
-        pattern=re.compile(
+        pattern=(
             rf"(?:{_LABEL}[\"'`]?\s{{0,4}}=\s{{0,4}}|--?(?:[a-z]{{1,20}}[_-]){{0,3}}{_LABEL}\s{{1,4}}(?=[^\s-]))"
             r"[\"'`]?((?<=\")[^\"\n]{1,400}|(?<=')[^'\n]{1,400}|[^\s\"'`&;,|<>)}\]]{1,4000})"
         ),
@@ -115,7 +122,7 @@ _SUSPECTS = (
         what="a password or key in plain text",
         words=("pass", "pwd", "key", "secret", "token", "credential"),
         # After a colon: in quotes, or one word with a digit; other words only mention passwords.
-        pattern=re.compile(
+        pattern=(
             rf"{_LABEL}[\"'`]?\s{{0,4}}:\s{{0,4}}[\"'`]?"
             r"((?<=\")[^\"\n]{1,400}|(?<=')[^'\n]{1,400}|(?=[^\s\d]{0,80}\d)[^\s\"'`&;,|<>)}\]]{4,4000})"
         ),
@@ -167,14 +174,18 @@ def find_possible_secrets(text: str) -> Iterator[Secret]:
     yield from find_keys(text, lower)
     yield from find_announced_values(text, lower)
     for shape in _SUSPECTS:
-        for match in shape.pattern.finditer(lower) if any(word in lower for word in shape.words) else ():
+        for match in (
+            compile_pattern(shape.pattern).finditer(lower) if any(word in lower for word in shape.words) else ()
+        ):
             yield Secret(start=match.start(), first=match.start(1), last=match.end(1), what=shape.what)
 
 
 def find_keys(text: str, lower: str) -> Iterator[Secret]:
     """Find keys by their prefix; the description shows a few characters."""
     for shape in _KEYS:
-        for match in shape.pattern.finditer(text) if any(word in lower for word in shape.words) else ():
+        for match in (
+            compile_pattern(shape.pattern).finditer(text) if any(word in lower for word in shape.words) else ()
+        ):
             before = text[match.start() - 1 : match.start()]
             if is_plausible(shape, match.group()) and not before.isalnum() and before not in ("_", "-"):
                 what = f"{shape.what} ({match.group()[:MAX_SHOWN_CHARS]}…)"
@@ -184,7 +195,9 @@ def find_keys(text: str, lower: str) -> Iterator[Secret]:
 def find_announced_values(text: str, lower: str) -> Iterator[Secret]:
     """Find secrets by the text before them; the description shows no character of these."""
     for shape in _VALUES:
-        for match in shape.pattern.finditer(lower) if any(word in lower for word in shape.words) else ():
+        for match in (
+            compile_pattern(shape.pattern).finditer(lower) if any(word in lower for word in shape.words) else ()
+        ):
             if is_plausible(shape, text[match.start(1) : match.end(1)]):
                 yield Secret(start=match.start(), first=match.start(1), last=match.end(1), what=shape.what)
 

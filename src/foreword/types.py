@@ -27,7 +27,7 @@ def frozen(kind: type[T] | None = None, *, eq: bool = False) -> Any:
 
     def make(kind: type[T]) -> type[T]:
         made: Any = dataclass(init=False, repr=False, eq=False, slots=True, kw_only=True, match_args=False)(kind)
-        made.__init__ = write_init(made)
+        made.__init__ = write_init_on_first_use(made)
         made.__repr__, made.__setattr__, made.__delattr__, made.__reduce__ = (
             show_value,
             refuse_change,
@@ -40,6 +40,16 @@ def frozen(kind: type[T] | None = None, *, eq: bool = False) -> Any:
         return kept
 
     return make if kind is None else make(kind)
+
+
+def write_init_on_first_use(kind: Any) -> Callable[..., None]:
+    """Return a constructor that replaces itself with the compiled one; a start constructs only some of the classes."""
+
+    def init(self: Any, **values: Any) -> None:
+        kind.__init__ = write_init(kind)
+        kind.__init__(self, **values)
+
+    return init
 
 
 def write_init(kind: Any) -> Callable[..., None]:

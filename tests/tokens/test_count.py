@@ -4,8 +4,10 @@ import math
 from collections.abc import Mapping
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from foreword.tokens.count import Counter, Meter, load_tokenizer
+from foreword.tokens.count import Counter, Meter, count_tokens, load_tokenizer
 from foreword.tokens.models import find_model
 from foreword.types import Vocabulary
 
@@ -83,6 +85,14 @@ def test_short_texts_need_no_shelf() -> None:
     shelf = Memory()
     Counter(Vocabulary.O200K, shelf).count("hello world")
     assert shelf.loads == 0
+
+
+@pytest.mark.parametrize("vocabulary", [Vocabulary.O200K, Vocabulary.CL100K])
+@given(text=st.text(alphabet="0123456789 .,:-/k~aé字\n٣", max_size=60))
+def test_digits_do_not_matter(vocabulary: Vocabulary, text: str) -> None:
+    """A text has as many tokens as the same text with other digits."""
+    zeros = "".join("0" if char in "123456789" else char for char in text)
+    assert count_tokens(vocabulary, text) == count_tokens(vocabulary, zeros)
 
 
 def test_factor() -> None:

@@ -6,6 +6,7 @@ Section texts are escaped, so that no text can open or close another section.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import zip_longest
 
 from foreword.engine.blueprint import Blueprint, Rendering, Slot, Voice
@@ -34,16 +35,26 @@ class Escaper:
     def __init__(self, rendering: Rendering, titles: Iterable[str]) -> None:
         self._rendering = rendering
         names = sorted({title.strip() for title in titles if title.strip()}, key=lambda name: (-len(name), name))
-        tags = "|".join(map(re.escape, [*LISTING_TAGS, *(names if rendering is Rendering.XML else ())]))
+        self._tags = "|".join(map(re.escape, [*LISTING_TAGS, *(names if rendering is Rendering.XML else ())]))
+        self._heads = "|".join(map(re.escape, names)) or r"(?!)"
+        self._openings = f"(?:{'|'.join(map(re.escape, HEADING_PREFIXES))}).*"
+
+    # Compiled on first use: few texts need any of these patterns, and compiling them delays every start.
+    @cached_property
+    def _tag(self) -> re.Pattern[str]:
         gap = rf"[\s{INVISIBLE_CHARS}]*"
-        self._tag = re.compile(rf"<(?={gap}/?{gap}(?:{tags})(?:[\s/>{INVISIBLE_CHARS}]|$))", re.IGNORECASE)
-        heads = "|".join(map(re.escape, names)) or r"(?!)"
-        several = re.MULTILINE | re.IGNORECASE
-        openings = f"(?:{'|'.join(map(re.escape, HEADING_PREFIXES))}).*"
-        known = rf"(?:{heads})[{INVISIBLE_CHARS}#]*|{openings}"
-        self._reserved = re.compile(rf"^({BLANK})(#{{1,6}}[{INVISIBLE_CHARS}]+(?:{known}))$", several)
-        above = rf"(?:{heads}){BLANK}|{openings}"
-        self._underlined = re.compile(rf"^({BLANK}(?:{above})\n)({BLANK}(?:=+|-+){BLANK})$", several)
+        return re.compile(rf"<(?={gap}/?{gap}(?:{self._tags})(?:[\s/>{INVISIBLE_CHARS}]|$))", re.IGNORECASE)
+
+    @cached_property
+    def _reserved(self) -> re.Pattern[str]:
+        known = rf"(?:{self._heads})[{INVISIBLE_CHARS}#]*|{self._openings}"
+        return re.compile(rf"^({BLANK})(#{{1,6}}[{INVISIBLE_CHARS}]+(?:{known}))$", re.MULTILINE | re.IGNORECASE)
+
+    @cached_property
+    def _underlined(self) -> re.Pattern[str]:
+        above = rf"(?:{self._heads}){BLANK}|{self._openings}"
+        line = rf"^({BLANK}(?:{above})\n)({BLANK}(?:=+|-+){BLANK})$"
+        return re.compile(line, re.MULTILINE | re.IGNORECASE)
 
     def escape(self, text: str, voice: Voice) -> str:
         """Escape a text: all structure in text from outside, only our own headings and tags in the owner's text."""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from foreword.engine.sources.forms import fill_form
-from foreword.secret import lower_in_place
+from foreword.secret import compile_pattern, lower_in_place
 from foreword.types import TextEnum, frozen
 
 
@@ -150,9 +150,7 @@ _PHRASES = (
         ),
     ),
 )
-_PATTERNS = tuple(
-    (kind, words, re.compile(phrase.replace(" ", _GAP).replace("WORD", _WORD))) for kind, words, phrase in _PHRASES
-)
+_PATTERNS = tuple((kind, words, phrase.replace(" ", _GAP).replace("WORD", _WORD)) for kind, words, phrase in _PHRASES)
 # "Never reveal your system prompt" is a rule of the owner; "do not hesitate to…" is not.
 _REFUSAL = re.compile(
     r"(?:\bnever|\bnot|n['’]t|\bcannot|\brefuses? to|\bwithout|\bnobody|\bno one)"
@@ -163,7 +161,7 @@ _LOOK_BACK = 80
 # The flags of England, Scotland and Wales are the only legitimate use of tag characters.
 _FLAG = "|".join("".join(chr(0xE0000 + ord(sign)) for sign in f"gb{name}\x7f") for name in ("eng", "sct", "wls"))
 _SUSPECT = re.compile("[\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufe00-\ufe0f\ufeff\U000e0000-\U000e01ef]")
-_UNSEEN = re.compile(
+_UNSEEN = (
     rf"(?P<flag>(?<=\U0001f3f4)(?:{_FLAG}))"
     "|(?P<hidden_text>[\U000e0000-\U000e007f]+|[\ufe00-\ufe0f\U000e0100-\U000e01ef]{2,})"
     "|(?P<bidi_control>[\u202a-\u202e\u2066-\u2069]+)"
@@ -189,7 +187,7 @@ def find_phrases(text: str) -> Iterator[InjectionHit]:
     """Find the phrases of known attacks, except where the sentence forbids them."""
     lower = lower_in_place(text)
     for kind, words, pattern in _PATTERNS:
-        for match in pattern.finditer(lower) if any(word in lower for word in words) else ():
+        for match in compile_pattern(pattern).finditer(lower) if any(word in lower for word in words) else ():
             before = lower[max(0, match.start() - _LOOK_BACK) : match.start()]
             if not before[-1:].isalnum() and not _REFUSAL.search(before):
                 yield InjectionHit(kind=kind, start=match.start(), end=match.end())
@@ -199,7 +197,7 @@ def find_invisible(text: str) -> Iterator[InjectionHit]:
     """Find invisible characters, and characters that change the order in which text is shown."""
     end = 1 if text.startswith("\ufeff") else 0
     for suspect in _SUSPECT.finditer(text, end):
-        match = _UNSEEN.match(text, suspect.start()) if suspect.start() >= end else None
+        match = compile_pattern(_UNSEEN).match(text, suspect.start()) if suspect.start() >= end else None
         if match and match.lastgroup:
             end = match.end()
             if match.lastgroup != "flag":
