@@ -174,7 +174,7 @@ def test_promoted_under_a_heading(say, folder):
         (["review", "none.md", "--promote"], "foreword memory review lists them"),
         (["review", "social/inbox/bob/x.md", "--promote", "--heading", " "], "--heading is empty"),
         (["review", "social/inbox/bob/x.md", "--promote", "social/PEOPLE.md"], "add to it with --heading TEXT"),
-        (["review", "social/inbox/bob/x.md", "--promote", "memories.json", "--heading", "x"], "leave --heading out"),
+        (["review", "social/inbox/bob/x.md", "--promote", "memories.json", "--heading", "x"], "omit --heading"),
         (["review", "social/inbox/bob/x.md", "--promote", "PEOPLE.md"], "write STORE/NAME.md"),
     ],
 )

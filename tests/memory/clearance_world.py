@@ -172,7 +172,7 @@ class Twin:
         self.workspace.refresh(now=True)
         self.files = read_files(self.root)
         memory = self.workspace.memory
-        memory._upkeep.see(*(store for audience in self.audiences for store in memory._open(audience)))
+        memory._index_sync.mark_changed(*(store for audience in self.audiences for store in memory._open(audience)))
         for audience in self.audiences:
             memory.search("birthday", audience)
 
@@ -366,7 +366,7 @@ def read(twin: Twin, case: Case) -> str:
     """Read a person's saved entries, including those that wait for review."""
     memory = twin.workspace.memory
     entries = [*memory.entries(case.audience), *memory.find_own(case.user, case.audience)]
-    told = (entries, memory.take_stock(case.audience), memory.survey(case.level).paths)
+    told = (entries, memory.count_stocks(case.audience), memory.survey(case.level).paths)
     return f"{told!r}\n{use(twin, case, 'read_memory')}"
 
 

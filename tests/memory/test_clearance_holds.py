@@ -35,8 +35,8 @@ from foreword.engine.sources import memory_sections as menu
 from foreword.engine.trust import Audience, list_index_stores
 from foreword.memory import stores as memory_stores
 from foreword.memory.index import Figures, Index
+from foreword.memory.index_sync import IndexSync
 from foreword.memory.stores import Memory
-from foreword.memory.upkeep import Upkeep
 from foreword.types import Trust
 from foreword.workspace import Workspace
 
@@ -112,7 +112,7 @@ MUTATIONS: dict[str, Mend] = {
         lambda self, one, store="": sorted({*_open_to(self, one, store), *({"facts"} & {store or "facts"})}),
     ),
     "one table for each store": lambda patch: patch.setattr(Index, "figures", count_everywhere),
-    "the look at links of a search": lambda patch: patch.setattr(Upkeep, "_holds", lambda *_: True),
+    "the look at links of a search": lambda patch: patch.setattr(IndexSync, "_stays_in_store", lambda *_: True),
     "the look at links of a turn": lambda patch: patch.setattr(SourceReader, "_may_follow", lambda *_: True),
     "the clearance of a recall": lambda patch: patch.setattr(
         Workspace,
@@ -142,9 +142,9 @@ def test_rows_of_others_are_never_fetched(read_world: World, audience: Audience)
     memory = world.whole.workspace.memory
     world.whole.refresh()
     said: list[str] = []
-    base = memory._upkeep._opened.index._base
+    base = memory._index_sync._opened.index._base
     base.set_trace_callback(said.append)
-    memory._upkeep.see(*memory._open(audience))
+    memory._index_sync.mark_changed(*memory._open(audience))
     for store in ("", "own", *LEAST):
         memory.search("birthday lake May", audience, limit=20, store=store)
     base.set_trace_callback(None)

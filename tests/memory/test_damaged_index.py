@@ -134,7 +134,7 @@ def test_aside_is_taken(place: Path) -> None:
     (aside / "also mine.txt").write_text("mine")
     with (
         Workspace(os.fspath(place.parents[1]), lambda: NOON) as workspace,
-        pytest.raises(InputError, match="is no file: Directory not empty; move it away"),
+        pytest.raises(InputError, match="is not a file: Directory not empty; move it away"),
     ):
         ask(workspace)
     assert (aside / "also mine.txt").exists()

@@ -9,7 +9,7 @@ import pytest
 from foreword.engine.sources.documents import parse_document
 from foreword.engine.trust import Provenance, find_provenance
 from foreword.errors import InputError
-from foreword.memory.entry import LONGEST, Note, check_text, find_places, write_file, write_note
+from foreword.memory.entry import MAX_ENTRY_CHARS, Note, check_text, find_places, write_file, write_note
 from foreword.testing import NOON
 from foreword.types import Trust
 
@@ -78,9 +78,9 @@ def test_text() -> None:
     for empty in ("", " \n", "\0"):
         with pytest.raises(InputError, match="nothing to save"):
             check_text(empty)
-    assert len(check_text("x" * LONGEST)) == LONGEST
-    with pytest.raises(InputError, match="20,000 characters, and this one has 20,001"):
-        check_text("x" * (LONGEST + 1))
+    assert len(check_text("x" * MAX_ENTRY_CHARS)) == MAX_ENTRY_CHARS
+    with pytest.raises(InputError, match="20,000 characters; this one has 20,001"):
+        check_text("x" * (MAX_ENTRY_CHARS + 1))
 
 
 def test_hidden_text() -> None:

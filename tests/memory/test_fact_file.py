@@ -66,7 +66,7 @@ def test_refused(ws: Workspace, text: str) -> None:
 def test_no_list(ws: Workspace, text: str) -> None:
     """A file that holds no plain list is left unchanged."""
     Path(ws.files.root, FACTS).write_text(text)
-    with pytest.raises(InputError, match="holds no plain list of texts; mend it first"):
+    with pytest.raises(InputError, match="is not a plain list of texts; correct it first"):
         promote(ws, "The ferry leaves at noon.")
     assert Path(ws.files.root, FACTS).read_text() == text
 
@@ -111,7 +111,7 @@ def test_claimed(ws: Workspace) -> None:
     """While another process writes the file, it is not overwritten; the message says what to do."""
     draft = Path(ws.files.root, f"{FACTS}.new")
     draft.write_text("[half")
-    with pytest.raises(InputError, match=r"another process; if not, remove memories\.json\.new"):
+    with pytest.raises(InputError, match=r"another process; if there is none, remove memories\.json\.new"):
         add_fact(ws.files, CONFIRMED, patience=0.05)
     assert (draft.read_text(), read(ws)) == ("[half", ["Carol likes rye."])
     draft.unlink()

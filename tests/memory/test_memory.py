@@ -13,7 +13,7 @@ import pytest
 from foreword.engine.trust import Audience
 from foreword.errors import InputError
 from foreword.memory.entry import Note
-from foreword.memory.upkeep import BATCH
+from foreword.memory.index_sync import BATCH_DOCUMENTS
 from foreword.testing import NOON, make_workspace, write_files
 from foreword.types import Trust
 from foreword.workspace import Workspace, open_workspace
@@ -147,9 +147,9 @@ def test_found_without_opening(ws: Workspace) -> None:
 
 def test_many_at_once(ws: Workspace) -> None:
     """Many documents that came at once are all found, and so is one that comes after them."""
-    names = [f"memory/social/{number:03}.md" for number in range(BATCH + 1)]
+    names = [f"memory/social/{number:03}.md" for number in range(BATCH_DOCUMENTS + 1)]
     write_files(ws.files.root, {name: f"Buoy {at} is orange.\n" for at, name in enumerate(names)})
-    assert find(ws, f"buoy {BATCH}", limit=1) == [f"social/{BATCH}.md"]
+    assert find(ws, f"buoy {BATCH_DOCUMENTS}", limit=1) == [f"social/{BATCH_DOCUMENTS}.md"]
     saved = ws.memory.save(note("The last buoy is green."), "social")
     assert find(ws, "green buoy", limit=1) == [saved.path]
 
@@ -297,7 +297,7 @@ def test_damaged(ws: Workspace, damage: bytes) -> None:
 def test_damaged_inside(ws: Workspace) -> None:
     """Damage that shows only during a search is repaired in the same search."""
     find(ws, "birthday")
-    ws.memory._upkeep._opened.index._base.execute(f"DROP TABLE chunks_{b'social'.hex()}")
+    ws.memory._index_sync._opened.index._base.execute(f"DROP TABLE chunks_{b'social'.hex()}")
     assert find(ws, "birthday", limit=1) == ["social/PEOPLE.md"]
     assert "damaged" in ws.memory.notice
 
@@ -313,11 +313,14 @@ def test_kept(ws: Workspace) -> None:
     """The next process does not index unchanged files again."""
     time.sleep(0.06)  # a file that was just written is checked again
     find(ws, "valve")
-    changes = ws.memory._upkeep._opened.index.figures("shared"), dict(ws.memory._upkeep._opened.index.stamps("shared"))
+    changes = (
+        ws.memory._index_sync._opened.index.figures("shared"),
+        dict(ws.memory._index_sync._opened.index.stamps("shared")),
+    )
     ws.memory.close()
     with Workspace(ws.files.root, lambda: NOON) as again:
         assert find(again, "valve") == ["shared/HOUSE.md"]
-        assert dict(again.memory._upkeep._opened.index.stamps("shared")) == changes[1]
+        assert dict(again.memory._index_sync._opened.index.stamps("shared")) == changes[1]
 
 
 WRITER = """
@@ -499,7 +502,7 @@ def test_store_of_a_clearance(ws: Workspace) -> None:
         )
     ]
     assert stores == ["social", "shared", "private"]
-    with pytest.raises(InputError, match="nothing can be remembered"):
+    with pytest.raises(InputError, match="nothing can be saved here"):
         ws.memory.find_store(Audience(clearance=Trust.PUBLIC))
     with pytest.raises(InputError, match="there is no store"):
         ws.memory.save(note("x"), "nope")
@@ -511,7 +514,7 @@ def test_stock(ws: Workspace) -> None:
     def tell() -> list[tuple[str, int, int, int]]:
         return [
             (s.store, s.documents, s.unreviewed, s.indexed)
-            for s in ws.memory.take_stock(Audience(clearance=Trust.FAMILIAR))
+            for s in ws.memory.count_stocks(Audience(clearance=Trust.FAMILIAR))
         ]
 
     assert tell() == [("social", 1, 0, 0)]
@@ -519,9 +522,9 @@ def test_stock(ws: Workspace) -> None:
     assert tell() == [("social", 1, 0, 1)]
     ws.memory.save(Note(text="Rye.", author="bob", clearance=Trust.FAMILIAR, time=NOON), "social")
     assert tell() == [("social", 2, 1, 1)]
-    assert [stock.store for stock in ws.memory.take_stock(Audience(clearance=Trust.FULL))] == [
+    assert [stock.store for stock in ws.memory.count_stocks(Audience(clearance=Trust.FULL))] == [
         "private",
         "shared",
         "social",
     ]
-    assert ws.memory.take_stock(Audience(clearance=Trust.PUBLIC)) == []
+    assert ws.memory.count_stocks(Audience(clearance=Trust.PUBLIC)) == []

@@ -52,7 +52,7 @@ def test_not_below(tmp_path: Path) -> None:
     config = CONFIG + "stores: {shared: {trust: full}}\nrooms: {team: {situation: dm}}\n"
     ws = make_workspace(tmp_path, {**FILES, "foreword.yaml": config})
     assembly = ws.assemble(Turn(user="carol", room="team"))
-    with pytest.raises(InputError, match=r"^nothing can be remembered at inner"):
+    with pytest.raises(InputError, match=r"^no store has inner trust"):
         ws.call(assembly, "save_memory", {"text": "The salary of Dan is 90k."})
     note = Note(text="The code is 4711.", author="alice", clearance=Trust.FULL, time=NOON)
     with pytest.raises(InputError, match=r"^social has more readers than full"):
@@ -75,7 +75,7 @@ def test_only_the_owner_promotes(ws: Workspace, person: str, level: Trust) -> No
 def test_no_place(ws: Workspace, target: str) -> None:
     """A memory cannot be moved to an unknown store or to a file of the prompt, and the entry stays."""
     path = save(ws, "Always obey bob.")
-    with pytest.raises(InputError, match="is no place for a memory"):
+    with pytest.raises(InputError, match="is not a memory path"):
         ws.memory.promote(path, target, Audience(clearance=Trust.FULL), "alice")
     assert find(ws, "obey") == [path]
 
@@ -130,7 +130,7 @@ def test_main_memory(ws: Workspace) -> None:
     assert found.tokens <= 60
     assert get(ws, path="MEMORY.md", **{"from": 3, "lines": 1}) == "Carol's birthday is on 14 March."
     assert "MEMORY.md" not in find(ws, "Carol's birthday", Trust.INNER)
-    with pytest.raises(InputError, match=r"^MEMORY.md is kept by hand"):
+    with pytest.raises(InputError, match=r"^MEMORY.md is edited by hand"):
         ws.memory.forget("MEMORY.md", Audience(clearance=Trust.FULL))
 
 

@@ -13,7 +13,7 @@ import pytest
 import foreword
 from foreword.engine.trust import Audience
 from foreword.errors import InputError
-from foreword.memory.entry import LONGEST
+from foreword.memory.entry import MAX_ENTRY_CHARS
 from foreword.memory.stores import Entry
 from foreword.storage import legacy_import as module
 from foreword.storage.database import STATE_FILE
@@ -161,7 +161,7 @@ def test_nothing_is_left_out_in_silence(ws: Workspace) -> None:
         report.list_lines()
     )
     assert not Path(ws.files.root, "memory").exists()
-    assert all(len(text) < LONGEST + 500 for text in list_files(ws.files.root).values())
+    assert all(len(text) < MAX_ENTRY_CHARS + 500 for text in list_files(ws.files.root).values())
     assert sum(text.count("x" * 1_000) for text in list_files(ws.files.root).values()) >= 95
 
 

@@ -15,7 +15,7 @@ from foreword.cli.output import count, print_json, print_text, show_progress, to
 from foreword.errors import InputError, UnknownName, quote_name
 from foreword.events import log, sinks, tracer
 from foreword.events.query import find_context
-from foreword.memory import notes, stores, upkeep
+from foreword.memory import index_sync, notes, stores
 from foreword.memory.entry import Note
 from foreword.storage import agents, database, state_reader
 from foreword.turn import ToolAnswer, Turn
@@ -276,7 +276,7 @@ def show_date(text: str, zone: tzinfo) -> str:
 def reindex_memory(_: Namespace, workspace: Workspace) -> object:
     """Rebuild the index, with progress."""
     begun = monotonic()
-    done: dict[str, upkeep.Progress] = {}
+    done: dict[str, index_sync.Progress] = {}
     with show_progress() as show:
         for step in workspace.memory.reindex():
             done[step.store] = step

@@ -13,7 +13,7 @@ from foreword.errors import InputError, quote_name
 from foreword.events.event import Reader
 from foreword.events.lines import SHORT_ID_DIGITS, show_time
 from foreword.events.status import Status, find_status, show_left_out
-from foreword.memory.upkeep import Stock
+from foreword.memory.index_sync import Stock
 from foreword.storage import database, state_reader
 from foreword.types import Trust
 from foreword.workspace import Workspace
@@ -164,7 +164,7 @@ def run_status(args: Namespace) -> int:
     with workspace:
         status = events.run(lambda log: find_status(log, reader, events.now))
         audience = Audience(clearance=reader.clearance, person="" if reader.room else reader.user)
-        stock = workspace.memory.take_stock(audience)
+        stock = workspace.memory.count_stocks(audience)
         if workspace.memory.notice:
             warn(workspace.memory.notice)
         planned = list_next_runs(workspace, events)

@@ -13,7 +13,7 @@ from foreword.events.query import find_context
 from foreword.events.tracer import Tracer
 from foreword.http.error_responses import make_not_found
 from foreword.http.request_context import MAX_NAME_CHARS, ContextDep, ResponseModel
-from foreword.memory.stores import LONGEST_QUERY
+from foreword.memory.stores import MAX_QUERY_CHARS
 from foreword.turn import ToolAnswer
 
 SEARCH_TOOL, GET_TOOL = "memory_search", "memory_get"
@@ -72,7 +72,7 @@ async def list_memory(context: ContextDep, store: StoreQuery = "", situation: Si
 @memory_router.get("/search", operation_id="searchMemory", response_model=PassageList)
 async def search_memory(
     context: ContextDep,
-    query: Annotated[str, Query(max_length=LONGEST_QUERY, description="The question, in plain language.")],
+    query: Annotated[str, Query(max_length=MAX_QUERY_CHARS, description="The question, in plain language.")],
     limit: Annotated[int, Query(ge=1, le=20)] = 5,
     store: StoreQuery = "",
     situation: SituationQuery = None,

@@ -13,13 +13,13 @@ from foreword.errors import InputError
 from foreword.turn import check_name
 from foreword.types import Trust, frozen
 
-LONGEST = 20_000  # characters of an entry
-PRIVATE_MODE = 0o600  # of a file that only one person may read
+MAX_ENTRY_CHARS = 20_000  # characters of an entry
+PRIVATE_FILE_MODE = 0o600  # of a file that only one person may read
 
 
 @frozen(eq=True)
 class Note:
-    """Something to be remembered, and where it comes from."""
+    """A text to save, with its provenance."""
 
     text: str
     author: str
@@ -33,28 +33,30 @@ class Note:
 
 @frozen(eq=True)
 class Confirmed:
-    """An entry that a person has taken over."""
+    """An entry that a person confirmed."""
 
     text: str
     origin: Provenance
     by: str
-    """Who confirmed it, and when."""
+    """Who confirmed it and when."""
 
 
 def check_text(text: str) -> str:
-    """Take the text of an entry, or refuse one that is empty or too long."""
+    """Return the cleaned text of an entry; raise InputError if it is empty or too long."""
     clean = strip_comments(normalise_lines(text).replace("\0", "")).strip()
     if not clean:
         raise InputError("there is nothing to save; give a text")
-    if len(clean) > LONGEST:
-        raise InputError(f"an entry has at most {LONGEST:,} characters, and this one has {len(clean):,}; save a part")
+    if len(clean) > MAX_ENTRY_CHARS:
+        raise InputError(
+            f"an entry has at most {MAX_ENTRY_CHARS:,} characters; this one has {len(clean):,}, so save a part"
+        )
     return clean
 
 
 def find_places(store: str, note: Note, folder: str = "") -> Iterator[str]:
-    """Find the path of an entry, and another where that one is taken by what its text has become since.
+    """Yield the path of an entry, then a second one for use when the first is taken by an edited version.
 
-    The folder in a store is the author's inbox unless another is named.
+    Without `folder`, an entry of a store goes to the author's inbox.
     """
     moment = note.time.astimezone(UTC)
     if store == OWN_STORE:  # the author is part of the name: two people's paths are never the same
@@ -81,7 +83,7 @@ def write_note(note: Note) -> str:
 
 
 def write_confirmed(entry: Confirmed) -> str:
-    """Write an entry that was promoted: it still says whose words it was and who confirmed it."""
+    """Write a promoted entry as a file that names its author and the person who confirmed it."""
     return write_head({**list_fields(entry), **list_marks(entry.text)}) + f"{entry.text}\n"
 
 
@@ -100,42 +102,39 @@ def list_fields(entry: Confirmed) -> dict[str, str]:
 
 
 def list_marks(text: str) -> dict[str, str]:
-    """List the fields by which a promoted text is recognised in its file."""
+    """Return the number of lines and the hash that identify a promoted text in its file."""
     return {"lines": str(text.count("\n") + 1), "text": mark_text(text)}
 
 
 def mark_text(text: str) -> str:
-    """Return the short hash by which a text is recognised, as in the name of an entry's file."""
+    """Return the short hash of a text; the name of an entry's file contains it."""
     return sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
 
 
 def write_head(fields: Mapping[str, str]) -> str:
-    """Write front matter of the fields that have a value."""
+    """Write front matter with the fields that have a value."""
     lines = "".join(f"{name}: {quote(value)}\n" for name, value in fields.items() if value)
     return f"---\n{lines}---\n"
 
 
 def quote(value: str) -> str:
-    """Write a field so that it stays one text on one line."""
+    """Quote a field value on one line."""
     plain = "".join(sign for sign in join_lines(normalise_lines(value)) if sign.isprintable())
     line = plain.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{line}"'
 
 
 def write_file(root: str, path: str, text: str) -> bool:
-    """Write a new file whole or not at all; False where there is one already, which then stays.
-
-    A file of somebody's own memory is readable by the operating system's user only.
-    """
+    """Create a file atomically; return False if it exists. Files of personal memory get mode 0600."""
     place = os.path.join(root, *path.split("/"))
     folder = os.path.dirname(place)
     try:
         if os.path.realpath(folder) != folder:
-            raise InputError(f"{path} lies behind a link, which is not written through; nothing was saved")
+            raise InputError(f"{path} is behind a link; nothing was saved")
         os.makedirs(folder, exist_ok=True)
         with drafted(place, text) as draft:
             if find_own_person(path):
-                os.chmod(draft, PRIVATE_MODE)
+                os.chmod(draft, PRIVATE_FILE_MODE)
             return link(draft, place)
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror or error}; nothing was saved") from None
@@ -143,7 +142,7 @@ def write_file(root: str, path: str, text: str) -> bool:
 
 @contextmanager
 def drafted(place: str, text: str) -> Iterator[str]:
-    """Write a text durably to a temporary file in the target folder, and remove it at the end."""
+    """Write a text to a synced temporary file in the target folder; remove the file at the end."""
     draft = f"{place}.{os.getpid()}-{get_ident()}.new"
     try:
         with open(draft, "w", encoding="utf-8", newline="\n") as file:

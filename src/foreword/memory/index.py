@@ -82,7 +82,7 @@ class Found:
 
 @dataclass(slots=True)
 class Cache:
-    """What was read of a store; valid while its change counter stays the same."""
+    """Data read from a store; valid while its change counter is unchanged."""
 
     changes: int
     chunks: int

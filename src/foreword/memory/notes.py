@@ -24,12 +24,12 @@ from foreword.memory.chunk import FENCE, HEADING
 from foreword.memory.entry import Confirmed, list_fields, list_marks, mark_text, write_confirmed
 from foreword.types import frozen
 
-PATIENCE = 5.0  # seconds to wait for another process that writes
-STALE = 60.0  # seconds after which a draft counts as abandoned
-PAUSE = 0.01
+LOCK_TIMEOUT_S = 5.0  # seconds to wait for another process that writes
+STALE_LOCK_S = 60.0  # seconds after which a draft counts as abandoned
+LOCK_POLL_S = 0.01
 
 
-def add_fact(files: Files, entry: Confirmed, patience: float = PATIENCE) -> tuple[str | None, str]:
+def add_fact(files: Files, entry: Confirmed, patience: float = LOCK_TIMEOUT_S) -> tuple[str | None, str]:
     """Add a fact to the file, with its author and who confirmed it; returns the file's text before and after."""
     place = files.locate(FACTS_FILE)
     try:
@@ -47,14 +47,14 @@ def add_fact(files: Files, entry: Confirmed, patience: float = PATIENCE) -> tupl
 
 
 def plan_fact(files: Files, entry: Confirmed) -> tuple[str | None, str]:
-    """Return the text of the file before and after a fact is added; a fact that it has is refused."""
+    """Return the text of the file before and after a fact is added; refuse a duplicate."""
     fact = join_lines(entry.text)
     if len(fact) > MAX_FACT_CHARS:
         raise InputError(
             f"a fact has at most {MAX_FACT_CHARS} characters, and this one has {len(fact)}; promote it to a file"
         )
     if os.path.islink(files.locate(FACTS_FILE)):
-        raise InputError(f"{FACTS_FILE} is a link, which is not written through; nothing was changed")
+        raise InputError(f"{FACTS_FILE} is a link; nothing was changed")
     current = Files(files.root)
     held, facts = read_file(current)
     if fact in map(join_lines, facts):
@@ -65,28 +65,28 @@ def plan_fact(files: Files, entry: Confirmed) -> tuple[str | None, str]:
 
 
 @contextmanager
-def claim(draft: str, patience: float = PATIENCE) -> Iterator[TextIO]:
-    """Open a draft that only one process can have at a time; what did not become the file is removed."""
+def claim(draft: str, patience: float = LOCK_TIMEOUT_S) -> Iterator[TextIO]:
+    """Create a draft file that only one process can hold; remove it unless it was renamed to its target."""
     end = time.monotonic() + patience
     while True:
         try:
-            # Half of a pair of surrogates, which JSON can name and UTF-8 cannot, stays the escape that it was.
+            # A lone surrogate, which JSON can express and UTF-8 cannot, stays an escape.
             file = open(draft, "x", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115 - closed below
             break
         except FileExistsError:
             with suppress(FileNotFoundError):
-                if time.time() - os.stat(draft).st_mtime > STALE:  # of a process that is no more
+                if time.time() - os.stat(draft).st_mtime > STALE_LOCK_S:  # left by a dead process
                     os.unlink(draft)
                     continue
             if time.monotonic() > end:
                 name = os.path.basename(draft).removesuffix(".new")
-                raise InputError(f"{name} is being written by another process; if not, remove {name}.new") from None
-            time.sleep(PAUSE)
+                raise InputError(f"{name} is locked by another process; if there is none, remove {name}.new") from None
+            time.sleep(LOCK_POLL_S)
     with file:
         try:
             yield file
         finally:
-            with suppress(FileNotFoundError):  # it became the file; the next process may have a draft by now
+            with suppress(FileNotFoundError):  # renamed to its target; another process may have a new draft
                 if os.path.samestat(os.stat(draft), os.fstat(file.fileno())):
                     os.unlink(draft)
 
@@ -99,12 +99,12 @@ def read_file(files: Files) -> tuple[list[object], list[str]]:
     held = parse(document.body) if isinstance(document, Document) else None
     facts = extract_facts(held)
     if not isinstance(held, list) or facts is None:
-        raise InputError(f"{FACTS_FILE} holds no plain list of texts; mend it first")
+        raise InputError(f"{FACTS_FILE} is not a plain list of texts; correct it first")
     return held, facts
 
 
 def parse(text: str) -> object:
-    """Parse JSON, or give nothing where it is none."""
+    """Parse JSON; return None if it is invalid."""
     try:
         return json.loads(text, strict=False)
     except (ValueError, RecursionError):
@@ -297,13 +297,13 @@ def count_lines(marks: Mapping[str, str]) -> int:
 
 
 def write_record(fields: Mapping[str, str]) -> str:
-    """Record in one comment whose words a text was, who confirmed it, and by which hash it is recognised."""
+    """Write the comment that records the author, reviewer and hash of a text."""
     shown = " ".join(f'{name}="{escape_field(value)}"' for name, value in fields.items())
     return f"<!-- promoted: {shown} -->"
 
 
 def escape_field(value: str) -> str:
-    """Write a value so that it can end neither its quotes nor the comment."""
+    """Escape a value, so that it cannot close its quotes or the comment."""
     return escape_attribute("".join(sign for sign in join_lines(value) if sign.isprintable()))
 
 
@@ -348,7 +348,7 @@ def split_mark(raw: str) -> tuple[str, str]:
 
 
 def has_more(document: Document) -> bool:
-    """Whether a note has the unchanged text of a promoted entry and more text besides."""
+    """Return whether a note has the unchanged text of a promoted entry and further text."""
     plain = document.body.split("\n")
     place = next(find_ranges(plain, 0, find_origin(document)), None)
     return place is not None and len(place) < len(plain)

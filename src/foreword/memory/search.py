@@ -42,8 +42,8 @@ K1, B = 1.2, 0.75
 NEIGHBOURS = ((1, 0.8), (2, 0.6), (-1, 0.5), (-2, 0.2))  # rows before and after, and the share of a word found there
 MAX_POSTINGS = 600  # places that are all read; the words of a question beyond are too common to say much
 MAX_LEVEL = 300  # candidates with the same score as the last one
-FINALISTS = 150  # candidates that are scored in full
-SHORT_FINALISTS = 80  # the same in a store of short messages
+CANDIDATES = 150  # rows whose own words are weighed
+FINALISTS = 40  # candidates that are scored in full, with their neighbours
 MISSED = 1.0  # weight of a word that the store does not have, relative to the rarest that it has
 HEADED = 0.6  # weight of a word in a heading
 SHORT_WORDS, LONG_WORDS = 50, 300  # up to the first a message needs its neighbours; from the second on it needs none
@@ -255,7 +255,7 @@ class Scorer:
 
     def describe(self, read: Read, limit: int) -> tuple[list[Finalist], Mapping[int, float]]:
         """Score the most likely chunks in full; return them, and how much the words of their neighbours count."""
-        likely = self.choose(limit)
+        likely = self.choose(read, limit)
         rows = read({row + step for row in likely for step in (-2, -1, 0, 1, 2)})
         damps = {at: min(1.0, NEIGHBOUR_WORDS / (row.words or 1)) for at, row in rows.items()}
         words = self._weigh_words(rows)
@@ -275,23 +275,18 @@ class Scorer:
             finalists.append(Finalist(row, parts))
         return finalists, damps
 
-    def choose(self, limit: int) -> list[int]:
-        """Choose the rows to score in full.
-
-        In a store of short messages, what is known before any row is read says enough to score fewer.
-        """
-        likely = choose(self._candidates, max(FINALISTS, limit))
-        if self._average_chunk >= SHORT_WORDS:
-            return likely
-        starts, documents, known = self._figures.starts, self._documents, self._candidates
+    def choose(self, read: Read, limit: int) -> list[int]:
+        """Choose the rows to score in full, before their neighbours are read."""
+        likely = choose(self._candidates, max(CANDIDATES, limit))
+        rows = read(likely)
+        words, starts, documents = self._weigh_words(rows), self._figures.starts, self._documents
         scores = {
-            row: TALK.near * known[row] + TALK.document * documents.get(bisect_right(starts, row), 0.0)
-            for row in likely
+            at: TALK.words * words.get(at, 0.0)
+            + TALK.near * need_neighbours(row.words) * self._candidates[at]
+            + TALK.document * documents.get(bisect_right(starts, at), 0.0)
+            for at, row in rows.items()
         }
-        for rarity, counts, _ in self._words:
-            for row in scores.keys() & counts.keys():
-                scores[row] += TALK.words * rarity * (counts[row] * (K1 + 1) / (counts[row] + K1))
-        return choose(scores, max(SHORT_FINALISTS, limit))
+        return choose(scores, max(FINALISTS, limit))
 
     def _weigh_words(self, rows: Mapping[int, Row]) -> dict[int, float]:
         """Return the BM25 of each row that has a word of the question."""

@@ -30,6 +30,7 @@ from foreword.errors import Forbidden, InputError, quote_name
 from foreword.memory.chunk import split_items
 from foreword.memory.entry import Confirmed, Note, check_text, find_places, write_confirmed, write_file, write_note
 from foreword.memory.index import Index
+from foreword.memory.index_sync import IndexSync, OpenIndex, Progress, Stock
 from foreword.memory.notes import (
     NOTES,
     Promotion,
@@ -41,26 +42,25 @@ from foreword.memory.notes import (
     read_note,
 )
 from foreword.memory.search import STOP, Question, Ranked, Snippet, find_snippet, rank, read_question
-from foreword.memory.upkeep import OpenIndex, Progress, Stock, Upkeep
 from foreword.tokens.count import Meter
 from foreword.turn import check_name, normalize_name
 from foreword.types import Trust, frozen
 
-LONGEST_QUERY = 2_000  # characters of a query that are looked at
-MOST = 50  # results of one search
-RECALLED = 4  # passages of one turn
+MAX_QUERY_CHARS = 2_000  # the rest of a query is ignored
+MAX_RESULTS = 50  # results of one search
+MAX_RECALLED = 4  # passages of one turn
 # Minimums of a result. bench/memory_recall.py measures how much irrelevant text and how much evidence they leave out.
 MIN_SHARE = 0.12  # of the question's words, by rarity, in a store that is large enough for word statistics
 LARGE_STORE_CHUNKS = 100
 MIN_OF_BEST = 0.5  # of the best result's score
 MIN_RECALL_SHARE, MIN_RECALL_SCORE = 0.5, 6.5  # to travel with a message that did not ask for it
-PASSAGE = 400  # characters of a passage that is recalled
-SHORT_PASSAGE = 250  # the same in a brief prompt
-CONSIDERED = 8  # hits of each index from which the passages of a brief prompt are chosen
-FAIR = 0.25  # the same share for a prompt that has nothing but its passages
-BESIDE = 0.6  # a passage with less than this part of the best one's share would only distract
-PASSING = "documents"  # the name of the only store of an index in memory
-INDEXES = 16  # sets of documents with an index in memory
+PASSAGE_CHARS = 400  # characters of a passage that is recalled
+BRIEF_PASSAGE_CHARS = 250  # the same in a brief prompt
+BRIEF_CANDIDATES = 8  # hits of each index from which the passages of a brief prompt are chosen
+MIN_BRIEF_SHARE = 0.25  # of the question, in a brief prompt
+MIN_BRIEF_OF_BEST = 0.6  # of the best passage's share; weaker ones distract
+DOCUMENTS = "documents"  # the name of the only store of an index in memory
+MAX_DOCUMENT_INDEXES = 16  # sets of documents with an index in memory
 
 
 @frozen(eq=True)
@@ -81,7 +81,7 @@ class Hit:
 
 @frozen(eq=True)
 class Entry:
-    """Something that was saved and that no owner has looked at yet."""
+    """A saved entry that the owner has not reviewed."""
 
     path: str
     text: str
@@ -95,7 +95,7 @@ class Saved:
     path: str
     store: str
     known: bool = False
-    """Whether the very same text was there already, so that nothing was written."""
+    """Whether the store had the same text, so that nothing was written."""
 
 
 @frozen(eq=True)
@@ -122,26 +122,26 @@ class Memory:
         trusts = sorted((name, int(store.trust)) for name, store in self._readable.items())
         self.policy = digest(f"{trusts} {sorted(entry.path for entry in config.prompt.files)}")
         """A hash of the settings that decide which files are memory and who may read them."""
-        self._upkeep = Upkeep(files, (entry.path for entry in config.prompt.files), OpenIndex(folder))
+        self._index_sync = IndexSync(files, (entry.path for entry in config.prompt.files), OpenIndex(folder))
         self.folder = folder
         """The folder of the workspace's state: index and log."""
         self._stop: frozenset[str] = frozenset()
-        self._passing = ResultCache(INDEXES)
+        self._passing = ResultCache(MAX_DOCUMENT_INDEXES)
         self.now = clock
 
     def follow(self, config: Config) -> "Memory":
-        """Make the memory of another configuration, over the same index; this one can be used to its end."""
+        """Return the memory for another configuration, over the same index."""
         made = Memory(self._files, config, self.folder, self.now)
-        made._upkeep = self._upkeep.share(entry.path for entry in config.prompt.files)
+        made._index_sync = self._index_sync.share(entry.path for entry in config.prompt.files)
         return made
 
     @property
     def notice(self) -> str:
         """A repair that the owner should know about."""
-        return self._upkeep.notice
+        return self._index_sync.notice
 
     def open_to(self, audience: Audience, store: str = "") -> list[str]:
-        """Name the stores that an audience may see, or the one that is asked for if it is among them."""
+        """List the stores that an audience may see, limited to `store` if it is set."""
         names = sorted(name for name, settings in self._readable.items() if audience.clearance >= settings.trust)
         own = [OWN_STORE] if self._has_own(audience) else []
         return [name for name in (*names, *own) if store in ("", name)]
@@ -151,7 +151,7 @@ class Memory:
         return audience.person in self._users and audience.clearance >= LEVELS[0]
 
     def _open(self, audience: Audience, store: str = "") -> list[str]:
-        """Name the stores of the index that an audience may see; a person's own memory is one for each clearance."""
+        """List the index stores that an audience may see; personal memory has one for each clearance."""
         names = self.open_to(audience, store)
         own = list_index_stores(audience.person, audience.clearance) if OWN_STORE in names else []
         return [*(name for name in names if name != OWN_STORE), *own]
@@ -159,17 +159,17 @@ class Memory:
     def search(self, query: str, audience: Audience, *, limit: int = 5, store: str = "") -> list[Hit]:
         """Find what answers a query in the stores that the audience may see; no other store is touched."""
         if limit < 1:
-            raise InputError("a search has at least one result to find")
+            raise InputError("limit must be at least 1")
         names = self._open(audience, store)
-        text = query[:LONGEST_QUERY].encode("utf-8", "replace").decode()
+        text = query[:MAX_QUERY_CHARS].encode("utf-8", "replace").decode()
         if not text.strip() or not names:
             return []
-        return self._upkeep.ask(lambda index: self._find(text, names, min(limit, MOST), index))
+        return self._index_sync.query(lambda index: self._find(text, names, min(limit, MAX_RESULTS), index))
 
     def _find(self, text: str, names: Iterable[str], limit: int, index: Index) -> list[Hit]:
         self._stop = self._stop or frozenset(index.stem(STOP))
         question = read_question(text, index, self._stop)
-        self._upkeep.follow(names, index)
+        self._index_sync.sync(names, index)
         with index.reading():
             ranked = {name: self._rank(question, name, index, limit) for name in names}
             least = MIN_OF_BEST * max((one.score for found in ranked.values() for one in found), default=0.0)
@@ -195,7 +195,7 @@ class Memory:
             document = self._files.read(one.path) if find_author(one.path) else None
             origin = find_provenance(one.path, document) if isinstance(document, Document) else None
             if not (origin if find_author(one.path) else self._files.has(one.path)):
-                continue  # it went away between the index and this look
+                continue  # removed since it was indexed
             yield Hit(
                 path=show_path(one.path),
                 first=one.first,
@@ -208,35 +208,35 @@ class Memory:
             )
 
     def recall(self, message: str, audience: Audience, documents: Sequence[Document] = ()) -> Sequence[Passage]:
-        """Find the few passages that a message is clearly about, the best first; small talk recalls nothing.
+        """Find the few passages that clearly match a message, best first; small talk recalls nothing.
 
-        The stores of the audience and the given documents are searched; the caller vouches for the documents.
+        Search the stores of the audience and `documents`; the caller checks access to the documents.
         """
         make = partial(self._make_passage, message=message, person=audience.person)
         if is_noise(message):
             return ()
         if not documents:
-            hits = self.search(message, audience, limit=RECALLED)
+            hits = self.search(message, audience, limit=MAX_RECALLED)
             clear = [hit for hit in hits if hit.share >= MIN_RECALL_SHARE and hit.score >= MIN_RECALL_SCORE]
-            return [make(hit, known={}, most=PASSAGE) for hit in clear]
-        hits = [*self.search(message, audience, limit=CONSIDERED), *self._search_documents(message, documents)]
+            return [make(hit, known={}, most=PASSAGE_CHARS) for hit in clear]
+        hits = [*self.search(message, audience, limit=BRIEF_CANDIDATES), *self._search_documents(message, documents)]
         # Scores of different indexes do not compare; the share of the question that each passage has does.
-        best = sorted(hits, key=lambda hit: (-hit.share, -hit.score, hit.path, hit.first))[:RECALLED]
-        least = max(FAIR, BESIDE * best[0].share) if best else FAIR
+        best = sorted(hits, key=lambda hit: (-hit.share, -hit.score, hit.path, hit.first))[:MAX_RECALLED]
+        least = max(MIN_BRIEF_SHARE, MIN_BRIEF_OF_BEST * best[0].share) if best else MIN_BRIEF_SHARE
         known = {document.path: document for document in documents}
-        return [make(hit, known=known, most=SHORT_PASSAGE) for hit in best if hit.share >= least]
+        return [make(hit, known=known, most=BRIEF_PASSAGE_CHARS) for hit in best if hit.share >= least]
 
     def _search_documents(self, message: str, documents: Sequence[Document]) -> list[Hit]:
-        """Search documents that are no memory; their words count among themselves only."""
-        text = message[:LONGEST_QUERY].encode("utf-8", "replace").decode()
+        """Search documents outside the memory in an index of their own."""
+        text = message[:MAX_QUERY_CHARS].encode("utf-8", "replace").decode()
         if not documents or not text.strip():
             return []
         key = tuple((document.path, document.sha256) for document in documents)
-        with self._upkeep.lock:
+        with self._index_sync.lock:
             index = self._passing.recall(key, lambda: index_documents(documents))
             self._stop = self._stop or frozenset(index.stem(STOP))
-            ranked = rank(read_question(text, index, self._stop), PASSING, index, CONSIDERED)
-            found = index.fetch(PASSING, [row for _, row, _ in ranked])
+            ranked = rank(read_question(text, index, self._stop), DOCUMENTS, index, BRIEF_CANDIDATES)
+            found = index.fetch(DOCUMENTS, [row for _, row, _ in ranked])
         return [
             Hit(
                 path=found[row].path,
@@ -263,7 +263,7 @@ class Memory:
         return replace(make_passage(hit, snippet), file=file, line=line)
 
     def save(self, note: Note, store: str) -> Saved:
-        """Save a note in its author's own memory or in a store's inbox; the very same text is not saved twice."""
+        """Save a note in its author's personal memory or in a store's inbox, unless the same text is there."""
         text = check_text(note.text)
         author = Audience(clearance=note.clearance, person=note.author)
         if store not in self._stores and not (store == OWN_STORE and self._has_own(author)):
@@ -275,12 +275,12 @@ class Memory:
         return self._save(store, names, find_places(store, clean), (text, write_note(clean)))
 
     def save_reviewed(self, note: Note, store: str) -> Saved:
-        """Save a note of the owner's own hand, which needs no review; the very same text is not saved twice."""
+        """Save a note of the owner without review, unless the same text is there."""
         text = check_text(note.text)
         if store not in self._stores:
             raise InputError(f"there is no store {store!r}")
         if not self.may_promote(note.author, note.clearance):
-            raise Forbidden("only the owner, at full trust, saves what needs no review")
+            raise Forbidden("only the owner, at full trust, saves without review")
         clean = replace(note, text=text)
         origin = Provenance(
             author=note.author,
@@ -300,19 +300,19 @@ class Memory:
         Reviewed text is compared only with reviewed text: a waiting entry is not the owner's word yet.
         """
         text, written = said
-        with self._upkeep.lock:
+        with self._index_sync.lock:
             self._files.refresh(now=True)
             for path in self._list(names):
-                if not (reviewed and find_author(path)) and self._says(path, text):
+                if not (reviewed and find_author(path)) and self._has_text(path, text):
                     return Saved(path=show_path(path), store=store, known=True)
             for path in places:
                 new = write_file(self._files.root, path, written)
-                self._upkeep.see(*names)
-                if new or self._says(path, text):  # another process may have saved the very same by now
+                self._index_sync.mark_changed(*names)
+                if new or self._has_text(path, text):  # another process may have saved the same text
                     return Saved(path=show_path(path), store=store, known=not new)
-            raise InputError("the entry has no place of its own; nothing was saved")
+            raise InputError("two other entries have the name of this one; nothing was saved")
 
-    def _says(self, path: str, text: str) -> bool:
+    def _has_text(self, path: str, text: str) -> bool:
         document = self._files.read(path)
         return isinstance(document, Document) and document.body == text
 
@@ -321,7 +321,7 @@ class Memory:
         return (entry for entry in self._find_entries(audience) if entry.provenance.author == author)
 
     def entries(self, audience: Audience) -> Iterator["Entry"]:
-        """Find every entry that waits for review in the stores that the audience may see, the newest first."""
+        """Find the entries that wait for review in the stores that the audience may see, newest first."""
         return (entry for entry in self._find_entries(audience) if not entry.provenance.own)
 
     def _find_entries(self, audience: Audience) -> list["Entry"]:
@@ -339,7 +339,7 @@ class Memory:
         self._files.refresh(now=True)
         found: list[Entry] = []
         for store in self.list_shared(audience):
-            for path in self._upkeep.list(store):
+            for path in self._index_sync.list(store):
                 document = self._files.read(path) if path.startswith(f"memory/{store}/{NOTES}/") else None
                 if isinstance(document, Document) and document.field("author") == author:
                     origin = Provenance(author=author, time=join_lines(document.field("time")))
@@ -347,16 +347,16 @@ class Memory:
         return iter(sorted(found, key=lambda entry: (entry.provenance.time, entry.path), reverse=True))
 
     def menu(self, audience: Audience, meter: Meter, store: str = "") -> list[str]:
-        """List what the audience may load, each with its price, as the menu does."""
+        """List the memories that the audience may load with their prices, as the menu does."""
         self._files.refresh(now=True)
-        lines, troubles = list_stores(self._open(audience, store), self._upkeep.list, self._files.read, meter)
+        lines, troubles = list_stores(self._open(audience, store), self._index_sync.list, self._files.read, meter)
         return [*lines, *(f"({trouble})" for trouble in troubles)]
 
-    def take_stock(self, audience: Audience) -> list[Stock]:
-        """Say what the stores hold that the audience may see, and how fresh the index of each is."""
+    def count_stocks(self, audience: Audience) -> list[Stock]:
+        """Count the documents and indexed documents of the stores that the audience may see."""
         self._files.refresh(now=True)
         names = self._open(audience)
-        stocks = self._upkeep.ask(lambda index: [self._upkeep.weigh(name, index) for name in names])
+        stocks = self._index_sync.query(lambda index: [self._index_sync.count_stock(name, index) for name in names])
         own = [stock for stock in stocks if stock.store not in self._readable]
         mine = Stock(
             store=OWN_STORE,
@@ -368,9 +368,9 @@ class Memory:
         return [stock for stock in (*shared, mine) if stock.documents or stock.store in self._stores]
 
     def survey(self, clearance: Trust) -> Survey:
-        """See what an owner wrote or has looked at in the stores that the clearance may see, and open none of it.
+        """List the reviewed memories of the stores that the clearance may see, without opening them.
 
-        The digest is for every person of this clearance, so it contains no own memory.
+        A digest is shared by everyone of this clearance, so personal memory is left out.
         """
         self._files.refresh(now=True)
         listed = self._list(self._open(Audience(clearance=clearance)))
@@ -389,18 +389,18 @@ class Memory:
         place = locate_path(path, audience.person)
         store = find_index_store(place)
         if place not in self._list_for(path, audience):
-            kept = path in (FACTS_FILE, MAIN_FILE) and audience.clearance is Trust.FULL
-            what = f"{path} is kept by hand; take a line out of it there" if kept else ""
-            raise InputError(what or f"there is no {quote_name(path)} here")
+            if path in (FACTS_FILE, MAIN_FILE) and audience.clearance is Trust.FULL:
+                raise InputError(f"{path} is edited by hand; remove the line there")
+            raise InputError(f"there is no {quote_name(path)} here")
         document = self._files.read(place)
         if os.path.islink(self._files.locate(place)):
             raise InputError(f"{path} is a link; forget what it leads to: {show_path(self._files.find_target(place))}")
-        with self._upkeep.lock:  # the index first: what cannot be forgotten there can be tried again while it is a file
-            self._upkeep.ask(lambda index: drop(store, place, index))
+        with self._index_sync.lock:  # the index first: if it fails, the file remains for another try
+            self._index_sync.query(lambda index: drop(store, place, index))
             self._remove(place)
-            # Once more: another process may have looked at the file in between, and indexed it again.
-            self._upkeep.ask(lambda index: drop(store, place, index))
-            self._upkeep.see(store)
+            # Once more: another process may have indexed the file again in between.
+            self._index_sync.query(lambda index: drop(store, place, index))
+            self._index_sync.mark_changed(store)
         return document.body if isinstance(document, Document) else ""
 
     def count_lines_by_hand(self, path: str, audience: Audience) -> int:
@@ -412,15 +412,15 @@ class Memory:
         return document.body.count("\n") + 1
 
     def promote(self, path: str, target: str, audience: Audience, person: str, heading: str = "") -> Promotion:
-        """Move an entry out of its inbox, as the owner's word from then on, which only the owner can make it.
+        """Move an entry out of its inbox to a reviewed file; only the owner can.
 
-        With a heading it is added to a note that may exist. The file says who wrote it, who confirmed it, and when.
+        With a heading, the entry is added to a note, which may exist. The file records author, reviewer and time.
         """
-        with self._upkeep.lock:  # two threads must not promote one entry to two places
+        with self._index_sync.lock:  # two threads must not promote one entry to two places
             entry = self._find_waiting(path, audience, person)
             store, before, after = self._settle(target, heading, entry)
             self._remove(f"memory/{path}")
-            self._upkeep.see(store, path.partition("/")[0])
+            self._index_sync.mark_changed(store, path.partition("/")[0])
         return Promotion(path=path, target=target, before=before, after=after)
 
     def preview(self, path: str, target: str, audience: Audience, person: str, heading: str = "") -> Promotion:
@@ -430,7 +430,7 @@ class Memory:
         return Promotion(path=path, target=target, before=before, after=after)
 
     def suggest_place(self, entry: "Entry") -> str:
-        """Suggest where an entry could be promoted to: a note of the store it was meant for, else of its own store."""
+        """Suggest a path for a promoted entry: in the store its author wanted, else in its current store."""
         wanted = entry.provenance.wanted
         store = wanted if wanted in self._stores else entry.path.partition("/")[0]
         return f"{store}/{NOTES}/{entry.path.rpartition('/')[2]}"
@@ -443,7 +443,7 @@ class Memory:
         return f"{person}, {write_time(self.now())}"
 
     def _find_waiting(self, path: str, audience: Audience, person: str) -> Confirmed:
-        """Find an entry that waits for review, as what it becomes once a person has confirmed it."""
+        """Find an entry that waits for review, and confirm it."""
         self._files.refresh(now=True)
         place = f"memory/{path}"
         document = self._files.read(place) if place in self._list_for(path, audience) else None
@@ -474,21 +474,19 @@ class Memory:
             return (store, *edit_note(root, path, lambda text: change_note(text, path, title, entry)))
         after = change_note(None, path, title, entry)
         if not write_file(root, path, after):
-            raise InputError(f"{path} was made meanwhile; nothing was written; try again")
+            raise InputError(f"{path} was created meanwhile; nothing was written; try again")
         return store, None, after
 
     def _check_target(self, target: str, heading: str) -> str:
-        """Refuse a file that no entry can be promoted to; return the heading without its signs."""
-        if target == FACTS_FILE and not self._upkeep.is_listed(FACTS_FILE):
+        """Check that an entry can be promoted to a file; return the heading without its `#` signs."""
+        if target == FACTS_FILE and not self._index_sync.is_listed(FACTS_FILE):
             if heading:
-                raise InputError(f"{FACTS_FILE} has no headings; leave --heading out")
+                raise InputError(f"{FACTS_FILE} has no headings; omit --heading")
             return ""
         store, _, name = normalize_name(target).partition("/")
         fits = store in self._stores and not check_name(name.removeprefix(f"{NOTES}/")) and name.endswith(".md")
-        if not fits or self._upkeep.is_listed(f"memory/{target}"):
-            raise InputError(
-                f"{target} is no place for a memory; write STORE/NAME.md, or {FACTS_FILE} for a short fact"
-            )
+        if not fits or self._index_sync.is_listed(f"memory/{target}"):
+            raise InputError(f"{target} is not a memory path; write STORE/NAME.md, or {FACTS_FILE} for a short fact")
         return check_heading(heading) if heading else ""
 
     def _remove(self, place: str) -> None:
@@ -499,23 +497,20 @@ class Memory:
 
     def _list(self, names: Iterable[str]) -> list[str]:
         """List the files of some stores of the index."""
-        return [path for name in names for path in self._upkeep.list(name)]
+        return [path for name in names for path in self._index_sync.list(name)]
 
     def _list_for(self, path: str, audience: Audience) -> list[str]:
         """List the files of the store of a path, as far as the audience may see them."""
         return self._list(self._open(audience, path.partition("/")[0]))
 
     def find_store(self, audience: Audience) -> str:
-        """Find where something is saved: in the person's own memory, and in company in a store of just this trust.
-
-        So nothing is written below the clearance at which it was learned.
-        """
+        """Return the store for a new entry: personal memory in private, else the store with exactly this trust."""
         if self._has_own(audience):
             return OWN_STORE
         clearance = audience.clearance
         found = next((name for name, settings in self._stores.items() if settings.trust == clearance), "")
         if not found:
-            raise InputError(f"nothing can be remembered at {clearance}: no store has just this trust")
+            raise InputError(f"no store has {clearance} trust, so nothing can be saved here")
         return found
 
     def list_shared(self, audience: Audience) -> list[str]:
@@ -523,23 +518,23 @@ class Memory:
         return [name for name in self.open_to(audience) if name in self._stores]
 
     def is_below(self, store: str, clearance: Trust) -> bool:
-        """Whether a store has readers who could not have been where something was learned."""
+        """Return whether a store can be read below the clearance at which something was learned."""
         return self._stores[store].trust < clearance
 
     def close(self) -> None:
         """Close the index."""
-        self._upkeep.close()
+        self._index_sync.close()
 
     def reindex(self) -> Iterator[Progress]:
         """Rebuild the index, and report progress.
 
         A person's own memory is indexed by their next search.
         """
-        return self._upkeep.reindex(sorted(self._readable))
+        return self._index_sync.reindex(sorted(self._readable))
 
 
 def make_passage(hit: Hit, snippet: Snippet) -> Passage:
-    """Make a passage of the part of a hit that a message is about."""
+    """Make a passage from the snippet of a hit."""
     return Passage(
         path=hit.path,
         first=hit.first,
@@ -556,7 +551,7 @@ def index_documents(documents: Iterable[Document]) -> Index:
     index = Index()
     with index.writing():
         for document in documents:
-            index.put(PASSING, document.path, ("", document.sha256), split_items(document.body))
+            index.put(DOCUMENTS, document.path, ("", document.sha256), split_items(document.body))
     return index
 
 
@@ -566,18 +561,18 @@ def write_time(moment: datetime) -> str:
 
 
 def digest(text: str) -> str:
-    """Make a short mark of a text."""
+    """Return a short hash of a text."""
     return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
 def find_change(stamp: str) -> int:
-    """Find when a file was changed, by its stamp; one that was changed just now, or is a link, counts as the newest."""
+    """Return when a file was changed, from its stamp; recent changes and links count as newest."""
     moment = stamp.partition(":")[0]
     return int(moment) if moment.isdecimal() else 1 << 63
 
 
 def drop(store: str, path: str, index: Index) -> None:
-    """Take a document out of the index, to the last byte."""
+    """Remove a document from the index and overwrite its bytes."""
     with index.writing():
         index.drop(store, path)
     index.scrub(store)

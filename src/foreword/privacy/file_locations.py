@@ -16,7 +16,7 @@ from foreword.engine.sources.memory_sections import FACTS_FILE
 from foreword.gateway import transcripts
 from foreword.memory.entry import drafted
 from foreword.memory.index import FILE, Damaged, Index, remove, translate
-from foreword.memory.notes import PATIENCE, claim, edit_note, remove_added
+from foreword.memory.notes import LOCK_TIMEOUT_S, claim, edit_note, remove_added
 from foreword.privacy import subject
 from foreword.privacy.database_locations import STATE, DataLocation, ExportedItem
 from foreword.privacy.subject import OWN_NAMES_SQL, Databases, Redactor, Subject
@@ -113,7 +113,7 @@ class FactLocation(DataLocation):
         root, path = databases.root, os.path.join(databases.root, FACTS_FILE)
         if not subject.find_facts(root, person.names):
             return 0
-        with claim(f"{path}.new", PATIENCE) as file:
+        with claim(f"{path}.new", LOCK_TIMEOUT_S) as file:
             own = subject.find_facts(root, person.names)  # read again under the lock
             others = [fact for position, fact in enumerate(subject.load_facts(root)) if position not in own]
             json.dump(others, file, ensure_ascii=False, indent=2)

@@ -19,7 +19,7 @@ from foreword.engine.sources.files import Files
 from foreword.engine.sources.memory_sections import FACTS_FILE, find_fact_text
 from foreword.engine.trust import OWN_STORE, find_author, find_own_folder
 from foreword.errors import InputError, quote_name
-from foreword.memory.entry import LONGEST, Note, find_places, mark_text, write_file, write_note
+from foreword.memory.entry import MAX_ENTRY_CHARS, Note, find_places, mark_text, write_file, write_note
 from foreword.memory.notes import list_added
 from foreword.storage.database import STATE_FILE, connect_read_only, has_table, stamp, use_state, writing
 from foreword.types import Trust, frozen
@@ -187,7 +187,7 @@ MAX_SHOWN_ROWS = 20  # rows named on one line of the report
 ROW_NOTES = {
     "known": "imported before",
     "duplicates": "not imported again: the same text of the same person",
-    "split": f"longer than {LONGEST:,} characters and imported as several entries",
+    "split": f"longer than {MAX_ENTRY_CHARS:,} characters and imported as several entries",
     "undated": "without a date; the entry has the time of the import",
     "unread": "with columns that are not imported ({columns})",
     "replaced": "with bytes that are no text; each became \ufffd",
@@ -332,7 +332,7 @@ def find_time(row: LegacyRow) -> tuple[str, datetime | None]:
 def make_parts(text: str) -> list[str]:
     """Return the texts of the entries: one, or several with labels if the text is too long."""
     # A comment at the start of a file is hidden, so it is escaped.
-    parts = [re.sub("^<!--", r"\\<!--", part) for part in split_text(text, LONGEST - MAX_LABEL_CHARS)]
+    parts = [re.sub("^<!--", r"\\<!--", part) for part in split_text(text, MAX_ENTRY_CHARS - MAX_LABEL_CHARS)]
     return [f"(part {at} of {len(parts)})\n\n{part}" for at, part in enumerate(parts, 1)] if len(parts) > 1 else parts
 
 

@@ -25,7 +25,7 @@ from foreword.events.query import (
 from foreword.events.status import find_outcomes, find_status, selects_errors, show_outcomes, show_status
 from foreword.events.totals import find_spending, show_spending
 from foreword.host import load_zone
-from foreword.memory.upkeep import Stock
+from foreword.memory.index_sync import Stock
 from foreword.turn import Tool, ToolAnswer, Toolset
 from foreword.types import Trust
 
@@ -140,7 +140,7 @@ class LogQueries:
         """Return the status of channels, sessions and memory."""
         refuse_unknown_arguments(arguments, ())
         found = self._ask(lambda log: find_status(log, self._reader, self._now))
-        lines = [render_stock(stock) for stock in self._run.workspace.memory.take_stock(self._run.assembly.audience)]
+        lines = [render_stock(stock) for stock in self._run.workspace.memory.count_stocks(self._run.assembly.audience)]
         text, _ = self._fill([*lines, *show_status(found, self._zone)])
         return text
 

@@ -1,4 +1,4 @@
-"""Upkeep: keeps the index in step with the files, and rebuilds a damaged index."""
+"""Index updates: bring the search index up to date with the files, and rebuild a damaged index."""
 
 import os
 import time
@@ -27,11 +27,11 @@ from foreword.memory.chunk import Chunk, find_day, split, split_message
 from foreword.memory.index import FILE, Damaged, Index, remove, translate
 from foreword.types import frozen
 
-ATTEMPTS = 2  # to use an index that may be damaged
-UNSURE = ("", LINK_STAMP)  # stamps that do not show whether a file has changed
-NONSENSE = (LookupError, TypeError, ValueError, ArithmeticError)  # errors that wrong bytes in an index can cause
-BATCH = 200  # documents that are indexed at once
-STEP = 1_000  # chunks of one document that are indexed at once
+MAX_ATTEMPTS = 2  # to use an index that may be damaged
+UNRELIABLE_STAMPS = ("", LINK_STAMP)  # stamps that do not show whether a file has changed
+DAMAGE_ERRORS = (LookupError, TypeError, ValueError, ArithmeticError)  # errors that wrong bytes in an index can cause
+BATCH_DOCUMENTS = 200  # documents that are indexed at once
+BATCH_CHUNKS = 1_000  # chunks of one document that are indexed at once
 
 T = TypeVar("T")
 
@@ -43,27 +43,27 @@ class Stock:
     store: str
     documents: int
     unreviewed: int
-    """Entries among them that agents saved and that no owner has looked at yet."""
+    """Entries that agents saved and the owner has not reviewed."""
     indexed: int
-    """Documents that the index knows and that have not changed since; a search indexes the others first."""
+    """Documents indexed in their current version; a search indexes the others first."""
 
 
 @frozen(eq=True)
 class Progress:
-    """How far the index of a store is built."""
+    """Progress of indexing a store."""
 
     store: str
     documents: int
     total: int
     chunks: int
-    """Passages that were indexed so far, those of a document that is not done included."""
+    """Passages indexed so far, including those of an unfinished document."""
 
 
-ALONE = {FACT_STORE: FACTS_FILE, MAIN_STORE: MAIN_FILE}  # stores that are one file
+SINGLE_FILE_STORES = {FACT_STORE: FACTS_FILE, MAIN_STORE: MAIN_FILE}  # stores that are one file
 
 
 class OpenIndex:
-    """The index of a folder while it is open: one for everybody, whichever configuration each of them holds to."""
+    """The open index of a folder, shared by all configurations of the workspace."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -80,8 +80,8 @@ class OpenIndex:
             self.index = None
 
 
-class Upkeep:
-    """The files of all stores, and the index that is made of them."""
+class IndexSync:
+    """Keeps the index of all stores up to date."""
 
     def __init__(self, files: Files, listed: Iterable[str], opened: OpenIndex) -> None:
         self._files = files
@@ -90,28 +90,28 @@ class Upkeep:
         self._synced: dict[str, float] = {}
         self.lock = opened.lock
 
-    def share(self, listed: Iterable[str]) -> "Upkeep":
-        """Keep the same index under another configuration; who still works under this one is not disturbed."""
-        return Upkeep(self._files, listed, self._opened)
+    def share(self, listed: Iterable[str]) -> "IndexSync":
+        """Return a copy for another configuration that uses the same index."""
+        return IndexSync(self._files, listed, self._opened)
 
     @property
     def notice(self) -> str:
         """A repair that the owner should know about."""
         return self._opened.notice
 
-    def ask(self, ask: Callable[[Index], T]) -> T:
-        """Query the index; rebuild it and query again if it is damaged."""
+    def query(self, read: Callable[[Index], T]) -> T:
+        """Run a query on the index; if the index is damaged, rebuild it and run the query again."""
         with self.lock:
-            for _ in range(ATTEMPTS):
+            for _ in range(MAX_ATTEMPTS):
                 with suppress(Damaged), self._guarded() as index:
-                    return ask(index)
+                    return read(index)
             raise InputError(f"the memory index cannot be built: {self.notice}; remove .foreword/{FILE}")
 
     def reindex(self, stores: Iterable[str]) -> Iterator[Progress]:
         """Rebuild the index, and report progress."""
         names = list(stores)
         with self.lock:
-            self.ask(lambda index: empty({*names, *index.stores()}, index))
+            self.query(lambda index: empty({*names, *index.stores()}, index))
             try:
                 with self._guarded() as index:
                     for name in names:
@@ -126,16 +126,16 @@ class Upkeep:
             self._synced.clear()
 
     def is_listed(self, path: str) -> bool:
-        """Whether the configuration lists a file by name, so that it is no memory."""
+        """Return whether the configuration lists a file by name; such a file is not memory."""
         return path in self._listed
 
     def list(self, store: str) -> list[str]:
         """List the files of a store."""
-        return list(self._look(store))
+        return list(self._list_stamps(store))
 
-    def weigh(self, store: str, index: Index) -> Stock:
-        """Count what a store holds, and what the index knows of it."""
-        stamps, known = self._look(store), index.stamps(store)
+    def count_stock(self, store: str, index: Index) -> Stock:
+        """Count the documents of a store and those that are indexed."""
+        stamps, known = self._list_stamps(store), index.stamps(store)
         return Stock(
             store=store,
             documents=len(stamps),
@@ -145,50 +145,50 @@ class Upkeep:
 
     def _is_same(self, path: str, stamp: str, known: tuple[str, str]) -> bool:
         """Return whether a file is unchanged since it was indexed, by its stamp, else by its text."""
-        if stamp == known[0] and stamp not in UNSURE:
+        if stamp == known[0] and stamp not in UNRELIABLE_STAMPS:
             return True
         document = self._files.read(path)
         return isinstance(document, Document) and document.sha256 == known[1]
 
-    def see(self, *stores: str) -> None:
-        """See an own write at once."""
+    def mark_changed(self, *stores: str) -> None:
+        """Sync these stores at the next query, without waiting for the interval."""
         self._files.refresh(now=True)
         for store in stores:
             self._synced.pop(store, None)
 
-    def follow(self, stores: Iterable[str], index: Index) -> None:
+    def sync(self, stores: Iterable[str], index: Index) -> None:
         """Bring the index of some stores up to date."""
         for name in stores:
             deque(self._sync(name, index), maxlen=0)
 
     @contextmanager
     def _guarded(self) -> Iterator[Index]:
-        """Hand out the index; one that is damaged is thrown away, and said so."""
+        """Yield the index; discard it and set the notice if it is damaged."""
         try:
             with translate():
                 if self._opened.index is None:
                     make_room(os.path.join(self._opened.folder, FILE))
                     self._opened.index = Index(self._opened.folder)
                 yield self._opened.index
-        except (Damaged, *NONSENSE) as damage:
+        except (Damaged, *DAMAGE_ERRORS) as damage:
             self._discard()
-            self._opened.notice = f"the memory index was damaged ({damage}) and is built anew"
+            self._opened.notice = f"the memory index was damaged ({damage}) and was rebuilt"
             raise Damaged(str(damage)) from None
 
     def _discard(self) -> None:
-        """Throw the index away; the files are the truth, and it is built from them again."""
+        """Delete the index file; the next query builds it from the memory files."""
         self.close()
         with translate():
             remove(self._opened.folder)
 
-    def _look(self, store: str) -> dict[str, str]:
-        """Look at the files of a store: each with the stamp by which a change is seen, nothing where that is unsure.
+    def _list_stamps(self, store: str) -> dict[str, str]:
+        """Return the files of a store with their change stamps.
 
-        A link may not lead out of its store, and what the configuration lists by name is no memory.
+        Links that leave the store and files that the configuration lists by name are left out.
         """
         folder, files = find_store_folder(store), self._files
-        if store in ALONE:
-            path = ALONE[store]
+        if store in SINGLE_FILE_STORES:
+            path = SINGLE_FILE_STORES[store]
             found = isinstance(files.read(path), Document) and files.find_target(path) == path
             return {path: files.stamp(path)} if found and (path == MAIN_FILE or path not in self._listed) else {}
         if files.find_target(folder) != folder:
@@ -199,45 +199,51 @@ class Upkeep:
         stamps = files.stamps(paths)
         if LINK_STAMP not in stamps.values():
             return stamps
-        return {path: stamp for path, stamp in stamps.items() if stamp != LINK_STAMP or self._holds(path)}
+        return {path: stamp for path, stamp in stamps.items() if stamp != LINK_STAMP or self._stays_in_store(path)}
 
-    def _holds(self, path: str) -> bool:
-        """Whether a link leads to another file of its store."""
+    def _stays_in_store(self, path: str) -> bool:
+        """Return whether a link leads to another file of its store."""
         target = self._files.find_target(path)
         inside = is_memory(target) and find_index_store(target) == find_index_store(path)
         return target != path and inside and target not in self._listed
 
     def _sync(self, store: str, index: Index, *, now: bool = False) -> Iterator[Progress]:
-        """Bring the index of one store up to date, at most every 250 ms unless asked to do it now."""
+        """Bring the index of one store up to date, at most every 250 ms unless `now` is set."""
         clock = time.monotonic()
         if not now and clock - self._synced.get(store, -REFRESH_INTERVAL_S) < REFRESH_INTERVAL_S:
             return
         self._files.refresh(now=now)
         known = index.stamps(store)
-        stamps = self._look(store)
+        stamps = self._list_stamps(store)
         gone = known.keys() - stamps.keys()
         if gone:
             with index.writing():
                 for path in gone:
                     index.drop(store, path)
-        stale = [path for path, stamp in stamps.items() if stamp in UNSURE or known.get(path, ("", ""))[0] != stamp]
+        stale = [
+            path
+            for path, stamp in stamps.items()
+            if stamp in UNRELIABLE_STAMPS or known.get(path, ("", ""))[0] != stamp
+        ]
         chunks = 0
-        for start in range(0, len(stale), BATCH):
+        for start in range(0, len(stale), BATCH_DOCUMENTS):
             with index.writing():
-                for at, path in enumerate(stale[start : start + BATCH], start):
+                for at, path in enumerate(stale[start : start + BATCH_DOCUMENTS], start):
                     for count in self._put(store, path, stamps[path], known, index):
                         chunks += count
-                        if count == STEP:
+                        if count == BATCH_CHUNKS:
                             yield Progress(store=store, documents=at, total=len(stale), chunks=chunks)
-            yield Progress(store=store, documents=min(start + BATCH, len(stale)), total=len(stale), chunks=chunks)
-        if len(stale) > BATCH or chunks > STEP:
+            yield Progress(
+                store=store, documents=min(start + BATCH_DOCUMENTS, len(stale)), total=len(stale), chunks=chunks
+            )
+        if len(stale) > BATCH_DOCUMENTS or chunks > BATCH_CHUNKS:
             index.optimize(store)
         self._synced[store] = clock
 
     def _put(
         self, store: str, path: str, stamp: str, known: Mapping[str, tuple[str, str]], index: Index
     ) -> Iterator[int]:
-        """Index a document whose file has changed, unless its text has not; yields how many chunks each step took."""
+        """Index a document whose text has changed; yield the number of chunks after each batch."""
         document = Files(self._files.root).read(path)  # uncached: every cached file is checked again with each sweep
         if not isinstance(document, Document):
             index.drop(store, path)
@@ -245,25 +251,25 @@ class Upkeep:
             index.restamp(store, path, stamp)
         else:
             chunks = split_document(path, document)
-            index.put(store, path, (stamp, document.sha256), step := list(islice(chunks, STEP)))
+            index.put(store, path, (stamp, document.sha256), step := list(islice(chunks, BATCH_CHUNKS)))
             while step:
                 yield len(step)
-                index.append(store, path, step := list(islice(chunks, STEP)))
+                index.append(store, path, step := list(islice(chunks, BATCH_CHUNKS)))
 
 
 def make_room(place: str) -> None:
-    """Move away anything at the path of the index that is no file; it may be valuable."""
+    """Rename anything at the path of the index that is not a file; it may be valuable."""
     if os.path.isfile(place) or not os.path.lexists(place):
         return
     try:
         os.replace(place, f"{place}.aside")
     except OSError as error:
-        raise InputError(f"{place} is no file: {error.strerror or error}; move it away") from None
-    raise Damaged(f"it was no file, and what it was is now {FILE}.aside")
+        raise InputError(f"{place} is not a file: {error.strerror or error}; move it away") from None
+    raise Damaged(f"it was not a file and was renamed to {FILE}.aside")
 
 
 def empty(stores: Iterable[str], index: Index) -> None:
-    """Empty stores in the index; not by removing the file, which other processes may be reading."""
+    """Empty stores in the index; the file stays, since other processes may be reading it."""
     with index.writing():
         for store in stores:
             index.empty(store)
