@@ -79,7 +79,7 @@ def keep(workspace: Workspace, pasts: Mapping[int, Sequence[Sequence[ModelMessag
         for length, past in pasts.items():
             incoming = RoutedMessage(text="Hello", user="alice", channel=name(length))
             session = find_or_create_session(
-                state, incoming, resolve_session_key(incoming, workspace.config).lane, datetime.now(UTC)
+                state, incoming, resolve_session_key(incoming, workspace.config).key, datetime.now(UTC)
             ).session
             for messages in past:
                 tokens = count_tokens(meter, tuple(messages))

@@ -36,15 +36,15 @@ class Desk:
         self.begun = []
         self.unsealed = []
 
-    def find_lane(self, **fields):
+    def find_key(self, **fields):
         """Find the session key of a message."""
-        return resolve_session_key(RoutedMessage(text="x", **fields), self.config).lane
+        return resolve_session_key(RoutedMessage(text="x", **fields), self.config).key
 
     async def admit(self, text="hello", user="alice", **fields):
         """Find the session of a message."""
         incoming = RoutedMessage(text=text, user=user, **fields)
-        lane = resolve_session_key(incoming, self.config).lane
-        return await self.writer.write(lambda state: find_or_create_session(state, incoming, lane, self.clock()))
+        key = resolve_session_key(incoming, self.config).key
+        return await self.writer.write(lambda state: find_or_create_session(state, incoming, key, self.clock()))
 
     async def accept(self, text="hello", user="alice", **fields):
         """Accept a message, as the gateway does."""

@@ -33,8 +33,8 @@ class Study:
         from foreword.gateway.session_manager import resolve_session_key
 
         incoming = RoutedMessage(text="", **{"user": "alice"} | place)
-        lane = resolve_session_key(incoming, self.gateway.workspace.config).lane
-        return await self.gateway.sessions.begin(lane, incoming.situation)
+        key = resolve_session_key(incoming, self.gateway.workspace.config).key
+        return await self.gateway.sessions.begin(key, incoming.situation)
 
     def list_files(self):
         """List the paths of the transcripts."""
@@ -248,7 +248,7 @@ def test_by_itself(tmp_path, stand_in):
     async def run():
         async with open_house(tmp_path, stand_in, OPEN) as gateway:
             await say(gateway, "One.")
-            await gateway.sessions.begin((await gateway.sessions.list("alice"))[0].lane, "dm")
+            await gateway.sessions.begin((await gateway.sessions.list("alice"))[0].key, "dm")
 
     asyncio.run(run())
     assert len(list(Path(tmp_path).glob("users/alice/conversations/*.md"))) == 1

@@ -50,9 +50,9 @@ def test_rooms_are_shared_at_one_clearance(desk):
     async def run():
         alice, bob, stranger = [(await desk.admit(user=user, **KITCHEN)).session for user in ("alice", "bob", "zoe")]
         assert alice.id == bob.id
-        assert (alice.lane.clearance, alice.lane.user) == (Trust.FAMILIAR, "")
+        assert (alice.key.clearance, alice.key.user) == (Trust.FAMILIAR, "")
         assert stranger.id != alice.id
-        assert (stranger.lane.clearance, stranger.lane.user) == (Trust.PUBLIC, "")
+        assert (stranger.key.clearance, stranger.key.user) == (Trust.PUBLIC, "")
 
     asyncio.run(run())
 
@@ -64,7 +64,7 @@ def test_company_without_a_name(desk):
         private = (await desk.admit(user="bob")).session
         company = (await desk.admit(user="bob", situation="group")).session
         other = (await desk.admit(user="eve", situation="group")).session
-        assert private.lane.clearance == company.lane.clearance == Trust.FAMILIAR
+        assert private.key.clearance == company.key.clearance == Trust.FAMILIAR
         assert len({private.id, company.id, other.id}) == 3
         with pytest.raises(NotFound):
             await desk.admit(user="bob", situation="group", session=private.id)
@@ -92,7 +92,7 @@ def test_strangers(desk):
     async def run():
         zoe, again, zack = [(await desk.admit(user=user)).session for user in ("zoe", "zoe", "zack")]
         assert zoe.id == again.id != zack.id
-        assert zoe.lane.clearance is Trust.PUBLIC
+        assert zoe.key.clearance is Trust.PUBLIC
         one, two = (await desk.admit(user="")), (await desk.admit(user=""))
         assert one.session.id != two.session.id
         assert one.new
@@ -155,4 +155,4 @@ def test_ones_own_session_elsewhere(desk):
 def test_an_unknown_agent(desk):
     """An unknown agent is refused by name, and no session is created."""
     with pytest.raises(UnknownName, match="nobody"):
-        desk.find_lane(user="alice", agent="nobody")
+        desk.find_key(user="alice", agent="nobody")

@@ -101,7 +101,7 @@ def test_tasks_of_others(tmp_path, stand_in):
             first = await say(gateway, "Plan it.")
             session = await gateway.sessions.find(first.session)
             await say(gateway, "And me?", user="carol")
-            await gateway.sessions.begin(session.lane, "dm")
+            await gateway.sessions.begin(session.key, "dm")
             await say(gateway, "Anew.")
             await say(gateway, "Again.", session=first.session)
 

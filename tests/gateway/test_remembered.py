@@ -181,7 +181,7 @@ async def begin_anew(gateway, _folder, clock):
     """Start a new session."""
     clock.move(1)
     session = await find_session(gateway, "carol")
-    await gateway.sessions.begin(session.lane, session.situation)
+    await gateway.sessions.begin(session.key, session.situation)
 
 
 async def fork_it(gateway, _folder, clock):

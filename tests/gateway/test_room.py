@@ -84,7 +84,7 @@ def test_begun_anew(tmp_path, stand_in):
             first = await say(gateway, "The word is plum", user="bob", **ROOM)
             await say(gateway, "The word is pear", user="telegram:7", **ROOM)
             session = await gateway.sessions.find(first.session)
-            await gateway.sessions.begin(session.lane, session.situation)
+            await gateway.sessions.begin(session.key, session.situation)
             await say(gateway, "The word is fig", user="telegram:7", **ROOM)
             await say(gateway, "What is the word?", user="bob", **ROOM)
 

@@ -69,12 +69,12 @@ def test_begun_anew(desk):
 
     async def run():
         first = await desk.talk("one", "1")
-        second = await desk.sessions.begin(first.lane, "dm")
+        second = await desk.sessions.begin(first.key, "dm")
         assert (await desk.admit()).session.id == second.id != first.id
         assert await desk.read(second.id) == []
         await desk.sessions.resume(first.id)
         assert (await desk.admit()).session.id == first.id
-        assert (await desk.sessions.find_current(first.lane)).id == first.id
+        assert (await desk.sessions.find_current(first.key)).id == first.id
         assert (await desk.admit(session=second.id)).session.id == second.id
         with pytest.raises(NotFound):
             await desk.sessions.resume("none")
@@ -82,7 +82,7 @@ def test_begun_anew(desk):
     asyncio.run(run())
 
 
-def test_another_lane_stays(desk):
+def test_another_session_key_stays(desk):
     """A new session in one place changes no other session of the user or of others."""
 
     async def run():
@@ -90,7 +90,7 @@ def test_another_lane_stays(desk):
             (await desk.admit(**place)).session
             for place in ({"user": "alice"}, {"user": "alice", "channel": "web"}, {"user": "bob"})
         ]
-        await desk.sessions.begin(mine.lane, "dm")
+        await desk.sessions.begin(mine.key, "dm")
         assert (await desk.admit(user="alice", channel="web")).session.id == web.id
         assert (await desk.admit(user="bob")).session.id == bob.id
 

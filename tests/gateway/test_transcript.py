@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 
 from foreword.engine.sources.documents import parse_document
 from foreword.gateway.transcripts import Transcript, TranscriptEntry, name_file, write_transcript
-from foreword.storage.sessions import Lane, Session
+from foreword.storage.sessions import Session, SessionKey
 from foreword.testing import NOON
 from foreword.types import Trust
 
@@ -28,9 +28,9 @@ exchanges = st.lists(st.tuples(names, words, words), min_size=1, max_size=4)
 
 def make(spoken):
     """Make a transcript of users, texts and replies."""
-    lane = Lane(agent="reid", channel="web", room="den", clearance=Trust.INNER, user="")
+    key = SessionKey(agent="reid", channel="web", room="den", clearance=Trust.INNER, user="")
     return Transcript(
-        session=Session(id="5fa0da3c", lane=lane, situation="group", created=NOON, used=NOON),
+        session=Session(id="5fa0da3c", key=key, situation="group", created=NOON, used=NOON),
         exchanges=tuple(
             TranscriptEntry(user=user, text=text, reply=reply, received=NOON, finished=NOON + timedelta(seconds=3))
             for user, text, reply in spoken

@@ -93,8 +93,8 @@ class Site:
         """Start a new session on the web or on Telegram."""
         channel = "web" if way == "web" else "telegram"
         sessions = self.served.gateway.sessions
-        current = [one for one in self.served.do(sessions.list("alice")) if one.lane.channel == channel]
-        self.served.do(sessions.begin(current[0].lane, "dm"))
+        current = [one for one in self.served.do(sessions.list("alice")) if one.key.channel == channel]
+        self.served.do(sessions.begin(current[0].key, "dm"))
 
     @property
     def last(self):

@@ -124,15 +124,15 @@ def test_the_lower_of_two(tmp_path_factory, *, before, after, to, origin, room):
     assert allowed <= min(made_at, there)
     errand = ScheduledRun(schedule="s", delivery=Delivery.ALWAYS, ceiling=allowed)
     fields = {"user": "alice", "channel": "scheduled", "room": where.room, "situation": RUN_SITUATION}
-    lane = resolve_session_key(RoutedMessage(text="x", errand=errand, **fields), now).lane
-    assert lane.clearance == allowed
-    assert lane.clearance <= Trust[after["alice"].upper()]
+    key = resolve_session_key(RoutedMessage(text="x", errand=errand, **fields), now).key
+    assert key.clearance == allowed
+    assert key.clearance <= Trust[after["alice"].upper()]
     if where.room == "kitchen" and after["kitchen"]:
-        assert lane.clearance <= Trust[after["kitchen"].upper()]
+        assert key.clearance <= Trust[after["kitchen"].upper()]
     if where.room:
-        assert lane.clearance <= Trust[after["group"].upper()]
+        assert key.clearance <= Trust[after["group"].upper()]
     if origin is ScheduleOrigin.AGENT:  # text written at a clearance is not sent below it
-        assert lane.clearance == made_at
+        assert key.clearance == made_at
 
 
 def check_refusal(schedule, world, config, state):

@@ -96,10 +96,10 @@ class People:
 
     async def begin(self, incoming):
         """Accept a message and start its turn."""
-        lane = resolve_session_key(incoming, self.workspace.config).lane
-        admitted = await self.writer.write(lambda state: find_or_create_session(state, incoming, lane, self.clock()))
+        key = resolve_session_key(incoming, self.workspace.config).key
+        admitted = await self.writer.write(lambda state: find_or_create_session(state, incoming, key, self.clock()))
         context = Context(
-            trust=lane.clearance,
+            trust=key.clearance,
             session=admitted.session.id,
             agent="reid",
             user=incoming.user,

@@ -99,18 +99,18 @@ def test_rows_of_others_stay_byte_for_byte(people):
     before = dump_rows(people.folder)
     forget(people.house, "bob")
     after = dump_rows(people.folder)
-    lanes = {row[0] for row in before["sessions"] if row[5] == "bob"}
+    own_sessions = {row[0] for row in before["sessions"] if row[5] == "bob"}
     gone = {turn[1] for turn in before["turns"] if turn[3] == "bob"}
     # A ledger refers to a person through its prefix, which is a separate row, or through the hash of their words.
     bases = {row[0] for row in before["bases"] if "bob" in repr(row)}
     spoke = {turn[2] for turn in before["turns"] if turn[3] == "bob"}
     emptied = {row[0] for row in before["ledgers"] if row[1] in bases or row[0] in spoke or "bob" in repr(row)}
     # A prefix that no other ledger uses is deleted.
-    alone = {row[1] for row in before["ledgers"] if row[0] in lanes | emptied}
+    alone = {row[1] for row in before["ledgers"] if row[0] in own_sessions | emptied}
     others = {"ledgers": emptied, "bases": alone - {row[1] for row in after["ledgers"]}}
 
     def is_theirs(table, row):
-        return "bob" in repr(row) or bool((lanes | gone) & set(row)) or row[0] in others.get(table, ())
+        return "bob" in repr(row) or bool((own_sessions | gone) & set(row)) or row[0] in others.get(table, ())
 
     for table, rows in before.items():
         kept = [row for row in rows if not is_theirs(table, row)]
@@ -179,7 +179,7 @@ def test_a_summary_from_before_they_spoke_stays(tmp_path):
     assert found - {("room", 1)} == {("summary", 0), ("turn", 1)}
 
 
-def test_other_lanes_forget_what_they_were_told(people):
+def test_other_session_keys_forget_what_they_were_told(people):
     """A session of another clearance that shares the room loses the user's lines and nothing else."""
     place = {"room": "kitchen", "situation": "group", "channel": "telegram"}
     people.talk("nobodyknown", "Hello from strangertoken", "Hello.", **place)

@@ -72,7 +72,7 @@ class Story:
         session = self.rooms[place]
         if kind == "sum" and place:
             self.people.sum_up(session, " ".join(self.said))
-        elif kind == "archive" and ":" not in session.lane.user:  # strangers have no folder
+        elif kind == "archive" and ":" not in session.key.user:  # strangers have no folder
             self.people.archive(session)
 
 

@@ -18,7 +18,7 @@ from foreword.gateway.messages import RoutedMessage
 from foreword.gateway.notifications import add_to_current_conversations
 from foreword.gateway.schedule.due_times import parse_at, resolve_time
 from foreword.storage.api_tokens import ApiTokens
-from foreword.storage.sessions import Lane
+from foreword.storage.sessions import SessionKey
 from foreword.storage.turns import TurnState
 from foreword.testing import ManualClock, ScriptedCall, ScriptedReply, run_fake_provider, write_files
 from foreword.types import Delivery, Trust
@@ -173,14 +173,14 @@ def test_a_stream_reads_each_notification_once(tmp_path, provider):
     async def run():
         async with open_house(tmp_path, provider.url) as gateway:
             sessions = gateway.sessions
-            lane = Lane(agent="reid", user="alice", channel="web", room="", clearance=max_trust())
+            key = SessionKey(agent="reid", user="alice", channel="web", room="", clearance=max_trust())
 
             async def say(text):
                 message = RoutedMessage(text=text, user="alice", channel="web", situation="dm")
                 return await gateway.wait((await gateway.accept(message)).turn)
 
             async def send(text):
-                await sessions._writer.write(lambda state: add_to_current_conversations(state, lane, "", text))
+                await sessions._writer.write(lambda state: add_to_current_conversations(state, key, "", text))
 
             async def read(after):
                 found, cursor = await sessions.list_notifications_of("alice", "web", max_trust(), after)
@@ -208,16 +208,16 @@ def test_a_reminder_in_two_conversations_is_one_notification(tmp_path, provider)
 
     async def run():
         async with open_house(tmp_path, provider.url) as gateway:
-            lanes = [
-                Lane(agent="reid", user="alice", channel="web", room="", clearance=level)
+            keys = [
+                SessionKey(agent="reid", user="alice", channel="web", room="", clearance=level)
                 for level in (Trust.INNER, Trust.FULL)
             ]
-            sessions = [await gateway.sessions.begin(lane, "dm") for lane in lanes]
+            sessions = [await gateway.sessions.begin(key, "dm") for key in keys]
             message = RoutedMessage(text="Remind me.", user="alice", channel="telegram", situation="dm")
             turn = (await gateway.accept(message)).turn
             await gateway.wait(turn)
             await gateway.sessions._writer.write(
-                lambda state: add_to_current_conversations(state, lanes[0], turn, "Bread!")
+                lambda state: add_to_current_conversations(state, keys[0], turn, "Bread!")
             )
             read = gateway.sessions.list_notifications_of
             found, _ = await read("alice", "web", Trust.FULL, 0)

@@ -355,7 +355,7 @@ def test_a_list_that_changes(tmp_path, way):
                 assert (await gateway.wait(accepted.turn)).state.value == "answered"
                 session = accepted.session
             before = await gateway.sessions.find(session)
-            await gateway.sessions.begin(before.lane, before.situation)
+            await gateway.sessions.begin(before.key, before.situation)
             accepted = await gateway.accept(RoutedMessage(text="Hello.", user="alice"))
             assert (await gateway.wait(accepted.turn)).state.value == "answered"
 

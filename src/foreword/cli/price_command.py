@@ -220,7 +220,7 @@ def print_session_costs(costs: EditCosts) -> None:
     """Print the cost for each session under each policy, the totals, and the effect on each session's next message."""
     rows: list[Sequence[Cell]] = []
     for price in costs.prices:
-        key = price.session.lane
+        key = price.session.key
         who = price.user or "–"
         where = f"{who} in {key.room}" if key.room else who
         cache = f"warm, {price.warm:,}" if price.warm else "cold"

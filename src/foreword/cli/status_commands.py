@@ -84,9 +84,9 @@ def print_conversations(found: Sequence["Conversation"], events: EventQuery, arg
         rows = [
             (
                 one.session.id[:SHORT_ID_DIGITS],
-                one.session.lane.agent,
+                one.session.key.agent,
                 name_participants(one),
-                one.session.lane.channel.partition(":")[0],
+                one.session.key.channel.partition(":")[0],
                 show_time(one.session.used, events.zone),
                 f"{one.messages:,}",
                 one.title,
@@ -99,12 +99,12 @@ def print_conversations(found: Sequence["Conversation"], events: EventQuery, arg
 
 def name_participants(one: "Conversation") -> str:
     """Return the room of a conversation, or its people."""
-    return one.session.lane.room or ", ".join(one.people)
+    return one.session.key.room or ", ".join(one.people)
 
 
 def print_conversation(one: "Conversation", events: EventQuery) -> None:
     """Print a conversation; message text is always indented."""
-    key = one.session.lane
+    key = one.session.key
     place = (f"session {one.session.id}", key.agent, name_participants(one), key.channel, f"clearance {key.clearance}")
     print(" · ".join((*map(clean_line, place), count(one.messages, "message"))))
     for message, note in list_messages(one):
@@ -115,7 +115,7 @@ def print_conversation(one: "Conversation", events: EventQuery) -> None:
 
 def list_messages(one: "Conversation") -> Iterator[tuple[dict[str, Any], str]]:
     """Yield each message and its reply, with a note about an unanswered message or an unprompted one."""
-    agent = one.session.lane.agent
+    agent = one.session.key.agent
     for state, entry in one.remarks:
         shared = {"state": str(state), "by_itself": entry.told}
         if not entry.told:
@@ -128,7 +128,7 @@ def list_messages(one: "Conversation") -> Iterator[tuple[dict[str, Any], str]]:
 
 def conversation_to_dict(one: "Conversation") -> dict[str, Any]:
     """Return a conversation as JSON-ready values."""
-    session, key = one.session, one.session.lane
+    session, key = one.session, one.session.key
     return {
         "session": session.id,
         "agent": key.agent,

@@ -222,7 +222,7 @@ def find_newest_message(state: sqlite3.Connection, session: Session) -> RoutedMe
     row = state.execute(query, (session.id,)).fetchone()
     if row:
         return load_message("", row[0])
-    key = session.lane
+    key = session.key
     room = "" if key.room.startswith("(") else key.room
     return RoutedMessage(
         text="", user=key.user, channel=key.channel, agent=key.agent, situation=session.situation, room=room
@@ -285,9 +285,9 @@ def price_session(
 ) -> SessionEditCost | NoCostReason:
     """Price an edit in one session, or return why it costs nothing. The first assembler has the edit."""
     ledger, session = priced.ledger.ledger_state, priced.turn.session
-    if ledger is None or session.lane.agent not in workspace.config.agents:
+    if ledger is None or session.key.agent not in workspace.config.agents:
         return NoCostReason.OVER
-    tools = find_gateway_tools(workspace.config.agents[session.lane.agent].folders)
+    tools = find_gateway_tools(workspace.config.agents[session.key.agent].folders)
     turn = make_turn(priced.turn, Equipment(tools=tools, model=ledger.identity.model), (), now)
     try:
         drafts = [assemble_draft(assembler, turn, priced.ledger) for assembler in assemblers]
@@ -296,7 +296,7 @@ def price_session(
     except ForewordError:
         return NoCostReason.OVER
     assembly, wanted = drafts[0]
-    if assembly.clearance.level != session.lane.clearance:
+    if assembly.clearance.level != session.key.clearance:
         return NoCostReason.OVER
     changed = find_changed_sections([wanted for _, wanted in drafts])
     if not changed:
@@ -402,9 +402,9 @@ def describe_price(cost: SessionEditCost) -> dict[str, Any]:
     session, decisions = cost.session, cost.decision.decisions
     return {
         "session": session.id,
-        "agent": session.lane.agent,
-        "channel": session.lane.channel,
-        "room": session.lane.room or None,
+        "agent": session.key.agent,
+        "channel": session.key.channel,
+        "room": session.key.room or None,
         "user": cost.user or None,
         "model": cost.model,
         "warm": cost.warm,

@@ -226,13 +226,13 @@ class EquipmentFinder:
     async def equip(self, claimed: ClaimedTurn) -> Equipment:
         """Find the model, tools and environment of a turn."""
         session, config = claimed.session, self._workspace.config
-        model = await self._choices.choose(session.lane.agent, session.model)
-        tools, extensions = await self._toolbox.find(session.lane.agent, session=session.id)
+        model = await self._choices.choose(session.key.agent, session.model)
+        tools, extensions = await self._toolbox.find(session.key.agent, session=session.id)
         useless = await self._writer.read(
             lambda state: find_useless_tools(state, claimed.incoming, config, self._channels)
         )
-        lane, named = session.lane, claimed.incoming.project or session.project
-        project = find_project(named, claimed.incoming.channel, lane.agent, lane.clearance, self._workspace)
+        key, named = session.key, claimed.incoming.project or session.project
+        project = find_project(named, claimed.incoming.channel, key.agent, key.clearance, self._workspace)
         git = await self._find_git(claimed, project.path)
         # The first call may run a program; its result is cached.
         host, sandbox = self._place() if self._placed else await asyncio.to_thread(self._place)
@@ -249,9 +249,9 @@ class EquipmentFinder:
 
     async def _find_git(self, claimed: ClaimedTurn, project: str) -> Git | None:
         """Find the Git state of the directory that the turn works in, if its clearance may see it."""
-        lane = claimed.session.lane
-        if lane.clearance < MIN_HOST_TRUST:
+        key = claimed.session.key
+        if key.clearance < MIN_HOST_TRUST:
             return None
-        roots = list_roots(lane.agent, lane.clearance, self._workspace.config, self._workspace.files.root)
+        roots = list_roots(key.agent, key.clearance, self._workspace.config, self._workspace.files.root)
         place = project or claimed.incoming.cwd or next(iter(roots), "")
         return await self._repositories.find(place) if place else None

@@ -84,7 +84,7 @@ class HeldCalls:
         incoming = make_run_message(origin, held, asks=asks)
         if not incoming.address:
             incoming = replace(incoming, through=answer_to[0], address=answer_to[1])
-        if resolve_session_key(incoming, self._workspace.config).lane.clearance != held.clearance:
+        if resolve_session_key(incoming, self._workspace.config).key.clearance != held.clearance:
             await self._end(held, HeldState.REFUSED)
             raise InputError(REVOKED_TEXT.format(name=held.name, id=held.id))
         return incoming

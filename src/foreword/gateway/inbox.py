@@ -112,7 +112,7 @@ class Inbox:
 
     def _add(self, state: sqlite3.Connection, new: ClaimedTurn) -> ClaimedTurn | AcceptedTurn:
         incoming, session, now = new.incoming, new.session, new.received
-        if known := find_duplicate(state, incoming, session.lane, now):
+        if known := find_duplicate(state, incoming, session.key, now):
             return AcceptedTurn(turn=known.turn, session=known.session.id, repeated=True)
         if incoming.held:
             held_call_rows.mark_allowed(state, incoming.held, new.turn, now)
@@ -249,7 +249,7 @@ class Inbox:
             touch_session(state, session.id, result.now)
             if is_private_message(claimed):
                 with suppress(ValueError, TypeError):  # a damaged profile must not fail the turn
-                    learn_style(state, session.lane.user, session.lane.clearance, claimed.incoming.text)
+                    learn_style(state, session.key.user, session.key.clearance, claimed.incoming.text)
 
         # The outbox makes a posted reply durable when it claims it, before anything is sent.
         await (self._writer.write(work) if posted else self._writer.write_durable(work))
@@ -329,7 +329,7 @@ def describe_result(result: TurnResult) -> dict[str, Any]:
 def is_private_message(claimed: ClaimedTurn) -> bool:
     """Return whether a known person wrote the message of a turn in private."""
     incoming = claimed.incoming
-    return is_own(claimed.session.lane) and not incoming.errand and incoming.situation != UNATTENDED_SITUATION
+    return is_own(claimed.session.key) and not incoming.errand and incoming.situation != UNATTENDED_SITUATION
 
 
 def estimate_tokens(messages: Messages) -> int:
@@ -339,16 +339,16 @@ def estimate_tokens(messages: Messages) -> int:
 
 def post_reply(state: sqlite3.Connection, claimed: ClaimedTurn, text: str, now: datetime) -> None:
     """Add a reply to the outbox; add that of a scheduled run to the conversations at its destination as well."""
-    incoming, lane, turn = claimed.incoming, claimed.session.lane, claimed.turn
+    incoming, key, turn = claimed.incoming, claimed.session.key, claimed.turn
     channel = incoming.through or incoming.channel
     message = OutboundMessage(key=turn, channel=channel, address=incoming.address, text=text, turn=turn)
     post_message(state, message, now)
     if incoming.errand is None:
         return
     if not incoming.shelves:
-        add_to_current_conversations(state, replace(lane, channel=channel), turn, text)
+        add_to_current_conversations(state, replace(key, channel=channel), turn, text)
     for shelf in incoming.shelves:
-        place = replace(lane, channel=shelf)
+        place = replace(key, channel=shelf)
         add_to_private_conversation(state, place, turn, text, now, home=incoming.errand.home)
 
 

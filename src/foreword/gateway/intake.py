@@ -149,7 +149,7 @@ class Intake:
     async def _decide(self, incoming: RoutedMessage, command: MessengerCommand) -> str:
         """Allow or deny the named held call, and return the answer; without an id, list the waiting calls."""
         user = incoming.user
-        clearance = resolve_session_key(replace(incoming, agent=""), self._workspace.config).lane.clearance
+        clearance = resolve_session_key(replace(incoming, agent=""), self._workspace.config).key.clearance
         if not command.rest:
             return show_choices(await self._held.list(user, clearance))
         if command.name == "deny":
@@ -272,9 +272,9 @@ class Intake:
         )
 
     def _make_trace(self, incoming: RoutedMessage) -> Tracer:
-        lane = resolve_session_key(replace(incoming, agent=""), self._workspace.config).lane
+        key = resolve_session_key(replace(incoming, agent=""), self._workspace.config).key
         context = Context(
-            trust=lane.clearance, agent=lane.agent, user=incoming.user, channel=incoming.channel, room=incoming.room
+            trust=key.clearance, agent=key.agent, user=incoming.user, channel=incoming.channel, room=incoming.room
         )
         return Tracer(self._recorder, context, self._clock)
 

@@ -51,12 +51,12 @@ def run_command(
     state: sqlite3.Connection, command: MessengerCommand, incoming: RoutedMessage, workspace: Workspace, now: datetime
 ) -> str:
     """Run /plan or /project in the current session of a message; return the answer for the person."""
-    lane = resolve_session_key(incoming, workspace.config).lane
-    session = find_current_session(state, lane)
+    key = resolve_session_key(incoming, workspace.config).key
+    session = find_current_session(state, key)
     try:
         if not command.rest:
             return show_plan(state, session) if command.name == "plan" else show_project(session, incoming, workspace)
-        session = session or add_session(state, lane, incoming.situation, now)
+        session = session or add_session(state, key, incoming.situation, now)
         return COMMAND_FUNCTIONS[command.name](state, session, command.rest, workspace)
     except InputError as error:
         return f"{error}."
@@ -87,8 +87,8 @@ def change_plan(state: sqlite3.Connection, session: Session, rest: str, _: Works
 
 def show_project(session: Session | None, incoming: RoutedMessage, workspace: Workspace) -> str:
     """Describe which project is open and which can be opened."""
-    lane = resolve_session_key(incoming, workspace.config).lane
-    roots = list_roots(lane.agent, lane.clearance, workspace.config, workspace.files.root)
+    key = resolve_session_key(incoming, workspace.config).key
+    roots = list_roots(key.agent, key.clearance, workspace.config, workspace.files.root)
     if not roots:
         return "No project can be opened here."
     now = f"The project is {session.project}." if session and session.project else "No project is open."
@@ -100,15 +100,15 @@ def change_project(state: sqlite3.Connection, session: Session, rest: str, works
     if rest.lower() == "off":
         set_field(state, session.id, "project", "")
         return "No project is open."
-    lane = session.lane
-    project = open_project(rest, lane.agent, lane.clearance, workspace.config, workspace.files.root)
+    key = session.key
+    project = open_project(rest, key.agent, key.clearance, workspace.config, workspace.files.root)
     set_field(state, session.id, "project", project.path)
     return f"The project is {project.path}."
 
 
 def list_unanswered(state: sqlite3.Connection, incoming: RoutedMessage, workspace: Workspace) -> list[Exchange]:
     """List the unanswered messages of a person in their current session."""
-    session = find_current_session(state, resolve_session_key(incoming, workspace.config).lane)
+    session = find_current_session(state, resolve_session_key(incoming, workspace.config).key)
     found = list_unfinished(state, session.id) if session else []
     return [one for one in found if one.reply.user == incoming.user]
 

@@ -26,7 +26,7 @@ from foreword.gateway.schedule.destinations import find_address, resolve_destina
 from foreword.storage.deliveries import OutboundMessage, count_posted, post_message
 from foreword.storage.history import HistoryKind, HistoryPiece, NotificationRow, append_piece
 from foreword.storage.schedules import Destination, shorten_title
-from foreword.storage.sessions import Lane, add_session, find_current_session, list_current_ids
+from foreword.storage.sessions import SessionKey, add_session, find_current_session, list_current_ids
 from foreword.storage.writer import Writer
 from foreword.turn import ToolAnswer
 from foreword.types import Trust, frozen
@@ -94,7 +94,7 @@ def make_note(
 
 
 def add_to_private_conversation(
-    state: sqlite3.Connection, place: Lane, turn: str, text: str, now: datetime, *, home: Trust | None = None
+    state: sqlite3.Connection, place: SessionKey, turn: str, text: str, now: datetime, *, home: Trust | None = None
 ) -> None:
     """Add a sent message to the private conversation of a person, and create the conversation if there is none.
 
@@ -106,7 +106,7 @@ def add_to_private_conversation(
     add_to_current_conversations(state, place, turn, text)
 
 
-def add_to_current_conversations(state: sqlite3.Connection, place: Lane, turn: str, text: str) -> None:
+def add_to_current_conversations(state: sqlite3.Connection, place: SessionKey, turn: str, text: str) -> None:
     """Add a sent message to the current conversations at a place; in a room, everyone has read it."""
     piece = make_note(read_prompt("gateway/planned"), text, turn=turn or None)
     for session in list_current_ids(state, place):
@@ -149,7 +149,7 @@ class NoticeTool:
         turn = CURRENT_CALL.get().trace.id if CURRENT_CALL.get(None) else ""
         message = OutboundMessage(key=prefix + make_id(128), channel=channel, address=address, text=text, turn=turn)
         post_message(state, message, now)
-        place = Lane(agent=assembly.turn.agent, channel=channel, room="", clearance=clearance, user=user)
+        place = SessionKey(agent=assembly.turn.agent, channel=channel, room="", clearance=clearance, user=user)
         add_to_current_conversations(state, place, turn, text)
         return f"The notice is on its way to {user} on {channel}."
 

@@ -45,7 +45,7 @@ from foreword.gateway.reload import Reloader
 from foreword.gateway.session_manager import ResolvedKey, SessionManager, SessionMatch, resolve_session_key
 from foreword.gateway.turn_inputs import TurnInputs
 from foreword.gateway.worker import Worker
-from foreword.storage.sessions import Lane, Session
+from foreword.storage.sessions import Session, SessionKey
 from foreword.storage.turns import LeaseLost, TurnReply, TurnState, find_reply
 from foreword.storage.writer import Writer, probe_write
 from foreword.types import Trust
@@ -125,9 +125,9 @@ class Gateway:
         if self._closing:
             raise ShuttingDown(SHUTTING_DOWN_TEXT)
         self.reloading.look()
-        key = resolve_session_key(incoming, self.workspace.config)
+        found = resolve_session_key(incoming, self.workspace.config)
         # Shield: a disconnecting client must not leave an accepted but unclaimed message.
-        task = asyncio.create_task(self._accept(incoming, key))
+        task = asyncio.create_task(self._accept(incoming, found))
         self._accepting.add(task)
         task.add_done_callback(self._accepting.discard)
         try:
@@ -135,13 +135,13 @@ class Gateway:
         except sqlite3.Error as error:
             raise NotStored(NOT_STORED_TEXT.format(error)) from error
 
-    async def _accept(self, incoming: RoutedMessage, key: ResolvedKey) -> AcceptedTurn:
-        now, lane = self._clock(), key.lane
-        match = await self._writer.read(lambda state: session_manager.find_session(state, incoming, lane, now))
-        await self._check_format(incoming, lane, now, match)
+    async def _accept(self, incoming: RoutedMessage, found: ResolvedKey) -> AcceptedTurn:
+        now, key = self._clock(), found.key
+        match = await self._writer.read(lambda state: session_manager.find_session(state, incoming, key, now))
+        await self._check_format(incoming, key, now, match)
         if match is None:
             match = await self._writer.write(
-                lambda state: session_manager.find_or_create_session(state, incoming, lane, now)
+                lambda state: session_manager.find_or_create_session(state, incoming, key, now)
             )
         session = match.session
         if match.turn:
@@ -150,7 +150,7 @@ class Gateway:
         caller = parse_traceparent(incoming.traceparent)
         trace = Tracer(self.listeners.recorder, context, self._clock, caller=caller)
         with session_manager.begin_trace(trace, incoming) as step:
-            step.emit(EventType.TRUST_RESOLVED, **key.clearance.describe(incoming.situation))
+            step.emit(EventType.TRUST_RESOLVED, **found.clearance.describe(incoming.situation))
             if match.new:
                 step.emit(EventType.SESSION_CREATED)
             live = self._known[trace.id] = LiveTurn(session.id, self._settings.thinking)
@@ -224,11 +224,11 @@ class Gateway:
     async def foresee(self, incoming: RoutedMessage) -> Assembly:
         """Assemble the prompt for a message; nothing is sent or stored."""
         self.workspace.refresh()
-        lane, now = resolve_session_key(incoming, self.workspace.config).lane, self._clock()
-        session = Session(id="", lane=lane, situation=incoming.situation, created=now, used=now)
+        key, now = resolve_session_key(incoming, self.workspace.config).key, self._clock()
+        session = Session(id="", key=key, situation=incoming.situation, created=now, used=now)
         if incoming.session:
             session = await self._writer.write(
-                lambda state: session_manager.find_session_by_id(state, incoming.session, lane)
+                lambda state: session_manager.find_session_by_id(state, incoming.session, key)
             )
         claimed = ClaimedTurn(
             turn="", session=session, incoming=incoming, attempt=0, position=NO_POSITION, received=now
@@ -236,13 +236,13 @@ class Gateway:
         return await self.preparing.preview(claimed)
 
     async def _check_format(
-        self, incoming: RoutedMessage, lane: Lane, now: datetime, match: SessionMatch | None
+        self, incoming: RoutedMessage, key: SessionKey, now: datetime, match: SessionMatch | None
     ) -> None:
         """Raise BadMessage for a response format that the session's model rejects, before anything is stored."""
         if not incoming.request.response_format or (match and match.turn):
             return
-        chosen = await self._writer.read(lambda state: session_manager.find_session_model(state, incoming, lane, now))
-        if refusal := await self.choices.judge_format(lane.agent, incoming.request.response_format, chosen):
+        chosen = await self._writer.read(lambda state: session_manager.find_session_model(state, incoming, key, now))
+        if refusal := await self.choices.judge_format(key.agent, incoming.request.response_format, chosen):
             raise BadMessage("response_format", refusal)
 
     async def retry(self, session: str = "") -> int:

@@ -25,7 +25,7 @@ from foreword.gateway.session_state import HistoryRow, load_history
 from foreword.storage import history, sessions, tasks, turns
 from foreword.storage.history import EMPTY_HASH, HistoryKind
 from foreword.storage.ledgers import copy_ledger
-from foreword.storage.sessions import Lane, Session, add_session, find_current_session, get_session
+from foreword.storage.sessions import Session, SessionKey, add_session, find_current_session, get_session
 from foreword.storage.tasks import PlanState, SessionPlan
 from foreword.storage.turns import Exchange, NewestTurn, TurnMatch
 from foreword.storage.writer import Writer
@@ -40,7 +40,7 @@ MAX_MISSED_ANSWERS = 20  # answers that are shown again
 class ResolvedKey:
     """A session key, and the decision that explains its clearance."""
 
-    lane: Lane
+    key: SessionKey
     clearance: Clearance
 
 
@@ -68,7 +68,7 @@ def resolve_session_key(incoming: RoutedMessage, config: Config) -> ResolvedKey:
         ceiling=errand.ceiling if errand else None,
     )
     clearance = resolve_trust(turn, config)
-    lane = Lane(
+    key = SessionKey(
         agent=agent,
         channel=f"{incoming.channel}:{errand.schedule}" if errand else incoming.channel,  # each has its own session
         # A group without a name cannot be recognised later: its session is one person's, not their private chat.
@@ -76,12 +76,12 @@ def resolve_session_key(incoming: RoutedMessage, config: Config) -> ResolvedKey:
         clearance=clearance.level,
         user="" if incoming.room else incoming.user,
     )
-    return ResolvedKey(lane=lane, clearance=clearance)
+    return ResolvedKey(key=key, clearance=clearance)
 
 
-def is_identifiable(lane: Lane) -> bool:
+def is_identifiable(key: SessionKey) -> bool:
     """Return whether a session key identifies a person or a named room; anonymous sessions cannot be found again."""
-    return bool(lane.user or (lane.room and not lane.room.startswith("(")))
+    return bool(key.user or (key.room and not key.room.startswith("(")))
 
 
 def make_idempotency_key(incoming: RoutedMessage) -> str | None:
@@ -94,41 +94,43 @@ def make_idempotency_key(incoming: RoutedMessage) -> str | None:
     return f"{incoming.channel}\x00{incoming.room}\x00{incoming.user}\x00{incoming.key}"
 
 
-def find_session(state: sqlite3.Connection, incoming: RoutedMessage, lane: Lane, now: datetime) -> SessionMatch | None:
+def find_session(
+    state: sqlite3.Connection, incoming: RoutedMessage, key: SessionKey, now: datetime
+) -> SessionMatch | None:
     """Find the session of a message without writing; return None if a session must be created."""
-    if known := find_duplicate(state, incoming, lane, now):
+    if known := find_duplicate(state, incoming, key, now):
         return known
     if incoming.session:
-        return SessionMatch(session=find_session_by_id(state, incoming.session, lane))
-    current = find_current_session(state, lane) if incoming.before is None and is_identifiable(lane) else None
+        return SessionMatch(session=find_session_by_id(state, incoming.session, key))
+    current = find_current_session(state, key) if incoming.before is None and is_identifiable(key) else None
     return SessionMatch(session=current) if current else None
 
 
 def find_or_create_session(
-    state: sqlite3.Connection, incoming: RoutedMessage, lane: Lane, now: datetime
+    state: sqlite3.Connection, incoming: RoutedMessage, key: SessionKey, now: datetime
 ) -> SessionMatch:
     """Find the session of a message, or create one."""
-    if found := find_session(state, incoming, lane, now):
+    if found := find_session(state, incoming, key, now):
         return found
     if incoming.before is not None:
-        return find_session_by_history(state, incoming.before, lane, incoming.situation, now)
-    return SessionMatch(session=add_session(state, lane, incoming.situation, now), new=True)
+        return find_session_by_history(state, incoming.before, key, incoming.situation, now)
+    return SessionMatch(session=add_session(state, key, incoming.situation, now), new=True)
 
 
-def find_session_model(state: sqlite3.Connection, incoming: RoutedMessage, lane: Lane, now: datetime) -> str:
+def find_session_model(state: sqlite3.Connection, incoming: RoutedMessage, key: SessionKey, now: datetime) -> str:
     """Find the model chosen for the session of a message, without a write; empty for the agent's model."""
-    if found := find_session(state, incoming, lane, now):
+    if found := find_session(state, incoming, key, now):
         return found.session.model
     if incoming.before is None:
         return ""
-    session, _, length = find_longest_prefix(state, incoming.before, lane)
+    session, _, length = find_longest_prefix(state, incoming.before, key)
     rest = incoming.before[length:]
-    session = (find_interrupted(state, incoming.before, lane) if rest else None) or session
+    session = (find_interrupted(state, incoming.before, key) if rest else None) or session
     return session.model if session else ""
 
 
 def find_duplicate(
-    state: sqlite3.Connection, incoming: RoutedMessage, lane: Lane, now: datetime
+    state: sqlite3.Connection, incoming: RoutedMessage, key: SessionKey, now: datetime
 ) -> SessionMatch | None:
     """Find the turn of a message that was sent before.
 
@@ -139,7 +141,7 @@ def find_duplicate(
     session = get_session(state, match.session) if match else None
     if match is None or session is None:
         return None
-    if session.lane.clearance > lane.clearance:
+    if session.key.clearance > key.clearance:
         raise NotFound("turn")
     digest = json.loads(match.request).get("request", {}).get("digest", "")
     if incoming.key and (match.text, digest) != (incoming.text, incoming.request.digest):
@@ -159,30 +161,30 @@ def find_first_delivery(state: sqlite3.Connection, incoming: RoutedMessage, now:
     )
 
 
-def find_session_by_id(state: sqlite3.Connection, identifier: str, lane: Lane) -> Session:
+def find_session_by_id(state: sqlite3.Connection, identifier: str, key: SessionKey) -> Session:
     """Find a session by its id; raise the same NotFound for a foreign session as for a missing one."""
     session = get_session(state, identifier)
-    if session is None or session.lane.user != lane.user or session.lane.room != lane.room:
+    if session is None or session.key.user != key.user or session.key.room != key.room:
         raise NotFound("session")
-    own = session.lane
-    if not lane.user and (not lane.room or own.channel != lane.channel):
+    own = session.key
+    if not key.user and (not key.room or own.channel != key.channel):
         raise NotFound("session")  # anonymous sessions cannot be named, and rooms of two channels may share a name
-    if own.clearance > lane.clearance:
+    if own.clearance > key.clearance:
         raise NotFound("session")
-    if own.clearance < lane.clearance:
+    if own.clearance < key.clearance:
         raise WrongSession(
-            f"this session has {own.clearance} clearance and you now have {lane.clearance}; start a new session"
+            f"this session has {own.clearance} clearance and you now have {key.clearance}; start a new session"
         )
-    if (own.agent, own.channel) != (lane.agent, lane.channel):
-        raise WrongSession(f"this session is with {own.agent} on {own.channel}, not {lane.agent} on {lane.channel}")
+    if (own.agent, own.channel) != (key.agent, key.channel):
+        raise WrongSession(f"this session is with {own.agent} on {own.channel}, not {key.agent} on {key.channel}")
     return session
 
 
 def find_session_by_history(
-    state: sqlite3.Connection, before: Sequence[Message], lane: Lane, situation: str, now: datetime
+    state: sqlite3.Connection, before: Sequence[Message], key: SessionKey, situation: str, now: datetime
 ) -> SessionMatch:
     """Find the session with the longest common beginning; fork it where its history continues differently."""
-    session, position, length = find_longest_prefix(state, before, lane)
+    session, position, length = find_longest_prefix(state, before, key)
     rest = before[length:]
     whole = session is not None and (
         position == history.find_last_position(state, session.id)
@@ -190,9 +192,9 @@ def find_session_by_history(
     )
     if session and whole and not rest:
         return SessionMatch(session=session)
-    if rest and (interrupted := find_interrupted(state, before, lane)):
+    if rest and (interrupted := find_interrupted(state, before, key)):
         return SessionMatch(session=interrupted)
-    made = add_session(state, lane, situation, now, session)
+    made = add_session(state, key, situation, now, session)
     if session:
         history.copy_history(state, session.id, position, made.id)
         copy_ledger(state, session.id, made.id, whole=whole)
@@ -210,23 +212,23 @@ def make_client_history(messages: Sequence[Message]) -> history.HistoryPiece:
 
 
 def find_longest_prefix(
-    state: sqlite3.Connection, before: Sequence[Message], lane: Lane
+    state: sqlite3.Connection, before: Sequence[Message], key: SessionKey
 ) -> tuple[Session | None, int, int]:
     """Find the session with the longest common beginning; return it, the position where that ends, and its messages."""
-    found = history.find_longest_prefix(state, before, lane) if is_identifiable(lane) else None
+    found = history.find_longest_prefix(state, before, key) if is_identifiable(key) else None
     return (get_session(state, found[0]), *found[1:]) if found else (None, 0, 0)
 
 
-def find_interrupted(state: sqlite3.Connection, before: Sequence[Message], lane: Lane) -> Session | None:
+def find_interrupted(state: sqlite3.Connection, before: Sequence[Message], key: SessionKey) -> Session | None:
     """Find a session whose newest message the client repeats with no answer, or with the beginning of one.
 
     The client disconnected or stopped the turn. Some chat UIs then drop the partial answer and others send it again.
     """
-    if not is_identifiable(lane):
+    if not is_identifiable(key):
         return None
     hashes = (EMPTY_HASH, *history.hash_prefixes(before))
     lengths = {beginning: number for number, beginning in enumerate(hashes)}
-    for newest in turns.list_newest(state, lane):
+    for newest in turns.list_newest(state, key):
         if newest.beginning in lengths and repeats_turn(state, newest, before[lengths[newest.beginning] :]):
             return get_session(state, newest.session)
     return None
@@ -267,9 +269,9 @@ def hash_history(before: Sequence[Message] | None) -> str | None:
 def make_event_context(session: Session, incoming: RoutedMessage) -> Context:
     """Return the event context of a message: who reads its events."""
     return Context(
-        trust=session.lane.clearance,
+        trust=session.key.clearance,
         session=session.id,
-        agent=session.lane.agent,
+        agent=session.key.agent,
         user=incoming.user,
         channel=incoming.channel,
         room=incoming.room,
@@ -303,21 +305,21 @@ class SessionManager:
         limit = min(limit, MAX_LISTED_SESSIONS)
         return await self._writer.write(lambda state: sessions.list_sessions_of(state, user, limit))
 
-    async def list_lane(self, lane: Lane) -> Sequence[Session]:
+    async def list_of_key(self, key: SessionKey) -> Sequence[Session]:
         """List the sessions of one session key, the most recently used first."""
-        return await self._writer.write(lambda state: sessions.list_sessions(state, lane, MAX_LISTED_SESSIONS))
+        return await self._writer.write(lambda state: sessions.list_sessions(state, key, MAX_LISTED_SESSIONS))
 
     async def find(self, identifier: str) -> Session | None:
         """Find a session by its id."""
         return await self._writer.write(lambda state: get_session(state, identifier))
 
-    async def find_current(self, lane: Lane) -> Session | None:
+    async def find_current(self, key: SessionKey) -> Session | None:
         """Find the current session of a session key."""
-        return await self._writer.write(lambda state: find_current_session(state, lane))
+        return await self._writer.write(lambda state: find_current_session(state, key))
 
-    async def begin(self, lane: Lane, situation: str) -> Session:
+    async def begin(self, key: SessionKey, situation: str) -> Session:
         """Create a session and make it the current one of its session key."""
-        return await self._writer.write_durable(lambda state: add_session(state, lane, situation, self._clock()))
+        return await self._writer.write_durable(lambda state: add_session(state, key, situation, self._clock()))
 
     async def resume(self, identifier: str) -> Session:
         """Make an earlier session the current one of its session key."""
@@ -338,7 +340,7 @@ class SessionManager:
             count = len(positions) if turns is None else turns
             if not 0 <= count <= len(positions):
                 raise InputError(f"this session has {len(positions)} turns, so it cannot be forked after {turns}")
-            made = add_session(state, session.lane, session.situation, self._clock(), session)
+            made = add_session(state, session.key, session.situation, self._clock(), session)
             whole = count == len(positions)
             history.copy_history(state, identifier, positions[count - 1] if count else 0, made.id)
             copy_ledger(state, identifier, made.id, whole=whole)

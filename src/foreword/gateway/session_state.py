@@ -143,12 +143,12 @@ def load_ledger(
 
 def read_session_state(state: sqlite3.Connection, session: Session, policy: str) -> State:
     """Read the state of a session that its clearance may see under the current memory policy."""
-    lane = session.lane
+    key = session.key
     return State(
         workflow=find_workflow(state, session.id),
         tasks=read_tasks(state, session.id),
-        communication=read_profile(state, lane.user, lane.clearance) if is_own(lane) else None,
-        bulletins=read_bulletins(state, lane.agent, lane.clearance, policy) if lane.clearance > Trust.PUBLIC else (),
+        communication=read_profile(state, key.user, key.clearance) if is_own(key) else None,
+        bulletins=read_bulletins(state, key.agent, key.clearance, policy) if key.clearance > Trust.PUBLIC else (),
     )
 
 

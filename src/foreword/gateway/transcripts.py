@@ -33,8 +33,8 @@ from foreword.storage.overheard_messages import delete_expired_overheard, has_ex
 from foreword.storage.sessions import (
     SESSION_COLUMNS,
     Archive,
-    Lane,
     Session,
+    SessionKey,
     read_session,
     record_written,
     reserve_path,
@@ -116,7 +116,7 @@ def read_exchange(row: Sequence[Any]) -> TranscriptEntry:
 def write_transcript(transcript: Transcript, zone: ZoneInfo) -> str:
     """Render a transcript in a time zone."""
     session, exchanges = transcript.session, transcript.exchanges
-    key = session.lane
+    key = session.key
     head = {
         "agent": key.agent,
         "room": key.room,
@@ -156,7 +156,7 @@ def quote_message(text: str) -> str:
 def name_file(transcript: Transcript, zone: ZoneInfo, mark: str) -> str:
     """Name the file of a transcript by its day, its agent and part of its id; it contains no message text."""
     day = transcript.exchanges[0].received.astimezone(zone).strftime("%Y-%m-%d")
-    title = "-".join(WORD.findall(transcript.session.lane.agent.casefold()))[:MAX_TITLE_CHARS].strip("-") or "agent"
+    title = "-".join(WORD.findall(transcript.session.key.agent.casefold()))[:MAX_TITLE_CHARS].strip("-") or "agent"
     return f"{day}-{title}-{mark}.md"
 
 
@@ -171,37 +171,37 @@ SHORT_ID_CHARS = 8  # digits of the session id in the file name; distinguishes t
 TRANSCRIPT_MODE = 0o600  # only the owner of the process may read it
 
 
-def find_archive_folder(lane: Lane, config: Config) -> str:
+def find_archive_folder(key: SessionKey, config: Config) -> str:
     """Return the folder for the transcripts of a session key; empty if they are not archived."""
-    if lane.user:
-        return f"users/{lane.user}/{CONVERSATIONS}" if lane.user in config.users else ""
-    settings = config.rooms.get(lane.room)
-    if not lane.room or (settings is None and lane.room.startswith("(")):  # an unnamed group or an anonymous session
+    if key.user:
+        return f"users/{key.user}/{CONVERSATIONS}" if key.user in config.users else ""
+    settings = config.rooms.get(key.room)
+    if not key.room or (settings is None and key.room.startswith("(")):  # an unnamed group or an anonymous session
         return ""
-    group = (settings.group if settings else "") or lane.room
+    group = (settings.group if settings else "") or key.room
     if len(group) > MAX_ROOM_CHARS or check_name(group.lstrip("_+@-"), ROOM_SIGNS):
         group = f"room-{sha256(group.encode(errors='replace')).hexdigest()[:12]}"
     return f"groups/{group}/{CONVERSATIONS}"
 
 
-def find_timezone(lane: Lane, config: Config) -> ZoneInfo:
+def find_timezone(key: SessionKey, config: Config) -> ZoneInfo:
     """Return the time zone of the room or person of a session key."""
-    room, user = config.rooms.get(lane.room), config.users.get(lane.user)
+    room, user = config.rooms.get(key.room), config.users.get(key.user)
     own = (room.timezone if room else "") or (user.timezone if user else "")
     return load_zone(own or config.host.timezone)[0]
 
 
 def describe_archive(transcript: Transcript, config: Config) -> Archive:
     """Describe the archive file of a transcript."""
-    lane = transcript.session.lane
+    key = transcript.session.key
     return Archive(
         path=find_archive_path(transcript, config, transcript.session.id[:SHORT_ID_CHARS]),
         session=transcript.session.id,
-        agent=lane.agent,
-        channel=lane.channel,
-        room=lane.room,
-        user=lane.user,
-        clearance=lane.clearance,
+        agent=key.agent,
+        channel=key.channel,
+        room=key.room,
+        user=key.user,
+        clearance=key.clearance,
         people=transcript.people,
         upto=transcript.upto,
     )
@@ -209,13 +209,13 @@ def describe_archive(transcript: Transcript, config: Config) -> Archive:
 
 def find_archive_path(transcript: Transcript, config: Config, mark: str) -> str:
     """Return the path of a transcript in the workspace; `mark` is the session id or its beginning."""
-    lane = transcript.session.lane
-    return f"{find_archive_folder(lane, config)}/{name_file(transcript, find_timezone(lane, config), mark)}"
+    key = transcript.session.key
+    return f"{find_archive_folder(key, config)}/{name_file(transcript, find_timezone(key, config), mark)}"
 
 
 def render_transcript(transcript: Transcript, config: Config) -> str:
     """Render a transcript in the time zone of its people."""
-    return write_transcript(transcript, find_timezone(transcript.session.lane, config))
+    return write_transcript(transcript, find_timezone(transcript.session.key, config))
 
 
 def write_transcript_file(root: str, path: str, text: str) -> None:
@@ -303,7 +303,7 @@ class Archiver:
         with closing(open_state(self._workspace.state).connection) as state:
             state.execute("PRAGMA query_only=ON")
             found = state.execute(SELECT_DUE_SESSIONS, (self._since, format_moment(now - IDLE_PERIOD))).fetchall()
-        return [session for row in found if find_archive_folder((session := read_session(row)).lane, config)]
+        return [session for row in found if find_archive_folder((session := read_session(row)).key, config)]
 
     async def _archive(self, session: Session) -> bool:
         """Write the transcript of a session: reserve its path in the state, write the file, then mark it as written."""
@@ -354,7 +354,7 @@ class Conversation:
     @property
     def people(self) -> tuple[str, ...]:
         """The people who wrote in it."""
-        return tuple(dict.fromkeys(one.user for _, one in self.remarks if one.user)) or (self.session.lane.user,)
+        return tuple(dict.fromkeys(one.user for _, one in self.remarks if one.user)) or (self.session.key.user,)
 
     @property
     def messages(self) -> int:
@@ -378,7 +378,7 @@ def find_conversations(state: sqlite3.Connection, reader: Reader, beginning: str
     """Find conversations by the beginning of their session id; those above the reader are left out."""
     named = [one for one in list_readable(state, reader) if one.id.startswith(beginning.lower())]
     found = [read_conversation(state, reader, one) for one in named]
-    return [one for one in found if one.remarks or sees_all(reader) or one.session.lane.user == reader.user]
+    return [one for one in found if one.remarks or sees_all(reader) or one.session.key.user == reader.user]
 
 
 def list_readable(state: sqlite3.Connection, reader: Reader) -> Sequence[Session]:
@@ -390,12 +390,12 @@ def list_readable(state: sqlite3.Connection, reader: Reader) -> Sequence[Session
     ORDER BY used DESC, id"""
     given = (int(reader.clearance), reader.room, sees_all(reader), reader.user)
     found = map(read_session, state.execute(asked, given))
-    return [one for one in found if may_read_text(reader, one.lane.person)]
+    return [one for one in found if may_read_text(reader, one.key.person)]
 
 
 def read_conversation(state: sqlite3.Connection, reader: Reader, session: Session) -> Conversation:
     """Read the messages of a session that a reader may see: all, or theirs and the replies to them."""
-    own = session.lane.user == reader.user and not reader.room
+    own = session.key.user == reader.user and not reader.room
     only = "" if own or sees_all(reader) else reader.user or "\x00"
     rows = state.execute(SELECT_SHOWN_TURNS, (session.id, only)).fetchall()
     return Conversation(session=session, remarks=tuple((TurnState(row[4]), read_exchange(row)) for row in rows))

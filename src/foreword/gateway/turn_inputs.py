@@ -114,7 +114,7 @@ class TurnInputs:
         except BudgetError:  # the history may leave too little room; without it the prompt fits, or nothing helps
             assembly = await self._assemble_bare(turn, ledger)
             compact = True
-        if assembly.clearance.level != claimed.session.lane.clearance:  # the configuration was reloaded in between
+        if assembly.clearance.level != claimed.session.key.clearance:  # the configuration was reloaded in between
             raise AccessChanged(ACCESS_CHANGED)
         trace.context = find_context(assembly, trace.context.schedule)
         room, message = find_history_room(assembly, ledger), assembly.meter.count(claimed.incoming.text)
@@ -163,7 +163,7 @@ class TurnInputs:
     async def _load(self, claimed: ClaimedTurn) -> tuple[Sequence[HistoryRow], State, StoredLedger]:
         """Load the inputs of a turn; in a room, first add the messages outside its session."""
         session = claimed.session
-        if session.lane.user == "" and claimed.incoming.room and not claimed.taken:
+        if session.key.user == "" and claimed.incoming.room and not claimed.taken:
             await self._writer.write(lambda state: catch_up(state, session))
         history, session_state, ledger = await self._read(session)
         return limit_history(claimed, history), session_state, ledger
@@ -187,7 +187,7 @@ class TurnInputs:
         The stored history stays complete for a larger model.
         """
         config = self.workspace.config
-        model = equipment.model or config.agents[claimed.session.lane.agent].model
+        model = equipment.model or config.agents[claimed.session.key.agent].model
         return not self.workspace.context.measure(model).facts.history
 
     async def assemble(self, turn: Turn, ledger: Ledger = NO_LEDGER) -> Assembly:
@@ -200,7 +200,7 @@ class TurnInputs:
         """Assemble a turn of a session against its ledger."""
         if single or is_light(claimed):  # its prompt or history differs from other turns of its session
             return await self.assemble(turn)
-        reader = find_reader(turn, claimed.session.lane.clearance, self.workspace.config)
+        reader = find_reader(turn, claimed.session.key.clearance, self.workspace.config)
         ledger = stored.redact_for(reader).open(
             self.workspace, turn, self.now(), compacted=compacted, taken=claimed.taken
         )
@@ -212,10 +212,10 @@ class TurnInputs:
         self.workspace.refresh()
         config = self.workspace.config
         try:
-            lane = resolve_session_key(incoming, config).lane
+            key = resolve_session_key(incoming, config).key
         except InputError as error:
             return str(error)
-        if lane.clearance != claimed.session.lane.clearance:
+        if key.clearance != claimed.session.key.clearance:
             return ACCESS_CHANGED
         if incoming.proof is None or await self._writer.read(lambda state: is_same_sender(state, incoming, config)):
             return ""
@@ -284,7 +284,7 @@ def make_turn(claimed: ClaimedTurn, equipment: Equipment, history: Sequence[Hist
     """Make the turn of a message."""
     incoming, session = claimed.incoming, claimed.session
     return Turn(
-        agent=session.lane.agent,
+        agent=session.key.agent,
         user=incoming.user,
         channel=incoming.channel,
         room=incoming.room,

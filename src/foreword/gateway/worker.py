@@ -218,7 +218,7 @@ class Worker:
             trace.emit(EventType.TURN_COMPLETED, outcome="failed", level=Level.ERROR, **describe_error(error))
         shown = isinstance(error, SHOWN_ERRORS) or isinstance(cause, AccessChanged)
         text = str(cause) if shown else INTERNAL_ERROR_TEXT
-        if isinstance(error, UnusableRules) and claimed.session.lane.clearance is not Trust.FULL:
+        if isinstance(error, UnusableRules) and claimed.session.key.clearance is not Trust.FULL:
             text = error.public
         # A message that was rejected before any model saw it stays out of the history: it may be too long.
         messages = () if shown and not steps.messages else steps.close("the turn failed")
@@ -346,7 +346,7 @@ def make_reply(claimed: ClaimedTurn, result: TurnResult) -> TurnReply:
     return TurnReply(
         turn=claimed.turn,
         session=claimed.session.id,
-        agent=claimed.session.lane.agent,
+        agent=claimed.session.key.agent,
         user=claimed.incoming.user,
         state=result.state,
         text=result.text,

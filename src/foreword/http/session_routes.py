@@ -97,10 +97,10 @@ def describe_session(session: Session) -> dict[str, Any]:
     """Return the fields of `SessionShape` for a session."""
     return {
         "session": session.id,
-        "agent": session.lane.agent,
-        "channel": session.lane.channel,
+        "agent": session.key.agent,
+        "channel": session.key.channel,
         "situation": session.situation,
-        "clearance": str(session.lane.clearance),
+        "clearance": str(session.key.clearance),
         "created": session.created,
         "used": session.used,
         "parent": session.parent or None,
@@ -113,7 +113,7 @@ def describe_session(session: Session) -> dict[str, Any]:
 async def find_own_session(context: RequestContext, identifier: str) -> Session:
     """Find a session of the caller at or below their current clearance; raise a 404 otherwise."""
     session = await context.gateway.sessions.find(identifier)
-    if session is None or session.lane.user != context.user or session.lane.clearance > context.find_clearance():
+    if session is None or session.key.user != context.user or session.key.clearance > context.find_clearance():
         raise make_not_found("session")
     return session
 
@@ -123,7 +123,7 @@ async def list_sessions(context: ContextDep) -> Any:
     """List your sessions, newest first."""
     clearance = context.find_clearance()
     sessions = await context.gateway.sessions.list(context.user)
-    return {"sessions": [describe_session(session) for session in sessions if session.lane.clearance <= clearance]}
+    return {"sessions": [describe_session(session) for session in sessions if session.key.clearance <= clearance]}
 
 
 @session_router.post("", operation_id="beginSession", status_code=201, response_model=SessionShape)
@@ -133,7 +133,7 @@ async def create_session(body: SessionRequest, context: ContextDep) -> Any:
     message = RoutedMessage(
         text="", user=context.user, channel=WEB_CHANNEL, agent=body.agent or "", situation=situation
     )
-    session_key = resolve_session_key(message, context.config).lane
+    session_key = resolve_session_key(message, context.config).key
     project = context.open_project(body.project, body.agent, body.situation)
     session = await context.gateway.sessions.begin(session_key, situation)
     return await change_session(context, session.id, plan=body.plan or None, project=project or None)
@@ -155,7 +155,7 @@ async def change_session(
 async def patch_session(session: SessionPath, body: SessionChange, context: ContextDep) -> Any:
     """Switch plan mode of one of your sessions, or open or close its project."""
     found = await find_own_session(context, session)
-    project = body.project and context.open_project(body.project, found.lane.agent, found.situation)
+    project = body.project and context.open_project(body.project, found.key.agent, found.situation)
     return await change_session(context, found.id, plan=body.plan, project=project)
 
 

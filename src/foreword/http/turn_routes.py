@@ -24,7 +24,7 @@ from foreword.http import sse
 from foreword.http.error_responses import SESSION_HEADER, HttpError, list_error_responses, make_not_found
 from foreword.http.request_context import ContextDep, RequestContext, RequestModel, ResponseModel
 from foreword.storage.held_call_rows import HeldCall
-from foreword.storage.sessions import Lane
+from foreword.storage.sessions import SessionKey
 from foreword.storage.turns import TurnReply, TurnState
 from foreword.types import Trust
 
@@ -253,13 +253,13 @@ async def find_recorded_prompt(context: RequestContext, prompt_hash: str) -> Sen
     return await context.use_log(find)
 
 
-async def find_visible_turn(context: RequestContext, turn: str) -> tuple[TurnReply, Lane]:
+async def find_visible_turn(context: RequestContext, turn: str) -> tuple[TurnReply, SessionKey]:
     """Find a turn of any user at or below the caller's clearance, and its session key; raise a 404 otherwise."""
     reply = await context.gateway.find(turn)
     session = await context.gateway.sessions.find(reply.session) if reply else None
-    if reply is None or session is None or session.lane.clearance > context.find_clearance():
+    if reply is None or session is None or session.key.clearance > context.find_clearance():
         raise make_not_found("turn")
-    return reply, session.lane
+    return reply, session.key
 
 
 async def check_own_turn(context: RequestContext, turn: str) -> None:

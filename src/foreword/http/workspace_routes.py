@@ -210,7 +210,7 @@ def compute_price(context: RequestContext, body: PriceRequest) -> dict[str, Any]
         edit = edit_price.make_unopened_edit(workspace, body.path, body.text)
 
     def is_visible(session: Session) -> bool:
-        return is_owner or (session.lane.user == context.user and session.lane.clearance <= clearance)
+        return is_owner or (session.key.user == context.user and session.key.clearance <= clearance)
 
     with use_state(context.folder) as state:
         inputs = edit_price.read_pricing_inputs(state, now, body.session or "", is_visible, context.make_reader())

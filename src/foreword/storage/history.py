@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from foreword.storage.database import parse_moment
-from foreword.storage.sessions import WHERE_SESSION_KEY, Lane
+from foreword.storage.sessions import WHERE_SESSION_KEY, SessionKey
 from foreword.turn import Message
 from foreword.types import TextEnum, Trust, frozen
 
@@ -140,7 +140,7 @@ def find_newest_hash(state: sqlite3.Connection, session: str) -> str | None:
 
 
 def find_longest_prefix(
-    state: sqlite3.Connection, messages: Iterable[Message], lane: Lane
+    state: sqlite3.Connection, messages: Iterable[Message], key: SessionKey
 ) -> tuple[str, int, int] | None:
     """Find the session of a key that begins with the most of these messages.
 
@@ -155,7 +155,7 @@ def find_longest_prefix(
             " JOIN sessions ON sessions.id = history.session_id"
             f" WHERE history.beginning IN ({', '.join('?' * len(part))}) AND {WHERE_SESSION_KEY}"
             " ORDER BY sessions.current DESC, sessions.used DESC, history.position DESC",
-            (*part, *lane.key),
+            (*part, *key.columns),
         ).fetchall()
         if found:
             session, position, beginning = max(found, key=lambda row: lengths[row[2]])  # the first was used last

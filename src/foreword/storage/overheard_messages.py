@@ -89,24 +89,24 @@ def delete_expired_overheard(state: sqlite3.Connection, now: datetime) -> None:
 def is_first_session(state: sqlite3.Connection, session: Session) -> bool:
     """Return whether a session is the first one of its session key."""
     query = f"SELECT 1 FROM sessions WHERE {WHERE_SESSION_KEY} AND id != ? AND created <= ? LIMIT 1"
-    return state.execute(query, (*session.lane.key, session.id, format_moment(session.created))).fetchone() is None
+    return state.execute(query, (*session.key.columns, session.id, format_moment(session.created))).fetchone() is None
 
 
 def list_answered(state: sqlite3.Connection, session: Session, since: datetime, limit: int) -> list[RoomMessage]:
     """List the messages answered in sessions of other clearances, the newest first."""
-    lane = session.lane
-    key = (lane.agent, lane.channel, lane.room, int(lane.clearance), format_moment(since), session.id, limit)
+    key = session.key
+    columns = (key.agent, key.channel, key.room, int(key.clearance), format_moment(since), session.id, limit)
     return [
         RoomMessage(moment=moment, user=user, text=text, reply=reply or "", turn=turn)
-        for turn, user, text, reply, moment in state.execute(SELECT_ANSWERED, key)
+        for turn, user, text, reply, moment in state.execute(SELECT_ANSWERED, columns)
     ]
 
 
 def take_overheard(state: sqlite3.Connection, session: Session, since: datetime, limit: int) -> list[RoomMessage]:
     """List the overheard messages, the newest first, and mark them as read by this session."""
     (last,) = state.execute("SELECT overheard FROM sessions WHERE id = ?", (session.id,)).fetchone()
-    key = (session.lane.channel, session.lane.room, last, format_moment(since), limit)
-    rows = state.execute(SELECT_OVERHEARD, key).fetchall()
+    columns = (session.key.channel, session.key.room, last, format_moment(since), limit)
+    rows = state.execute(SELECT_OVERHEARD, columns).fetchall()
     if rows:
         state.execute("UPDATE sessions SET overheard = ? WHERE id = ?", (rows[0][0], session.id))
     return [RoomMessage(moment=moment, user=user, text=text) for _, user, text, moment in rows]

@@ -92,7 +92,7 @@ def drop_archive(state: sqlite3.Connection, path: str) -> None:
 
 
 @frozen(eq=True)
-class Lane:
+class SessionKey:
     """Key of a session: agent, place, clearance and, in private, the person. Another clearance is another session."""
 
     agent: str
@@ -108,14 +108,14 @@ class Lane:
         return "" if self.room else self.user
 
     @property
-    def key(self) -> tuple[str, str, str, int, str]:
+    def columns(self) -> tuple[str, str, str, int, str]:
         """Return the key as the columns of a row."""
         return (self.agent, self.channel, self.room, int(self.clearance), self.user)
 
 
-def is_own(lane: Lane) -> bool:
+def is_own(key: SessionKey) -> bool:
     """Return whether a session key belongs to one known person in private."""
-    return lane.user != "" and lane.room == "" and lane.clearance > Trust.PUBLIC
+    return key.user != "" and key.room == "" and key.clearance > Trust.PUBLIC
 
 
 SessionField = Literal["plan", "model", "project"]
@@ -128,7 +128,7 @@ class Session:
     """A conversation with a fixed clearance."""
 
     id: str
-    lane: Lane
+    key: SessionKey
     situation: str
     created: datetime
     used: datetime
@@ -147,7 +147,7 @@ def read_session(row: Sequence[object]) -> Session:
     identifier, agent, channel, room, clearance, user, situation, created, used, parent, plan, model, project = row
     return Session(
         id=str(identifier),
-        lane=Lane(
+        key=SessionKey(
             agent=str(agent),
             channel=str(channel),
             room=str(room),
@@ -170,23 +170,23 @@ def get_session(state: sqlite3.Connection, identifier: str) -> Session | None:
     return read_session(row) if row else None
 
 
-def find_current_session(state: sqlite3.Connection, lane: Lane) -> Session | None:
+def find_current_session(state: sqlite3.Connection, key: SessionKey) -> Session | None:
     """Find the current session of a session key."""
     asked = (
         f"SELECT {SESSION_COLUMNS} FROM sessions WHERE {WHERE_SESSION_KEY} AND current = 1 ORDER BY used DESC LIMIT 1"
     )
-    row = state.execute(asked, lane.key).fetchone()
+    row = state.execute(asked, key.columns).fetchone()
     return read_session(row) if row else None
 
 
 def add_session(
-    state: sqlite3.Connection, lane: Lane, situation: str, now: datetime, parent: Session | None = None
+    state: sqlite3.Connection, key: SessionKey, situation: str, now: datetime, parent: Session | None = None
 ) -> Session:
     """Create a session and make it the current one of its session key."""
-    state.execute(f"UPDATE sessions SET current = 0 WHERE {WHERE_SESSION_KEY} AND current = 1", lane.key)
+    state.execute(f"UPDATE sessions SET current = 0 WHERE {WHERE_SESSION_KEY} AND current = 1", key.columns)
     session = Session(
         id=make_id(128),
-        lane=lane,
+        key=key,
         situation=situation,
         created=now,
         used=now,
@@ -200,7 +200,7 @@ def add_session(
         f"INSERT INTO sessions ({SESSION_COLUMNS}, current) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)",
         (
             session.id,
-            *lane.key,
+            *key.columns,
             situation,
             moment,
             moment,
@@ -224,25 +224,25 @@ def list_sessions_of(state: sqlite3.Connection, user: str, limit: int) -> list[S
     return [read_session(row) for row in state.execute(query, (user, limit))]
 
 
-def list_sessions(state: sqlite3.Connection, lane: Lane, limit: int) -> list[Session]:
+def list_sessions(state: sqlite3.Connection, key: SessionKey, limit: int) -> list[Session]:
     """List the sessions of one session key, the most recently used first."""
     query = f"SELECT {SESSION_COLUMNS} FROM sessions WHERE {WHERE_SESSION_KEY} ORDER BY used DESC LIMIT ?"
-    return [read_session(row) for row in state.execute(query, (*lane.key, limit))]
+    return [read_session(row) for row in state.execute(query, (*key.columns, limit))]
 
 
-def list_current_ids(state: sqlite3.Connection, place: Lane) -> list[str]:
+def list_current_ids(state: sqlite3.Connection, place: SessionKey) -> list[str]:
     """List the current sessions at a place: at or above its clearance in private, and of any clearance in a room."""
     query = (
         "SELECT id FROM sessions WHERE agent = ? AND channel = ? AND room = ? AND user_id = ? AND current = 1"
         " AND (clearance >= ? OR room != '')"
     )
-    key = (place.agent, place.channel, place.room, place.user, int(place.clearance))
-    return [session for (session,) in state.execute(query, key)]
+    columns = (place.agent, place.channel, place.room, place.user, int(place.clearance))
+    return [session for (session,) in state.execute(query, columns)]
 
 
 def make_current(state: sqlite3.Connection, session: Session) -> None:
     """Make a session the current one of its session key."""
-    state.execute(f"UPDATE sessions SET current = 0 WHERE {WHERE_SESSION_KEY} AND current = 1", session.lane.key)
+    state.execute(f"UPDATE sessions SET current = 0 WHERE {WHERE_SESSION_KEY} AND current = 1", session.key.columns)
     state.execute("UPDATE sessions SET current = 1 WHERE id = ?", (session.id,))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from foreword.errors import ForewordError
 from foreword.events.event import TracePosition, Usage
 from foreword.storage.database import format_moment, parse_moment
-from foreword.storage.sessions import SESSION_COLUMNS, WHERE_SESSION_KEY, Lane, Session, read_session
+from foreword.storage.sessions import SESSION_COLUMNS, WHERE_SESSION_KEY, Session, SessionKey, read_session
 from foreword.storage.writer import is_dead_owner
 from foreword.types import TextEnum, frozen
 
@@ -350,11 +350,11 @@ def read_match(row: Sequence[str] | None) -> TurnMatch | None:
     return TurnMatch(turn=turn, session=session, text=text, request=request)
 
 
-def list_newest(state: sqlite3.Connection, lane: Lane) -> list[NewestTurn]:
+def list_newest(state: sqlite3.Connection, key: SessionKey) -> list[NewestTurn]:
     """List the newest turn of each recent session of a session key, the most recently used session first."""
     return [
         NewestTurn(session=session, turn=turn, text=text, reply=reply, finished=finished, beginning=beginning)
-        for session, turn, text, reply, finished, beginning in state.execute(SELECT_NEWEST, lane.key)
+        for session, turn, text, reply, finished, beginning in state.execute(SELECT_NEWEST, key.columns)
     ]
 
 

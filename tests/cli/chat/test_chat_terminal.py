@@ -8,7 +8,7 @@ import pytest
 
 from foreword.gateway.notifications import add_to_current_conversations
 from foreword.storage.database import open_state
-from foreword.storage.sessions import Lane
+from foreword.storage.sessions import SessionKey
 from foreword.testing import ScriptedCall, ScriptedHang, ScriptedReply
 from foreword.types import Trust
 
@@ -123,9 +123,9 @@ def test_left_behind(chat, provider):
 def test_letters(chat, once, folder):
     """Messages that the agent sent since the last visit are shown once."""
     assert once("Hello.").code == 0
-    lane = Lane(agent="reid", user="alice", channel="terminal", room="", clearance=Trust.FULL)
+    key = SessionKey(agent="reid", user="alice", channel="terminal", room="", clearance=Trust.FULL)
     with closing(open_state(folder / ".foreword").connection) as state:
-        add_to_current_conversations(state, lane, "", "The cellar is **wet**.")
+        add_to_current_conversations(state, key, "", "The cellar is **wet**.")
     terminal = chat()
     terminal.see("The cellar is wet.")
     terminal.wait_for_prompt()

@@ -375,7 +375,7 @@ def test_where_people_look(tmp_path, stand_in, spoke):
             await gateway.wait((await gateway.accept(said)).turn)
             clock.now = MORNING.replace(hour=8, minute=0)
             await until(lambda: "message_sent" in list_after(tmp_path, "schedule_fired"))
-            (own,) = [one for one in await gateway.sessions.list("alice") if one.lane.channel == "web"]
+            (own,) = [one for one in await gateway.sessions.list("alice") if one.key.channel == "web"]
             return await gateway.sessions.read(own.id)
 
     past = asyncio.run(run())

@@ -272,11 +272,11 @@ class ChatSession:
 
     async def begin(self) -> None:
         """Start a new session."""
-        await self._enter(await self.gateway.sessions.begin(self.found.lane, self.place.situation))
+        await self._enter(await self.gateway.sessions.begin(self.found.key, self.place.situation))
 
     async def resume_last(self) -> None:
         """Resume the last session of this place, if there is one."""
-        if session := await self.gateway.sessions.find_current(self.found.lane):
+        if session := await self.gateway.sessions.find_current(self.found.key):
             await self._enter(session)
 
     async def _enter(self, session: Session) -> None:
@@ -289,7 +289,7 @@ class ChatSession:
 
     async def list_sessions(self) -> list[Session]:
         """List the sessions of this place; another clearance is another conversation."""
-        return list(await self.gateway.sessions.list_lane(self.found.lane))
+        return list(await self.gateway.sessions.list_of_key(self.found.key))
 
     async def resume(self, prefix: str, hint: str = SESSIONS_HINT) -> None:
         """Resume an earlier session, given its id or the first digits of it."""
@@ -306,7 +306,7 @@ class ChatSession:
         """Return the model that will answer the next turn."""
         named = self.session.model if self.session else ""
         config = self.gateway.workspace.config
-        return model_discovery.choose_model(named or config.agents[self.found.lane.agent].model, config, self.environ)
+        return model_discovery.choose_model(named or config.agents[self.found.key.agent].model, config, self.environ)
 
     async def set_model(self, name: str) -> int:
         """Switch this session to another model and retry its queued messages; return their number.
@@ -345,7 +345,7 @@ class ChatSession:
         """Assemble a turn for this conversation without its history: who speaks, where, and what they may see."""
         session, place = self.session, self.place
         turn = Turn(
-            agent=self.found.lane.agent,
+            agent=self.found.key.agent,
             user=place.user,
             channel=place.channel,
             room=place.room,
@@ -388,7 +388,7 @@ async def print_greeting(chat: ChatSession) -> None:
         chat.note(line)
     found = chat.found
     clearance = f"clearance {found.clearance.level}, because {found.clearance.reason}"
-    chat.note(f"{found.lane.agent} · {chat.choose_model().model} · {clearance}")
+    chat.note(f"{found.key.agent} · {chat.choose_model().model} · {clearance}")
     chat.note(await describe_session(chat))
 
 
@@ -425,4 +425,4 @@ async def describe_embedded_model(chat: ChatSession, switch: str) -> str:
         return ""
     config = chat.gateway.workspace.config
     servers = await asyncio.to_thread(model_discovery.find_model_servers, config, chat.environ)
-    return model_discovery.describe_embedded(chosen, config.agents[chat.found.lane.agent].model, servers, switch)
+    return model_discovery.describe_embedded(chosen, config.agents[chat.found.key.agent].model, servers, switch)

@@ -312,7 +312,7 @@ async def answer_lines(chat: ChatSession) -> int:
     """Read and answer lines until Ctrl-D, or Ctrl-C twice on an empty line."""
     folder = os.path.join(chat.gateway.workspace.files.root, STATE_FOLDER)
     # One history per clearance: lines typed in private are not offered where others look on.
-    line = make_prompt_session(os.path.join(folder, f"typed-{chat.found.lane.clearance}"))
+    line = make_prompt_session(os.path.join(folder, f"typed-{chat.found.key.clearance}"))
     warned = False
     while True:
         try:
