@@ -92,7 +92,7 @@ def place(folder):
         ),
         (
             ["--channel", "scheduled", "--situation", "system", "--background", "never"],
-            {"channel": "scheduled", "situation": "system", "errand": RUN},
+            {"channel": "scheduled", "situation": "system", "scheduled_run": RUN},
             ["telegram"],
         ),
         (
@@ -100,7 +100,7 @@ def place(folder):
             {
                 "channel": "scheduled",
                 "situation": "system",
-                "errand": ScheduledRun(schedule="brief", delivery=Delivery.ALWAYS, ceiling=Trust.FULL),
+                "scheduled_run": ScheduledRun(schedule="brief", delivery=Delivery.ALWAYS, ceiling=Trust.FULL),
                 "through": "telegram",
                 "address": "1001",
             },

@@ -46,7 +46,7 @@ def find_environ(url):
 async def open_house(folder, stand_in, files=FILES, **options):
     """Open the gateway of a workspace, which is created if missing."""
     workspace = make_workspace(folder, files)
-    chosen = GatewayOptions(**{"retrying": QUICK, "patience": SOON, "rhythm": LIVELY} | options)
+    chosen = GatewayOptions(**{"retrying": QUICK, "turn_retry": SOON, "settings": LIVELY} | options)
     async with open_gateway(workspace, find_environ(stand_in.url), chosen) as gateway:
         yield gateway
 

@@ -96,7 +96,7 @@ def test_faults(tmp_path, stand_in, fault):
 
     async def run():
         clock = ManualClock(NOON)
-        options = {"further": Odd().offer(), "bounds": bounds, "clock": clock, "patience": WorkerRetryPolicy()}
+        options = {"further": Odd().offer(), "bounds": bounds, "clock": clock, "turn_retry": WorkerRetryPolicy()}
         async with open_house(tmp_path, stand_in, **options) as gateway:
             first = await say(gateway, "Hello?")
             stand_in.follow()
@@ -216,7 +216,7 @@ def test_changed_while_it_is_queued(tmp_path, stand_in, change):
 
     async def run():
         clock = ManualClock(NOON)
-        async with open_house(tmp_path, stand_in, HOUSE, clock=clock, patience=WorkerRetryPolicy()) as gateway:
+        async with open_house(tmp_path, stand_in, HOUSE, clock=clock, turn_retry=WorkerRetryPolicy()) as gateway:
             accepted = await gateway.accept(RoutedMessage(text="Hello?", user="carol", agent="reid"))
             first = await gateway.wait(accepted.turn)
             write_files(tmp_path, {"foreword.yaml": LOWERED[change]})

@@ -460,12 +460,12 @@ def test_a_memory_that_was_moved_away(tmp_path, stand_in, run):
 
 def test_idle_runs_keep_the_cache_known(tmp_path, stand_in, clock, run):
     """A run with a suppressed reply was sent all the same, so the ledger knows the warm prefix."""
-    errand = ScheduledRun(schedule="look", delivery=Delivery.AS_NEEDED, ceiling=Trust.FULL)
+    scheduled = ScheduledRun(schedule="look", delivery=Delivery.AS_NEEDED, ceiling=Trust.FULL)
 
     async def talk(gateway):
         for _ in range(6):
             stand_in.follow(ScriptedReply(text="NO_ACTION_NEEDED"))
-            await say(gateway, "Look.", errand=errand, channel="schedule")
+            await say(gateway, "Look.", scheduled_run=scheduled, channel="schedule")
             clock.move(240)
 
     run(talk, FILES)
@@ -493,16 +493,16 @@ def test_a_damaged_ledger_begins_anew(tmp_path, run, damage):
 
 def test_a_light_run_leaves_the_ledger_alone(tmp_path, run):
     """A light run has another prompt and history, so the session's ledger is unchanged by it."""
-    errand = ScheduledRun(schedule="look", delivery=Delivery.AS_NEEDED, ceiling=Trust.FULL)
+    scheduled = ScheduledRun(schedule="look", delivery=Delivery.AS_NEEDED, ceiling=Trust.FULL)
 
     def read_ledgers():
         with open_rows(tmp_path) as state:
             return state.execute("SELECT * FROM ledgers").fetchall()
 
     async def talk(gateway):
-        await say(gateway, "Look.", errand=errand, channel="schedule")
+        await say(gateway, "Look.", scheduled_run=scheduled, channel="schedule")
         before = read_ledgers()
-        await say(gateway, "Look.", errand=replace(errand, light=True), channel="schedule")
+        await say(gateway, "Look.", scheduled_run=replace(scheduled, light=True), channel="schedule")
         return before, read_ledgers()
 
     before, after = run(talk, FILES)

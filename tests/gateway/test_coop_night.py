@@ -72,7 +72,7 @@ def test_why_did_my_message_fail(tmp_path, stand_in):
     async def run():
         options = {
             "clock": clock,
-            "patience": WorkerRetryPolicy(),
+            "turn_retry": WorkerRetryPolicy(),
             "retrying": RetryPolicy(sleep=sleep, chance=lambda: 0.0),
         }
         async with open_house(tmp_path, stand_in, FILES, **options) as gateway:

@@ -50,7 +50,7 @@ def test_queued_and_delivered(tmp_path, stand_in):
 
     async def run():
         clock = ManualClock(NOON)
-        async with open_house(tmp_path, stand_in, clock=clock, patience=WorkerRetryPolicy()) as gateway:
+        async with open_house(tmp_path, stand_in, clock=clock, turn_retry=WorkerRetryPolicy()) as gateway:
             accepted = await gateway.accept(RoutedMessage(text="hello", user="alice"))
             first = await gateway.wait(accepted.turn)
             clock.move(60)

@@ -261,8 +261,8 @@ def test_started_again(tmp_path, stand_in):
 
     async def run():
         post = Fragile()
-        rhythm = replace(LIVELY, again=(0.0, 0.01))
-        async with open_house(tmp_path, stand_in, files=FILES, channels={"telegram": post}, rhythm=rhythm):
+        settings = replace(LIVELY, again=(0.0, 0.01))
+        async with open_house(tmp_path, stand_in, files=FILES, channels={"telegram": post}, settings=settings):
             await post.write("Is lunch at noon?")
             return await post.until(1)
 
@@ -439,7 +439,7 @@ def test_somebody_else_by_then(tmp_path, stand_in, change):
         await end(post.gateway, accepted.turn)
         await until(lambda: post.arrived and post.arrived[-1][1] == ACCESS_CHANGED)
 
-    post = play(tmp_path, stand_in, act, clock=clock, patience=WorkerRetryPolicy(later=(60.0,)))
+    post = play(tmp_path, stand_in, act, clock=clock, turn_retry=WorkerRetryPolicy(later=(60.0,)))
     assert "behind the clock" not in str(post.arrived)
 
 

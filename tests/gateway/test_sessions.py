@@ -46,7 +46,7 @@ def test_what_is_not_answered_yet(tmp_path, stand_in):
     stand_in.follow(ScriptedReply(text="1"), *[ScriptedError()] * 4)
 
     async def run():
-        async with open_house(tmp_path, stand_in, patience=WorkerRetryPolicy()) as gateway:
+        async with open_house(tmp_path, stand_in, turn_retry=WorkerRetryPolicy()) as gateway:
             session = (await say(gateway, "one")).session
             assert await gateway.sessions.list_unfinished(session) == []
             await say(gateway, "two")

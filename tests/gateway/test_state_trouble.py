@@ -303,8 +303,8 @@ def test_a_disk_that_fails_when_a_turn_is_left_for_later(tmp_path, stand_in):
     stand_in.choose = lambda _: ScriptedReply(text="Here I am.")
 
     async def run():
-        patience = WorkerRetryPolicy(later=(0.5, 0.0), disk=(0.01,))
-        async with open_house(tmp_path, stand_in, patience=patience) as gateway:
+        turn_retry = WorkerRetryPolicy(later=(0.5, 0.0), disk=(0.01,))
+        async with open_house(tmp_path, stand_in, turn_retry=turn_retry) as gateway:
             accepted = await gateway.accept(RoutedMessage(text="hello", user="alice"))
             taken = fail(gateway, 2)
             reply = await asyncio.wait_for(end(gateway, accepted.turn), 120)

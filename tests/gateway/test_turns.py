@@ -237,7 +237,7 @@ def test_silence_is_no_yes(tmp_path, stand_in):
     async def run():
         button = Button()
         hasty = replace(LIVELY, thinking=0.02)
-        async with open_house(tmp_path, stand_in, rhythm=hasty, further=button.offer(changes=True)) as gateway:
+        async with open_house(tmp_path, stand_in, settings=hasty, further=button.offer(changes=True)) as gateway:
             silent = await say(gateway, "Press.", asks=True)
             before = button.pressed
             deaf = await say(gateway, "Press.")
@@ -253,7 +253,7 @@ def test_left_to_the_next_start(tmp_path, stand_in):
     async def run():
         button = Button()
         async with open_house(
-            tmp_path, stand_in, further=button.offer(changes=True, confirm=False), rhythm=HASTY
+            tmp_path, stand_in, further=button.offer(changes=True, confirm=False), settings=HASTY
         ) as gateway:
             accepted = await gateway.accept(RoutedMessage(text="Press.", user="alice"))
             behind = await gateway.accept(RoutedMessage(text="Hello?", user="alice"))

@@ -43,8 +43,8 @@ async def hurry(_seconds):
 
 QUICK = GatewayOptions(
     retrying=RetryPolicy(sleep=hurry, chance=lambda: 0.0),
-    patience=WorkerRetryPolicy(later=(3600.0,), disk=(0.01,)),
-    rhythm=GatewaySettings(look=0.02, renew=0.05, grace=2.0),
+    turn_retry=WorkerRetryPolicy(later=(3600.0,), disk=(0.01,)),
+    settings=GatewaySettings(look=0.02, renew=0.05, grace=2.0),
 )
 
 

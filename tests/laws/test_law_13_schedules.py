@@ -122,9 +122,9 @@ def test_the_lower_of_two(tmp_path_factory, *, before, after, to, origin, room):
     assert where.room or not where.address or (where.channel, where.address) in find_own(after)
     there = resolve_destination_clearance("alice", where, now)
     assert allowed <= min(made_at, there)
-    errand = ScheduledRun(schedule="s", delivery=Delivery.ALWAYS, ceiling=allowed)
+    scheduled = ScheduledRun(schedule="s", delivery=Delivery.ALWAYS, ceiling=allowed)
     fields = {"user": "alice", "channel": "scheduled", "room": where.room, "situation": RUN_SITUATION}
-    key = resolve_session_key(RoutedMessage(text="x", errand=errand, **fields), now).key
+    key = resolve_session_key(RoutedMessage(text="x", scheduled_run=scheduled, **fields), now).key
     assert key.clearance == allowed
     assert key.clearance <= Trust[after["alice"].upper()]
     if where.room == "kitchen" and after["kitchen"]:

@@ -169,8 +169,8 @@ async def open_house(folder, provider, clock, files, bot=None, **options):
     settings = {
         "clock": clock,
         "retrying": RetryPolicy(sleep=skip_wait, chance=lambda: 0.0),
-        "patience": WorkerRetryPolicy(later=(60.0,), disk=(0.01,)),
-        "rhythm": GatewaySettings(look=0.02, renew=3600.0, grace=5.0),
+        "turn_retry": WorkerRetryPolicy(later=(60.0,), disk=(0.01,)),
+        "settings": GatewaySettings(look=0.02, renew=3600.0, grace=5.0),
         "bulletin": 3600.0,
     }
 

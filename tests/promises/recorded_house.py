@@ -30,8 +30,8 @@ async def open_house(folder, *script, config=CONFIG, files=None, **options):
     workspace = make_workspace(folder, {"foreword.yaml": config, "SOUL.md": "Calm.\n", **(files or {})})
     chosen = {
         "retrying": RetryPolicy(sleep=skip, chance=lambda: 0.0),
-        "patience": WorkerRetryPolicy(later=(0.0,), disk=(0.01,)),
-        "rhythm": GatewaySettings(look=0.02, renew=0.05, grace=5.0),
+        "turn_retry": WorkerRetryPolicy(later=(0.0,), disk=(0.01,)),
+        "settings": GatewaySettings(look=0.02, renew=0.05, grace=5.0),
     }
     with run_fake_provider(*script) as provider:
         environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": provider.url}

@@ -268,7 +268,7 @@ def test_a_message_that_still_waits(tmp_path):
     from foreword.gateway.worker import WorkerRetryPolicy
 
     late = WorkerRetryPolicy(later=(3600.0,), disk=(0.01,))
-    run_house(tmp_path, talk, *[ScriptedError(status=503, message="down")] * 4, patience=late)
+    run_house(tmp_path, talk, *[ScriptedError(status=503, message="down")] * 4, turn_retry=late)
     assert seen[0].endswith("not answered yet")
 
 

@@ -153,7 +153,7 @@ def play(folder, script, work, *, shop, channels=None, clock=None, files=FILES, 
     @asynccontextmanager
     async def opened(url):
         workspace = make_workspace(folder, files)
-        options = GatewayOptions(rhythm=LIVELY, further=shop.offer(), channels=channels or {}, clock=moved, **more)
+        options = GatewayOptions(settings=LIVELY, further=shop.offer(), channels=channels or {}, clock=moved, **more)
         environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": url}
         async with open_gateway(workspace, environ, options) as gateway:
             yield House(folder, gateway, moved)
@@ -505,7 +505,7 @@ def test_scheduled(tmp_path):
     shop, people = Shop(), Messenger()
 
     async def work(house):
-        errand = ScheduledRun(schedule="milk", delivery=Delivery.AS_NEEDED, ceiling=Trust.FULL)
+        scheduled = ScheduledRun(schedule="milk", delivery=Delivery.AS_NEEDED, ceiling=Trust.FULL)
         run = RoutedMessage(
             text="Order milk.",
             user="alice",
@@ -513,7 +513,7 @@ def test_scheduled(tmp_path):
             situation="system",
             through="telegram",
             address="1001",
-            errand=errand,
+            scheduled_run=scheduled,
         )
         await house.gateway.accept(run)
         _, text = await people.until(1)
@@ -592,7 +592,7 @@ class Deadly(Shop):
 
 async def main():
     environ = {{"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": {url!r}}}
-    options = GatewayOptions(rhythm=LIVELY, further=Deadly().offer())
+    options = GatewayOptions(settings=LIVELY, further=Deadly().offer())
     async with open_gateway(make_workspace({folder!r}, FILES), environ, options) as gateway:
         (held,) = await gateway.held.list("alice", Trust.FULL)
         accepted = await gateway.allow_held("alice", Trust.FULL, held.id)

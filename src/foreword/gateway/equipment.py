@@ -154,7 +154,7 @@ def find_useless_tools(
     known = incoming.user in config.users
     address = find_address(state, config, incoming.user, channels) if known else None
     reached = address not in (None, (incoming.through or incoming.channel, incoming.address))
-    return find_unusable_tools(known=known, planned=bool(incoming.errand), reached=reached)
+    return find_unusable_tools(known=known, planned=bool(incoming.scheduled_run), reached=reached)
 
 
 GIT_CACHE_S = 30.0  # seconds for which a result is reused

@@ -329,7 +329,7 @@ def describe_result(result: TurnResult) -> dict[str, Any]:
 def is_private_message(claimed: ClaimedTurn) -> bool:
     """Return whether a known person wrote the message of a turn in private."""
     incoming = claimed.incoming
-    return is_own(claimed.session.key) and not incoming.errand and incoming.situation != UNATTENDED_SITUATION
+    return is_own(claimed.session.key) and not incoming.scheduled_run and incoming.situation != UNATTENDED_SITUATION
 
 
 def estimate_tokens(messages: Messages) -> int:
@@ -343,19 +343,19 @@ def post_reply(state: sqlite3.Connection, claimed: ClaimedTurn, text: str, now: 
     channel = incoming.through or incoming.channel
     message = OutboundMessage(key=turn, channel=channel, address=incoming.address, text=text, turn=turn)
     post_message(state, message, now)
-    if incoming.errand is None:
+    if incoming.scheduled_run is None:
         return
-    if not incoming.shelves:
+    if not incoming.pull_channels:
         add_to_current_conversations(state, replace(key, channel=channel), turn, text)
-    for shelf in incoming.shelves:
-        place = replace(key, channel=shelf)
-        add_to_private_conversation(state, place, turn, text, now, home=incoming.errand.home)
+    for pull_channel in incoming.pull_channels:
+        place = replace(key, channel=pull_channel)
+        add_to_private_conversation(state, place, turn, text, now, home=incoming.scheduled_run.home)
 
 
 def is_delivered(incoming: RoutedMessage, result: TurnResult, text: str) -> bool:
     """Return whether the result of a turn is delivered: not a stopped turn, and no failure of an `as_needed` run."""
-    errand = incoming.errand if not incoming.held else None
-    quiet = errand and errand.delivery is not Delivery.ALWAYS and result.state is not TurnState.ANSWERED
+    run = incoming.scheduled_run if not incoming.held else None
+    quiet = run and run.delivery is not Delivery.ALWAYS and result.state is not TurnState.ANSWERED
     return bool(text) and not quiet
 
 
@@ -365,12 +365,12 @@ def write_delivered_text(incoming: RoutedMessage, result: TurnResult) -> str:
     Such a model has the brief prompt, and its reply may not say what it refers to. With `always`, the quote is
     delivered even if the reply is empty.
     """
-    errand = incoming.errand
-    if not errand or not errand.asked or incoming.held or not result.brief or result.state is not TurnState.ANSWERED:
+    run = incoming.scheduled_run
+    if not run or not run.asked or incoming.held or not result.brief or result.state is not TurnState.ANSWERED:
         return result.text
-    if not result.text and errand.delivery is not Delivery.ALWAYS:
+    if not result.text and run.delivery is not Delivery.ALWAYS:
         return ""
-    quote = "\n".join(f"> {line}".rstrip() for line in errand.asked.splitlines())
+    quote = "\n".join(f"> {line}".rstrip() for line in run.asked.splitlines())
     return f"{quote}\n\n{result.text}".rstrip()
 
 

@@ -120,9 +120,9 @@ class RoutedMessage:
     """Where the reply is delivered on a channel that pushes; empty if the client fetches it."""
     through: str = ""
     """Channel that delivers the reply, if it is not its own."""
-    shelves: tuple[str, ...] = ()
+    pull_channels: tuple[str, ...] = ()
     """Channels on which the reply is added to the person's private conversation."""
-    errand: ScheduledRun | None = None
+    scheduled_run: ScheduledRun | None = None
     """The scheduled run, if a schedule sent the message."""
     origin: str = ""
     """The channel's ids of place and sender; they identify a repeated message after names change."""
@@ -146,20 +146,25 @@ class AcceptedTurn:
     """Whether the same message was accepted before."""
 
 
+STORED_NAMES = {"scheduled_run": "errand", "pull_channels": "shelves"}  # names in rows of earlier versions
+FIELD_NAMES = {stored: name for name, stored in STORED_NAMES.items()}
+
+
 def dump_message(incoming: RoutedMessage) -> str:
     """Write all fields of a message except its text as JSON."""
-    return json.dumps(asdict(replace(incoming, text="")), ensure_ascii=False, separators=(",", ":"), default=str)
+    fields = {STORED_NAMES.get(name, name): value for name, value in asdict(replace(incoming, text="")).items()}
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
 def load_message(text: str, request: str) -> RoutedMessage:
     """Read a stored message."""
-    said: dict[str, Any] = json.loads(request)
-    errand = load_scheduled_run(said["errand"]) if said.get("errand") else None
+    said: dict[str, Any] = {FIELD_NAMES.get(name, name): value for name, value in json.loads(request).items()}
+    run = load_scheduled_run(said["scheduled_run"]) if said.get("scheduled_run") else None
     proof = SenderIds(**said["proof"]) if said.get("proof") else None
     mode = Mode(said["mode"]) if said.get("mode") else None
     sent = ClientRequest(**said.get("request", {}))
-    read = {"text": text, "client": Client(**said["client"]), "errand": errand, "proof": proof, "mode": mode}
-    return RoutedMessage(**said | read | {"shelves": tuple(said.get("shelves", ())), "request": sent})
+    read = {"text": text, "client": Client(**said["client"]), "scheduled_run": run, "proof": proof, "mode": mode}
+    return RoutedMessage(**said | read | {"pull_channels": tuple(said.get("pull_channels", ())), "request": sent})
 
 
 def load_scheduled_run(said: dict[str, Any]) -> ScheduledRun:

@@ -214,7 +214,7 @@ def may_receive(state: sqlite3.Connection, letter: OutboundMessage, incoming: Ro
     if letter.text == ACCESS_CHANGED:
         return True
     reply = letter.key == letter.turn
-    if reply and not incoming.errand and not incoming.through:
+    if reply and not incoming.scheduled_run and not incoming.through:
         return is_same_sender(state, incoming, config)
     if reply and incoming.room:
         return True

@@ -56,7 +56,7 @@ class SessionMatch:
 
 def resolve_session_key(incoming: RoutedMessage, config: Config) -> ResolvedKey:
     """Find the session key of a message under the current configuration."""
-    agent, errand = incoming.agent or next(iter(config.agents)), incoming.errand
+    agent, run = incoming.agent or next(iter(config.agents)), incoming.scheduled_run
     if agent not in config.agents:
         raise UnknownName("agent", agent, config.agents)
     turn = Turn(
@@ -65,12 +65,12 @@ def resolve_session_key(incoming: RoutedMessage, config: Config) -> ResolvedKey:
         channel=incoming.channel,
         room=incoming.room,
         situation=incoming.situation,
-        ceiling=errand.ceiling if errand else None,
+        ceiling=run.ceiling if run else None,
     )
     clearance = resolve_trust(turn, config)
     key = SessionKey(
         agent=agent,
-        channel=f"{incoming.channel}:{errand.schedule}" if errand else incoming.channel,  # each has its own session
+        channel=f"{incoming.channel}:{run.schedule}" if run else incoming.channel,  # each has its own session
         # A group without a name cannot be recognised later: its session is one person's, not their private chat.
         room=incoming.room or (f"({incoming.situation})" if has_other_readers(turn) else ""),
         clearance=clearance.level,
@@ -275,15 +275,15 @@ def make_event_context(session: Session, incoming: RoutedMessage) -> Context:
         user=incoming.user,
         channel=incoming.channel,
         room=incoming.room,
-        schedule=incoming.errand.schedule if incoming.errand else "",
+        schedule=incoming.scheduled_run.schedule if incoming.scheduled_run else "",
     )
 
 
 def begin_trace(trace: Tracer, incoming: RoutedMessage) -> TraceStep:
     """Begin the trace of a message from a person or a schedule."""
-    if (errand := incoming.errand) and not incoming.held:
-        late = {"late": errand.late} if errand.late else {}
-        return trace.step(EventType.SCHEDULE_FIRED, name=errand.schedule, **late)
+    if (run := incoming.scheduled_run) and not incoming.held:
+        late = {"late": run.late} if run.late else {}
+        return trace.step(EventType.SCHEDULE_FIRED, name=run.schedule, **late)
     details = {
         "request_id": incoming.request.id,
         "client_tools_ignored": incoming.request.client_tools,

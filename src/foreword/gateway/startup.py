@@ -30,8 +30,7 @@ from foreword.gateway.channels.pull_channel import ScheduleChannel, SessionDeliv
 from foreword.gateway.equipment import EquipmentFinder, ModelSelection, changes_model
 from foreword.gateway.housekeeping import Housekeeping
 from foreword.gateway.inbox import Inbox
-from foreword.gateway.live import DEFAULT_GATEWAY_SETTINGS as RHYTHM
-from foreword.gateway.live import GatewaySettings, background_task
+from foreword.gateway.live import DEFAULT_GATEWAY_SETTINGS, GatewaySettings, background_task
 from foreword.gateway.notifications import NoticeTool, OutboxNotices
 from foreword.gateway.outbox import Outbox
 from foreword.gateway.reload import AsyncFollower, StartupSettings
@@ -42,8 +41,7 @@ from foreword.gateway.service import Gateway
 from foreword.gateway.session_manager import SessionManager
 from foreword.gateway.transcripts import Archiver
 from foreword.gateway.turn_inputs import TurnInputs
-from foreword.gateway.worker import DEFAULT_WORKER_RETRY_POLICY as PATIENCE
-from foreword.gateway.worker import Worker, WorkerRetryPolicy
+from foreword.gateway.worker import DEFAULT_WORKER_RETRY_POLICY, Worker, WorkerRetryPolicy
 from foreword.host import describe_place
 from foreword.storage.database import open_state
 from foreword.storage.writer import Writer
@@ -66,12 +64,12 @@ STABLE_RUN_S = 60.0  # seconds of running after which a failure counts as the fi
 
 @asynccontextmanager
 async def running_channels(
-    channels: Mapping[str, Channel], hear: ReceiveMessage, recorder: Recorder, rhythm: GatewaySettings
+    channels: Mapping[str, Channel], hear: ReceiveMessage, recorder: Recorder, settings: GatewaySettings
 ) -> AsyncIterator[None]:
     """Run all channels until the block exits."""
     tasks = [
         asyncio.create_task(
-            run_channel(channel, hear, Tracer(recorder, replace(NO_CONTEXT, channel=name)), rhythm.again)
+            run_channel(channel, hear, Tracer(recorder, replace(NO_CONTEXT, channel=name)), settings.again)
         )
         for name, channel in channels.items()
     ]
@@ -111,8 +109,8 @@ class GatewayOptions:
     clock: Callable[[], datetime] = read_utc_clock
     tree: Output | None = None
     """Output for one line per event."""
-    rhythm: GatewaySettings = RHYTHM
-    patience: WorkerRetryPolicy = PATIENCE
+    settings: GatewaySettings = DEFAULT_GATEWAY_SETTINGS
+    turn_retry: WorkerRetryPolicy = DEFAULT_WORKER_RETRY_POLICY
     retrying: RetryPolicy = DEFAULT_RETRY_POLICY
     bounds: TurnLimits = BOUNDS
     bulletin: float = 60.0
@@ -175,10 +173,10 @@ async def open_gateway(
         )
         delegating.means = SubagentMeans(loop=loop, toolbox=toolbox, assemble=preparing.assemble)
         inbox = Inbox(writer, clock, cache=preparing.cache)
-        shelves = {
+        pull_channels = {
             name: SessionDelivery(name, writer) for name in PULL_CHANNELS if options.scheduling and name not in channels
         }
-        delivers = {**shelves, **channels}
+        delivers = {**pull_channels, **channels}
         gateway = Gateway(
             workspace,
             listeners,
@@ -187,10 +185,10 @@ async def open_gateway(
             clock,
             choices=choices,
             preparing=preparing,
-            worker=Worker(inbox, preparing, loop, options.patience),
+            worker=Worker(inbox, preparing, loop, options.turn_retry),
             outbox=Outbox(writer, delivers, recorder, clock, lambda: workspace.config) if delivers else None,
             housekeeping=Housekeeping(choices.choose, preparing.assemble, loop.ask, recorder, clock),
-            settings=options.rhythm,
+            settings=options.settings,
             board=board,
         )
         archiving = Archiver(workspace, writer, recorder, clock)
@@ -211,13 +209,17 @@ async def open_gateway(
         await opened.enter_async_context(background_task(archiving.keep()))
         opened.push_async_callback(gateway.close)
         ways = SchedulerDependencies(
-            accept=gateway.accept, recorder=recorder, clock=clock, channels=channels, pull_channels=frozenset(shelves)
+            accept=gateway.accept,
+            recorder=recorder,
+            clock=clock,
+            channels=channels,
+            pull_channels=frozenset(pull_channels),
         )
         gateway.scheduler = Scheduler(workspace, writer, ways)
         heard = dict(channels)
         if options.scheduling:
             fixed = StartupSettings(started=workspace.config, names=("telegram",))
             gateway.reloading.followers += (fixed, AsyncFollower(gateway.scheduler.follow))
-            heard[SCHEDULED_CHANNEL] = ScheduleChannel(gateway.scheduler.run_due, options.rhythm.look)
-        await opened.enter_async_context(running_channels(heard, gateway.receive, recorder, options.rhythm))
+            heard[SCHEDULED_CHANNEL] = ScheduleChannel(gateway.scheduler.run_due, options.settings.look)
+        await opened.enter_async_context(running_channels(heard, gateway.receive, recorder, options.settings))
         yield gateway

@@ -271,8 +271,8 @@ def limit_history(claimed: ClaimedTurn, history: Sequence[HistoryRow]) -> Sequen
 
 def is_light(claimed: ClaimedTurn) -> bool:
     """Return whether a turn is a light scheduled run."""
-    errand = claimed.incoming.errand
-    return errand is not None and errand.light
+    run = claimed.incoming.scheduled_run
+    return run is not None and run.light
 
 
 def add_session_state(equipment: Equipment, session_state: State) -> Equipment:
@@ -313,13 +313,13 @@ def make_turn(claimed: ClaimedTurn, equipment: Equipment, history: Sequence[Hist
 
 def find_run_arguments(incoming: RoutedMessage) -> dict[str, Any]:
     """Return the turn arguments of a scheduled run."""
-    errand = incoming.errand
-    if errand is None:
+    run = incoming.scheduled_run
+    if run is None:
         return {}
-    light = {"mode": Mode.MINIMAL} if errand.light else {}
+    light = {"mode": Mode.MINIMAL} if run.light else {}
     # A person has just allowed a held call: this is no background work.
-    background = {} if incoming.held else {"background": errand.delivery}
-    return {"ceiling": errand.ceiling, **background, **light}
+    background = {} if incoming.held else {"background": run.delivery}
+    return {"ceiling": run.ceiling, **background, **light}
 
 
 def count_tokens(meter: Meter, messages: Messages) -> int:

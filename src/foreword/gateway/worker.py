@@ -243,7 +243,7 @@ class Worker:
         if state.ended and steps.held and not formatted:  # a notice would break the format; the client gets a list
             text = await self._add_waiting(claimed, steps, text)
         # A scheduled run with nothing to report adds nothing to the history.
-        idle = claimed.incoming.errand and state is TurnState.ANSWERED and not text
+        idle = claimed.incoming.scheduled_run and state is TurnState.ANSWERED and not text
         messages = () if idle else outcome.messages
         return TurnResult(
             state=state,
@@ -331,7 +331,7 @@ class Worker:
             return result
         await write_until_stored(lambda: self._inbox.finish(claimed, result), policy.disk, publish)
         suppressed = result.state is TurnState.ANSWERED and not result.text
-        if not incoming.address and incoming.errand is None and not suppressed:
+        if not incoming.address and incoming.scheduled_run is None and not suppressed:
             trace.emit(EventType.MESSAGE_SENT, length=len(result.text), attempt=claimed.attempt)
         return result
 

@@ -70,7 +70,7 @@ async def open_clockwork(folder, stand_in, schedule="", *, config=CONFIG, clock=
     texts = {name.replace("_", "."): text for name, text in files.items()}
     workspace = make_workspace(folder, {"foreword.yaml": config + schedule, "SOUL.md": "Calm.\n", **texts})
     options = GatewayOptions(
-        clock=clock, retrying=QUICK, patience=SOON, rhythm=LIVELY, channels=dict.fromkeys(channels, kept)
+        clock=clock, retrying=QUICK, turn_retry=SOON, settings=LIVELY, channels=dict.fromkeys(channels, kept)
     )
     async with open_gateway(workspace, find_environ(stand_in.url), options) as gateway:
         await gateway.scheduler.run_due()

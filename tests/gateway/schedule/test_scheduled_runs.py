@@ -217,7 +217,7 @@ def test_by_itself(tmp_path, stand_in):
     async def run():
         clock = ManualClock(MORNING)
         workspace = make_workspace(tmp_path, {"foreword.yaml": CONFIG + DAILY % ("always", "")})
-        options = GatewayOptions(clock=clock, retrying=QUICK, patience=SOON, rhythm=LIVELY, scheduling=True)
+        options = GatewayOptions(clock=clock, retrying=QUICK, turn_retry=SOON, settings=LIVELY, scheduling=True)
         async with open_gateway(workspace, find_environ(stand_in.url), options):
             with open_rows(tmp_path) as state:  # an unstored schedule would be due tomorrow
                 await until(lambda: state.execute("SELECT 1 FROM schedules").fetchall())
@@ -340,7 +340,7 @@ def test_a_broadcast_is_public(tmp_path, stand_in, kind, more, seen):
     config = CONFIG + more.replace("SITUATIONS", listed)
     workspace = make_workspace(tmp_path, {"foreword.yaml": config + BROAD, "SOUL.md": "Calm as a lake.\n"})
     clock, town = ManualClock(MORNING), Town(kind)
-    options = GatewayOptions(clock=clock, retrying=QUICK, patience=SOON, rhythm=LIVELY, channels={"telegram": town})
+    options = GatewayOptions(clock=clock, retrying=QUICK, turn_retry=SOON, settings=LIVELY, channels={"telegram": town})
 
     async def run():
         async with open_gateway(workspace, find_environ(stand_in.url), options) as gateway:
@@ -366,7 +366,7 @@ def test_where_people_look(tmp_path, stand_in, spoke):
     )
     workspace = make_workspace(tmp_path, {"foreword.yaml": config + WEB, "SOUL.md": "Calm.\n"})
     clock = ManualClock(MORNING)
-    options = GatewayOptions(clock=clock, retrying=QUICK, patience=SOON, rhythm=LIVELY, scheduling=True)
+    options = GatewayOptions(clock=clock, retrying=QUICK, turn_retry=SOON, settings=LIVELY, scheduling=True)
 
     async def run():
         async with open_gateway(workspace, find_environ(stand_in.url), options) as gateway:

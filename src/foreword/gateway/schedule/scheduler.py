@@ -226,8 +226,8 @@ class Scheduler:
             origin=schedule.id,  # a run stays the same run when its schedule is edited
             address=to.address if delivered else "",
             through=to.channel if delivered else "",
-            shelves=pulled if delivered else (),
-            errand=ScheduledRun(
+            pull_channels=pulled if delivered else (),
+            scheduled_run=ScheduledRun(
                 schedule=schedule.id,
                 delivery=schedule.delivery,
                 ceiling=allowed,
