@@ -13,7 +13,7 @@ def draw(log, *rows: tuple[str, str]) -> list[tuple[int, str]]:
     """Write rows with a span and a parent, a second apart, and lay them out by depth and span."""
     for at, (span, parent) in enumerate(rows):
         put(log, NOON + timedelta(seconds=at), trace_id=TRACE, span_id=span or None, parent_id=parent or None)
-    return [(branch.depth, branch.record.span) for branch in lay_out_turn(find_turn_events(log, ALICE, TRACE).records)]
+    return [(depth, record.span) for depth, record in lay_out_turn(find_turn_events(log, ALICE, TRACE).records)]
 
 
 def test_children_stand_below_their_parent(log):

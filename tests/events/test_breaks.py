@@ -107,7 +107,7 @@ def test_sums(folder):
     assert (found.calls, found.tokens_in, found.read, found.predicted) == (4, 4_000, 1_900, 2_400)
     sums = [(one.cause, one.breaks, one.tokens, one.usd, one.unpriced) for one in found.losses]
     assert sums == [("expired", 1, 900, 0.05, 0), ("section", 2, 1_000, 0.01, 1)]
-    assert (found.broken, found.tokens, found.usd) == (3, 1_900, pytest.approx(0.06))
+    assert (found.whole.breaks, found.whole.tokens, found.whole.usd) == (3, 1_900, pytest.approx(0.06))
     assert [one.time - NOON for one in found.breaks] == [timedelta(minutes=at) for at in (3, 2, 1)]
     line = "47.5 % of 4,000 input tokens were read from the cache; 60.0 % were predicted, with counts off by 0.0 %"
     assert line in next(show_breaks(found, UTC))
@@ -155,7 +155,7 @@ def test_the_newest_of_many(folder):
     """If there are very many breaks, the newest are shown and all are counted."""
     tell(folder, *(call(at, blame()) for at in range(MAX_BREAKS + 5)))
     found = look(folder)
-    assert (len(found.breaks), found.broken) == (MAX_BREAKS, MAX_BREAKS + 5)
+    assert (len(found.breaks), found.whole.breaks) == (MAX_BREAKS, MAX_BREAKS + 5)
     assert found.breaks[0].time > found.breaks[-1].time
 
 
@@ -164,7 +164,7 @@ def test_what_the_ledger_did(folder):
     tell(folder, make_event(EventType.PROMPT_BUILT, facts=REBASED, session="s1"), make_event(EventType.PROMPT_BUILT))
     (moved,) = look(folder).moves
     assert (moved.deed, moved.ground, moved.section, moved.byte) == ("rebase", "ordered", "soul", 12)
-    assert [(one.section, one.deed) for one in moved.decisions] == [("soul", "rebase"), ("user", "hold")]
+    assert [(one["section"], one["deed"]) for one in moved.decisions] == [("soul", "rebase"), ("user", "hold")]
     assert look(folder).deeds == {"rebase": 1}
     shown = "rebase from soul at byte 12, 900 tokens again for $0.0020 (ordered): the edit of soul applies now"
     assert show_decision(moved) == shown
@@ -175,7 +175,7 @@ def test_what_the_ledger_did(folder):
 def test_nothing_yet(folder):
     """Without a log nothing was read or lost, and the report says so."""
     found = look(folder)
-    assert (found.calls, found.tokens_in, found.losses, found.usd) == (0, 0, (), None)
+    assert (found.calls, found.tokens_in, found.losses, found.whole.usd) == (0, 0, (), None)
     assert "no call with ledger data is recorded" in next(show_breaks(found, UTC))
     assert list(show_causes(found)) == []
     assert report_to_json(found)["lost"] == {"breaks": 0, "tokens": 0, "usd": None, "causes": []}
@@ -331,11 +331,11 @@ def test_again_and_again(folder):
     )
     since = NOON - timedelta(minutes=30)
     found, _ = query_log(folder, lambda log: find_repeated(log, ALICE, since, ("section", "history", "tools")))
-    assert [(one.session, one.cause, one.where, one.breaks) for one in found] == [
-        ("s4", "history", "", 4),
+    assert [(one.newest.session, one.loss.cause, one.newest.where, one.loss.breaks) for one in found] == [
+        ("s4", "history", None, 4),
         ("s1", "section", "soul", 3),
     ]
-    assert (found[1].tokens, found[1].usd, found[1].turn) == (1_500, pytest.approx(0.03), f"{2:032x}")
+    assert (found[1].loss.tokens, found[1].loss.usd, found[1].newest.turn) == (1_500, pytest.approx(0.03), f"{2:032x}")
 
 
 @pytest.mark.parametrize("cause", list(Cause))

@@ -156,7 +156,7 @@ class Question:
             found = find_turn_events(log, self.reader, self.turn)
         except InputError as error:
             return str(error)
-        branches = [show_tree_entry(branch, NOON) for branch in lay_out_turn(found.records)]
+        branches = [show_tree_entry(*entry, NOON) for entry in lay_out_turn(found.records)]
         return "\n".join([*branches, self.tell(found.records)])
 
     def trace_at(self, log: sqlite3.Connection) -> str:

@@ -1,5 +1,6 @@
 """Queries of the event log."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -9,21 +10,17 @@ from foreword.errors import InputError, UnknownName
 from foreword.events.event import Level, Reader
 from foreword.events.period import Period
 from foreword.events.query import (
-    COLUMN_INDEXES,
     MAX_EVENTS,
     MAX_TURN_EVENTS,
     NO_FILTER,
-    PROBE_ROWS,
-    AccessPath,
     Filter,
     build_condition,
-    choose_paths,
+    choose_index,
     find_events,
     find_events_after,
     find_last_id,
     find_turn_at,
     find_turn_events,
-    list_paths,
     parse_filter,
 )
 from foreword.types import Trust
@@ -218,64 +215,42 @@ def test_the_same_moment(log):
         assert ids(find_events(log, ALICE, wanted)) == written[::-1]
 
 
-@pytest.mark.parametrize("column", sorted(COLUMN_INDEXES))
-def test_every_way_is_walked_in_order(log, column):
-    """Each query uses its index for condition and order: no scan and no sort."""
-    for reader in (ALICE, BOB, Reader(user="bob", clearance=Trust.FAMILIAR, room="r")):
-        way = AccessPath.by(column, "error")
-        where, values = build_condition(reader, Filter(period=Period(since=NOON, until=NOON)))
-        terms = " AND ".join([*way.terms, where])
-        plan = log.execute(
-            f"EXPLAIN QUERY PLAN SELECT * FROM events INDEXED BY {way.index} WHERE {terms} "
-            "ORDER BY timestamp DESC, id DESC",
-            [*way.values, *values],
-        ).fetchall()
-        ((*_, step),) = plan
-        assert step == f"SEARCH events USING INDEX {way.index} ({column}=? AND timestamp>? AND timestamp<?)"
-
-
-def test_the_shortest_way(log):
-    """The index with the fewest rows in the period is chosen."""
-    for at in range(50):
-        put(log, NOON - timedelta(days=1), session_id="long", event_type="api_call")
-        put(log, NOON, session_id=f"s{at}", event_type="api_call")
-    put(log, NOON, session_id="long", event_type="tool_call")
-    wanted = Filter(session="long", type="tool_call")
-    assert choose_paths(log, ALICE, wanted)[0].index == "idx_events_type"
-    today = Filter(session="long", type="api_call", period=Period(since=NOON))
-    assert choose_paths(log, ALICE, today)[0].index == "idx_events_session"
-
-
-def test_the_sparsest_way(log):
-    """If all indexes are long, the one with the fewest rows in the same period is chosen."""
-    log.execute("BEGIN")
-    for at in range(2 * PROBE_ROWS):
-        put(log, NOON - timedelta(days=30, minutes=at), level="error", event_type="api_error", user_id="bob")
-        put(log, NOON - timedelta(minutes=at), level="error", event_type="api_error", user_id="bob")
-    for at in range(3 * PROBE_ROWS):
-        put(log, NOON - timedelta(seconds=at), user_id="alice")
-    log.execute("COMMIT")
-    assert choose_paths(log, ALICE, Filter(user="carol", type="api_error"))[0].index == "idx_events_user"
-    since = Period(since=NOON - timedelta(minutes=5))
-    assert choose_paths(log, ALICE, Filter(user="alice", type="api_error", period=since))[0].index == "idx_events_type"
+@pytest.mark.parametrize(
+    ("reader", "wanted", "index"),
+    [
+        (ALICE, NO_FILTER, "time"),
+        (ALICE, Filter(session="s", type="api_call", user="bob"), "session"),
+        (ALICE, Filter(type="api_call", user="bob"), "type"),
+        (ALICE, Filter(user="bob", channel="web"), "user"),
+        (ALICE, Filter(channel="web"), "channel"),
+        (ALICE, Filter(level=Level.ERROR, type="api_error"), "error"),
+        (ALICE, Filter(level=Level.ERROR, user="bob"), "own_error"),
+        (Reader(user="alice", clearance=Trust.FULL, room="r"), NO_FILTER, "room"),
+        (BOB, NO_FILTER, "user"),
+        (BOB, Filter(session="s", user="alice"), "user"),
+        (BOB, Filter(level=Level.WARN, session="s"), "own_error"),
+        (Reader(user="", clearance=Trust.PUBLIC, room="r"), NO_FILTER, "user"),
+    ],
+)
+def test_indexes(log, reader, wanted, index):
+    """Each query searches one index in order; a reader of personal events uses the index of their own rows."""
+    assert choose_index(reader, wanted) == f"idx_events_{index}"
+    where, values = build_condition(reader, replace(wanted, period=Period(since=NOON, until=NOON)))
+    plan = log.execute(
+        f"EXPLAIN QUERY PLAN SELECT * FROM events INDEXED BY idx_events_{index} WHERE {where}"
+        " ORDER BY timestamp DESC, id DESC",
+        values,
+    ).fetchall()
+    assert plan[0][3].startswith(f"SEARCH events USING INDEX idx_events_{index} (")
+    assert len(plan) == 1
 
 
 def test_own_errors(log):
-    """One user's errors have a separate index, which other users' rows do not lengthen."""
+    """A user's errors are found among those of others."""
     put(log, NOON, level="error", event_type="api_error", user_id="alice")
     put(log, NOON, level="error", event_type="api_error", user_id="bob")
-    (way,) = choose_paths(log, Reader(user="bob", clearance=Trust.INNER), Filter(level=Level.WARN))
-    assert way.index == "idx_events_own_error"
     found = find_events(log, Reader(user="bob", clearance=Trust.FULL), Filter(user="alice", level=Level.ERROR))
     assert [record.user for record in found.records] == ["alice"]
-
-
-def test_nobody_walks_through_what_is_others():
-    """A reader limited to personal events is filtered by name, even without a name."""
-    for user in ("bob", ""):
-        reader = Reader(user=user, clearance=Trust.PUBLIC)
-        assert list_paths(reader, NO_FILTER) == [[AccessPath.by("user_id", user)]]
-        assert list_paths(reader, Filter(user="alice"))[0] == [AccessPath.by("user_id", user)]
 
 
 def test_later(log):

@@ -124,22 +124,6 @@ def test_all_sections_count():
     assert row.sections == (("soul", 2**63 - 1, 0, None),)
 
 
-@pytest.mark.parametrize("leaf", ["y" * 10, "y" * 3_000, 7])
-def test_nested_lists_cost_little(leaf):
-    """For wide and deep facts only a few entries are visited, and the number of the others is noted."""
-    wide = [[[leaf] * 100] * 100] * 100
-    begin = time.thread_time()
-    few = [make_row(Event(type=EventType.TOOL_CALL, time=NOW, facts={"n": 1})) for _ in range(1_000)]
-    usual = time.thread_time() - begin
-    begin = time.thread_time()
-    row = make_row(Event(type=EventType.TOOL_CALL, time=NOW, facts={"wide": wide, "after": "told"}))
-    assert time.thread_time() - begin < 5 * usual
-    assert len(few) == 1_000
-    facts = json.loads(row.values[EVENT_COLUMNS.index("metadata")])
-    assert facts["after"] == "told"
-    assert " more" in str(facts) or "left out" in facts["cut"]
-
-
 def test_no_two_names_are_one():
     """A cut or cleaned name never equals another name."""
     names = ["n" * 300, "n" * 301, "n" * 200, "a\ud800", "a\ud801", "a?"]

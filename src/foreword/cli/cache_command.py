@@ -147,8 +147,8 @@ def print_newest_breaks(report: cache_breaks.CacheReport, events: log_commands.E
         )
         for one in report.breaks
     ]
-    newest = f"\nthe newest of {count(report.broken, 'break')}:"
-    print(newest if report.broken > len(report.breaks) else "\nbreaks:")
+    broken = report.whole.breaks
+    print(f"\nthe newest of {count(broken, 'break')}:" if broken > len(report.breaks) else "\nbreaks:")
     reasons = ["why", *(one.reason for one in report.breaks)]
     print_table(heads, [row[: len(heads)] for row in rows], right=("again", "cost"), notes=reasons)
 

@@ -269,7 +269,7 @@ def run_trace(args: Namespace) -> int:
         warn(found.notice)
     if args.json:
         tree = query.lay_out_turn(found.records)
-        print_json([{"depth": entry.depth, **entry.record.to_dict(events.reader)} for entry in tree])
+        print_json([{"depth": depth, **record.to_dict(events.reader)} for depth, record in tree])
     else:
         print_trace(found.records, events)
     return 0
@@ -298,8 +298,7 @@ def print_prompts(args: Namespace, events: EventQuery, moment: datetime | None) 
 def print_trace(records: Sequence[Record], events: EventQuery) -> None:
     """Print the tree of a turn: time, duration, tokens and cost in columns, details as notes."""
     rows, notes = [], ["what"]
-    for entry in query.lay_out_turn(records):
-        record = entry.record
+    for depth, record in query.lay_out_turn(records):
         rows.append(
             (
                 f"+{(record.time - records[0].time).total_seconds():.3f}s",
@@ -309,7 +308,7 @@ def print_trace(records: Sequence[Record], events: EventQuery) -> None:
                 "" if record.cost_usd is None else lines.show_cost(record.cost_usd),
             )
         )
-        notes.append("  " * entry.depth + lines.show_label(record))
+        notes.append("  " * depth + lines.show_label(record))
     heads = ("at", "took", "in", "out", "cost")
     print_table(heads, rows, right=heads, notes=notes)
     output.print_footer(lines.summarise_turn(records, events.zone))

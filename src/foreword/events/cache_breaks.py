@@ -1,10 +1,10 @@
 """Cache reads of a period: tokens read and predicted, the cost of breaks by cause, and repeated breaks."""
 
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from datetime import datetime
-from itertools import islice
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -12,42 +12,20 @@ from foreword.events import lines
 from foreword.events.event import EventType, Reader
 from foreword.events.lines import CacheBreak, LedgerDecision, read_break, read_decision, show_count_of, show_share
 from foreword.events.period import Period, format_timestamp, parse_report_period
-from foreword.events.query import Filter, build_condition, choose_paths, iterate_rows
+from foreword.events.query import Filter, iterate_rows
 from foreword.events.record import Record, read_record, sum_known
 from foreword.types import frozen
 
 MAX_BREAKS = 20  # breaks and decisions in one answer
+MIN_REPEATED_BREAKS = 3  # breaks of one cause in a session that are reported
 SURPLUS_REASON = (
     "other requests with the same beginning had written them, or the provider cached them longer than its rules say"
-)
-CALL_TYPE, PROMPT_TYPE = EventType.API_CALL.value, EventType.PROMPT_BUILT.value
-
-# Each CASE guards the next one: most rows lack the word, and a row that has it may be invalid JSON or have another
-# structure.
-FACT_SQL = (
-    "CASE WHEN instr(metadata, '\"{1}\"') THEN CASE WHEN json_valid(metadata) THEN"
-    " CASE WHEN json_type(metadata, '$.{0}') = 'object' THEN json_extract(metadata, '$.{0}') END END END"
-)
-CACHE_SQL, LEDGER_SQL = FACT_SQL.format("cache", "predicted"), FACT_SQL.format("ledger", "ledger")
-BLAME_SQL = FACT_SQL.format("cache.blame", "cause")
-PREDICTED_SQL = " + ".join(
-    f"coalesce(json_extract(cache, '$.predicted.{name}'), 0)" for name in ("read", "write", "fresh")
-)
-SUMS_SQL = (
-    "SELECT json_extract(cache, '$.blame.cause'), count(*), sum(tokens_in), sum(cache_read),"
-    f" sum(coalesce(1.0 * tokens_in * json_extract(cache, '$.predicted.read') / nullif({PREDICTED_SQL}, 0), 0)),"
-    " sum(json_extract(cache, '$.blame.tokens')), sum(json_extract(cache, '$.blame.usd')),"
-    " count(json_extract(cache, '$.blame.usd')),"
-    f" sum(abs({PREDICTED_SQL} - coalesce(tokens_in, 0))),"
-    " count(json_extract(cache, '$.surplus.tokens')), sum(json_extract(cache, '$.surplus.tokens'))"
-    f" FROM (SELECT tokens_in, cache_read, {CACHE_SQL} AS cache FROM events {{index}} WHERE {{terms}})"
-    " WHERE cache IS NOT NULL GROUP BY 1"
 )
 
 
 @frozen(eq=True)
 class CauseLoss:
-    """The cost of all breaks with one cause."""
+    """The cost of breaks with one cause; for `find_repeated`, of those of one session in one place."""
 
     cause: str
     breaks: int
@@ -56,6 +34,14 @@ class CauseLoss:
     usd: float | None
     unpriced: int
     """Breaks without a known price. The amount does not include them."""
+
+
+@frozen(eq=True)
+class RepeatedBreak:
+    """The repeated cause of cache breaks in a session, with the newest of them."""
+
+    newest: CacheBreak
+    loss: CauseLoss
 
 
 @frozen(eq=True)
@@ -86,19 +72,15 @@ class CacheReport:
     """The newest decisions, newest first."""
 
     @property
-    def broken(self) -> int:
-        """Number of breaks."""
-        return sum(loss.breaks for loss in self.losses)
-
-    @property
-    def tokens(self) -> int:
-        """Tokens that were billed again."""
-        return sum(loss.tokens for loss in self.losses)
-
-    @property
-    def usd(self) -> float | None:
-        """The total cost of the breaks, or None if no price is known."""
-        return sum_known(loss.usd for loss in self.losses)
+    def whole(self) -> CauseLoss:
+        """The cost of all breaks."""
+        return CauseLoss(
+            cause="",
+            breaks=sum(loss.breaks for loss in self.losses),
+            tokens=sum(loss.tokens for loss in self.losses),
+            usd=sum_known(loss.usd for loss in self.losses),
+            unpriced=sum(loss.unpriced for loss in self.losses),
+        )
 
 
 def parse_cache_filter(options: Mapping[str, str], reader: Reader, now: datetime) -> Filter:
@@ -109,53 +91,80 @@ def parse_cache_filter(options: Mapping[str, str], reader: Reader, now: datetime
 
 def find_breaks(connection: sqlite3.Connection, reader: Reader, query: Filter) -> CacheReport:
     """Find cache reads and losses in the matching calls that the reader may see."""
-    calls, prompts = (
-        CacheQuery(connection, reader, replace(query, type=kind, level=None)) for kind in (CALL_TYPE, PROMPT_TYPE)
-    )
-    rows = calls.execute(SUMS_SQL)
-    losses = [
-        CauseLoss(cause=str(cause), breaks=broken, tokens=tokens or 0, usd=usd, unpriced=broken - priced)
-        for cause, broken, _, _, _, tokens, usd, priced, *_ in rows
-        if cause is not None
+    calls = tokens_in = read = off = surplus_calls = surplus_tokens = 0
+    predicted = 0.0
+    breaks: list[CacheBreak] = []
+    for record in iterate_with_fact(connection, reader, query, EventType.API_CALL, "cache"):
+        expected, whole = lines.sum_predicted(record), record.tokens_in or 0
+        calls, tokens_in, read = calls + 1, tokens_in + whole, read + (record.cache_read or 0)
+        predicted += whole * lines.get_predicted(record, "read") / expected if expected else 0
+        off += abs(expected - whole)
+        if surplus := lines.get_surplus(record)[0]:
+            surplus_calls, surplus_tokens = surplus_calls + 1, surplus_tokens + surplus
+        breaks += filter(None, [read_break(record)])
+    decisions = [
+        decision
+        for record in iterate_with_fact(connection, reader, query, EventType.PROMPT_BUILT, "ledger")
+        if (decision := read_decision(record)) and decision.deed
     ]
-    actions = prompts.execute(
-        "SELECT json_extract(metadata, '$.ledger.deed') AS deed, count(*) FROM events {index}"
-        f" WHERE {{terms}} AND {LEDGER_SQL} IS NOT NULL AND deed IS NOT NULL GROUP BY 1 ORDER BY 2 DESC, 1"
-    )
+    causes = {each.cause for each in breaks}
+    losses = [sum_breaks(cause, (each for each in breaks if each.cause == cause)) for cause in causes]
     return CacheReport(
         period=query.period,
-        calls=sum(row[1] for row in rows),
-        tokens_in=sum(row[2] or 0 for row in rows),
-        read=sum(row[3] or 0 for row in rows),
-        predicted=round(sum(row[4] or 0 for row in rows)),
-        off=sum(row[8] or 0 for row in rows),
-        surplus_calls=sum(row[9] for row in rows),
-        surplus_tokens=sum(row[10] or 0 for row in rows),
+        calls=calls,
+        tokens_in=tokens_in,
+        read=read,
+        predicted=round(predicted),
+        off=off,
+        surplus_calls=surplus_calls,
+        surplus_tokens=surplus_tokens,
         losses=tuple(sorted(losses, key=lambda loss: (-(loss.usd or 0), -loss.tokens, loss.cause))),
-        breaks=tuple(filter(None, map(read_break, islice(calls.find_with(BLAME_SQL), MAX_BREAKS)))),
-        deeds={str(deed): number for deed, number in actions},
-        moves=tuple(filter(None, map(read_decision, islice(prompts.find_with(LEDGER_SQL), MAX_BREAKS)))),
+        breaks=tuple(breaks[:MAX_BREAKS]),
+        deeds=dict(sorted(Counter(each.deed for each in decisions).items(), key=lambda item: (-item[1], item[0]))),
+        moves=tuple(decisions[:MAX_BREAKS]),
     )
 
 
-class CacheQuery:
-    """Reads the visible rows of one type through their shortest access path."""
+def iterate_with_fact(
+    connection: sqlite3.Connection, reader: Reader, query: Filter, kind: EventType, fact: str
+) -> Iterator[Record]:
+    """Iterate over the matching events of a type that have a fact with a mapping, newest first."""
+    rows = iterate_rows(
+        connection, reader, replace(query, type=kind.value, level=None), "AND instr(metadata, ?)", f'"{fact}"'
+    )
+    return (record for record in map(read_record, rows) if lines.get_mapping(record.facts, fact))
 
-    def __init__(self, connection: sqlite3.Connection, reader: Reader, query: Filter) -> None:
-        self._connection = connection
-        self._where, self._values = build_condition(reader, query)
-        (self._path,) = choose_paths(connection, reader, query)  # only a filter by level has several
 
-    def execute(self, sql: str) -> list[tuple[Any, ...]]:
-        """Execute a statement with the access path as `{index}` and the condition as `{terms}`."""
-        terms = " AND ".join([*self._path.terms, self._where])
-        statement = sql.format(index=f"INDEXED BY {self._path.index}", terms=terms)
-        return self._connection.execute(statement, [*self._path.values, *self._values]).fetchall()
+def sum_breaks(cause: str, breaks: Iterable[CacheBreak]) -> CauseLoss:
+    """Sum the losses of breaks."""
+    found = list(breaks)
+    return CauseLoss(
+        cause=cause,
+        breaks=len(found),
+        tokens=sum(each.tokens for each in found),
+        usd=sum_known(each.usd for each in found),
+        unpriced=sum(each.usd is None for each in found),
+    )
 
-    def find_with(self, fact: str) -> Iterator[Record]:
-        """Find the events that have a fact, newest first."""
-        where = f"{self._where} AND {fact} IS NOT NULL"
-        return map(read_record, iterate_rows(self._connection, self._path, where, self._values))
+
+def find_repeated(
+    connection: sqlite3.Connection, reader: Reader, since: datetime, causes: Collection[str]
+) -> list[RepeatedBreak]:
+    """Find the sessions with repeated breaks of these causes since a time, most frequent first."""
+    found: dict[tuple[str, str, str], list[CacheBreak]] = {}
+    query = Filter(period=Period(since=since))
+    calls = iterate_with_fact(connection, reader, query, EventType.API_CALL, "cache")
+    for each in filter(None, map(read_break, calls)):
+        if each.session and each.cause in causes:
+            # Each rewritten message has another position. The cause is the same, so the position is ignored.
+            each = replace(each, where=None) if each.cause == "history" else each  # noqa: PLW2901
+            found.setdefault((each.session, each.cause, each.where or ""), []).append(each)
+    repeated = [
+        RepeatedBreak(newest=breaks[0], loss=sum_breaks(breaks[0].cause, breaks))
+        for breaks in found.values()
+        if len(breaks) >= MIN_REPEATED_BREAKS
+    ]
+    return sorted(repeated, key=lambda each: (-each.loss.breaks, each.newest.session))
 
 
 def show_breaks(report: CacheReport, zone: ZoneInfo) -> Iterator[str]:
@@ -172,7 +181,7 @@ def show_breaks(report: CacheReport, zone: ZoneInfo) -> Iterator[str]:
     if report.surplus_calls:
         yield show_surplus_reads(report)
     if report.losses:
-        yield f"{show_count_of(report.broken, 'break')}: {show_lost(report)}"
+        yield f"{show_count_of(report.whole.breaks, 'break')}: {show_lost(report.whole)}"
     else:
         yield "no break: every cached prefix was read"
 
@@ -201,75 +210,34 @@ def show_causes(report: CacheReport, trace: str = "foreword_trace") -> Iterator[
         yield f"newest break: {lines.show_word(lines.show_cause(newest))} in turn {turn}; {trace} says why"
 
 
-def show_lost(lost: CacheReport | CauseLoss) -> str:
+def show_lost(loss: CauseLoss) -> str:
     """Format the tokens that were billed again, and their cost if known."""
-    cost = "at an unknown price" if lost.usd is None else f"{lines.show_cost(lost.usd)} lost"
-    return f"{show_count_of(lost.tokens, 'token')} billed again, {cost}"
+    cost = "at an unknown price" if loss.usd is None else f"{lines.show_cost(loss.usd)} lost"
+    return f"{show_count_of(loss.tokens, 'token')} billed again, {cost}"
 
 
 def report_to_json(report: CacheReport) -> dict[str, Any]:
     """Convert the result to JSON-ready values."""
-    since, until, whole = report.period.since, report.period.until, report.tokens_in
+    since, until, tokens, lost = report.period.since, report.period.until, report.tokens_in, report.whole
     return {
         "since": since and format_timestamp(since),
         "until": until and format_timestamp(until),
         "calls": report.calls,
-        "reported": {"tokens": whole, "read": report.read, "share": report.read / whole if whole else None},
-        "predicted": {"tokens": whole, "read": report.predicted, "share": report.predicted / whole if whole else None},
-        "error": report.off / whole if whole else None,
+        "reported": {"tokens": tokens, "read": report.read, "share": report.read / tokens if tokens else None},
+        "predicted": {
+            "tokens": tokens,
+            "read": report.predicted,
+            "share": report.predicted / tokens if tokens else None,
+        },
+        "error": report.off / tokens if tokens else None,
         "surplus": {"calls": report.surplus_calls, "tokens": report.surplus_tokens},
         "lost": {
-            "breaks": report.broken,
-            "tokens": report.tokens,
-            "usd": report.usd,
+            "breaks": lost.breaks,
+            "tokens": lost.tokens,
+            "usd": lost.usd,
             "causes": [asdict(loss) for loss in report.losses],
         },
         "breaks": [lines.to_json_values(each) for each in report.breaks],
         "deeds": dict(report.deeds),
         "moves": [lines.to_json_values(each) for each in report.moves],
     }
-
-
-MIN_BREAKS = 3  # number of breaks that is reported
-
-
-@frozen(eq=True)
-class RepeatedBreak:
-    """A session and the repeated cause of its cache breaks."""
-
-    session: str
-    cause: str
-    where: str
-    """The section, tool or message; empty if the cause has no place."""
-    breaks: int
-    tokens: int
-    usd: float | None
-    turn: str
-    """The last turn with this break."""
-
-
-def find_repeated(
-    connection: sqlite3.Connection, reader: Reader, since: datetime, causes: Collection[str]
-) -> list[RepeatedBreak]:
-    """Find the sessions with repeated breaks of these causes since a time, most frequent first."""
-    found: dict[tuple[str, str, str], list[CacheBreak]] = {}
-    calls = CacheQuery(connection, reader, Filter(type=CALL_TYPE, period=Period(since=since)))
-    for each in filter(None, map(read_break, calls.find_with(BLAME_SQL))):
-        if each.session and each.cause in causes:
-            # Each rewritten message has another position. The cause is the same, so the position is ignored.
-            place = "" if each.cause == "history" else each.where or ""
-            found.setdefault((each.session, each.cause, place), []).append(each)
-    repeated = [
-        RepeatedBreak(
-            session=session,
-            cause=cause,
-            where=place,
-            breaks=len(breaks),
-            tokens=sum(each.tokens for each in breaks),
-            usd=sum_known(each.usd for each in breaks),
-            turn=breaks[0].turn,
-        )
-        for (session, cause, place), breaks in found.items()
-        if len(breaks) >= MIN_BREAKS
-    ]
-    return sorted(repeated, key=lambda each: (-each.breaks, each.session))

@@ -9,7 +9,6 @@ from zoneinfo import ZoneInfo
 
 from foreword.events.event import EventType
 from foreword.events.period import Period, format_timestamp
-from foreword.events.query import TreeEntry
 from foreword.events.record import Record, sum_known
 from foreword.tokens.prices import format_usd
 from foreword.types import frozen
@@ -45,18 +44,6 @@ class CacheBreak:
 
 
 @frozen(eq=True)
-class SectionDecision:
-    """The decision of the ledger about one changed section."""
-
-    section: str
-    what: str
-    deed: str
-    reason: str
-    policy: str
-    tokens: int
-
-
-@frozen(eq=True)
 class LedgerDecision:
     """The decision of the ledger about a prompt that differs from the previous one of its session."""
 
@@ -73,7 +60,8 @@ class LedgerDecision:
     tokens: int
     """Tokens that were billed again."""
     usd: float | None
-    decisions: tuple[SectionDecision, ...]
+    decisions: tuple[Mapping[str, Any], ...]
+    """The decision about each changed section: section, what, deed, reason, policy and tokens."""
 
 
 def read_break(record: Record) -> CacheBreak | None:
@@ -82,18 +70,13 @@ def read_break(record: Record) -> CacheBreak | None:
     if not blame:
         return None
     return CacheBreak(
-        time=record.time,
-        session=record.session,
-        user=record.user,
-        turn=record.trace,
+        **list_turn(record),
         model=record.model,
         cause=get_text(blame, "cause"),
         reason=get_text(blame, "reason"),
         where=get_text(blame, "where") or None,
-        byte=get_value(blame, "byte", int),
-        tokens=get_value(blame, "tokens", int) or 0,
-        usd=get_amount(blame, "usd"),
         confirmed=get_value(blame, "confirmed", bool),
+        **list_loss(blame),
     )
 
 
@@ -103,27 +86,35 @@ def read_decision(record: Record) -> LedgerDecision | None:
     if not ledger:
         return None
     rebase, decisions = get_mapping(ledger, "rebase"), get_value(ledger, "decisions", list) or []
+    names = ("section", "what", "deed", "reason", "policy")
     return LedgerDecision(
-        time=record.time,
-        session=record.session,
-        user=record.user,
-        turn=record.trace,
+        **list_turn(record),
         deed=get_text(ledger, "deed"),
         reason=get_text(ledger, "reason"),
         ground=get_text(rebase, "ground") or None,
         section=get_text(rebase, "section") or None,
-        byte=get_value(rebase, "byte", int),
-        tokens=get_value(rebase, "tokens", int) or 0,
-        usd=get_amount(rebase, "usd"),
         decisions=tuple(
-            SectionDecision(
-                **{name: get_text(decision, name) for name in ("section", "what", "deed", "reason", "policy")},
-                tokens=get_value(decision, "tokens", int) or 0,
-            )
-            for decision in decisions
-            if isinstance(decision, dict)
+            {name: get_text(each, name) for name in names} | {"tokens": get_value(each, "tokens", int) or 0}
+            for each in decisions
+            if isinstance(each, dict)
         ),
+        **list_loss(rebase),
     )
+
+
+def list_turn(record: Record) -> dict[str, Any]:
+    """Return time, session, user and turn of an event."""
+    return {"time": record.time, "session": record.session, "user": record.user, "turn": record.trace}
+
+
+def list_loss(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the first differing byte, and the tokens and dollars that were billed again."""
+    usd = get_value(facts, "usd", int)
+    return {
+        "byte": get_value(facts, "byte", int),
+        "tokens": get_value(facts, "tokens", int) or 0,
+        "usd": get_value(facts, "usd", float) if usd is None else float(usd),
+    }
 
 
 def to_json_values(found: CacheBreak | LedgerDecision) -> dict[str, Any]:
@@ -147,12 +138,6 @@ def get_text(facts: Mapping[str, Any], name: str) -> str:
     return get_value(facts, name, str) or ""
 
 
-def get_amount(facts: Mapping[str, Any], name: str) -> float | None:
-    """Return a number from the facts, or None."""
-    whole = get_value(facts, name, int)
-    return get_value(facts, name, float) if whole is None else float(whole)
-
-
 def show_break(found: CacheBreak) -> str:
     """Format a break: cause, place, tokens billed again, and reason."""
     agreed = {True: "; the provider says the same", False: "; the provider names another cause", None: ""}
@@ -167,7 +152,7 @@ def show_cause(found: CacheBreak) -> str:
 def show_decision(decision: LedgerDecision) -> str:
     """Format a decision of the ledger and its reason."""
     if decision.ground is None:
-        sections = ", ".join(each.section for each in decision.decisions if each.deed == decision.deed)
+        sections = ", ".join(each["section"] for each in decision.decisions if each["deed"] == decision.deed)
         return f"{' '.join(filter(None, (decision.deed, sections)))}: {decision.reason}"
     if decision.ground == UNKNOWN_COST_REASON:
         return f"{decision.deed}, at an unknown cost ({decision.ground}): {decision.reason}"
@@ -218,9 +203,9 @@ def explain_cache(records: tuple[Record, ...]) -> Iterator[str]:
         if decision:
             yield f"ledger: {show_decision(decision)}"
             for each in decision.decisions:
-                weight = f" in {each.tokens:,} tokens" if each.tokens else ""
-                why = "" if each.reason == decision.reason else f": {each.reason}"
-                yield f"  {each.section} {each.what}, {each.deed}{weight}{why}"
+                weight = f" in {each['tokens']:,} tokens" if each["tokens"] else ""
+                why = "" if each["reason"] == decision.reason else f": {each['reason']}"
+                yield f"  {each['section']} {each['what']}, {each['deed']}{weight}{why}"
         elif begun:
             yield "ledger: the session begins with this prompt"
         else:
@@ -238,15 +223,24 @@ def explain_cache(records: tuple[Record, ...]) -> Iterator[str]:
 
 def show_surplus(record: Record) -> str:
     """Format the tokens read beyond the prediction with the reason, or return an empty string."""
+    tokens, reason = get_surplus(record)
+    return f"{tokens:,} tokens more were read than predicted: {reason}" if tokens else ""
+
+
+def get_surplus(record: Record) -> tuple[int, str]:
+    """Return the tokens that a call read beyond the prediction, and the reason."""
     more = get_mapping(get_mapping(record.facts, "cache"), "surplus")
-    tokens = get_value(more, "tokens", int) or 0
-    return f"{tokens:,} tokens more were read than predicted: {get_text(more, 'reason')}" if tokens else ""
+    return get_value(more, "tokens", int) or 0, get_text(more, "reason")
+
+
+def get_predicted(record: Record, name: str) -> int:
+    """Return a part of the predicted input tokens of a call: `read`, `write` or `fresh`."""
+    return get_value(get_mapping(get_mapping(record.facts, "cache"), "predicted"), name, int) or 0
 
 
 def sum_predicted(record: Record) -> int:
     """Return the predicted input tokens of a call."""
-    predicted = get_mapping(get_mapping(record.facts, "cache"), "predicted")
-    return sum(get_value(predicted, name, int) or 0 for name in ("read", "write", "fresh"))
+    return sum(get_predicted(record, name) for name in ("read", "write", "fresh"))
 
 
 def show_shares(record: Record) -> str:
@@ -254,8 +248,7 @@ def show_shares(record: Record) -> str:
 
     Shares are compared instead of tokens, because a wrong count affects both parts equally.
     """
-    predicted = get_mapping(get_mapping(record.facts, "cache"), "predicted")
-    expected = show_share(get_value(predicted, "read", int) or 0, sum_predicted(record))
+    expected = show_share(get_predicted(record, "read"), sum_predicted(record))
     return f"{show_share(record.cache_read or 0, record.tokens_in or 0)} read, {expected} predicted"
 
 
@@ -387,10 +380,9 @@ def show_cost(amount: float | None) -> str:
     return "unknown" if amount is None else format_usd(amount)
 
 
-def show_tree_entry(branch: TreeEntry, start: datetime) -> str:
+def show_tree_entry(depth: int, record: Record, start: datetime) -> str:
     """Format one event of a turn: time since the start, indentation by depth, and the line."""
-    after = (branch.record.time - start).total_seconds()
-    return f"{f'+{after:.3f}s':>10} {'  ' * branch.depth}{show_line(branch.record, turn=False)}"
+    return f"{f'+{(record.time - start).total_seconds():.3f}s':>10} {'  ' * depth}{show_line(record, turn=False)}"
 
 
 def summarise_turn(records: Iterable[Record], zone: ZoneInfo) -> str:

@@ -1,6 +1,5 @@
 """Queries on the event log, limited to rows that the reader may see: by filter, by turn and by name."""
 
-import heapq
 import os
 import re
 import sqlite3
@@ -64,16 +63,8 @@ def open_log(
         raise InputError(f"the event log cannot be read: {error.strerror or error}") from None
 
 
-@frozen(eq=True)
-class TreeEntry:
-    """One event in the tree of its turn."""
-
-    depth: int
-    record: Record
-
-
-def lay_out_turn(records: Iterable[Record]) -> Iterator[TreeEntry]:
-    """Lay out the events of a turn, parents before children. An event whose parent is not visible moves to the top."""
+def lay_out_turn(records: Iterable[Record]) -> Iterator[tuple[int, Record]]:
+    """Yield the events of a turn with their depth, parents first. An event without a visible parent is at the top."""
     ordered = sorted(records, key=lambda record: (record.time, record.id))
     owners = {record.span: record.id for record in reversed(ordered) if record.span}
     children: dict[int | None, list[Record]] = {}
@@ -87,7 +78,7 @@ def lay_out_turn(records: Iterable[Record]) -> Iterator[TreeEntry]:
             pending = [(0, next(iter(remaining.values())))]
         depth, record = pending.pop()
         if remaining.pop(record.id, None) is not None:
-            yield TreeEntry(depth=depth, record=record)
+            yield depth, record
             pending += [(depth + 1, child) for child in reversed(children.get(record.id, []))]
 
 
@@ -113,9 +104,9 @@ class Filter:
     limit: int = DEFAULT_EVENTS
 
     @property
-    def levels(self) -> tuple[str, ...]:
-        """The levels to include, or an empty tuple for all of them."""
-        return () if self.level in (None, Level.INFO) else LEVELS[LEVELS.index(self.level.value) :]
+    def is_flagged(self) -> bool:
+        """Whether only warnings and errors match."""
+        return self.level not in (None, Level.INFO)
 
 
 NO_FILTER = Filter()
@@ -161,7 +152,6 @@ def parse_word(name: str, text: str, vocabulary: Collection[str]) -> str:
 
 MAX_EVENTS = 1_000  # maximum number of events in an answer
 MAX_TURN_EVENTS = 2_000  # maximum number of events of one turn
-PROBE_ROWS = 200  # index entries to read when comparing access paths
 MIN_TURN_ID_DIGITS = 6  # minimum digits of a turn id
 TURN_ID = re.compile(rf"[0-9a-f]{{{MIN_TURN_ID_DIGITS},32}}")
 
@@ -193,146 +183,84 @@ class EventPage:
 NO_EVENTS = EventPage(records=())
 
 
-# This must equal the condition of the partial indexes, or SQLite ignores them.
+# The first condition equals that of the partial indexes, or SQLite does not use them.
 FLAGGED_CONDITION = "level IN ('warn', 'error')"
+LEVEL_CONDITIONS: dict[Level | None, tuple[str, ...]] = {
+    None: (),
+    Level.INFO: (),
+    Level.WARN: (FLAGGED_CONDITION,),
+    Level.ERROR: (FLAGGED_CONDITION, "level = 'error'"),
+}
 COLUMN_INDEXES = {
     "session_id": "idx_events_session",
-    "level": "idx_events_error",
-    "event_type": "idx_events_type",
     "user_id": "idx_events_user",
+    "event_type": "idx_events_type",
     "channel": "idx_events_channel",
     "room": "idx_events_room",
 }
 
 
-@frozen(eq=True)
-class AccessPath:
-    """An access path to rows in time order: an index and the conditions for it."""
+def build_condition(reader: Reader, query: Filter) -> tuple[str, list[Any]]:
+    """Return the SQL condition and parameters for rows that match and that the reader may see."""
+    since, until = query.period.since, query.period.until
+    terms = {
+        "session_id = ?": query.session,
+        "user_id = ?": query.user,
+        "channel = ?": query.channel,
+        "event_type = ?": query.type,
+        "timestamp >= ?": since and format_timestamp(since),
+        "timestamp < ?": until and format_timestamp(until),
+    }
+    given = {term: value for term, value in terms.items() if value}
+    visible, own = build_visibility_condition(reader)
+    condition = " AND ".join([*given, *LEVEL_CONDITIONS[query.level], visible])
+    return condition, [*given.values(), *own]
 
-    index: str
-    terms: tuple[str, ...] = ()
-    values: tuple[str, ...] = ()
 
-    @classmethod
-    def by(cls, column: str, value: str) -> "AccessPath":
-        """Return the access path for a value of a column."""
-        partial = (FLAGGED_CONDITION,) if column == "level" else ()
-        return cls(index=COLUMN_INDEXES[column], terms=(*partial, f"{column} = ?"), values=(value,))
+def choose_index(reader: Reader, query: Filter) -> str:
+    """Choose the index for a query.
+
+    A reader who does not see the rows of all users uses the index of their own: response times must not reveal how many
+    rows others have.
+    """
+    flagged = query.is_flagged
+    if reader.clearance is not Trust.FULL or (query.user and not query.session and not query.type):
+        return "idx_events_own_error" if flagged else "idx_events_user"
+    if flagged and not query.session:
+        return "idx_events_error"
+    columns = {"session_id": query.session, "event_type": query.type, "room": reader.room, "channel": query.channel}
+    return next((COLUMN_INDEXES[column] for column, value in columns.items() if value), "idx_events_time")
 
 
 def find_events(connection: sqlite3.Connection, reader: Reader, query: Filter = NO_FILTER) -> EventPage:
     """Find the newest matching events that the reader may see, newest first."""
     limit = min(query.limit, MAX_EVENTS)
-    where, values = build_condition(reader, query)
-    walks = [iterate_rows(connection, path, where, values) for path in choose_paths(connection, reader, query)]
-    # Each walk is sorted, so the merge reads no more rows than it returns.
-    merged = heapq.merge(*walks, key=lambda row: (row[1], row[0]), reverse=True)
-    skipped = query.period.shown
-    rows = list(islice(merged, skipped, skipped + limit + 1))
+    rows = list(islice(iterate_rows(connection, reader, query), query.period.shown, query.period.shown + limit + 1))
     capped = f"one answer holds {MAX_EVENTS:,} events at most, so not {query.limit:,}" if limit < query.limit else ""
     return build_page(rows, limit, capped)
 
 
-def build_condition(reader: Reader, query: Filter) -> tuple[str, list[Any]]:
-    """Return the SQL condition and parameters for rows that match and that the reader may see."""
-    columns = {
-        "session_id": query.session,
-        "user_id": query.user,
-        "channel": query.channel,
-        "event_type": query.type,
-    }
-    terms = [f"{column} = ?" for column, value in columns.items() if value]
-    values: list[Any] = [*filter(None, columns.values()), *query.levels]
-    if query.levels:
-        terms.append(f"level IN ({', '.join('?' * len(query.levels))})")
-    within, ends = build_time_condition(query)
-    # These columns come first in a row, before long values, so most rows are rejected cheaply.
-    where, own = build_visibility_condition(reader)
-    return " AND ".join([*terms, *within, where]), [*values, *ends, *own]
-
-
-def build_time_condition(query: Filter) -> tuple[list[str], list[str]]:
-    """Return the SQL conditions on the timestamp."""
-    bounds = [(">=", query.period.since), ("<", query.period.until)]
-    return [f"timestamp {sign} ?" for sign, end in bounds if end], [format_timestamp(end) for _, end in bounds if end]
-
-
-def choose_paths(connection: sqlite3.Connection, reader: Reader, query: Filter) -> Sequence[AccessPath]:
-    """Choose the access path with the fewest rows, estimated from the indexes.
-
-    All paths run back through the same time, so the path with the fewest rows is the shortest. The result may be
-    several paths to be merged.
-    """
-    options = list_paths(reader, query)
-    return min(options, key=lambda paths: measure_density(connection, paths, query)) if options[1:] else options[0]
-
-
-def list_paths(reader: Reader, query: Filter) -> list[Sequence[AccessPath]]:
-    """List the possible access paths, preferred ones first. The time index is the last resort."""
-    bound = reader.clearance is not Trust.FULL
-    keys = {"session_id": query.session, "channel": query.channel, "room": reader.room}
-    options: list[Sequence[AccessPath]] = []
-    if bound or query.user:
-        # The reader's own index comes first: response times must not reveal how many rows others have.
-        name = reader.user if bound else query.user
-        if query.levels:
-            options.append(
-                [AccessPath(index="idx_events_own_error", terms=(FLAGGED_CONDITION, "user_id = ?"), values=(name,))]
-            )
-        options.append([AccessPath.by("user_id", name)])
-    options += [[AccessPath.by(column, value)] for column, value in keys.items() if value]
-    if query.levels:
-        options.append([AccessPath.by("level", level) for level in query.levels])
-    if query.type:
-        options.append([AccessPath.by("event_type", query.type)])
-    return options or [[AccessPath(index="idx_events_time")]]
-
-
-def measure_density(connection: sqlite3.Connection, paths: Sequence[AccessPath], query: Filter) -> tuple[str, int]:
-    """Estimate the density of access paths from their indexes alone.
-
-    Return the time back to which `PROBE_ROWS` rows reach, or an empty string if there are fewer,
-    and the number of rows.
-    """
-    within, ends = build_time_condition(query)
-    reach, rows = "", 0
-    for path in paths:
-        where = " AND ".join([*path.terms, *within]) or "1"
-        probed = f"SELECT timestamp FROM events INDEXED BY {path.index} WHERE {where}"
-        count, oldest = connection.execute(
-            f"SELECT count(*), min(timestamp) FROM ({probed} ORDER BY timestamp DESC LIMIT {PROBE_ROWS})",
-            [*path.values, *ends],
-        ).fetchone()
-        rows += count
-        reach = max(reach, oldest) if count == PROBE_ROWS else reach
-    return reach, rows
-
-
 def iterate_rows(
-    connection: sqlite3.Connection, path: AccessPath, where: str, values: Sequence[Any]
+    connection: sqlite3.Connection, reader: Reader, query: Filter, more: str = "", *values: str
 ) -> Iterator[Sequence[Any]]:
-    """Iterate over the rows of an access path that match, newest first."""
-    terms = " AND ".join([*path.terms, where])
+    """Iterate over the matching visible rows, newest first. `more` is a further condition with its parameters."""
+    where, given = build_condition(reader, query)
     return connection.execute(
-        f"SELECT {RECORD_SELECT} FROM events INDEXED BY {path.index} WHERE {terms} ORDER BY timestamp DESC, id DESC",
-        [*path.values, *values],
+        f"SELECT {RECORD_SELECT} FROM events INDEXED BY {choose_index(reader, query)}"
+        f" WHERE {where} {more} ORDER BY timestamp DESC, id DESC",
+        [*given, *values],
     )
 
 
 def count_by_channel(connection: sqlite3.Connection, reader: Reader, query: Filter) -> dict[str, tuple[int, datetime]]:
     """Return the number of matching visible events and the newest time for each channel."""
     where, values = build_condition(reader, query)
-    found: dict[str, tuple[int, str]] = {}
-    for path in choose_paths(connection, reader, query):
-        terms = " AND ".join([*path.terms, where, "channel IS NOT NULL"])
-        rows = connection.execute(
-            f"SELECT channel, count(*), max(timestamp) FROM events INDEXED BY {path.index} WHERE {terms} GROUP BY 1",
-            [*path.values, *values],
-        )
-        for channel, count, newest in rows:
-            before, latest = found.get(channel, (0, newest))
-            found[channel] = (before + count, max(latest, newest))
-    return {name: (count, datetime.fromisoformat(newest)) for name, (count, newest) in found.items()}
+    rows = connection.execute(
+        f"SELECT channel, count(*), max(timestamp) FROM events INDEXED BY {choose_index(reader, query)}"
+        f" WHERE {where} AND channel IS NOT NULL GROUP BY channel",
+        values,
+    )
+    return {name: (count, datetime.fromisoformat(newest)) for name, count, newest in rows}
 
 
 def find_events_after(connection: sqlite3.Connection, reader: Reader, query: Filter, last: int) -> list[Record]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from hashlib import sha256
+from itertools import islice
 from json import JSONEncoder
 from typing import Any, NamedTuple
 
@@ -15,11 +16,18 @@ from foreword.events.period import format_timestamp
 from foreword.events.redaction import REDACTED, SCAN_MARGIN_CHARS, is_secret_label, redact
 from foreword.types import Trust, frozen
 
-EVENT_COLUMNS = (
-    "timestamp", "level", "category", "session_id", "agent_id", "user_id", "channel", "event_type", "duration_ms",
-    "tokens_in", "tokens_out", "cost_usd", "error", "metadata", "room", "schedule", "trust", "model", "trace_id",
-    "span_id", "parent_id", "prompt_hash", "cache_read", "cache_write",
-)  # fmt: skip
+COLUMN_FIELDS = {
+    "id": "id", "timestamp": "time", "level": "level", "category": "category", "session_id": "session",
+    "agent_id": "agent", "user_id": "user", "channel": "channel", "event_type": "type", "duration_ms": "duration_ms",
+    "tokens_in": "tokens_in", "tokens_out": "tokens_out", "cost_usd": "cost_usd", "error": "error",
+    "metadata": "facts", "room": "room", "schedule": "schedule", "trust": "trust", "model": "model",
+    "trace_id": "trace", "span_id": "span", "parent_id": "parent", "prompt_hash": "prompt_hash",
+    "cache_read": "cache_read", "cache_write": "cache_write",
+}  # fmt: skip
+"""The columns of the table in order, each with its field in `Record`."""
+RECORD_COLUMNS = tuple(COLUMN_FIELDS)
+RECORD_SELECT = ", ".join(RECORD_COLUMNS)
+EVENT_COLUMNS = RECORD_COLUMNS[1:]
 INSERT_EVENT = f"INSERT INTO events ({', '.join(EVENT_COLUMNS)}) VALUES ({', '.join('?' * len(EVENT_COLUMNS))})"
 
 MAX_ID_CHARS = 200  # characters of an id
@@ -27,8 +35,6 @@ MAX_ERROR_CHARS = 4_000  # characters of an error
 MAX_TEXT_CHARS = 2_000  # characters of one string in the facts
 MAX_LIST_ENTRIES = 100  # entries of one list or mapping in the facts
 MAX_DEPTH = 6  # levels of nesting
-MAX_ENTRIES = 1_000  # entries of all nested lists and mappings of an event; a long string counts as several
-CHARS_PER_ENTRY = 100  # characters of a string that count as one entry
 MAX_SECTIONS = 1_000  # sections of a call that are counted
 MAX_METADATA_CHARS = 16_000  # characters of all facts as JSON
 MAX_INTEGER = 2**63 - 1
@@ -63,7 +69,7 @@ def make_row(event: Event) -> EventRow:
         tokens_out,
         convert_amount(event.cost_usd),
         redact(hide_own_paths(str(event.error)), MAX_ERROR_CHARS) if event.error else None,
-        encode_facts(FactCopier().copy_facts(event.facts)) if event.facts else None,
+        encode_facts(copy_facts(event.facts, MAX_DEPTH)) if event.facts else None,
         convert_id(context.room),
         convert_id(context.schedule),
         int(context.trust),
@@ -101,6 +107,14 @@ def convert_amount(amount: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
+def clamp_integer(number: Any) -> int | None:
+    """Convert any number to an integer that SQLite can store, or None."""
+    try:
+        return max(-MAX_INTEGER, min(int(number), MAX_INTEGER))
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
 def convert_id(text: str) -> str | None:
     """Return an id as stored: None if empty, and at most `MAX_ID_CHARS` characters.
 
@@ -121,14 +135,6 @@ def replace_surrogates(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def clamp_integer(number: Any) -> int | None:
-    """Convert any number to an integer that SQLite can store, or None."""
-    try:
-        return max(-MAX_INTEGER, min(int(number), MAX_INTEGER))
-    except (TypeError, ValueError, OverflowError):
-        return None
-
-
 def encode_facts(facts: dict[str, Any]) -> str:
     """Encode facts as JSON. If the result is too long, drop the largest facts and name them."""
     text = _encode(facts)
@@ -146,55 +152,32 @@ def encode_facts(facts: dict[str, Any]) -> str:
     return _encode(facts)
 
 
-class FactCopier:
-    """Copies the facts of one event: redacted, shortened, and with a note for each omission."""
+def copy_facts(facts: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+    """Copy a mapping without secrets, shortened, and with a note for each omission."""
+    copied: dict[str, Any] = {}
+    for key, value in islice(facts.items(), MAX_LIST_ENTRIES):
+        label, secret = redact_label(str(key)[: MAX_ID_CHARS + SCAN_MARGIN_CHARS])
+        copied[label] = REDACTED if secret and value else copy_fact(value, depth)
+    if len(facts) > MAX_LIST_ENTRIES:
+        copied[CUT_FACT] = f"{len(facts) - MAX_LIST_ENTRIES:,} more"
+    return copied
 
-    def __init__(self) -> None:
-        self._left = MAX_ENTRIES
 
-    def copy_facts(self, facts: Mapping[Any, Any], depth: int = MAX_DEPTH) -> dict[str, Any]:
-        """Copy a mapping. Top-level facts do not count as entries."""
-        top = depth == MAX_DEPTH
-        limit = MAX_LIST_ENTRIES if top else self._take(len(facts))
-        copied: dict[str, Any] = {}
-        for number, (key, value) in enumerate(facts.items()):
-            if number == limit:
-                copied[CUT_FACT] = f"{len(facts) - limit:,} more"
-                break
-            label, secret = redact_label(str(key)[: MAX_ID_CHARS + SCAN_MARGIN_CHARS])
-            if secret and value:
-                copied[label] = REDACTED
-            elif top and type(value) is str:
-                copied[label] = redact(value, MAX_TEXT_CHARS)
-            else:
-                copied[label] = self._copy(value, depth)
-        return copied
-
-    def _copy(self, value: Any, depth: int) -> Any:
-        """Copy one value. A value that JSON cannot represent becomes a string."""
-        kind = type(value)
-        if kind is str:
-            self._left -= min(len(value), MAX_TEXT_CHARS) // CHARS_PER_ENTRY
-            return (
-                redact(value, MAX_TEXT_CHARS) if self._left >= 0 else f"{len(value):,} characters, too many to record"
-            )
-        if value is None or (kind in (bool, int, float) and -MAX_INTEGER <= value <= MAX_INTEGER):
-            return value
-        if not isinstance(value, list | tuple | Mapping):
-            return f"a number of {value.bit_length():,} bits" if kind is int else redact(str(value), MAX_TEXT_CHARS)
-        if not depth:
-            return f"{len(value):,} entries, too deep to record"
-        if isinstance(value, Mapping):
-            return self.copy_facts(value, depth - 1)
-        limit = self._take(len(value))
-        copied = [self._copy(entry, depth - 1) for entry in value[:limit]]
-        return copied if len(value) <= limit else [*copied, f"{len(value) - limit:,} more"]
-
-    def _take(self, entries: int) -> int:
-        """Return how many of some entries may be copied."""
-        taken = min(entries, MAX_LIST_ENTRIES, max(self._left, 0))
-        self._left -= taken
-        return taken
+def copy_fact(value: Any, depth: int) -> Any:
+    """Copy one value. A value that JSON cannot represent becomes a string."""
+    kind = type(value)
+    if kind is str:
+        return redact(value, MAX_TEXT_CHARS)
+    if value is None or (kind in (bool, int, float) and -MAX_INTEGER <= value <= MAX_INTEGER):
+        return value
+    if not isinstance(value, list | tuple | Mapping):
+        return f"a number of {value.bit_length():,} bits" if kind is int else redact(str(value), MAX_TEXT_CHARS)
+    if not depth:
+        return f"{len(value):,} entries, too deep to record"
+    if isinstance(value, Mapping):
+        return copy_facts(value, depth - 1)
+    copied = [copy_fact(entry, depth - 1) for entry in value[:MAX_LIST_ENTRIES]]
+    return copied if len(copied) == len(value) else [*copied, f"{len(value) - len(copied):,} more"]
 
 
 @lru_cache(512)
@@ -207,7 +190,7 @@ def redact_label(key: str) -> tuple[str, bool]:
 def read_sections(listed: Any) -> tuple[tuple[Any, ...], ...]:
     """Read the sections of a call: name, tokens, cached tokens and dollars. Skip malformed entries.
 
-    The input is the original list, so the totals include every section even if the row lists only the first ones.
+    For a new row the input is the original list, so the totals include every section even if the row lists only some.
     """
     if not isinstance(listed, list | tuple):
         return ()
@@ -225,10 +208,6 @@ def is_section(value: Any) -> bool:
     if type(section) is not str or type(tokens) is not int or type(cached) is not int:
         return False
     return type(usd) in (int, float, type(None)) and tokens >= 0 and cached >= 0
-
-
-RECORD_COLUMNS = ("id", *EVENT_COLUMNS)
-RECORD_SELECT = ", ".join(RECORD_COLUMNS)
 
 
 @frozen(eq=True)
@@ -266,9 +245,9 @@ class Record:
 
         Ids have gaps where rows of other users are, so only readers who see all rows get them.
         """
-        names = RECORD_COLUMNS if sees_all(reader) else EVENT_COLUMNS
-        values = {name: getattr(self, FIELD_BY_COLUMN.get(name, name)) for name in names}
-        plain = {name: None if value == "" else value for name, value in values.items()}
+        columns = RECORD_COLUMNS if sees_all(reader) else EVENT_COLUMNS
+        values = {column: getattr(self, COLUMN_FIELDS[column]) for column in columns}
+        plain = {column: None if value == "" else value for column, value in values.items()}
         return plain | {
             "timestamp": format_timestamp(self.time),
             "trust": str(self.trust),
@@ -276,18 +255,6 @@ class Record:
         }
 
 
-FIELD_BY_COLUMN = {
-    "timestamp": "time",
-    "session_id": "session",
-    "agent_id": "agent",
-    "user_id": "user",
-    "event_type": "type",
-    "metadata": "facts",
-    "trace_id": "trace",
-    "span_id": "span",
-    "parent_id": "parent",
-}
-RECORD_FIELDS = tuple(FIELD_BY_COLUMN.get(column, column) for column in RECORD_COLUMNS)
 NUMBER_FIELDS = frozenset(("duration_ms", "tokens_in", "tokens_out", "cache_read", "cache_write", "cost_usd"))
 
 
@@ -295,7 +262,7 @@ def read_record(values: Sequence[Any]) -> Record:
     """Convert a row with the columns of `RECORD_SELECT` to a record."""
     fields: dict[str, Any] = {
         name: "" if value is None and name not in NUMBER_FIELDS else value
-        for name, value in zip(RECORD_FIELDS, values, strict=True)
+        for name, value in zip(COLUMN_FIELDS.values(), values, strict=True)
     }
     fields["time"] = datetime.fromisoformat(fields["time"])
     fields["trust"] = Trust(fields["trust"])

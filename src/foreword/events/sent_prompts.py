@@ -15,7 +15,7 @@ from foreword.engine.sources.sections import Missing
 from foreword.events.event import EventType, Reader, build_visibility_condition, may_read_text
 from foreword.events.log import EventLog, read_utc_now
 from foreword.events.period import format_timestamp
-from foreword.events.query import Filter, build_condition, choose_paths, find_turn_events, iterate_rows, lay_out_turn
+from foreword.events.query import Filter, find_turn_events, iterate_rows, lay_out_turn
 from foreword.events.record import Record, read_record, replace_surrogates
 from foreword.types import Pace, Placement, Trust, Verdict, frozen
 
@@ -306,17 +306,15 @@ def find_recorded_turn(connection: sqlite3.Connection, reader: Reader, name: str
 def find_last_prompt(records: tuple[Record, ...]) -> str:
     """Return the hash of the turn's last prompt. Prompts of other agents are deeper in the tree."""
     kind = EventType.PROMPT_BUILT.value
-    built = [entry for entry in lay_out_turn(records) if entry.record.type == kind and entry.record.prompt_hash]
-    least = min((entry.depth for entry in built), default=0)
-    return next((entry.record.prompt_hash for entry in reversed(built) if entry.depth == least), "")
+    built = [(depth, one) for depth, one in lay_out_turn(records) if one.type == kind and one.prompt_hash]
+    least = min((depth for depth, _ in built), default=0)
+    return next((record.prompt_hash for depth, record in reversed(built) if depth == least), "")
 
 
 def find_turn_by_prompt(connection: sqlite3.Connection, reader: Reader, prefix: str) -> Record | None:
     """Find the newest visible turn whose prompt hash has a prefix."""
-    query = Filter(type=EventType.PROMPT_BUILT.value)
-    where, values = build_condition(reader, query)
-    (path,) = choose_paths(connection, reader, query)
-    terms = f"{where} AND prompt_hash >= ? AND prompt_hash < ?"
     # No digit sorts as high as `g`, so this range contains every hash with the prefix.
-    row = next(iterate_rows(connection, path, terms, [*values, prefix, f"{prefix}g"]), None)
+    within = "AND prompt_hash >= ? AND prompt_hash < ?"
+    query = Filter(type=EventType.PROMPT_BUILT.value)
+    row = next(iterate_rows(connection, reader, query, within, prefix, f"{prefix}g"), None)
     return read_record(row) if row else None

@@ -37,7 +37,7 @@ class TurnOutcome:
 
 def selects_errors(query: Filter) -> bool:
     """Return whether a filter selects warnings or errors, so that its result lacks the rows that follow."""
-    return bool(query.levels) or query.type in ERROR_TYPES
+    return query.is_flagged or query.type in ERROR_TYPES
 
 
 def find_outcomes(connection: sqlite3.Connection, reader: Reader, records: Iterable[Record]) -> list[TurnOutcome]:

@@ -13,7 +13,7 @@ from foreword.errors import UnknownName
 from foreword.events.event import GROUPINGS, EventType, Grouping, Reader, build_visibility_condition
 from foreword.events.lines import show_cost, show_count_of, show_period, show_word
 from foreword.events.period import Period, format_timestamp, parse_report_period
-from foreword.events.record import EVENT_COLUMNS, EventRow
+from foreword.events.record import EVENT_COLUMNS, EventRow, parse_facts, read_sections
 from foreword.host import load_zone
 from foreword.types import Trust, frozen
 
@@ -115,27 +115,6 @@ FIRST_DAY, LAST_DAY = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzin
 NO_OWNER = "\0"  # no user has this name: a reader without a name has no totals
 
 _SUMMED = ", ".join(f"sum({figure})" for figure in FIGURES)
-_COLUMNS = {
-    Grouping.SESSION: "session_id",
-    Grouping.USER: "user_id",
-    Grouping.AGENT: "agent_id",
-    Grouping.CHANNEL: "channel",
-    Grouping.MODEL: "model",
-}
-_TOKENS = "sum(tokens_in) + sum(tokens_out) DESC, name"
-_ORDERS = {"tokens": _TOKENS, "cost": f"sum(cost_usd) DESC, {_TOKENS}"}
-_TURN_FIGURES = "coalesce(json_extract(metadata, '$.attempt'), 1) = 1, 0, 0, 0, 0, 0, 0, 0.0"
-_CALL_FIGURES = f"0, 1, cost_usd IS NULL, {', '.join(f'coalesce({figure}, 0)' for figure in FIGURES[3:])}"
-_SECTION_FIGURES = (
-    "0, 1, json_extract(part.value, '$[3]') IS NULL, json_extract(part.value, '$[1]'), 0,"
-    " json_extract(part.value, '$[2]'), 0, coalesce(json_extract(part.value, '$[3]'), 0.0)"
-)
-_IS_SECTION = (  # as `record.is_section`, which selects the sections for the totals
-    "part.type = 'array' AND json_array_length(part.value) = 4 AND json_type(part.value, '$[0]') = 'text'"
-    " AND json_type(part.value, '$[1]') = 'integer' AND json_extract(part.value, '$[1]') >= 0"
-    " AND json_type(part.value, '$[2]') = 'integer' AND json_extract(part.value, '$[2]') >= 0"
-    " AND json_type(part.value, '$[3]') IN ('null', 'integer', 'real')"
-)
 
 
 @frozen(eq=True)
@@ -156,6 +135,11 @@ class Total:
     cache_write: int = 0
     cost_usd: float | None = None
     """The sum of the known prices, or None if none is known."""
+
+    @property
+    def tokens(self) -> int:
+        """All tokens, in and out."""
+        return self.tokens_in + self.tokens_out
 
 
 def sum_usage_by(
@@ -179,45 +163,40 @@ def sum_usage_by(
     if grouping is Grouping.DAY:
         days = list(sum_days(connection, reader, since, until))
         return days, len(days)
-    source, values = build_source(reader, grouping, since, until)
-    rows = connection.execute(
-        f"SELECT name, {_SUMMED}, count(*) OVER () FROM ({source}) GROUP BY name ORDER BY {_ORDERS[most]} LIMIT ?",
-        [*values, min(limit, MAX_TOTALS)],
-    ).fetchall()
+    sums = sum_figures(connection, reader, grouping, since, until)
     own = reader.user if grouping is Grouping.USER and reader.clearance is not Trust.FULL else ""
-    return [build_total(own or row[0], row[1:-1]) for row in rows], rows[0][-1] if rows else 0
+    named: dict[str, Any] = {name: dict(zip(FIGURES, figures, strict=True)) for name, figures in sums.items()}
+    totals = [Total(name=own or name, **figures) for name, figures in named.items()]
+    totals.sort(key=lambda each: (-(each.cost_usd or 0.0) if most == "cost" else 0, -each.tokens, each.name))
+    shown = totals[: min(limit, MAX_TOTALS)]
+    return [each if each.calls > each.unpriced else replace(each, cost_usd=None) for each in shown], len(totals)
 
 
-def build_source(reader: Reader, by: Grouping, since: datetime | None, until: datetime | None) -> tuple[str, list[Any]]:
-    """Return a query for the named figures of a period: from totals, and from single rows at its ends."""
-    scope, scope_values = build_scope(reader, by)
+def sum_figures(
+    connection: sqlite3.Connection, reader: Reader, by: Grouping, since: datetime | None, until: datetime | None
+) -> dict[str, Figures]:
+    """Sum the figures of a period by name: from totals, and from single rows at its ends."""
+    scope, values = build_scope(reader, by)
     visible, visible_values = build_visibility_condition(reader)
-    parts, values = [], []
+    sums: dict[str, Figures] = {}
     for table, first, last in split_period(since, until):
-        if table != "events":
-            figures = f"name, {', '.join(FIGURES)}"
-            parts.append(f"SELECT {figures} FROM {table} WHERE {scope} AND start >= ? AND start < ?")
-            values += [*scope_values, first, last]
+        if table == "events":
+            rows = connection.execute(
+                f"SELECT {', '.join(EVENT_COLUMNS)} FROM events INDEXED BY idx_events_type"
+                f" WHERE event_type IN (?, ?) AND timestamp >= ? AND timestamp < ? AND {visible}",
+                [TURN_TYPE, CALL_TYPE, first, last, *visible_values],
+            )
+            counted = count_rows(
+                EventRow(row, read_sections(parse_facts(row[_METADATA]).get("sections"))) for row in rows
+            )
+            for (kind, owner, room, _, name, _), figures in counted.items():
+                if [kind, owner, room] == values[:3]:
+                    add_figures(sums, name, figures)
             continue
-        within = f"AND timestamp >= ? AND timestamp < ? AND {visible}"
-        for kind, select in list_row_queries(by):
-            parts.append(f"{select} {within}")
-            values += [kind, first, last, *visible_values]
-    columns = ", ".join(f"NULL AS {figure}" for figure in FIGURES)
-    return " UNION ALL ".join([f"SELECT '' AS name, {columns} WHERE 0", *parts]), values
-
-
-def list_row_queries(by: Grouping) -> Iterator[tuple[str, str]]:
-    """List the event types to count for a grouping, each with the query for its rows."""
-    rows = "FROM events INDEXED BY idx_events_type"
-    if by is Grouping.SECTION:
-        parts = f"{rows}, json_each(metadata, '$.sections') AS part"
-        name = "json_extract(part.value, '$[0]')"
-        yield CALL_TYPE, f"SELECT {name}, {_SECTION_FIGURES} {parts} WHERE event_type = ? AND {_IS_SECTION}"
-        return
-    name = f"coalesce({_COLUMNS[by]}, '')" if by in _COLUMNS else "''"
-    for kind, figures in ((TURN_TYPE, _TURN_FIGURES), (CALL_TYPE, _CALL_FIGURES)):
-        yield kind, f"SELECT {name}, {figures} {rows} WHERE event_type = ?"
+        query = f"SELECT name, {_SUMMED} FROM {table} WHERE {scope} AND start >= ? AND start < ? GROUP BY name"
+        for name, *figures in connection.execute(query, [*values, first, last]):
+            add_figures(sums, name, figures)
+    return sums
 
 
 def build_scope(reader: Reader, by: Grouping) -> tuple[str, list[Any]]:
@@ -290,12 +269,6 @@ def sum_days(
 def find_day_start(day: date, zone: ZoneInfo) -> datetime:
     """Return the start of a day in a timezone."""
     return datetime.combine(day, time(), zone).astimezone(UTC)
-
-
-def build_total(name: str, figures: Sequence[Any]) -> Total:
-    """Build a total from summed figures."""
-    total = Total(name=name, **dict(zip(FIGURES, figures, strict=True)))
-    return total if total.calls > total.unpriced else replace(total, cost_usd=None)
 
 
 def list_sessions(connection: sqlite3.Connection, reader: Reader, since: datetime, limit: int) -> tuple[list[str], int]:
@@ -383,7 +356,7 @@ def show_spending_summary(spending: Spending, zone: ZoneInfo) -> Iterator[str]:
     if spending.usd_per_turn is not None:
         yield f"on average {show_cost(spending.usd_per_turn)} a turn"
     if longest:
-        yield f"most tokens: session {show_word(longest.name)} with {longest.tokens_in + longest.tokens_out:,}"
+        yield f"most tokens: session {show_word(longest.name)} with {longest.tokens:,}"
 
 
 def show_total(total: Total, by: str) -> str:

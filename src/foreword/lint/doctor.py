@@ -152,13 +152,13 @@ def check_caches(workspace: Workspace) -> Iterator[Check]:
 
 def describe_repeated_breaks(repeated: RepeatedBreak) -> Check:
     """Describe the breaks of a session, their cost, their remedy and the command that shows the turn."""
-    cause = " ".join(filter(None, (repeated.cause, repeated.where)))
-    cost = "" if repeated.usd is None else f" for {show_cost(repeated.usd)}"
+    newest, loss = repeated.newest, repeated.loss
+    cost = "" if loss.usd is None else f" for {show_cost(loss.usd)}"
+    cause = " ".join(filter(None, (loss.cause, newest.where)))
     return make_warning(
-        f"session {repeated.session[:SHORT_ID_DIGITS]}",
-        f"its cache broke {repeated.breaks} times within a day, cause {cause}: "
-        f"{repeated.tokens:,} tokens billed again{cost}",
-        f"{BREAK_REMEDIES[repeated.cause]}; see foreword trace {repeated.turn[:SHORT_ID_DIGITS]}",
+        f"session {newest.session[:SHORT_ID_DIGITS]}",
+        f"its cache broke {loss.breaks} times within a day, cause {cause}: {loss.tokens:,} tokens billed again{cost}",
+        f"{BREAK_REMEDIES[loss.cause]}; see foreword trace {newest.turn[:SHORT_ID_DIGITS]}",
     )
 
 

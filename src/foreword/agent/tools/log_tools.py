@@ -174,7 +174,7 @@ class LogQueries:
         if not found.records:
             return "There is no such turn."
         start = found.records[0].time
-        text, shown = self._fill(show_tree_entry(branch, start) for branch in lay_out_turn(found.records))
+        text, shown = self._fill(show_tree_entry(*entry, start) for entry in lay_out_turn(found.records))
         left = len(found.records) - shown
         more = f"({left:,} more; {self._name('logs')} finds them by session and time)" if left else found.notice
         return "\n".join(filter(None, [summarise_turn(found.records, self._zone), text, more]))
