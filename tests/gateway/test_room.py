@@ -11,7 +11,7 @@ ROOM = {"room": "kitchen", "situation": "group", "channel": "telegram"}
 SOCIAL = {"memory/social/cake.md": "The cake is for Sunday.\n"}
 
 
-def test_lanes(tmp_path, stand_in):
+def test_session_keys(tmp_path, stand_in):
     """A stranger in a room has their own session with the room's messages, but without tool results."""
     search = ScriptedReply(calls=(ScriptedCall(name="memory_search", arguments={"query": "cake"}),))
     stand_in.follow(search, ScriptedReply(text="For Sunday."), ScriptedReply(text="Hello."), ScriptedReply(text="Yes."))
