@@ -10,20 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from foreword.engine.trust import Audience, Provenance
+from foreword.engine.trust import Audience
 from foreword.errors import InputError
-from foreword.memory.entry import Confirmed, Note
-from foreword.memory.notes import add_fact
+from foreword.memory.entry import Note
 from foreword.testing import NOON, make_workspace
 from foreword.types import Trust
 from foreword.workspace import Workspace
 
 FACTS = "memories.json"
-CONFIRMED = Confirmed(
-    text="The ferry leaves at noon.",
-    origin=Provenance(author="bob", time="2026-11-16T12:00:00Z", clearance="familiar"),
-    by="alice",
-)
 
 
 @pytest.fixture
@@ -112,7 +106,7 @@ def test_claimed(ws: Workspace) -> None:
     draft = Path(ws.files.root, f"{FACTS}.new")
     draft.write_text("[half")
     with pytest.raises(InputError, match=r"another process; if there is none, remove memories\.json\.new"):
-        add_fact(ws.files, CONFIRMED, patience=0.05)
+        promote(ws, "The ferry leaves at noon.")
     assert (draft.read_text(), read(ws)) == ("[half", ["Carol likes rye."])
     draft.unlink()
     promote(ws, "The ferry leaves at noon.")

@@ -18,6 +18,7 @@ from foreword.engine.sources.documents import parse_document
 from foreword.engine.trust import Audience, Provenance
 from foreword.errors import Forbidden, InputError
 from foreword.memory import notes as module
+from foreword.memory import stores
 from foreword.memory.entry import Confirmed, Note, mark_text
 from foreword.memory.notes import add_text, list_added, remove_added
 from foreword.testing import NOON, make_workspace, write_files
@@ -169,7 +170,7 @@ def test_promoted_under_a_heading(ws: Workspace) -> None:
     path = save(ws, "Rex is the dog.")
     place = Path(ws.files.root, "memory/social/PEOPLE.md")
     place.chmod(0o640)
-    planned = ws.memory.preview(path, "social/PEOPLE.md", OWNER, "alice", "The house")
+    planned = ws.memory.promote(path, "social/PEOPLE.md", OWNER, "alice", "The house", preview=True)
     assert place.read_text() == PEOPLE
     done = ws.memory.promote(path, "social/PEOPLE.md", OWNER, "alice", "The house")
     assert (done, done.after, done.before) == (planned, place.read_text(), PEOPLE)
@@ -277,7 +278,7 @@ def test_bad_note(ws: Workspace, kind: str) -> None:
         place.mkdir()
     elif kind == "bytes":
         place.write_bytes(b"# A\n\xff\n")
-    said = {"link": "name the file", "folder": "another name", "bytes": "save it as UTF-8", "facts": "no headings"}
+    said = {"link": "name the file", "folder": "Is a directory", "bytes": "save it as UTF-8", "facts": "no headings"}
     with pytest.raises(InputError, match=said[kind]):
         ws.memory.promote(path, target, OWNER, "alice", "A")
     assert Path(ws.files.root, "memory/social/PEOPLE.md").read_text() == PEOPLE
@@ -302,12 +303,12 @@ def test_edited_meanwhile(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_two_threads(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two threads that promote one entry to two notes make one of them."""
     path, memory = save(ws, "Rex."), ws.memory
-    settle, both = memory._settle, Barrier(2)
+    edit_file, both = stores.edit_file, Barrier(2)
 
-    def settle_slowly(*given: Any) -> Any:
+    def edit_slowly(*given: Any) -> Any:
         with suppress(BrokenBarrierError):
             both.wait(0.5)  # both threads have the entry by now, unless one waits for the other
-        return settle(*given)
+        return edit_file(*given)
 
     def promote(name: str) -> str:
         try:
@@ -315,7 +316,7 @@ def test_two_threads(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
         except InputError as error:
             return str(error)
 
-    monkeypatch.setattr(memory, "_settle", settle_slowly)
+    monkeypatch.setattr(stores, "edit_file", edit_slowly)
     with ThreadPoolExecutor(2) as threads:
         made = sorted(threads.map(promote, ("ONE", "TWO")))
     assert made[1].startswith("there is no entry")
@@ -356,9 +357,11 @@ def test_only_the_owner_adds(ws: Workspace) -> None:
     """Only the owner, at full trust, adds an entry to a note or sees the change."""
     path = save(ws, "Bob may use the car.")
     for person, level in (("bob", Trust.FAMILIAR), ("alice", Trust.FAMILIAR), ("carol", Trust.FULL)):
-        for work in (ws.memory.preview, ws.memory.promote):
+        for preview in (True, False):
             with pytest.raises(Forbidden, match=r"^only the owner promotes an entry"):
-                work(path, "social/PEOPLE.md", Audience(clearance=level), person, "The house")
+                ws.memory.promote(
+                    path, "social/PEOPLE.md", Audience(clearance=level), person, "The house", preview=preview
+                )
 
 
 def test_owners_own_note(ws: Workspace) -> None:

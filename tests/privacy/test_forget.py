@@ -13,7 +13,7 @@ from foreword.engine.trust import Audience, Provenance
 from foreword.errors import InputError, UnknownName
 from foreword.events.redaction import FORGOTTEN_MARKER
 from foreword.memory.entry import Confirmed
-from foreword.memory.notes import add_fact
+from foreword.memory.notes import add_fact, edit_file
 from foreword.privacy.erasure import DATA_LOCATIONS, preview_erasure
 from foreword.privacy.erasure import erase_person as forget_patiently
 from foreword.storage.database import format_moment
@@ -239,10 +239,11 @@ def test_bulletins_are_made_anew(people):
 def test_a_memory_that_was_promoted(people):
     """A promoted memory records its author and is deleted, both as a file and as a confirmed fact."""
     origin = Provenance(author="bob", clearance="familiar", channel="web", time="2026-11-15T12:00:00+00:00")
-    add_fact(people.workspace.files, Confirmed(text="Likes zebrabob80 very much.", origin=origin, by="alice"))
-    add_fact(
-        people.workspace.files, Confirmed(text="Carol is here: owltoken.", origin=Provenance(author="carol"), by="")
-    )
+    for fact in (
+        Confirmed(text="Likes zebrabob80 very much.", origin=origin, by="alice"),
+        Confirmed(text="Carol is here: owltoken.", origin=Provenance(author="carol"), by=""),
+    ):
+        edit_file(people.folder, "memories.json", lambda text, fact=fact: add_fact(text, fact))
     path = people.remember("bob", "zebrabob81 is the name of the cat")
     people.workspace.memory.promote(path, "social/cat.md", Audience(clearance=Trust.FULL), "alice")
     people.workspace.memory.search("cat name", Audience(clearance=Trust.FULL))

@@ -219,9 +219,8 @@ def review_entries(args: Namespace, workspace: Workspace) -> object:
 def promote_entry(args: Namespace, workspace: Workspace, assembly: Assembly, entry: stores.Entry) -> object:
     """Promote an entry, or show the change without making it."""
     memory = workspace.memory
-    promote = memory.preview if args.dry_run else memory.promote
-    target = args.promote or memory.suggest_place(entry)
-    change = promote(entry.path, target, assembly.audience, assembly.turn.user, args.heading or "")
+    target, person = args.promote or memory.suggest_place(entry), assembly.turn.user
+    change = memory.promote(entry.path, target, assembly.audience, person, args.heading or "", preview=args.dry_run)
     if not args.dry_run:
         log_change(workspace, assembly, "save_memory", change.target.partition("/")[0])
     text = f"{'would be promoted' if args.dry_run else 'promoted'}: {change.target}"
@@ -238,7 +237,7 @@ def preview_promotion(
     if not memory.may_promote(person, audience.clearance):
         return None, "only the owner can promote it, in a private conversation"
     try:
-        return memory.preview(entry.path, memory.suggest_place(entry), audience, person), ""
+        return memory.promote(entry.path, memory.suggest_place(entry), audience, person, preview=True), ""
     except InputError as error:
         return None, str(error)
 

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import shutil
-import stat
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -17,7 +16,6 @@ from html import unescape
 from typing import TextIO
 
 from foreword.engine.sources.documents import Document, escape_attribute, join_lines, normalise_lines, parse_document
-from foreword.engine.sources.files import Files
 from foreword.engine.sources.memory_sections import FACTS_FILE, MAX_FACT_CHARS, extract_facts
 from foreword.errors import InputError
 from foreword.memory.chunk import FENCE, HEADING
@@ -29,39 +27,28 @@ STALE_LOCK_S = 60.0  # seconds after which a draft counts as abandoned
 LOCK_POLL_S = 0.01
 
 
-def add_fact(files: Files, entry: Confirmed, patience: float = LOCK_TIMEOUT_S) -> tuple[str | None, str]:
-    """Add a fact to the file, with its author and who confirmed it; returns the file's text before and after."""
-    place = files.locate(FACTS_FILE)
-    try:
-        with claim(f"{place}.new", patience) as file:
-            before, after = plan_fact(files, entry)
-            file.write(after)
-            file.flush()
-            os.fsync(file.fileno())
-            if os.path.exists(place):
-                shutil.copymode(place, file.name)
-            os.replace(file.name, place)
-    except OSError as error:
-        raise InputError(f"{FACTS_FILE} cannot be written: {error.strerror or error}; nothing was changed") from None
-    return before, after
-
-
-def plan_fact(files: Files, entry: Confirmed) -> tuple[str | None, str]:
-    """Return the text of the file before and after a fact is added; refuse a duplicate."""
+def add_fact(text: str | None, entry: Confirmed) -> str:
+    """Return the text of the file of facts with another fact; refuse a duplicate."""
     fact = join_lines(entry.text)
     if len(fact) > MAX_FACT_CHARS:
         raise InputError(
             f"a fact has at most {MAX_FACT_CHARS} characters, and this one has {len(fact)}; promote it to a file"
         )
-    if os.path.islink(files.locate(FACTS_FILE)):
-        raise InputError(f"{FACTS_FILE} is a link; nothing was changed")
-    current = Files(files.root)
-    held, facts = read_file(current)
-    if fact in map(join_lines, facts):
+    items = parse_items(text)
+    if fact in map(join_lines, extract_facts(items) or ()):
         raise InputError(f"{FACTS_FILE} has this fact already; forget the entry instead: foreword memory forget PATH")
-    text = current.read_text(FACTS_FILE)
-    held.append({"text": fact, **list_fields(entry)})
-    return (text if isinstance(text, str) else None), json.dumps(held, ensure_ascii=False, indent=2)
+    return json.dumps([*items, {"text": fact, **list_fields(entry)}], ensure_ascii=False, indent=2)
+
+
+def parse_items(text: str | None) -> list[object]:
+    """Parse the list in the file of facts; a missing file is an empty list."""
+    try:
+        items = json.loads((text or "[]").removeprefix(BOM), strict=False)
+    except (ValueError, RecursionError):
+        items = None
+    if not isinstance(items, list) or extract_facts(items) is None:
+        raise InputError(f"{FACTS_FILE} is not a plain list of texts; correct it first")
+    return items
 
 
 @contextmanager
@@ -71,7 +58,7 @@ def claim(draft: str, patience: float = LOCK_TIMEOUT_S) -> Iterator[TextIO]:
     while True:
         try:
             # A lone surrogate, which JSON can express and UTF-8 cannot, stays an escape.
-            file = open(draft, "x", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115 - closed below
+            file = open(draft, "x", encoding="utf-8", errors="backslashreplace", newline="")  # noqa: SIM115 - closed below
             break
         except FileExistsError:
             with suppress(FileNotFoundError):
@@ -89,26 +76,6 @@ def claim(draft: str, patience: float = LOCK_TIMEOUT_S) -> Iterator[TextIO]:
             with suppress(FileNotFoundError):  # renamed to its target; another process may have a new draft
                 if os.path.samestat(os.stat(draft), os.fstat(file.fileno())):
                     os.unlink(draft)
-
-
-def read_file(files: Files) -> tuple[list[object], list[str]]:
-    """Read the list of the file, and the facts in it."""
-    document = files.read(FACTS_FILE)
-    if document is None:
-        return [], []
-    held = parse(document.body) if isinstance(document, Document) else None
-    facts = extract_facts(held)
-    if not isinstance(held, list) or facts is None:
-        raise InputError(f"{FACTS_FILE} is not a plain list of texts; correct it first")
-    return held, facts
-
-
-def parse(text: str) -> object:
-    """Parse JSON; return None if it is invalid."""
-    try:
-        return json.loads(text, strict=False)
-    except (ValueError, RecursionError):
-        return None
 
 
 NOTES = "notes"  # the folder of a store for notes without a name
@@ -376,41 +343,35 @@ def remove_added(raw: str, names: Collection[str]) -> str:
 def read_note(root: str, path: str) -> str | None:
     """Read a note with its line breaks; None if it does not exist. Refuse a file that cannot be added to."""
     place = os.path.join(root, *path.split("/"))
+    if os.path.realpath(place) != place:
+        raise InputError(f"{path} is a link or behind one; name the file that it leads to")
     try:
-        facts = os.lstat(place)
+        with open(place, encoding="utf-8", newline="") as file:
+            return file.read()
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
-    if stat.S_ISLNK(facts.st_mode) or os.path.realpath(place) != place:
-        raise InputError(f"{path} is a link or lies behind one; name the file that it leads to")
-    if not stat.S_ISREG(facts.st_mode):
-        raise InputError(f"{path} is no file; choose another name")
-    try:
-        with open(place, "rb") as file:
-            return file.read().decode()
     except UnicodeDecodeError:
         raise InputError(f"{path} is not UTF-8; save it as UTF-8 first") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def edit_note(root: str, path: str, edit: Callable[[str], str]) -> tuple[str, str]:
-    """Put an edited text in the place of a note, whole or not at all; returns the text before and after.
+def edit_file(root: str, path: str, edit: Callable[[str | None], str]) -> tuple[str | None, str]:
+    """Replace a file atomically with its edited text; return the text before, None for a new file, and after.
 
-    If the note is changed meanwhile, nothing is written.
+    If another program changes the file meanwhile, nothing is written.
     """
     place = os.path.join(root, *path.split("/"))
     try:
+        os.makedirs(os.path.dirname(place), exist_ok=True)
         with claim(f"{place}.new") as file:
             before = read_note(root, path)
-            if before is None:
-                raise InputError(f"{path} was removed meanwhile; nothing was written; try again")
             after = edit(before)
-            file.buffer.write(after.encode())
+            file.write(after)
             file.flush()
             os.fsync(file.fileno())
-            shutil.copymode(place, file.name)
+            if before is not None:
+                shutil.copymode(place, file.name)
             if read_note(root, path) != before:
                 raise InputError(f"{path} was changed meanwhile; nothing was written; try again")
             os.replace(file.name, place)

@@ -37,8 +37,7 @@ from foreword.memory.notes import (
     add_fact,
     change_note,
     check_heading,
-    edit_note,
-    plan_fact,
+    edit_file,
     read_note,
 )
 from foreword.memory.search import STOP, Question, Ranked, Snippet, find_snippet, rank, read_question
@@ -411,22 +410,27 @@ class Memory:
             return 0
         return document.body.count("\n") + 1
 
-    def promote(self, path: str, target: str, audience: Audience, person: str, heading: str = "") -> Promotion:
-        """Move an entry out of its inbox to a reviewed file; only the owner can.
+    def promote(
+        self, path: str, target: str, audience: Audience, person: str, heading: str = "", *, preview: bool = False
+    ) -> Promotion:
+        """Move an entry out of its inbox to a reviewed file; only the owner can. A preview writes nothing.
 
         With a heading, the entry is added to a note, which may exist. The file records author, reviewer and time.
         """
         with self._index_sync.lock:  # two threads must not promote one entry to two places
             entry = self._find_waiting(path, audience, person)
-            store, before, after = self._settle(target, heading, entry)
+            store, file, title = self._check_target(target, heading)
+            root = self._files.root
+
+            def edit(before: str | None) -> str:
+                return add_fact(before, entry) if store == FACT_STORE else change_note(before, file, title, entry)
+
+            if preview:
+                before = read_note(root, file)
+                return Promotion(path=path, target=target, before=before, after=edit(before))
+            before, after = edit_file(root, file, edit)
             self._remove(f"memory/{path}")
             self._index_sync.mark_changed(store, path.partition("/")[0])
-        return Promotion(path=path, target=target, before=before, after=after)
-
-    def preview(self, path: str, target: str, audience: Audience, person: str, heading: str = "") -> Promotion:
-        """Return the change that a promotion would make, and write nothing."""
-        entry = self._find_waiting(path, audience, person)
-        before, after = self._plan(target, heading, entry)
         return Promotion(path=path, target=target, before=before, after=after)
 
     def suggest_place(self, entry: "Entry") -> str:
@@ -456,38 +460,17 @@ class Memory:
             raise InputError(f"{path} has no text to promote; remove it with: foreword memory forget {path}")
         return Confirmed(text=document.body, origin=origin, by=self._write_confirmation(person))
 
-    def _plan(self, target: str, heading: str, entry: Confirmed) -> tuple[str | None, str]:
-        """Return the text of a file before and after an entry is promoted to it; None before for a new file."""
-        title = self._check_target(target, heading)
-        if target == FACTS_FILE:
-            return plan_fact(self._files, entry)
-        before = read_note(self._files.root, f"memory/{target}")
-        return before, change_note(before, f"memory/{target}", title, entry)
-
-    def _settle(self, target: str, heading: str, entry: Confirmed) -> tuple[str, str | None, str]:
-        """Write a promoted entry; return the store, and the text of the file before and after."""
-        title = self._check_target(target, heading)
-        if target == FACTS_FILE:
-            return (FACT_STORE, *add_fact(self._files, entry))
-        root, store, path = self._files.root, normalize_name(target).partition("/")[0], f"memory/{target}"
-        if read_note(root, path) is not None:
-            return (store, *edit_note(root, path, lambda text: change_note(text, path, title, entry)))
-        after = change_note(None, path, title, entry)
-        if not write_file(root, path, after):
-            raise InputError(f"{path} was created meanwhile; nothing was written; try again")
-        return store, None, after
-
-    def _check_target(self, target: str, heading: str) -> str:
-        """Check that an entry can be promoted to a file; return the heading without its `#` signs."""
+    def _check_target(self, target: str, heading: str) -> tuple[str, str, str]:
+        """Check that an entry can be promoted to a file; return store, path and the heading without its `#` signs."""
         if target == FACTS_FILE and not self._index_sync.is_listed(FACTS_FILE):
             if heading:
                 raise InputError(f"{FACTS_FILE} has no headings; omit --heading")
-            return ""
-        store, _, name = normalize_name(target).partition("/")
+            return FACT_STORE, FACTS_FILE, ""
+        path, (store, _, name) = f"memory/{target}", normalize_name(target).partition("/")
         fits = store in self._stores and not check_name(name.removeprefix(f"{NOTES}/")) and name.endswith(".md")
-        if not fits or self._index_sync.is_listed(f"memory/{target}"):
+        if not fits or self._index_sync.is_listed(path):
             raise InputError(f"{target} is not a memory path; write STORE/NAME.md, or {FACTS_FILE} for a short fact")
-        return check_heading(heading) if heading else ""
+        return store, path, check_heading(heading) if heading else ""
 
     def _remove(self, place: str) -> None:
         try:

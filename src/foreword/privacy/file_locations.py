@@ -16,7 +16,7 @@ from foreword.engine.sources.memory_sections import FACTS_FILE
 from foreword.gateway import transcripts
 from foreword.memory.entry import drafted
 from foreword.memory.index import FILE, Damaged, Index, remove, translate
-from foreword.memory.notes import LOCK_TIMEOUT_S, claim, edit_note, remove_added
+from foreword.memory.notes import LOCK_TIMEOUT_S, claim, edit_file, remove_added
 from foreword.privacy import subject
 from foreword.privacy.database_locations import STATE, DataLocation, ExportedItem
 from foreword.privacy.subject import OWN_NAMES_SQL, Databases, Redactor, Subject
@@ -90,7 +90,7 @@ class NoteAdditionLocation(DataLocation):
         """Remove the texts and all records with the person's name from the notes."""
         added = list(subject.list_additions(databases.root, person.names))
         for path in dict.fromkeys(path for path, _ in added):
-            edit_note(databases.root, path, lambda text: remove_added(text, person.names))
+            edit_file(databases.root, path, lambda text: remove_added(text or "", person.names))
         return sum(1 for _, text in added if text)
 
 
