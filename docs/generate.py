@@ -1,4 +1,4 @@
-"""Writes what is generated in docs/: commands, tools, JSON Schemas and the HTTP API. Run: python -m docs.generate."""
+"""Generates reference pages in docs/: commands, tools, JSON Schemas and the HTTP API. Run: python -m docs.generate."""
 
 import argparse
 import json
@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from foreword.agent.tools import registry
-from foreword.cli.main import COMMANDS, DESCRIPTION, EXAMPLES, CommandParser, load_command, make_parsers
+from foreword.cli.main import COMMANDS, CommandParser, load_command, make_parsers
 from foreword.config.json_schema import make_json_schema
 from foreword.config.schema import Config
 from foreword.engine.blueprint import Blueprint
@@ -16,12 +16,15 @@ from foreword.http.app import make_app
 from foreword.turn import Tool
 from foreword.types import Trust
 
-CODES = """\
-Exit codes: 0 done; 1 an error was found by `lint` or `doctor`, or the required slots do not fit the budget; 2 bad
-input; 130 interrupted; 141 the reader of the output has gone. Warnings and complaints go to stderr."""
+INTRODUCTION = """\
+Every command of `foreword`, generated from its parsers by `make docs`. `foreword COMMAND --help` has more examples.
+
+Exit codes: 0 done; 1 `lint` or `doctor` found an error, or the required slots do not fit the budget; 2 bad input;
+130 interrupted; 141 the reader of the output has gone. Warnings and errors go to stderr."""
 CONFIGURED = """\
-A folder with a `foreword.yaml` is a workspace. Only `owner` and its entry under `users` are required. An edit applies
-within a second; an invalid one leaves the previous configuration in force, and every error is reported with its line.
+A folder with a `foreword.yaml` is a workspace. This page lists its keys; only `owner` and its entry under `users` are
+required. An edit applies within a second; an invalid one leaves the previous configuration in force, and every error is
+reported with its line.
 
 ```yaml
 owner: alice
@@ -31,9 +34,8 @@ users:
   alice: {trust: full, timezone: Europe/Paris, identities: ["telegram:1001"]}
   bob: {trust: familiar}
 budgets: {daily_usd: 5}
-```
-
-`make docs` generates this page from the schema."""
+```"""
+COMMON = "These may be before or after the command. The last column lists the commands that take each."
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -49,9 +51,9 @@ def render() -> dict[str, str]:
     }
 
 
-def tell_change(tool: Tool) -> str:
-    """Tell whether a tool changes something, and whether a person is asked."""
-    return ("yes" if tool.confirm else "yes, unasked") if tool.changes else ""
+def name_change(tool: Tool) -> str:
+    """Name whether a tool changes something, and whether a person is asked."""
+    return ("yes" if tool.confirm else "yes, unasked") if tool.changes else "no"
 
 
 def render_tools() -> str:
@@ -61,10 +63,10 @@ def render_tools() -> str:
     sets = [registry.make_workspace_tools(Trust.PUBLIC), *registry.GATEWAY_TOOLSETS]
     known = {tool.name: tool for one in sets for tool in one.tools}
     rows = [
-        f"| `{name}` | {tool.description} | {tool.trust} | {tell_change(tool)} | {tool.seconds or 60:g} s |"
+        f"`{name}` | {re.split(r'[.:] ', tool.description.rstrip('.'))[0]} | {tool.trust} | {name_change(tool)}"
         for name, tool in sorted(known.items())
     ]
-    table = "\n".join(["| tool | does | least trust | changes | time |", "|---|---|---|---|---|", *rows])
+    table = "\n".join(["tool | does | least trust | changes", "---|---|---|---", *rows])
     return re.sub(
         r"(<!-- tools -->\n).*(\n<!-- /tools -->)", lambda found: found[1] + table + found[2], page, flags=re.DOTALL
     )
@@ -91,90 +93,91 @@ def render_configuration() -> str:
     ]
     for name, kind in sorted(schema["$defs"].items()):
         if "properties" in kind:
-            parts += [f"## {name}", kind.get("description", ""), render_keys(kind)]
+            parts += [f"## {name}", render_keys(kind)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def render_keys(kind: dict[str, Any]) -> str:
     """Render the keys of one mapping as a table."""
     needed = kind.get("required", [])
-    rows = [
-        f"| `{name}` | {name_type(shape)}{', required' if name in needed else name_default(shape)}"
-        f" | {shape.get('description', '')} |"
-        for name, shape in kind["properties"].items()
-    ]
-    return "\n".join(["| key | type | meaning |", "|---|---|---|", *rows])
+    rows = []
+    for name, shape in kind["properties"].items():
+        notes = [name_type(shape), "required" if name in needed else name_default(shape)]
+        words = ", ".join(filter(None, [f"`{name}`", *notes]))
+        rows.append(f"{words} | {shape.get('description', '')}")
+    return "\n".join(["key | meaning", "---|---", *rows])
 
 
 def name_default(shape: dict[str, Any]) -> str:
     """Name the default of a key; omit empty ones and false."""
     value = shape.get("default")
     if isinstance(value, bool):
-        return ", default true" if value else ""
+        return "default true" if value else ""
     if isinstance(value, int | float):
-        return f", default `{value:g}`"
-    return f", default `{value}`" if value and isinstance(value, str) else ""
+        return f"default `{value:g}`"
+    return f"default `{value}`" if value and isinstance(value, str) else ""
 
 
 def name_type(shape: dict[str, Any]) -> str:
-    """Name a type as a person would."""
+    """Name a type as a person would; a string needs no name."""
     if "$ref" in shape:
         name = shape["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
     if "enum" in shape:
-        return " \\| ".join(f"`{word}`" for word in shape["enum"] if word is not None)
+        choices = [choice for choice in shape["enum"] if choice is not None]
+        return "[trust](trust.md)" if choices == list(Trust) else " \\| ".join(f"`{choice}`" for choice in choices)
     if "anyOf" in shape:
-        return " or ".join(name_type(one) for one in shape["anyOf"] if one.get("type") != "null")
+        return " or ".join(name_type(one) or "string" for one in shape["anyOf"] if one.get("type") != "null")
     if shape.get("type") == "array":
-        return f"list of {name_type(shape['items'])}"
+        return f"list of {name_type(shape['items']) or 'strings'}"
     if isinstance(shape.get("additionalProperties"), dict):
-        return f"names, each with {name_type(shape['additionalProperties'])}"
-    kind = shape.get("type", "")
-    return " or ".join(one for one in kind if one != "null") if isinstance(kind, list) else str(kind)
+        return f"map of {name_type(shape['additionalProperties']) or 'strings'}"
+    kinds = [shape["type"]] if isinstance(shape.get("type"), str) else shape.get("type", [])
+    return " or ".join(kind for kind in kinds if kind not in ("null", "string"))
 
 
 def render_commands() -> str:
-    """Render the reference of the command line from its parsers."""
-    parser, commands = make_parsers()
-    parts = [
-        "# Commands",
-        "Generated by `make docs` from the parsers; a test fails when this page is stale.",
-        DESCRIPTION,
-        render_block(EXAMPLES),
-        CODES,
-        "## Everywhere",
-        "These may stand before or after the command.",
-        render_options(parser),
-    ]
-    shared = {max(action.option_strings, key=len) for action in parser.arguments if action.option_strings}
+    """Render the reference of the command line from its parsers; options of several commands appear once."""
+    parser, parsers = make_parsers()
+    rows = {name: list_options(parsers[name]) for name in COMMANDS}
+    users: dict[str, list[str]] = {}
+    for row in sum(rows.values(), list_options(parser)):
+        users[row] = [name for name in COMMANDS if row in rows[name]]
+    common = [row for row, names in users.items() if len(names) > 2 or not names]
+    parts = ["# Commands", INTRODUCTION, "## Common options", COMMON, "option | meaning | commands\n---|---|---"]
+    for row in common:
+        parts[-1] += f"\n{row} | {' '.join(users[row]) if len(users[row]) < len(COMMANDS) else 'all'}"
     for command in map(load_command, COMMANDS):
+        inherited = {*common, *(rows["build"] if command.name == "explain" else ())}
+        own = [row for row in rows[command.name] if row not in inherited]
         parts += [
             f"## foreword {command.name}",
-            command.description,
-            render_block([str(commands[command.name].usage)]),
-            render_options(commands[command.name], shared),
-            render_block(command.examples),
+            shorten(command.description)
+            + (" Takes the options of `foreword build`." if command.name == "explain" else ""),
+            "\n".join(["option | meaning", "---|---", *own]) if own else "",
+            f"`{command.examples[-1]}`",
         ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def render_block(lines: list[str] | tuple[str, ...]) -> str:
-    """Render lines as they are typed."""
-    return "```\n" + "\n".join(lines) + "\n```"
+def shorten(description: str) -> str:
+    """Keep the first sentence of a description, and its list of actions."""
+    text, mark, actions = description.partition(" Actions: ")
+    first = re.split(r"(?<=\.) (?=[A-Z`])", text)[0]
+    return first + (f"\n\nActions: {actions}" if mark else "")
 
 
-def render_options(parser: CommandParser, shared: set[str] | frozenset[str] = frozenset()) -> str:
-    """Render what a parser takes as a table, without what is shared by all."""
-    rows = [
-        f"| `{name_action(action)}` | {(action.help or '').replace('|', '/')} |"
+def list_options(parser: CommandParser) -> list[str]:
+    """List the options and arguments of a parser as rows of a table."""
+    return [
+        f"`{name_action(action)}` | {(action.help or '').replace('|', '/')}"
         for action in parser.arguments
-        if action.help and not shared.intersection(action.option_strings) and not is_command(action)
+        if action.help and action.help != argparse.SUPPRESS and not is_command(action)
     ]
-    return "\n".join(["| option | meaning |", "|---|---|", *rows]) if rows else ""
 
 
 def is_command(action: argparse.Action) -> bool:
-    """Tell whether this is the place where the command stands."""
+    """Return whether the action is the subcommand itself."""
     return action.dest == "command"
 
 

@@ -65,8 +65,7 @@ def test_python(page: Path, tmp_path: Path) -> None:
 
 def test_commands(tmp_path: Path) -> None:
     """The commands of the README succeed in order in an empty folder, with a fake provider."""
-    blocks = find_blocks(ROOT / "README.md", "sh")[1:]
-    script = "\n".join(line for line in "\n".join(blocks).splitlines() if not line.startswith("export PATH"))
+    script = "\n".join(find_blocks(ROOT / "README.md", "sh")[1:])
     environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "ANTHROPIC_API_KEY": "none"}
     command = ["/bin/sh", "-e", "-c", script]
     with run_fake_provider() as provider:
@@ -76,7 +75,6 @@ def test_commands(tmp_path: Path) -> None:
         )
     assert run.returncode == 0, run.stderr
     assert "What do you know about me?" in provider.requests[0].raw.decode()
-    assert "agents" in run.stdout.splitlines()[-1] or "agents" in run.stdout
 
 
 @pytest.mark.parametrize(
@@ -99,38 +97,41 @@ def test_reference_is_whole(names: list[str]) -> None:
 
 @pytest.mark.parametrize("name", DIALECTS)
 def test_dialect_has_a_page(name: str) -> None:
-    """The page of a dialect has a row for every slot, in order, with its heading, minimum trust and source."""
+    """The page of a dialect names every slot in order, with its heading if that differs from the name."""
     blueprint = load_blueprint(read_blueprint(name) or "", f"{name}.yaml", SOURCES)
     page = (ROOT / "docs" / "dialects" / f"{name}.md").read_text(encoding="utf-8")
-    text = page.partition("\n## What it shows")[2].partition("\n## ")[0]
-    rows = [
-        [cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| `")
+    text = " ".join(page.partition("\n## What it shows")[2].partition("\n## ")[0].split())
+    slots = [
+        f"`{slot.id}` ({slot.title})" if slot.title and slot.title.lower() != slot.id else f"`{slot.id}`"
+        for slot in blueprint.slots
     ]
-    table = {row[0].strip("`"): row for row in rows}
-    assert [slot.id for slot in blueprint.slots] == list(table)
-    for slot in blueprint.slots:
-        _, heading, trust, source, *_ = table[slot.id]
-        assert slot.title in heading
-        assert re.split(r"\W", trust)[0] == str(slot.trust)
-        assert f"`{slot.source}`" in source
-        assert (slot.file or slot.folder or slot.text) in source
+    assert ", ".join(slots) in text
 
 
 def test_prompts_are_listed() -> None:
-    """Every built-in text has a row; a name in capitals is a placeholder for several."""
+    """The page of the built-in texts names only existing ones; a name in capitals is a placeholder for several."""
     text = (ROOT / "docs" / "prompts.md").read_text(encoding="utf-8")
-    cells = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+    cells = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("`")]
     names = [name for cell in cells for name in re.findall(r"`([^`]+)\.md`", cell)]
     patterns = [re.compile(re.sub("[A-Z]+", "[a-z0-9_]+", re.escape(name))) for name in names]
-    assert [name for name in sorted(list_prompts()) if not any(each.fullmatch(name) for each in patterns)] == []
+    assert patterns
     assert [each.pattern for each in patterns if not any(map(each.fullmatch, list_prompts()))] == []
 
 
+def list_anchors(page: Path) -> set[str]:
+    """List the anchors of the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_links() -> None:
-    """Every file that a page links to exists."""
+    """Every file and every heading that a page links to exists."""
     for page in [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]:
-        for target in re.findall(r"\]\(([\w./-]+?)(?:#[\w-]*)?\)", page.read_text(encoding="utf-8")):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+        text = page.read_text(encoding="utf-8")
+        for target, anchor in re.findall(r"\]\(([\w./-]*?)(?:#([\w-]*))?\)", text):
+            found = page.parent / target if target else page
+            assert found.exists(), f"{page.name} links to {target}"
+            assert not anchor or anchor in list_anchors(found), f"{page.name} links to {target}#{anchor}"
 
 
 def test_shipped_command() -> None:

@@ -21,4 +21,4 @@ def test_all_types():
     documented = (HERE.parents[1] / "docs" / "events.md").read_text(encoding="utf-8")
     types = {json.loads(line)["event_type"] for line in PINNED.splitlines()}
     assert len(types) == TYPES
-    assert all(f"| `{one}` |" in documented for one in types)
+    assert all(f"\n`{one}` |" in documented for one in types)
