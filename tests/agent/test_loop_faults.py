@@ -9,7 +9,6 @@ from conversation import LAMPS, MODELS, Conversation, Lamps, equip, with_tools
 from foreword.agent.agent_events import CallbackError, CallRestarted, TextDelta, TurnEnd
 from foreword.agent.conversation import close_turn
 from foreword.agent.loop import TurnLimits
-from foreword.agent.tool_calls import ToolTimeLimits
 from foreword.events.event import EventType, Level
 from foreword.storage.database import StorageError
 from foreword.testing import (
@@ -159,7 +158,7 @@ def test_tools_in_trouble(tmp_path, stand_in, shape, trouble):
     called, error, words = TROUBLE[trouble]
     talk = Conversation(tmp_path, stand_in.url, MODELS[shape])
     talk.options["tools"] = equip(talk, Lamps(error))
-    talk.options["bounds"] = TurnLimits(limits=ToolTimeLimits(named={"lamps": 0.05}))
+    talk.options["bounds"] = TurnLimits(tool_seconds=0.05)
     stand_in.follow(ScriptedReply(calls=(called,)), ScriptedReply(text="I see."))
     assert talk.run("Light.", **with_tools(LAMPS)).text == "I see."
     assert [one.refused for one in stand_in.requests] == ["", ""]

@@ -7,7 +7,7 @@ import pytest
 from house import CONFIG, FILES, end, open_house, open_rows, read_log, say, until
 
 from foreword.agent.loop import TurnLimits
-from foreword.agent.tool_calls import AdditionalTools, ToolTimeLimits
+from foreword.agent.tool_calls import AdditionalTools
 from foreword.errors import InputError
 from foreword.gateway.messages import RoutedMessage
 from foreword.gateway.worker import INTERNAL_ERROR_TEXT, WorkerRetryPolicy
@@ -92,7 +92,7 @@ def test_faults(tmp_path, stand_in, fault):
     stand_in.follow(*lines)
     # Only the hanging provider gets a short timeout; the next turn has four tries.
     hasty = {"seconds": 0.5} if fault == "hangs" else {}
-    bounds = TurnLimits(**hasty, limits=ToolTimeLimits(usual=0.05))
+    bounds = TurnLimits(**hasty, tool_seconds=0.05)
 
     async def run():
         clock = ManualClock(NOON)

@@ -8,6 +8,7 @@ import pytest
 from house import CONFIG, end, open_rows, read_log, say, until
 
 from foreword.agent.model_call import TurnLedger
+from foreword.agent.providers.model_clients import OpenModel
 from foreword.gateway.messages import RoutedMessage, ScheduledRun
 from foreword.storage.ledgers import find_sessions_with_text
 from foreword.testing import NOON, ManualClock, ScriptedCall, ScriptedError, ScriptedReply, make_workspace, write_files
@@ -514,7 +515,7 @@ def test_a_provider_that_does_not_say_what_it_used(tmp_path):
     """A call without usage counts as sent in the ledger, and has no accounting."""
     workspace = make_workspace(tmp_path, FILES)
     assembly = workspace.assemble(Turn(user="alice", situation="dm", message="Hello", now=NOON))
-    accounting = TurnLedger(assembly, "anthropic", None, "t1")
+    accounting = TurnLedger(assembly, OpenModel(model=None, shape="anthropic"), None, "t1")
     accounting.write(assembly.envelope("anthropic").request, (), NOON)
     settled = accounting.settle(None, {})
     assert settled.account is None

@@ -9,7 +9,7 @@ from house import LIVELY, end, open_house, open_rows, read_log, read_roles, say,
 
 from foreword.agent.agent_events import ApprovalNeeded, TextDelta, ToolFinished, ToolStarted
 from foreword.agent.loop import TurnLimits
-from foreword.agent.tool_calls import AdditionalTools, ToolTimeLimits
+from foreword.agent.tool_calls import AdditionalTools
 from foreword.gateway.live import GatewaySettings
 from foreword.gateway.messages import RoutedMessage, ShuttingDown
 from foreword.storage.turns import TurnState
@@ -369,7 +369,7 @@ def test_behind_one_that_is_queued(tmp_path, stand_in):
     stand_in.follow(*[ScriptedError()] * 4, *[ScriptedReply(text=text) for text in ("1", "2", "3")])
 
     async def run():
-        async with open_house(tmp_path, stand_in, bounds=TurnLimits(limits=ToolTimeLimits(usual=5))) as gateway:
+        async with open_house(tmp_path, stand_in, bounds=TurnLimits(tool_seconds=5)) as gateway:
             turns = [await gateway.accept(RoutedMessage(text=text, user="alice")) for text in ("a", "b", "c")]
             async with asyncio.timeout(120):
                 return [await end(gateway, one.turn) for one in turns]

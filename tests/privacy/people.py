@@ -12,6 +12,7 @@ from functools import cache
 
 from foreword.agent.conversation import close_turn, make_user_message
 from foreword.agent.model_call import TurnLedger
+from foreword.agent.providers.model_clients import OpenModel
 from foreword.engine.trust import Audience
 from foreword.events.event import Context, EventType, Usage
 from foreword.events.sinks import open_event_stream
@@ -172,7 +173,7 @@ class People:
         )
         book = books.open(self.workspace, turn, self.clock(), compacted=False)
         assembly = self.workspace.assemble(turn, book)
-        accounting = TurnLedger(assembly, "anthropic", books.ledger_state, claimed.turn)
+        accounting = TurnLedger(assembly, OpenModel(model=None, shape="anthropic"), books.ledger_state, claimed.turn)
         request = json.loads(accounting.write(assembly.envelope("anthropic").request, (), self.clock()))
         settled = accounting.settle(Usage(tokens_in=100, tokens_out=10), {})
         lesson = TokenLesson(model="anthropic:claude-sonnet-5", counted=90, reported=100)

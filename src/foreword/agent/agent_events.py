@@ -97,10 +97,6 @@ async def allow_start(_id: str, _name: str) -> bool:
     return True
 
 
-def discard_ledger(_: Settled) -> None:
-    """Store no ledger."""
-
-
 @frozen
 class TurnCallbacks:
     """Callbacks of a running turn. The turn awaits each of them; an error in one ends the turn with CallbackError."""
@@ -116,36 +112,20 @@ class TurnCallbacks:
     """
     begin: Callable[[str, str], Awaitable[bool]] = allow_start
     """Called with the id and name before a call runs; returns False if the call started before an interruption."""
-    advance: Callable[[Settled], None] = discard_ledger
+    advance: Callable[[Settled], None] = lambda _: None
     """Called with the new ledger state after each answer; the next step persists it."""
 
-    async def hear(self, delta: AgentEvent) -> None:
+    async def emit(self, event: AgentEvent) -> None:
         """Pass on an event."""
-        await run_callback("an event handler failed", self.delta, delta)
-
-    async def keep(self, messages: tuple[ModelMessage, ...]) -> None:
-        """Pass on a step."""
-        await run_callback("a step could not be stored", self.step, messages)
-
-    async def may_begin(self, call: str, name: str) -> bool:
-        """Record that a call starts; return False if it started before."""
-        return await run_callback("the start of a call was not stored", self.begin, call, name)
-
-    async def is_allowed(self, request: ApprovalNeeded) -> bool | None:
-        """Ask the person for approval and wait for the answer."""
-        return await run_callback("approval could not be requested", self.ask, request)
-
-    async def hold_call(self, request: ApprovalNeeded, arguments: Mapping[str, Any]) -> str:
-        """Store a call until a person decides, and return the text for the model."""
-        return await run_callback("a call could not be held", self.hold, request, arguments)
+        await guard_callback(self.delta(event))
 
 
-async def run_callback(failure: str, callback: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+async def guard_callback(callback: Awaitable[T]) -> T:
     """Await a callback; convert its error into a CallbackError."""
     try:
-        return await callback(*arguments)
+        return await callback
     except Exception as error:
-        raise CallbackError(f"{failure}: {type(error).__name__}: {error}") from error
+        raise CallbackError(f"a callback failed: {type(error).__name__}: {error}") from error
 
 
 NO_CALLBACKS = TurnCallbacks()

@@ -54,17 +54,15 @@ def list_user_texts(part: UserPromptPart) -> tuple[str, ...]:
 def list_user_messages(messages: Sequence[ModelMessage]) -> UserMessages:
     """List the user messages in their sent form."""
     return tuple(
-        UserMessage(texts=list_user_texts(part), system=find_system_text(message))
+        UserMessage(
+            texts=list_user_texts(part),
+            system="".join(other.content for other in message.parts if isinstance(other, SystemPromptPart)),
+        )
         for message in messages
         if isinstance(message, ModelRequest)
         for part in message.parts
         if isinstance(part, UserPromptPart)
     )
-
-
-def find_system_text(message: ModelRequest) -> str:
-    """Return the system message that follows a user message."""
-    return "".join(part.content for part in message.parts if isinstance(part, SystemPromptPart))
 
 
 def read_text(response: ModelResponse) -> str:
@@ -115,11 +113,6 @@ def add_result(messages: Messages, call: ToolCallPart, text: str, *, failed: boo
         tool_call_id=call.tool_call_id,
         outcome="failed" if failed else "success",
     )
-    return add_part(messages, part)
-
-
-def add_part(messages: Messages, part: ToolReturnPart) -> Messages:
-    """Add a part to the newest request, or start a request after an answer."""
     last = messages[-1]
     if isinstance(last, ModelRequest):
         return (*messages[:-1], replace(last, parts=[*last.parts, part]))
@@ -138,7 +131,11 @@ def add_fenced_result(messages: Messages, text: str) -> Messages:
 def close_turn(messages: Sequence[ModelMessage], words: str) -> Messages:
     """Close a turn that ended early: give every call a result and end with an answer, so the next turn can follow."""
     closed = tuple(messages)
-    while closed and is_empty(closed[-1]):
+    while (
+        closed
+        and isinstance(last := closed[-1], ModelResponse)
+        and not (read_text(last).strip() or list_tool_calls(last))
+    ):
         closed = closed[:-1]  # providers reject messages without content
     if not closed:
         return closed
@@ -147,11 +144,6 @@ def close_turn(messages: Sequence[ModelMessage], words: str) -> Messages:
     if isinstance(closed[-1], ModelRequest):
         closed = (*closed, ModelResponse(parts=[TextPart(content=f"({words})")]))
     return closed
-
-
-def is_empty(message: ModelMessage) -> bool:
-    """Return whether a message is an answer without text and calls."""
-    return isinstance(message, ModelResponse) and not read_text(message).strip() and not list_tool_calls(message)
 
 
 def convert_to_texts(messages: Sequence[ModelMessage]) -> tuple[Message, ...]:
@@ -242,7 +234,7 @@ class HistorySegment:
         fits = known and known.shape == shape and known.meter is meter and known.segment.start == start
         return known if fits else None
 
-    def keep(self, written: SerializedSegment) -> None:
+    def cache(self, written: SerializedSegment) -> None:
         """Store the serialized form."""
         self._written, self._messages = written, None
 
@@ -301,7 +293,7 @@ class SegmentedHistory:
             written = one.find(self._shape, self._meter, start)
             if written is None:
                 written = self._write(one, said[begin:end], start)
-                one.keep(written)
+                one.cache(written)
             segments.append(written.segment)
             begin = end
         opening = owned.request[field][: self._opening]

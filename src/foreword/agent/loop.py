@@ -10,11 +10,11 @@ last step, and no finished tool call runs twice.
 import asyncio
 import json
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic_ai.messages import ModelRequest, ModelResponse, ToolCallPart
 
@@ -29,6 +29,7 @@ from foreword.agent.agent_events import (
     TurnEnd,
     TurnEnded,
     TurnUnfinished,
+    guard_callback,
 )
 from foreword.agent.conversation import (
     HistorySegment,
@@ -41,34 +42,38 @@ from foreword.agent.conversation import (
     list_tool_calls,
     list_unanswered_calls,
     make_user_message,
+    read_answers,
     read_text,
 )
 from foreword.agent.model_call import STOPPED_REASON, CallContext, ModelCaller, TurnLedger
-from foreword.agent.providers.model_clients import OpenModel
+from foreword.agent.providers.model_clients import ModelClients
 from foreword.agent.providers.transport import find_unsupported_format
 from foreword.agent.reply_stream import MalformedCall, ToolCall, find_suppression_reason, parse_calls
 from foreword.agent.retry import DEFAULT_RETRY_POLICY, RetryPolicy
 from foreword.agent.tool_calls import (
+    CURRENT_CALL,
     MAX_CALLED_NAME_CHARS,
-    BuiltInTools,
+    Toolbox,
     ToolContext,
     ToolResult,
     ToolRunner,
-    ToolTimeLimits,
     parse_arguments,
     run_tool_call,
 )
+from foreword.agent.tools.registry import DELEGATE_TOOL
+from foreword.agent.tools.state_tools import TASKS, WORKFLOW
 from foreword.assembly import Assembly
 from foreword.envelope import Envelope
-from foreword.errors import InputError
+from foreword.errors import InputError, ToolError, UnknownName
 from foreword.events.event import EventType, Level, sees_all
 from foreword.events.query import find_reader
 from foreword.events.sinks import EventStream
 from foreword.events.tracer import TraceNode, TraceStep
-from foreword.promptcache.ledger import Action, LedgerState, PrefixDecision
+from foreword.promptcache.ledger import Action, LedgerState
 from foreword.promptcache.ledger_json import decision_to_json
 from foreword.promptcache.price import measure_prefix
 from foreword.promptcache.rules import NO_CALIBRATION, Calibration
+from foreword.turn import ToolAnswer, Toolset, Turn
 from foreword.types import Mode, frozen
 from foreword.workspace import Workspace
 
@@ -85,8 +90,8 @@ class TurnLimits:
     """Maximum model calls in one turn."""
     seconds: float = 600.0
     """Time limit of one call."""
-    limits: ToolTimeLimits = ToolTimeLimits()
-    """Time limits of the tools."""
+    tool_seconds: float = 60.0
+    """Time limit of a tool without its own."""
 
 
 DEFAULT_TURN_LIMITS = TurnLimits()
@@ -117,16 +122,10 @@ class TurnInput:
 class TurnRun:
     """One running turn: holds its messages and takes the next step."""
 
-    def __init__(self, context: CallContext, work: TurnInput, tools: ToolRunner, bounds: TurnLimits) -> None:
+    def __init__(self, context: CallContext, tools: ToolContext, work: TurnInput, rounds: int) -> None:
         self._context = context
-        self._tool_context = ToolContext(
-            assembly=context.assembly,
-            tools=tools,
-            limits=bounds.limits,
-            callbacks=context.callbacks,
-            records_arguments=context.config.events.arguments,
-        )
-        self._bounds = bounds
+        self._tools = tools
+        self._rounds = rounds
         self._native = context.assembly.meter.facts.native_tools
         self._caller = ModelCaller(context, work.history)
         self._results = work.results
@@ -136,28 +135,24 @@ class TurnRun:
     async def converse(self, turn: TraceStep) -> Outcome:
         """Call the model and run its tools until it answers without a tool call."""
         rounds = 0
-        while True:
-            answer = find_answer(self.messages)
-            if answer and not await self._finish_tools(turn, answer):
-                outcome = self._end(answer)
-                if reason := find_suppression_reason(outcome.text):
-                    turn.note(silent=reason)
-                return outcome
-            if rounds == self._bounds.rounds:
+        while not (answer := find_answer(self.messages)) or await self._run_tools(turn, answer):
+            if rounds == self._rounds:
                 raise TurnUnfinished(f"I stopped after {rounds} rounds of tools without coming to an end.")
             rounds += 1
             response = await self._caller.call(turn, self.messages)
-            await self._keep((*self.messages, response))
+            await self._store((*self.messages, response))
+        outcome = self._end(answer)
+        if reason := find_suppression_reason(outcome.text):
+            turn.note(silent=reason)
+        return outcome
 
     def _end(self, newest: ModelResponse) -> Outcome:
         text = read_text(newest)
         if not text.strip():
-            if len([one for one in self.messages if isinstance(one, ModelResponse)]) == 1:
+            if len(read_answers(self.messages)) == 1:
                 raise TurnUnfinished("The model answered nothing.")
-            self.messages, text = (
-                close_turn(self.messages, EMPTY_REPLY_NOTE),
-                "",
-            )  # the tools did the work, no reply is needed
+            # The tools did the work; no reply is needed.
+            self.messages, text = close_turn(self.messages, EMPTY_REPLY_NOTE), ""
         cut = newest.finish_reason == "length"
         return self._conclude(Outcome(end=TurnEnd.ANSWERED, text=text, messages=self.messages, cut=cut))
 
@@ -169,7 +164,7 @@ class TurnRun:
             return self._conclude(Outcome(end=error.end, text=error.message, messages=taken, wait=error.wait))
         if not find_answer(self.messages):  # no provider accepted the request: store only the person's message
             self.messages = (make_user_message(self._context.assembly.message, *self._results),)
-        await self._keep(close_turn(self.messages, error.message))
+        await self._store(close_turn(self.messages, error.message))
         too_long = isinstance(error, ProviderError) and error.too_long
         return self._conclude(Outcome(end=error.end, text=error.message, messages=self.messages, too_long=too_long))
 
@@ -177,43 +172,40 @@ class TurnRun:
         usage, usd = self._caller.add_up()
         return replace(outcome, usage=usage, cost_usd=usd, prompt_hash=self._context.key)
 
-    async def _finish_tools(self, turn: TraceStep, newest: ModelResponse) -> bool:
+    async def _run_tools(self, turn: TraceStep, newest: ModelResponse) -> bool:
         """Run the calls of the newest answer that have no result yet; return whether the answer had any calls."""
-        if not self._native:
-            return await self._finish_fenced(turn, newest)
-        for call in list_unanswered_calls(self.messages):
-            await self._act(turn, parse_arguments(call.tool_name, call.args), call)
-        return bool(list_tool_calls(newest))
-
-    async def _finish_fenced(self, turn: TraceStep, newest: ModelResponse) -> bool:
+        if self._native:
+            for call in list_unanswered_calls(self.messages):
+                await self._run_tool(turn, parse_arguments(call.tool_name, call.args), call)
+            return bool(list_tool_calls(newest))
         calls = parse_calls(read_text(newest))
         for place, asked in list(enumerate(calls))[count_fenced_results(self.messages) :]:
-            await self._act(turn, asked, place)
+            await self._run_tool(turn, asked, place)
         return bool(calls)
 
-    async def _act(self, turn: TraceStep, asked: ToolCall | MalformedCall, call: ToolCallPart | int) -> None:
+    async def _run_tool(self, turn: TraceStep, asked: ToolCall | MalformedCall, call: ToolCallPart | int) -> None:
         """Run a tool and persist its result before any event announces it."""
         callbacks = self._context.callbacks
         name = asked.name[:MAX_CALLED_NAME_CHARS] if isinstance(asked, ToolCall) else ""
-        await callbacks.hear(ToolStarted(name=name))
-        result = await run_tool_call(turn, self._tool_context, asked, self._identify(asked, call))
+        await callbacks.emit(ToolStarted(name=name))
+        result = await run_tool_call(turn, self._tools, asked, self._identify(asked, call))
         if isinstance(call, ToolCallPart):
-            await self._keep(add_result(self.messages, call, result.text, failed=not result.done))
+            await self._store(add_result(self.messages, call, result.text, failed=not result.done))
         else:
-            await self._keep(add_fenced_result(self.messages, f"Result of {name or 'your block'}:\n{result.text}"))
-        await callbacks.hear(ToolFinished(name=name, done=result.done))
+            await self._store(add_fenced_result(self.messages, f"Result of {name or 'your block'}:\n{result.text}"))
+        await callbacks.emit(ToolFinished(name=name, done=result.done))
 
     def _identify(self, asked: ToolCall | MalformedCall, call: ToolCallPart | int) -> str:
         """Return an id for a call that is unique in the turn and the same after an interruption."""
-        answers = sum(isinstance(message, ModelResponse) for message in self.messages)
+        answers = len(read_answers(self.messages))
         if isinstance(call, ToolCallPart):
             return f"{answers}.{call.tool_call_id}"
         said = [asked.name, asked.arguments] if isinstance(asked, ToolCall) else []
         return f"{answers}.{call}.{sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]}"
 
-    async def _keep(self, messages: Messages) -> None:
+    async def _store(self, messages: Messages) -> None:
         self.messages = messages
-        await self._context.callbacks.keep(messages)
+        await guard_callback(self._context.callbacks.step(messages))
 
 
 def make_first_message(envelope: Envelope, results: Sequence[str] = ()) -> ModelRequest:
@@ -232,20 +224,13 @@ def make_first_message(envelope: Envelope, results: Sequence[str] = ()) -> Model
 RECENT_PERIOD = timedelta(minutes=5)  # period in which recent turns are counted when a turn fails
 
 
-class ModelLookup(Protocol):
-    """Looks up the model of a turn."""
-
-    def find(self, name: str) -> OpenModel:
-        """Find a model by `provider:model`, or raise InputError."""
-
-
 class AgentLoop:
     """Runs the turns of a workspace; turns may run concurrently."""
 
     def __init__(
         self,
         workspace: Workspace,
-        models: ModelLookup,
+        models: ModelClients,
         listeners: EventStream,
         *,
         tools: ToolRunner | None = None,
@@ -255,7 +240,7 @@ class AgentLoop:
         self._workspace = workspace
         self._models = models
         self._event_stream = listeners
-        self._tools = tools or BuiltInTools(workspace)
+        self._tools = tools or Toolbox(workspace)
         self._bounds = bounds
         self._retrying = retrying
         self._recent: deque[tuple[str, datetime]] = deque()
@@ -264,6 +249,7 @@ class AgentLoop:
     async def run(self, work: TurnInput, node: TraceNode, callbacks: TurnCallbacks = NO_CALLBACKS) -> Outcome:
         """Run a turn and return its outcome; raise InputError if the model cannot be opened."""
         context = self._connect(work, callbacks, node.trace.id)
+        decision = work.assembly.prefix_decision
         node.emit(
             EventType.PROMPT_BUILT,
             prompt_hash=context.key,
@@ -271,14 +257,14 @@ class AgentLoop:
             tokens=work.assembly.used,
             cached_tokens=measure_prefix(work.assembly),
             **work.assembly.count_losses(),
-            **describe_prefix_change(work.assembly.prefix_decision),
+            **({} if decision.action is Action.REUSE else {"ledger": decision_to_json(decision)}),
         )
         now = node.trace.clock()
         while self._recent and self._recent[0][1] <= now - RECENT_PERIOD:
             self._recent.popleft()
-        run = TurnRun(context, work, self._tools, self._bounds)
+        run = TurnRun(context, self._make_tool_context(work.assembly, callbacks), work, self._bounds.rounds)
         if work.assembly.plan.mode is Mode.BRIEF:
-            await callbacks.hear(PassagesRecalled(passages=work.assembly.passages))
+            await callbacks.emit(PassagesRecalled(passages=work.assembly.passages))
         try:
             with node.step(EventType.TURN_STARTED, model=work.assembly.turn.model, attempt=work.attempt) as turn:
                 return await self._work(turn, run, work.assembly.turn.session)
@@ -289,14 +275,16 @@ class AgentLoop:
         self, assembly: Assembly, asked: ToolCall, node: TraceNode, callbacks: TurnCallbacks, call: str
     ) -> ToolResult:
         """Run one tool for a turn before its model is called, under a stable call id."""
-        context = ToolContext(
+        return await run_tool_call(node, self._make_tool_context(assembly, callbacks), asked, call)
+
+    def _make_tool_context(self, assembly: Assembly, callbacks: TurnCallbacks) -> ToolContext:
+        return ToolContext(
             assembly=assembly,
             tools=self._tools,
-            limits=self._bounds.limits,
+            seconds=self._bounds.tool_seconds,
             callbacks=callbacks,
             records_arguments=self._workspace.config.events.arguments,
         )
-        return await run_tool_call(node, context, asked, call)
 
     async def ask(
         self, assembly: Assembly, above: TraceStep, *, response_format: str = "", max_tokens: int | None = None
@@ -316,21 +304,21 @@ class AgentLoop:
                 raise InputError(why)
         # A side request under the conversation's key would replace the conversation in the provider's cache.
         opened = replace(opened, keyed=False) if work.apart else opened
-        accounting = TurnLedger(
+        provider = self._workspace.config.providers.get(assembly.turn.model.partition(":")[0])
+        ledger = TurnLedger(
             assembly,
-            opened.shape,
+            opened,
             work.ledger_state,
             turn,
-            diagnosed=self._is_diagnosed(assembly),
-            known=self._find_learned(assembly),
-            remembers=opened.remembers,
+            diagnosed=provider is not None and provider.diagnostics,
+            calibration=self._find_calibration(assembly),
         )
         return CallContext(
             assembly=assembly,
             opened=opened,
             # The envelope omits the history: stored messages are sent again byte for byte.
             envelope=replace(assembly, turn=replace(assembly.turn, history=())).envelope(opened.shape),
-            accounting=accounting,
+            ledger=ledger,
             key=self._event_stream.prompts.keep(assembly) if self._event_stream.prompts else "",
             config=self._workspace.config,
             event_stream=self._event_stream,
@@ -341,18 +329,13 @@ class AgentLoop:
             response_format=work.response_format,
         )
 
-    def _find_learned(self, assembly: Assembly) -> Calibration:
+    def _find_calibration(self, assembly: Assembly) -> Calibration:
         """Return the token calibration learned from all calls, if the reader may see all events; else the neutral one.
 
         The calibration includes other people's private turns and would leak them into this turn's events.
         """
         reader = find_reader(assembly.turn, assembly.clearance.level, self._workspace.config)
         return self._workspace.kept.find_calibration(assembly.meter.facts.name) if sees_all(reader) else NO_CALIBRATION
-
-    def _is_diagnosed(self, assembly: Assembly) -> bool:
-        """Return whether the configuration asks the provider for cache diagnostics."""
-        provider = self._workspace.config.providers.get(assembly.turn.model.partition(":")[0])
-        return provider is not None and provider.diagnostics
 
     async def _work(self, turn: TraceStep, run: TurnRun, session: str) -> Outcome:
         """Run the conversation; record the outcome on the turn if it ends early."""
@@ -374,6 +357,59 @@ class AgentLoop:
             self._recent.append((session, turn.trace.clock()))
 
 
-def describe_prefix_change(decision: PrefixDecision) -> dict[str, Any]:
-    """Return the ledger's decision as event fields; empty if the prompt was reused unchanged."""
-    return {} if decision.action is Action.REUSE else {"ledger": decision_to_json(decision)}
+@frozen
+class SubagentMeans:
+    """What subagents run with."""
+
+    loop: AgentLoop
+    toolbox: Toolbox
+    assemble: Callable[[Turn], Awaitable[Assembly]]
+
+
+class Delegation:
+    """Runs subagents with the minimal prompt, the caller's clearance and no history.
+
+    The subagent's steps appear below the tool call in the trace, and its cost counts towards the turn. It has the tools
+    of its agent, except those that change something, the caller's tasks and workflow, and delegation itself.
+    """
+
+    def __init__(self, workspace: Workspace, choose: Callable[[str], Awaitable[str]]) -> None:
+        self._workspace = workspace
+        self._choose = choose
+        self.means: SubagentMeans | None = None
+        """Set after construction, because the loop also runs this tool."""
+
+    async def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
+        """Run a subagent on a task; return its report."""
+        task, agents = str(arguments["task"]).strip(), self._workspace.config.agents
+        agent = str(arguments.get("agent") or assembly.turn.agent)
+        if not task:
+            raise InputError("say what is to be done")
+        if agent not in agents:
+            raise UnknownName("agent", agent, agents)
+        means = self.means
+        if means is None or CURRENT_CALL.get(None) is None:
+            raise InputError(f"{name} works within a turn only")
+        tools, extensions = await means.toolbox.find(agent)
+        excluded = {*TASKS.functions, *WORKFLOW.functions, DELEGATE_TOOL}
+        caller = assembly.turn
+        turn = Turn(
+            agent=agent,
+            user=caller.user,
+            channel=caller.channel,
+            room=caller.room,
+            situation=caller.situation,
+            ceiling=caller.ceiling,
+            session=caller.session,
+            message=task,
+            mode=Mode.MINIMAL,
+            now=caller.now,
+            model=await self._choose(agent),
+            tools=Toolset(tool for tool in tools.tools if not tool.changes and tool.name not in excluded),
+            extensions=extensions,
+        )
+        sub = await means.assemble(turn)
+        outcome = await means.loop.run(TurnInput(assembly=sub, apart=True), CURRENT_CALL.get())
+        if outcome.end is not TurnEnd.ANSWERED:
+            raise ToolError(f"the helper came to no end: {outcome.text}")
+        return ToolAnswer(text=outcome.text, tokens=assembly.meter.count(outcome.text))

@@ -65,20 +65,20 @@ class McpProcess:
         self._exit_timeout = exit_timeout
         self._process: asyncio.subprocess.Process | None = None
         self._stderr: deque[str] = deque(maxlen=MAX_STDERR_LINES)
-        self._stderr_ended, self._stdout_ended = asyncio.Event(), asyncio.Event()
+        self._stderr_ended = asyncio.Event()
+        self._is_reading = True
         self.fault = ""
         """Why we stopped reading, if we did."""
 
     @property
     def is_alive(self) -> bool:
         """Whether the process is running and we still read from it."""
-        running = self._process is not None and self._process.returncode is None
-        return running and not self._stdout_ended.is_set()
+        return self._is_reading and self._process is not None and self._process.returncode is None
 
     async def explain(self) -> str:
         """Return the exit code and the last lines of standard error; wait briefly if the process is about to exit."""
         process = self._process
-        if self._stdout_ended.is_set() and not self.fault:
+        if not self._is_reading and not self.fault:
             with suppress(TimeoutError):
                 async with asyncio.timeout(EXIT_WAIT_S):
                     await self._stderr_ended.wait()
@@ -102,25 +102,21 @@ class McpProcess:
             limit=MAX_MESSAGE_BYTES,
             start_new_session=True,
         )
-        stdin, stdout, stderr = process.stdin, process.stdout, process.stderr
-        if not (stdin and stdout and stderr):
+        if not (process.stdin and process.stdout and process.stderr):
             raise AssertionError("all three are pipes")
         incoming, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         write_stream, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
-        try:
+        with incoming, read_stream, write_stream, outgoing:
             async with anyio.create_task_group() as group:
-                group.start_soon(self._read_messages, stdout, incoming)
-                group.start_soon(write_messages, stdin, outgoing)
-                group.start_soon(self._read_stderr, stderr)
+                group.start_soon(self._read_messages, process.stdout, incoming)
+                group.start_soon(write_messages, process.stdin, outgoing)
+                group.start_soon(self._read_stderr, process.stderr)
                 try:
                     yield read_stream, write_stream
                 finally:
                     with anyio.CancelScope(shield=True):
-                        await end_process_group(process, stdin, self._exit_timeout)
+                        await end_process_group(process, process.stdin, self._exit_timeout)
                     group.cancel_scope.cancel()
-        finally:
-            for stream in (incoming, read_stream, write_stream, outgoing):
-                stream.close()
 
     async def _read_messages(
         self, stdout: asyncio.StreamReader, incoming: "anyio.abc.ObjectSendStream[SessionMessage | Exception]"
@@ -131,27 +127,22 @@ class McpProcess:
 
         invalid = 0
         async with incoming:
-            while invalid < MAX_INVALID_LINES and (line := await self._read_line(stdout)):
-                try:
-                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-                except ValueError:
-                    invalid += 1
-                    continue
-                invalid = 0
-                with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-                    await incoming.send(SessionMessage(message))
-            if invalid >= MAX_INVALID_LINES:
-                self.fault = "it writes something else than MCP to its standard output"
-            self._stdout_ended.set()
-
-    async def _read_line(self, stdout: asyncio.StreamReader) -> bytes:
-        try:
-            return await stdout.readuntil(b"\n")
-        except asyncio.IncompleteReadError:
-            return b""
-        except asyncio.LimitOverrunError:
-            self.fault = TOO_LARGE_TEXT
-            return b""
+            try:
+                while line := await stdout.readline():
+                    try:
+                        message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                    except ValueError:
+                        invalid += 1
+                        if invalid == MAX_INVALID_LINES:
+                            self.fault = "it writes something else than MCP to its standard output"
+                            break
+                        continue
+                    invalid = 0
+                    with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+                        await incoming.send(SessionMessage(message))
+            except ValueError:  # the line exceeds the limit
+                self.fault = TOO_LARGE_TEXT
+            self._is_reading = False
 
     async def _read_stderr(self, stderr: asyncio.StreamReader) -> None:
         while chunk := await stderr.read(4_096):
@@ -201,20 +192,19 @@ HTTP_TIMEOUT = httpx2.Timeout(30.0, read=300.0)
 
 @asynccontextmanager
 async def open_http(url: str, headers: Mapping[str, str]) -> AsyncIterator[TransportStreams]:
-    """Open a connection to a server by URL."""
-    hooks = {"response": [limit_response]}
+    """Open a connection to a server by URL; limit the size of whole responses and of single events."""
+
+    async def limit(response: httpx2.Response) -> None:
+        is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+        if not is_stream and isinstance(response.stream, httpx2.AsyncByteStream):
+            response.stream = BoundedStream(response.stream)
+
+    hooks = {"response": [limit]}
     async with (
         httpx2.AsyncClient(headers=dict(headers), timeout=HTTP_TIMEOUT, event_hooks=hooks) as client,
         streamable_http_client(url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES) as streams,
     ):
         yield streams
-
-
-async def limit_response(response: httpx2.Response) -> None:
-    """Limit the size of a whole response; for event streams the library limits each event."""
-    streamed = response.headers.get("content-type", "").startswith("text/event-stream")
-    if not streamed and isinstance(response.stream, httpx2.AsyncByteStream):
-        response.stream = BoundedStream(response.stream)
 
 
 class BoundedStream(httpx2.AsyncByteStream):
@@ -300,7 +290,7 @@ class McpConnection:
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> "mcp_types.CallToolResult":
         """Call a tool once; a call without an answer is never repeated.
 
-        Raise ToolFailed if the server returns an error, ServerError if the connection is lost.
+        Raise ToolError if the server returns an error, ServerError if the connection is lost.
         """
         return await self._send(lambda client: client.call_tool(tool, dict(arguments)))
 
@@ -311,6 +301,7 @@ class McpConnection:
     async def _send(self, request: "Callable[[Client], Awaitable[T]]") -> T:
         """Send a request within the time limit of a call."""
         from mcp.shared.exceptions import MCPError
+        from mcp_types import CONNECTION_CLOSED
 
         client = await self._connect()
         try:
@@ -322,12 +313,10 @@ class McpConnection:
         except asyncio.CancelledError:
             self._must_check = True
             raise
-        except MCPError as error:
-            if self._is_lost() or is_connection_closed(error):
-                self._must_check = True
-                raise await self._describe(error) from error
-            raise ToolError(str(error)[:MAX_REASON_CHARS]) from error
         except Exception as error:
+            is_closed = getattr(error, "code", None) == CONNECTION_CLOSED or "connection closed" in str(error).lower()
+            if isinstance(error, MCPError) and not is_closed and not self._is_lost():
+                raise ToolError(str(error)[:MAX_REASON_CHARS]) from error
             self._must_check = True
             raise await self._describe(error) from error
 
@@ -348,13 +337,11 @@ class McpConnection:
     async def _connect(self) -> "Client":
         """Return a connected client; start the server if needed."""
         async with self._lock:
-            if self._client and not self._is_lost() and (not self._must_check or await self._responds(self._client)):
-                self._must_check = False
-                return self._client
-            await self.close()
-            self._client = await self._start()
+            if self._client is None or self._is_lost() or (self._must_check and not await self._responds(self._client)):
+                await self.close()
+                self._client = await self._start()
+                self.changed.set()  # the new process may offer other tools
             self._must_check = False
-            self.changed.set()  # the new process may offer other tools
             return self._client
 
     def _is_lost(self) -> bool:
@@ -434,7 +421,6 @@ class McpConnection:
             env = {**inherited, **expand_variables(server.env, self._environ)}
             self._child = McpProcess(server.command, env, self._times.ending)
             return self._child.open()
-
         return open_http(server.url, expand_variables(server.headers, self._environ))
 
     async def _describe(self, error: BaseException) -> ServerError:
@@ -450,13 +436,6 @@ class McpConnection:
         details = await child.explain()
         reason = child.fault or ("it gave no answer that can be used" if child.is_alive else "it is not running")
         return ServerError(reason, "; ".join(filter(None, (described, details))))
-
-
-def is_connection_closed(error: Exception) -> bool:
-    """Return whether an error reports a closed connection."""
-    from mcp_types import CONNECTION_CLOSED
-
-    return getattr(error, "code", None) == CONNECTION_CLOSED or "connection closed" in str(error).lower()
 
 
 def expand_variables(values: Mapping[str, str], environ: Mapping[str, str]) -> Mapping[str, str]:

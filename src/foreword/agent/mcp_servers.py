@@ -28,7 +28,6 @@ from foreword.turn import Extension, Tool, ToolAnswer
 from foreword.types import frozen
 from foreword.workspace import Workspace
 
-MAX_LINKS = 500  # resources of one conversation
 CONFIRM_LEVELS = ("never", "changes", "always")  # values of `confirm`, the strictest last
 
 
@@ -48,11 +47,6 @@ class RunningServer:
         self.idle = asyncio.Event()
         self.idle.set()
         self._calls = 0
-
-    @property
-    def is_starting(self) -> bool:
-        """Whether the server has not yet answered or failed."""
-        return self.listing is None and not self.fault
 
     @property
     def is_stale(self) -> bool:
@@ -88,7 +82,7 @@ class PinnedTools:
         self.used_at = 0.0
         self.listings: dict[str, tuple[RunningServer, ServerListing]] = {}
         self.links: dict[str, RunningServer] = {}
-        """The linked resources, and the server that reads each."""
+        """The server of each linked resource."""
 
     def pin(self, name: str, used: RunningServer) -> ServerListing | None:
         """Return the tool list that the conversation uses for a server; pin the current list if there is none."""
@@ -98,14 +92,6 @@ class PinnedTools:
         if used.listing is not None:
             self.listings[name] = (used, used.listing)
         return used.listing
-
-    def link(self, uris: Iterable[str], used: RunningServer) -> None:
-        """Record the resources that a tool has linked."""
-        for uri in uris:
-            self.links.pop(uri, None)
-            self.links[uri] = used
-        while len(self.links) > MAX_LINKS:
-            del self.links[next(iter(self.links))]
 
 
 @frozen
@@ -279,7 +265,7 @@ class McpServers:
             raise ToolError(f"the server {route.server!r} has no such tool any more")
         result = await used.connection.call(route.original, arguments)
         if route.reader:
-            pinned.link(mcp_tools.list_links(result), used)
+            pinned.links |= dict.fromkeys(mcp_tools.list_links(result), used)
         return mcp_tools.read_answer(result, route.reader)
 
     async def _restore_link(self, route: ToolRoute, assembly: Assembly, pinned: PinnedTools, uri: str) -> None:
@@ -291,7 +277,7 @@ class McpServers:
         for tool, text in await self._results(turn.session):
             other = self._routes.get((turn.agent, tool))
             if other and other.original and other.used is route.used and line in text.split("\n"):
-                pinned.link([uri], route.used)
+                pinned.links[uri] = route.used
                 return
 
     def _find_pinned(self, owner: str | Assembly) -> PinnedTools:
@@ -377,7 +363,7 @@ class McpServers:
         is_open = False
         for one in named:
             if one.used.listing is None:
-                is_open |= one.used.is_starting and not one.server.name
+                is_open |= not (one.used.fault or one.server.name)
             elif one.server.name or not is_open or (agent, one.name) in self._names:
                 yield one
 
@@ -437,14 +423,13 @@ class McpServers:
         idle = [used for used in ending if used.idle.is_set()]
         for used in ending:
             if used not in idle:
-                self._start(close_when_idle(used))
+                self._start(self._close_when_idle(used))
         closing = [used.connection.close() for used in idle]
         await asyncio.gather(*listing, *closing, return_exceptions=True)
 
-
-async def close_when_idle(used: RunningServer) -> None:
-    """Stop a server after its last pending call, which has its own time limit, or when we stop."""
-    try:
-        await used.idle.wait()
-    finally:
-        await used.connection.close()
+    async def _close_when_idle(self, used: RunningServer) -> None:
+        """Stop a server after its last pending call, which has its own time limit, or when we stop."""
+        try:
+            await used.idle.wait()
+        finally:
+            await used.connection.close()

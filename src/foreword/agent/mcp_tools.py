@@ -115,22 +115,17 @@ def make_resource_tool(name: str, owner: str, server: McpServer) -> Tool:
 
 def add_change_note(name: str, server: McpServer, offer: ServerTools, current: ServerTools) -> ServerTools:
     """Add the changes since the start of the conversation to the server's instructions."""
-    change = describe_change(offer, current)
+    had, has = set(offer.originals), set(current.originals)
+    words = [offer.extension.instructions] if offer.extension else []
+    change = []
+    if new := sorted(has - had):
+        change.append(f"It has new tools, which can be called from the next conversation on: {', '.join(new)}.")
+    if gone := sorted(had - has):
+        change.append(f"It has no longer: {', '.join(gone)}.")
     if not change:
         return offer
-    words = "\n\n".join(filter(None, (offer.extension.instructions if offer.extension else "", change)))
-    return replace(offer, extension=Extension(name=name, instructions=words, trust=server.trust))
-
-
-def describe_change(offer: ServerTools, current: ServerTools) -> str:
-    """Describe which tools are new and which are gone since an earlier tool list."""
-    had, has = set(offer.originals), set(current.originals)
-    parts = []
-    if new := sorted(has - had):
-        parts.append(f"It has new tools, which can be called from the next conversation on: {', '.join(new)}.")
-    if gone := sorted(had - has):
-        parts.append(f"It has no longer: {', '.join(gone)}.")
-    return " ".join(parts)
+    text = "\n\n".join([*words, " ".join(change)])
+    return replace(offer, extension=Extension(name=name, instructions=text, trust=server.trust))
 
 
 def clean_schema(written: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -201,7 +196,13 @@ def list_links(result: "mcp_types.CallToolResult") -> list[str]:
 
 def read_resource(result: "mcp_types.ReadResourceResult") -> str:
     """Return a resource as text; binary content is described by type and size."""
-    return truncate_answer("\n".join(render_content(part) for part in result.contents)) or "(empty)"
+    return join_parts([render_content(part) for part in result.contents]) or "(empty)"
+
+
+def join_parts(parts: Sequence[str]) -> str:
+    """Join the parts of an answer; truncate a long one and add a note."""
+    text = "\n".join(parts)
+    return text if len(text) <= MAX_ANSWER_CHARS else f"{text[:MAX_ANSWER_CHARS]}\n(cut: {len(text):,} characters)"
 
 
 def render_link(reader: str, uri: str) -> str:
@@ -209,20 +210,15 @@ def render_link(reader: str, uri: str) -> str:
     return f"(linked: {reader}({json.dumps({'uri': uri}, ensure_ascii=False)}) reads it)"
 
 
-def truncate_answer(text: str) -> str:
-    """Truncate a long text and add a note."""
-    return text if len(text) <= MAX_ANSWER_CHARS else f"{text[:MAX_ANSWER_CHARS]}\n(cut: {len(text):,} characters)"
-
-
 def read_answer(result: "mcp_types.CallToolResult", reader: str = "") -> str:
     """Return the text of a tool's answer; other content is described by type and size.
 
-    Raise ToolFailed if the server marks the answer as an error.
+    Raise ToolError if the server marks the answer as an error.
     """
     parts = [render_content(part, reader) for part in result.content]
     if not any(parts) and result.structured_content is not None:
         parts = [json.dumps(result.structured_content, ensure_ascii=False, default=str)]
-    text = truncate_answer("\n".join(parts))
+    text = join_parts(parts)
     if result.is_error:
         raise ToolError(text[:MAX_REASON_CHARS] or "the server gave no reason")
     return text

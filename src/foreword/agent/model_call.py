@@ -1,7 +1,7 @@
 """Model calls: reserve budget, set cache breakpoints, send, account for the answer, and retry transient errors."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from datetime import datetime
@@ -62,29 +62,27 @@ class TurnLedger:
     def __init__(
         self,
         assembly: Assembly,
-        shape: str,
+        opened: OpenModel,
         ledger_state: LedgerState | None,
         turn: str,
         *,
         diagnosed: bool = False,
-        known: Calibration = NO_CALIBRATION,
-        remembers: Callable[[datetime], datetime] | None = None,
+        calibration: Calibration = NO_CALIBRATION,
     ) -> None:
         self._assembly = assembly
-        self._known = known
-        self._remembers = remembers
-        self._shape = shape
-        self.diagnosed = diagnosed and shape in DIAGNOSTIC_SHAPES
-        """Whether the provider is asked for cache diagnostics."""
-        self._turn = turn
+        self._opened = opened
         self._ledger_state = ledger_state
+        self._turn = turn
+        self.diagnosed = diagnosed and opened.shape in DIAGNOSTIC_SHAPES
+        """Whether the provider is asked for cache diagnostics."""
+        self._calibration = calibration
         self._stable = len(list_stable_blocks(assembly.prompt.blocks))
         self._marked: MarkedRequest | None = None
-        self._theirs = ""
+        self._diagnosis = ""
 
     def write(self, request: Mapping[str, Any], past: Sequence[Segment], at: datetime) -> bytes:
         """Set the cache breakpoints of a finished request, and serialize it with its history."""
-        self._look(at)
+        self._check_engine(at)
         meter = self._assembly.meter
         to = RequestTarget(
             model=meter.facts.name,
@@ -94,17 +92,16 @@ class TurnLedger:
             stable=self._stable,
             turn=self._turn,
         )
-        self._marked, self._theirs = mark_request(self._shape, request, self._ledger_state, to, past), ""
+        shape, self._diagnosis = self._opened.shape, ""
+        self._marked = mark_request(shape, request, self._ledger_state, to, past)
         marked = self._marked.request
         if self.diagnosed:
-            marked = request_diagnosis(
-                self._shape, marked, self._ledger_state.last.answer if self._ledger_state else ""
-            )
-        return write_request(self._shape, marked, self._marked.past)
+            marked = request_diagnosis(shape, marked, self._ledger_state.last.answer if self._ledger_state else "")
+        return write_request(shape, marked, self._marked.past)
 
-    def hear(self, reason: str) -> None:
+    def record_diagnosis(self, reason: str) -> None:
         """Store the provider's diagnosis of the request."""
-        self._theirs = reason
+        self._diagnosis = reason
 
     @property
     def hour(self) -> bool:
@@ -116,15 +113,15 @@ class TurnLedger:
         if self._marked is None:
             return None
         sent, facts = self._marked.sent, self._assembly.meter.facts
-        self._look(sent.at)  # the request may have restarted the embedded engine
+        self._check_engine(sent.at)  # the request may have restarted the embedded engine
         made = self._account(sent, usage, overrides) if usage else None
         sent = replace(sent, answer=answer) if self.diagnosed else sent
         self._ledger_state = advance_ledger(self._ledger_state, self._assembly.prefix_decision, sent, facts.cache)
         return Settled(account=made, ledger_state=self._ledger_state, counted=sent.tokens)
 
-    def _look(self, at: datetime) -> None:
+    def _check_engine(self, at: datetime) -> None:
         """Mark the cached prefix as lost if the engine was restarted."""
-        since = self._remembers(at) if self._remembers else None
+        since = self._opened.remembers(at) if self._opened.remembers else None
         if since and self._ledger_state and self._ledger_state.last.at < since:
             self._ledger_state = mark_lost(self._ledger_state)
 
@@ -133,9 +130,9 @@ class TurnLedger:
         facts, decision = self._assembly.meter.facts, self._assembly.prefix_decision
         prices = find_prices(facts.name, overrides, PricedRequest(tokens=usage.tokens_in, now=sent.at))
         answered = AnsweredRequest(prefix=decision.prefix, sent=sent, reported=self._count(usage))
-        made = account_for_call(self._ledger_state, answered, facts.cache, prices, self._known)
-        if made.blame and self._theirs:
-            made = replace(made, blame=confirm_cause(made.blame, self._theirs))
+        made = account_for_call(self._ledger_state, answered, facts.cache, prices, self._calibration)
+        if made.blame and self._diagnosis:
+            made = replace(made, blame=confirm_cause(made.blame, self._diagnosis))
         if decision.rebase and decision.rebase.code is Reason.PRIVATE:
             made = redact_blame(made)
         return made
@@ -166,7 +163,7 @@ class CallContext:
     assembly: Assembly
     opened: OpenModel
     envelope: Envelope
-    accounting: TurnLedger
+    ledger: TurnLedger
     key: str
     """The hash of the prompt."""
     config: Config
@@ -187,7 +184,7 @@ class ModelCaller:
         shape, meter = context.opened.shape, context.assembly.meter
         opening = count_opening(context.envelope.request[REQUEST_SHAPES[shape].field])
         self._before = SegmentedHistory(history, shape, meter, opening)
-        self._heard = False
+        self._is_streaming = False
         self._used: list[tuple[Usage, float | None]] = []
         self._native = context.assembly.meter.facts.native_tools
 
@@ -212,8 +209,8 @@ class ModelCaller:
             except ProviderError:
                 if pause is None:
                     raise
-            if self._heard:
-                await context.callbacks.hear(CallRestarted())
+            if self._is_streaming:
+                await context.callbacks.emit(CallRestarted())
             await context.retrying.sleep(pause)
         raise AssertionError("the last try returns or raises")
 
@@ -229,12 +226,12 @@ class ModelCaller:
         """Make one call: reserve budget, send, settle, and record the usage."""
         purse = self._context.event_stream.purse
         purse = purse if purse and purse.has_limits(call.trace.context) else None
-        grant = await reserve_budget(purse, call, self._foresee(own)) if purse else Reservation(allowed=True)
-        self._heard = False
+        grant = await reserve_budget(purse, call, self._estimate_max_cost(own)) if purse else Reservation(allowed=True)
+        self._is_streaming = False
         try:
             response = await self._ask(call, own)
         except BaseException as error:
-            if purse and self._heard:
+            if purse and self._is_streaming:
                 purse.settle(grant, None)
             elif purse:
                 purse.release(grant)
@@ -243,24 +240,24 @@ class ModelCaller:
             if not isinstance(error, Exception) or isinstance(error, ForewordError):
                 raise
             raise translate_provider_error(error) from error
-        usd = self._tell(call, response)
+        usd = self._record_usage(call, response)
         if purse:
             await asyncio.to_thread(purse.settle, grant, usd)
         if grant.warnings:
             call.note(level=Level.WARN, budget="; ".join(grant.warnings))
         return response
 
-    def _foresee(self, own: Sequence[ModelMessage]) -> Cost:
+    def _estimate_max_cost(self, own: Sequence[ModelMessage]) -> Cost:
         """Return the maximum cost of a call, including the messages added since the prompt was assembled."""
         context = self._context
         most = estimate_max_cost(context.assembly, context.config.models, context.max_tokens)
         if most.usd is None or most.prices is None:
             return most
         return Cost(
-            usd=most.usd + self._weigh(own) * max(most.prices.cache_write, most.prices.input), prices=most.prices
+            usd=most.usd + self._count_added(own) * max(most.prices.cache_write, most.prices.input), prices=most.prices
         )
 
-    def _weigh(self, own: Sequence[ModelMessage]) -> int:
+    def _count_added(self, own: Sequence[ModelMessage]) -> int:
         """Count the tokens of the messages added since the prompt was assembled."""
         count = self._context.assembly.meter.count
         return sum(count(message.text) for message in convert_to_texts(own[1:]))
@@ -269,10 +266,10 @@ class ModelCaller:
         """Return the output limit: the model's maximum or the rest of its context window."""
         assembly = self._context.assembly
         facts = assembly.meter.facts
-        left = facts.window - assembly.used - assembly.conversation - self._weigh(own)
+        left = facts.window - assembly.used - assembly.conversation - self._count_added(own)
         return max(MIN_ANSWER_TOKENS, min(self._context.max_tokens, facts.answer or left, left))
 
-    def _tell(self, call: TraceStep, response: ModelResponse) -> float | None:
+    def _record_usage(self, call: TraceStep, response: ModelResponse) -> float | None:
         """Record the usage and cost of a call, by section."""
         context = self._context
         used = response.usage
@@ -281,7 +278,7 @@ class ModelCaller:
         if not used.has_values():
             call.note(unpriced="the provider reported no usage")
             self._settle(call, None, response.provider_response_id or "")
-            self._note(Usage(), None)
+            self._add_usage(Usage(), None)
             return None
         usage = Usage(
             tokens_in=used.input_tokens,
@@ -293,7 +290,7 @@ class ModelCaller:
             model=context.assembly.turn.model,
             usage=usage,
             time=call.trace.clock(),
-            hour=context.accounting.hour,
+            hour=context.ledger.hour,
         )
         cost = price_call(done, context.config.models)
         shares = [share.row for share in split_cost(context.assembly, done, cost)]
@@ -301,19 +298,19 @@ class ModelCaller:
         if cost.usd is None:
             call.note(unpriced=cost.reason)
         self._settle(call, usage, response.provider_response_id or "")
-        self._note(usage, cost.usd)
+        self._add_usage(usage, cost.usd)
         return cost.usd
 
     def _settle(self, call: TraceStep, usage: Usage | None, answer: str) -> None:
         """Advance the ledger, and record the cache reads and the reason for misses."""
         context = self._context
-        settled = context.accounting.settle(usage, context.config.models, answer)
+        settled = context.ledger.settle(usage, context.config.models, answer)
         if settled:
             context.callbacks.advance(settled)
             if settled.account:
                 call.note(cache=account_to_json(settled.account))
 
-    def _note(self, usage: Usage, usd: float | None) -> None:
+    def _add_usage(self, usage: Usage, usd: float | None) -> None:
         self._used.append((usage, usd))
         if (spent := CALL_COSTS.get(None)) is not None:
             spent.append((usage, usd))
@@ -340,9 +337,9 @@ class ModelCaller:
             max_tokens=longest,
             cache_key=make_cache_key(context.assembly.turn) if context.opened.keyed else "",
             system_messages=context.assembly.meter.facts.cache.system_messages,
-            write=lambda owned: context.accounting.write(*self._before.take(owned), call.trace.clock()),
+            write=lambda owned: context.ledger.write(*self._before.take(owned), call.trace.clock()),
             response_format=context.response_format,
-            hear=context.accounting.hear if context.accounting.diagnosed else None,
+            report_diagnosis=context.ledger.record_diagnosis if context.ledger.diagnosed else None,
         )
         settings = ModelSettings(max_tokens=longest)
         # Call the model object directly: the library's agents and `direct` functions would rewrite the messages.
@@ -350,13 +347,13 @@ class ModelCaller:
             with use_prompt(what):
                 async with context.opened.model.request_stream(list(messages), settings, NO_TOOLS) as stream:
                     async for event in stream:
-                        self._heard = True
+                        self._is_streaming = True
                         await self._pass_on(read_delta_text(event), fences)
                     response = stream.get()
         if fences:
             for found in fences.finish():
                 if isinstance(found, str):
-                    await context.callbacks.hear(TextDelta(text=found))
+                    await context.callbacks.emit(TextDelta(text=found))
         return response
 
     async def _pass_on(self, piece: str, fences: FencedCallParser | None) -> None:
@@ -364,7 +361,7 @@ class ModelCaller:
         found = fences.feed(piece) if fences else [piece]
         for text in found:
             if text and isinstance(text, str):
-                await self._context.callbacks.hear(TextDelta(text=text))
+                await self._context.callbacks.emit(TextDelta(text=text))
 
 
 async def reserve_budget(purse: BudgetGuard, call: TraceStep, most: Cost) -> Reservation:

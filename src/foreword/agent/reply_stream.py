@@ -16,10 +16,14 @@ from foreword.agent.agent_events import AgentEvent, CallRestarted, TextDelta, To
 from foreword.types import frozen
 
 OPENING_FENCE = "```tool_call"
-FENCE = "```"
-CLOSING_FENCE = re.compile(r"\n[ \t]{0,3}```[ \t]*(?=\n|$)")
+OPENING = re.compile(rf"^ {{0,3}}{OPENING_FENCE}(?=[ \t\r\n{{])", re.MULTILINE)
+CLOSING = re.compile(r"\n[ \t]{0,3}```[ \t]*\n")
+CLOSING_AT_END = re.compile(r"\n[ \t]{0,3}```[ \t]*(?:\n|\Z)")
+AFTER_CALL = re.compile(r"\s*(?:(?P<next>(?=\{))|```[ \t\r]*\n|(?P<text>(?=.)))", re.DOTALL)
+OPEN_END = re.compile(r"\s*`{0,2}\Z|\s*```[ \t\r]*\Z")
 MAX_BLOCK_CHARS = 50_000  # characters of one block; a confused model may never close it
 BLOCK_HINT = 'a block is {"tool": "NAME", "arguments": {…}} between ```tool_call and ```'
+DECODER = json.JSONDecoder(strict=False)
 
 
 @frozen(eq=True)
@@ -32,7 +36,7 @@ class ToolCall:
 
 @frozen(eq=True)
 class MalformedCall:
-    """A block that is not a valid call, and the reason for the model."""
+    """A call that cannot be read, and the reason for the model."""
 
     reason: str
 
@@ -41,126 +45,80 @@ ReplyPart = str | ToolCall | MalformedCall
 
 
 class FencedCallParser:
-    """Parses one answer character by character, so the result does not depend on how the stream was split."""
+    """Parses an answer that arrives in pieces; the result does not depend on how it was split."""
 
     def __init__(self) -> None:
-        self._read: Callable[[str], Iterable[ReplyPart]] = self._read_line
-        self._held = ""
-        """Undecided text: the start of a line, or the inside of a block."""
-        self._depth = 0
-        self._quoted = self._escaped = False
+        self._buffer = ""
+        """The text that is not decided yet."""
+        self._read: Callable[[], ReplyPart | None] = self._read_text
+        self._at_line_start = True
+        self._ended = False
 
     def feed(self, piece: str) -> Iterator[ReplyPart]:
-        """Parse a piece of the answer; yield text, calls and malformed blocks once they are certain."""
-        text = ""
-        for sign in piece:
-            for found in self._read(sign):
-                if isinstance(found, str):
-                    text += found
-                    continue
-                if text:
-                    yield text
-                text = ""
-                yield found
-        if text:
-            yield text
+        """Add a piece of the answer; yield text, calls and malformed blocks once they are certain."""
+        self._buffer += piece
+        while (part := self._read()) is not None:
+            if part:
+                yield part
 
     def finish(self) -> Iterator[ReplyPart]:
-        """Yield the held text at the end of the answer."""
-        while self._read in (self._read_object, self._read_other, self._read_opened):
-            body, end = self._held, CLOSING_FENCE.search(self._held)
-            self._begin_line()
-            if end is None:
-                yield MalformedCall(reason=f"the block has no end; {BLOCK_HINT}")
-                return
-            yield parse_block(body[: end.start()])
-            yield from self.feed(body[end.end() :].removeprefix("\n"))
-        if self._held and self._read == self._read_line:
-            yield self._held
-        self._begin_line()
+        """Yield the rest at the end of the answer."""
+        self._ended = True
+        yield from self.feed("")
+        if self._read == self._read_block:
+            yield MalformedCall(reason=f"the block has no end; {BLOCK_HINT}")
+        elif self._read == self._read_text and self._buffer:
+            yield self._buffer
 
-    def _begin_line(self) -> Iterable[ReplyPart]:
-        self._read, self._held = self._read_line, ""
-        return ()
+    def _read_text(self) -> ReplyPart | None:
+        """Return the text before a block; hold back the last line while it may open one."""
+        buffer = self._buffer
+        start = 0 if self._at_line_start else buffer.find("\n") + 1 or len(buffer)
+        if opening := OPENING.search(buffer, start):
+            self._read, self._buffer = self._read_block, buffer[opening.end() :]
+            return buffer[: opening.start()]
+        last = max(start, buffer.rfind("\n") + 1)
+        may_open = len(buffer) - last < len(OPENING_FENCE) + 4 and OPENING_FENCE.startswith(buffer[last:].lstrip(" "))
+        text, self._buffer = (buffer[:last], buffer[last:]) if may_open else (buffer, "")
+        self._at_line_start = text.endswith("\n") if text else self._at_line_start
+        return text or None
 
-    def _read_line(self, sign: str) -> Iterable[ReplyPart]:
-        """Hold back the start of a line while it may open a block."""
-        line = self._held.lstrip(" ")
-        if line == OPENING_FENCE and sign in " \t\r\n{":
-            self._read, self._held = self._read_opened, ""
-            return self._read_opened(sign)
-        self._held += sign
-        if OPENING_FENCE.startswith(self._held.lstrip(" ")) and len(self._held) < len(OPENING_FENCE) + 4:
-            return ()
-        text, self._held = self._held, ""
-        self._read = self._read_line if sign == "\n" else self._read_text
-        return (text,)
+    def _read_block(self) -> ReplyPart | None:
+        """Return the call of a block: it ends where its JSON object ends, or else at the closing fence."""
+        body = self._buffer[:MAX_BLOCK_CHARS]
+        start, in_string, failed_at = len(body) - len(body.lstrip()), False, 0
+        if body.startswith("{", start):
+            try:
+                end = DECODER.raw_decode(body, start)[1]
+            except (ValueError, RecursionError) as error:
+                in_string = str(error).startswith("Unterminated string")
+                failed_at = getattr(error, "pos", 0)  # a fence before it may be inside a string
+            else:
+                self._read, self._buffer = self._read_after, self._buffer[end:]
+                return parse_block(body[start:end])
+        fences = list((CLOSING_AT_END if self._ended else CLOSING).finditer(body))
+        if fences and (self._ended or (not in_string and fences[-1].end() > failed_at)):
+            return self._end_block(fences[0].end(), parse_block(body[: fences[0].start()]))
+        if len(self._buffer) > MAX_BLOCK_CHARS:
+            reason = f"the block is longer than {MAX_BLOCK_CHARS:,} characters"
+            return self._end_block(MAX_BLOCK_CHARS, MalformedCall(reason=reason))
+        return None
 
-    def _read_text(self, sign: str) -> Iterable[ReplyPart]:
-        if sign == "\n":
-            self._read = self._read_line
-        return (sign,)
-
-    def _read_opened(self, sign: str) -> Iterable[ReplyPart]:
-        """Decide whether a block contains an object."""
-        self._held += sign
-        if not sign.isspace():
-            self._depth, self._quoted, self._escaped = 0, False, False
-            self._read = self._read_object if sign == "{" else self._read_other
-            self._held = self._held[:-1]
-            return self._read(sign)
-        return ()
-
-    def _read_other(self, sign: str) -> Iterable[ReplyPart]:
-        """Read a block without an object up to its closing line."""
-        self._held += sign
-        last = max(0, self._held.rfind("\n", 0, len(self._held) - 1))
-        if sign != "\n" or not (end := CLOSING_FENCE.search(self._held, last)):
-            return self._bound()
-        inner = self._held[: end.start()]
-        self._begin_line()
-        return (parse_block(inner),)
-
-    def _read_object(self, sign: str) -> Iterable[ReplyPart]:
-        """Read an object up to its end; a fence outside its strings ends it early."""
-        self._held += sign
-        if self._quoted:
-            self._escaped, self._quoted = sign == "\\" and not self._escaped, sign != '"' or self._escaped
-        elif sign == '"':
-            self._quoted = True
-        elif sign in "{[":
-            self._depth += 1
-        elif sign in "}]":
-            self._depth -= 1
-            if self._depth == 0:
-                inner, self._read, self._held = self._held, self._read_after, ""
-                return (parse_block(inner),)
-        elif sign == "`":
-            self._read = self._read_other
-        return self._bound()
-
-    def _read_after(self, sign: str) -> Iterable[ReplyPart]:
+    def _read_after(self) -> ReplyPart | None:
         """Skip the end of a block; another object in the same block is another call."""
-        if sign == "{" and not self._held:
-            self._read = self._read_opened
-            return self._read_opened(sign)
-        if self._held == FENCE and sign in " \t\r":
-            return ()
-        if self._held == FENCE and sign == "\n":
-            return self._begin_line()
-        if sign.isspace() and not self._held:
-            return ()
-        if sign == "`" and self._held != FENCE:
-            self._held += sign
-            return ()
-        before, self._held, self._read = self._held, "", self._read_line
-        return [found for each in before + sign for found in self._read(each)]
+        if OPEN_END.match(self._buffer):
+            return None
+        if not (found := AFTER_CALL.match(self._buffer)):
+            return None
+        if found["next"] is None:
+            return self._end_block(found.end(), "")
+        self._read, self._buffer = self._read_block, self._buffer[found.end() :]
+        return ""
 
-    def _bound(self) -> Iterable[ReplyPart]:
-        if len(self._held) <= MAX_BLOCK_CHARS:
-            return ()
-        self._begin_line()
-        return (MalformedCall(reason=f"the block is longer than {MAX_BLOCK_CHARS:,} characters"),)
+    def _end_block(self, end: int, part: ReplyPart) -> ReplyPart:
+        """Continue with the text after a block."""
+        self._read, self._buffer, self._at_line_start = self._read_text, self._buffer[end:], True
+        return part
 
 
 def parse_block(text: str) -> ToolCall | MalformedCall:
@@ -176,6 +134,14 @@ def parse_block(text: str) -> ToolCall | MalformedCall:
     return ToolCall(name=name, arguments=arguments)
 
 
+def parse_reply(pieces: Iterable[str]) -> Iterator[ReplyPart]:
+    """Parse an answer given in pieces."""
+    fences = FencedCallParser()
+    for piece in pieces:
+        yield from fences.feed(piece)
+    yield from fences.finish()
+
+
 def parse_calls(text: str) -> list[ToolCall | MalformedCall]:
     """Return the calls of a whole answer."""
     return [found for found in parse_reply([text]) if not isinstance(found, str)]
@@ -184,14 +150,6 @@ def parse_calls(text: str) -> list[ToolCall | MalformedCall]:
 def strip_calls(text: str) -> str:
     """Return the text of a whole answer without its calls."""
     return "".join(found for found in parse_reply([text]) if isinstance(found, str))
-
-
-def parse_reply(pieces: Iterable[str]) -> Iterator[ReplyPart]:
-    """Parse an answer given in pieces."""
-    fences = FencedCallParser()
-    for piece in pieces:
-        yield from fences.feed(piece)
-    yield from fences.finish()
 
 
 NO_REPLY_TOKEN = "NO_ACTION_NEEDED"  # noqa: S105 - not a secret
@@ -235,8 +193,8 @@ class NoReplyFilter:
 
     def end(self) -> str:
         """End the reply, and return held text that is not the token."""
-        silent = (_LAST if self._last else _ONLY).fullmatch(self._held)
-        rest = "" if silent else self._pass_on(len(self._held))
+        is_token = (_LAST if self._last else _ONLY).fullmatch(self._held)
+        rest = "" if is_token else self._pass_on(len(self._held))
         self._held = self._last = ""
         return rest
 
@@ -255,8 +213,8 @@ def find_suppression_reason(text: str) -> str:
 
 def strip_no_reply_token(text: str) -> str:
     """Remove the token from the edges of a reply; a reply that is only the token becomes empty."""
-    hush = NoReplyFilter()
-    cut = hush.add(text) + hush.end()
+    token_filter = NoReplyFilter()
+    cut = token_filter.add(text) + token_filter.end()
     return text if cut == text else cut.strip()
 
 

@@ -50,19 +50,20 @@ MESSAGE_KEYS = ("message", "error", "detail", "msg")
 
 def translate_provider_error(error: Exception) -> ForewordError:
     """Convert an error of a provider or its library to ours; return one of our own errors that a library wrapped."""
-    for cause in list_causes(error):
-        if isinstance(cause, ForewordError):
-            return cause
+    causes = list(list_causes(error))
+    if ours := next((cause for cause in causes if isinstance(cause, ForewordError)), None):
+        return ours
     if isinstance(error, ModelHTTPError):
         status = error.status_code
         passing = status in TRANSIENT_STATUSES or status >= 500
         too_long = isinstance(error, ModelContextWindowExceededError)
         return ProviderError(describe_http_error(error), status, error.retry_after, passing=passing, too_long=too_long)
-    if isinstance(error, TimeoutError | ModelRequestTimeout) or any(
-        "Timeout" in type(c).__name__ for c in list_causes(error)
-    ):
+    if isinstance(error, ModelRequestTimeout) or any("Timeout" in type(cause).__name__ for cause in causes):
         return ProviderError("the provider did not answer in time", passing=True)
-    if isinstance(error, ModelConnectionError) or any(is_connection_error(cause) for cause in list_causes(error)):
+    import httpx2
+
+    broken = (ModelConnectionError, ConnectionError, httpx2.TransportError)
+    if any(isinstance(cause, broken) for cause in causes):
         return ProviderError(f"the connection to the provider broke: {shorten_error(error)}", passing=True)
     if isinstance(error, ModelAPIError):
         return ProviderError(f"the provider refused: {shorten_error(error)}", passing=False)
@@ -77,13 +78,6 @@ def list_causes(error: BaseException | None) -> Iterator[BaseException]:
         seen.add(id(error))
         yield error
         error = error.__cause__ or error.__context__
-
-
-def is_connection_error(error: BaseException) -> bool:
-    """Return whether an error is a connection error."""
-    import httpx2
-
-    return isinstance(error, httpx2.TransportError | ConnectionError)
 
 
 def describe_http_error(error: ModelHTTPError) -> str:

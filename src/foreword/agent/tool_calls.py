@@ -5,10 +5,9 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import field
 from typing import Any, Protocol
 
-from foreword.agent.agent_events import ApprovalNeeded, TurnCallbacks
+from foreword.agent.agent_events import ApprovalNeeded, TurnCallbacks, guard_callback
 from foreword.agent.mcp_servers import McpServers
 from foreword.agent.reply_stream import MalformedCall, ToolCall
 from foreword.agent.tools.built_in import TextExcerpt, validate_arguments
@@ -62,17 +61,6 @@ class ToolRunner(Protocol):
         """Run one tool at the clearance of its turn."""
 
 
-class BuiltInTools:
-    """Runs the built-in tools of a workspace in a thread, because they read files."""
-
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
-
-    async def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> TextExcerpt | ToolAnswer:
-        """Run one tool."""
-        return await asyncio.to_thread(self._workspace.call, assembly, name, arguments)
-
-
 @frozen
 class ToolResult:
     """The text returned to the model, and whether the tool succeeded."""
@@ -81,35 +69,14 @@ class ToolResult:
     done: bool
 
 
-@frozen(eq=True)
-class Objection:
-    """The reason why a call does not run."""
-
-    words: str
-    """The text for the model."""
-    status: str = "refused"
-    """The status in the event log."""
-
-
-@frozen
-class ToolTimeLimits:
-    """Time limits of tools in seconds: a default, and limits by tool name."""
-
-    usual: float = 60.0
-    named: Mapping[str, float] = field(default_factory=dict)
-
-    def find(self, tool: Tool) -> float:
-        """Return the time limit of a tool: the one set here by name, else the tool's, else the default."""
-        return self.named.get(tool.name, self.usual if tool.seconds is None else tool.seconds)
-
-
 @frozen
 class ToolContext:
     """What all tool calls of a turn share."""
 
     assembly: Assembly
     tools: ToolRunner
-    limits: ToolTimeLimits
+    seconds: float
+    """The time limit of tools without their own."""
     callbacks: TurnCallbacks
     records_arguments: bool = False
     """Whether the event log records the arguments of each call (`events.arguments`)."""
@@ -127,14 +94,31 @@ async def run_tool_call(
     with turn.step(EventType.TOOL_CALL, name=name, **describe_arguments(context, asked)) as step:
         tool = find_tool(context.assembly, asked)
         if isinstance(tool, str) or isinstance(asked, MalformedCall):
-            objection = Objection(words=str(tool))
-        elif found := await find_objection(step, context.callbacks, tool, asked, call):
-            objection = found
-        else:
-            return await run_tool(step, context, asked, context.limits.find(tool))
-        return record_refusal(
-            step, objection.words, redact_arguments(objection.words, context, asked), objection.status
-        )
+            return record_refusal(step, context, asked, str(tool))
+        if tool.changes and (refused := await refuse_start(step, context, tool, asked, call)):
+            return refused
+        return await run_tool(step, context, asked, context.seconds if tool.seconds is None else tool.seconds)
+
+
+async def refuse_start(
+    step: TraceStep, context: ToolContext, tool: Tool, asked: ToolCall, call: str
+) -> ToolResult | None:
+    """Refuse a call that was denied or held, or that started before an interruption; None if it may run."""
+    callbacks = context.callbacks
+    if tool.confirm:
+        request = ApprovalNeeded(id=call, name=asked.name, question=write_question(asked))
+        allowed = await guard_callback(callbacks.ask(request))
+        if allowed is None:
+            text = await guard_callback(callbacks.hold(request, asked.arguments))
+            return record_refusal(step, context, asked, text, status="held")
+        step.note(confirmed="yes" if allowed else "no")
+        if not allowed:
+            return record_refusal(step, context, asked, f"{asked.name} was not called: the person has not allowed it.")
+    # A call interrupted while waiting for approval has not started; the person is asked again.
+    if not await guard_callback(callbacks.begin(call, tool.name)):
+        step.note(interrupted="yes")
+        return record_refusal(step, context, asked, INTERRUPTED_CALL_TEXT.format(name=tool.name))
+    return None
 
 
 def describe_arguments(context: ToolContext, asked: ToolCall | MalformedCall) -> dict[str, Any]:
@@ -205,31 +189,6 @@ def find_tool(assembly: Assembly, asked: ToolCall | MalformedCall) -> Tool | str
     return f"{tool.name} was not called: {fault}." if fault else tool
 
 
-async def find_objection(
-    step: TraceStep, callbacks: TurnCallbacks, tool: Tool, asked: ToolCall, call: str
-) -> Objection | None:
-    """Return why a call does not run: it was denied or held, or it started before an interruption."""
-    if not tool.changes:
-        return None
-    if tool.confirm and (objection := await request_approval(step, callbacks, asked, call)):
-        return objection
-    # A call interrupted while waiting for approval has not started; the person is asked again.
-    if not await callbacks.may_begin(call, tool.name):
-        step.note(interrupted="yes")
-        return Objection(words=INTERRUPTED_CALL_TEXT.format(name=tool.name))
-    return None
-
-
-async def request_approval(step: TraceStep, callbacks: TurnCallbacks, asked: ToolCall, call: str) -> Objection | None:
-    """Ask the person for approval; hold the call if there is no decision."""
-    request = ApprovalNeeded(id=call, name=asked.name, question=write_question(asked))
-    allowed = await callbacks.is_allowed(request)
-    if allowed is None:
-        return Objection(words=await callbacks.hold_call(request, asked.arguments), status="held")
-    step.note(confirmed="yes" if allowed else "no")
-    return None if allowed else Objection(words=f"{asked.name} was not called: the person has not allowed it.")
-
-
 def write_question(asked: ToolCall) -> str:
     """Format a call for a person: the tool, and each argument on one line."""
     lines = [
@@ -262,7 +221,7 @@ async def run_tool(step: TraceStep, context: ToolContext, asked: ToolCall, secon
     except StorageError as error:  # the message names a local file, and the model cannot correct the error
         return record_tool_failure(step, asked.name, error)
     except Forbidden as error:
-        return record_refusal(step, f"{asked.name} refused: {error}", redact_arguments(str(error), context, asked))
+        return record_refusal(step, context, asked, f"{asked.name} refused: {error}", reason=str(error))
     except (InputError, ToolError) as error:
         reason = redact_arguments(str(error), context, asked)
         step.note(status="failed", error=reason[:MAX_LOGGED_REASON_CHARS] or type(error).__name__)
@@ -274,13 +233,22 @@ async def run_tool(step: TraceStep, context: ToolContext, asked: ToolCall, secon
         return record_tool_failure(step, asked.name, error)
     finally:
         CURRENT_CALL.reset(here)
-    record_memory_event(step, asked.name, answer, describe_arguments(context, asked))
+    record_memory_event(step, asked.name, answer, **describe_arguments(context, asked))
     step.note(status="ok")
     return ToolResult(text=render_answer(answer), done=True)
 
 
-def record_refusal(step: TraceStep, text: str, reason: str, status: str = "refused") -> ToolResult:
-    """Record a refusal with its reason, and return the text for the model."""
+def record_refusal(
+    step: TraceStep,
+    context: ToolContext,
+    asked: ToolCall | MalformedCall,
+    text: str,
+    *,
+    reason: str = "",
+    status: str = "refused",
+) -> ToolResult:
+    """Record a refusal with its reason, by default the text for the model."""
+    reason = redact_arguments(reason or text, context, asked)
     step.note(status=status, level=Level.WARN, reason=reason[:MAX_LOGGED_REASON_CHARS])
     return ToolResult(text=text, done=False)
 
@@ -322,7 +290,6 @@ class Toolbox:
         self._workspace = workspace
         self._servers = servers
         self._further = further
-        self._built_in = BuiltInTools(workspace)
         self._made: dict[Toolset, Toolset] = {}
 
     async def find(
@@ -347,9 +314,9 @@ class Toolbox:
 
     async def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> TextExcerpt | ToolAnswer:
         """Run one tool at the clearance of its turn."""
-        for one in self._further:
-            if name in one.tools:
-                return await one.runs.call(assembly, name, arguments)
-        if self._servers and self._servers.runs(assembly.turn.agent, name):
-            return await self._servers.call(assembly, name, arguments)
-        return await self._built_in.call(assembly, name, arguments)
+        runner = next((one.runs for one in self._further if name in one.tools), None)
+        if runner is None and self._servers and self._servers.runs(assembly.turn.agent, name):
+            runner = self._servers
+        if runner:
+            return await runner.call(assembly, name, arguments)
+        return await asyncio.to_thread(self._workspace.call, assembly, name, arguments)

@@ -12,9 +12,8 @@ from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import field, replace
 from datetime import UTC, datetime
 
-from foreword.agent.delegation import Delegation, SubagentMeans
 from foreword.agent.loop import DEFAULT_TURN_LIMITS as BOUNDS
-from foreword.agent.loop import AgentLoop, TurnLimits
+from foreword.agent.loop import AgentLoop, Delegation, SubagentMeans, TurnLimits
 from foreword.agent.mcp_servers import McpServers
 from foreword.agent.providers.model_clients import open_models
 from foreword.agent.retry import DEFAULT_RETRY_POLICY, RetryPolicy

@@ -266,13 +266,13 @@ class Worker:
         held = await self._inbox.find_held(claimed)
         if held.result is not None:
             return held.result
-        await steps.callbacks.hear(ToolStarted(name=held.name))
+        await steps.callbacks.emit(ToolStarted(name=held.name))
         call = ToolCall(name=held.name, arguments=held.arguments)
         callbacks = replace(steps.callbacks, ask=approve)
         result = await self._loop.call_tool(prepared.assembly, call, trace, callbacks, held.id)
         text = HELD_RESULT.format(name=held.name, id=held.id, text=result.text)
         await self._inbox.store_held_result(claimed, text)
-        await steps.callbacks.hear(ToolFinished(name=held.name, done=result.done))
+        await steps.callbacks.emit(ToolFinished(name=held.name, done=result.done))
         return text
 
     async def _add_waiting(self, claimed: ClaimedTurn, steps: TurnSteps, text: str) -> str:
@@ -283,7 +283,7 @@ class Worker:
         telegram = self._inputs.workspace.config.telegram is not None
         notice = show_waiting(waiting, telegram=telegram, room=bool(claimed.incoming.room))
         notice = f"\n\n{notice}" if text else notice
-        await steps.callbacks.hear(TextDelta(text=notice))
+        await steps.callbacks.emit(TextDelta(text=notice))
         return f"{text}{notice}"
 
     async def _run(self, trace: Tracer, claimed: ClaimedTurn, prepared: PreparedTurn, steps: TurnSteps) -> Outcome:

@@ -11,6 +11,15 @@ answers by a script of `ScriptedReply`, `ScriptedError`, `ScriptedHang`, `Script
 """
 
 from foreword.events.sinks import EventStream
+from foreword.testing.fake_answers import (
+    ScriptedCall,
+    ScriptedDisconnect,
+    ScriptedError,
+    ScriptedGarbage,
+    ScriptedHang,
+    ScriptedReply,
+    ScriptLine,
+)
 from foreword.testing.fake_provider import FakeProvider, ReceivedRequest, run_fake_provider
 from foreword.testing.fake_telegram import (
     DroppedConnection,
@@ -23,15 +32,6 @@ from foreword.testing.fake_telegram import (
     run_fake_telegram,
 )
 from foreword.testing.fixtures import NOON, FakeRecorder, FrozenClock, ManualClock, make_workspace, write_files
-from foreword.testing.script import (
-    ScriptedCall,
-    ScriptedDisconnect,
-    ScriptedError,
-    ScriptedGarbage,
-    ScriptedHang,
-    ScriptedReply,
-    ScriptLine,
-)
 
 __all__ = [
     "NOON",

@@ -1,15 +1,99 @@
-"""The responses of the fake provider in the four wire shapes, whole and streamed."""
+"""The script of the fake provider, and its responses in the four wire shapes, whole and streamed."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any, NamedTuple
 
 from foreword.promptcache.rules import Body, CacheUsage
 from foreword.testing import request_rules
-from foreword.testing.script import FakeAnswer, ScriptedError
+from foreword.types import frozen
 
 CHUNK_CHARS = 7  # characters of one chunk of streamed text
+
+
+@frozen
+class ScriptedCall:
+    """A tool call of the model."""
+
+    name: str
+    arguments: Mapping[str, Any] | str = ""
+    """The arguments; a text is sent unchanged, even if it is not JSON."""
+    id: str = ""
+    """The id of the call; generated if empty."""
+
+    @property
+    def written(self) -> str:
+        """The arguments as sent on the wire."""
+        return self.arguments if isinstance(self.arguments, str) else json.dumps(self.arguments, ensure_ascii=False)
+
+
+@frozen
+class ScriptedReply:
+    """The model answers with text, tool calls, or both."""
+
+    text: str = ""
+    calls: tuple[ScriptedCall, ...] = ()
+    cut: bool = False
+    """Whether the answer is truncated at the token limit."""
+
+
+@frozen
+class ScriptedError:
+    """The provider answers with a status such as 429."""
+
+    status: int = 429
+    message: str = "too many requests"
+    retry_after: float | None = None
+    """The `Retry-After` header in seconds."""
+
+
+@frozen
+class ScriptedHang:
+    """The server sends nothing for some seconds, then closes the connection."""
+
+    seconds: float = 30.0
+    text: str = ""
+    """Text of a streamed answer that is sent before the pause."""
+
+
+@frozen
+class ScriptedGarbage:
+    """The provider answers with status 200 and an invalid body."""
+
+    text: str = "<html>Welcome to the proxy</html>"
+
+
+@frozen
+class ScriptedDisconnect:
+    """The connection closes in the middle of the answer."""
+
+    text: str = "It was a dark and stormy night, and"
+
+
+ScriptLine = ScriptedReply | ScriptedError | ScriptedHang | ScriptedGarbage | ScriptedDisconnect
+
+
+@frozen
+class FakeAnswer:
+    """One answer to send."""
+
+    model: str
+    text: str
+    calls: tuple[tuple[str, ScriptedCall], ...]
+    """Each call with its id."""
+    counted: CacheUsage
+    out: int
+    """Output tokens."""
+    cut: bool = False
+    number: int = 1
+    """The sequence number of the answer."""
+    diagnosis: str = ""
+    """The reason of a cache miss, if a diagnosis was requested."""
+
+    def choose_stop(self, cut: str, calls: str, done: str) -> str:
+        """Choose the stop reason: truncated, tool calls, or the end of the answer."""
+        return cut if self.cut else calls if self.calls else done
 
 
 def split_chunks(text: str) -> Iterator[str]:
@@ -52,11 +136,6 @@ def report_anthropic_usage(answer: FakeAnswer) -> dict[str, Any]:
     }
 
 
-def find_anthropic_stop(answer: FakeAnswer) -> str:
-    """Return the stop reason."""
-    return "max_tokens" if answer.cut else "tool_use" if answer.calls else "end_turn"
-
-
 def open_anthropic_message(answer: FakeAnswer) -> dict[str, Any]:
     """Make a message without its content."""
     return {
@@ -81,7 +160,7 @@ def answer_anthropic(answer: FakeAnswer) -> dict[str, Any]:
     ]
     done = {
         "content": [*texts, *calls],
-        "stop_reason": find_anthropic_stop(answer),
+        "stop_reason": answer.choose_stop("max_tokens", "tool_use", "end_turn"),
         "usage": report_anthropic_usage(answer),
     }
     return open_anthropic_message(answer) | done
@@ -89,28 +168,25 @@ def answer_anthropic(answer: FakeAnswer) -> dict[str, Any]:
 
 def stream_anthropic(answer: FakeAnswer) -> Iterator[str]:
     """Yield the response as a stream of events."""
-    yield write_anthropic_event("message_start", message=open_anthropic_message(answer))
+
+    def write(kind: str, **fields: Any) -> str:
+        return write_sse({"type": kind, **fields}, kind)
+
+    yield write("message_start", message=open_anthropic_message(answer))
     if answer.text:
-        yield write_anthropic_event("content_block_start", index=0, content_block={"type": "text", "text": ""})
+        yield write("content_block_start", index=0, content_block={"type": "text", "text": ""})
         for chunk in split_chunks(answer.text):
-            yield write_anthropic_event("content_block_delta", index=0, delta={"type": "text_delta", "text": chunk})
-        yield write_anthropic_event("content_block_stop", index=0)
+            yield write("content_block_delta", index=0, delta={"type": "text_delta", "text": chunk})
+        yield write("content_block_stop", index=0)
     for at, (key, call) in enumerate(answer.calls, bool(answer.text)):
         block = {"type": "tool_use", "id": key, "name": call.name, "input": {}}
-        yield write_anthropic_event("content_block_start", index=at, content_block=block)
+        yield write("content_block_start", index=at, content_block=block)
         for chunk in split_chunks(call.written):
-            yield write_anthropic_event(
-                "content_block_delta", index=at, delta={"type": "input_json_delta", "partial_json": chunk}
-            )
-        yield write_anthropic_event("content_block_stop", index=at)
-    delta = {"stop_reason": find_anthropic_stop(answer), "stop_sequence": None}
-    yield write_anthropic_event("message_delta", delta=delta, usage=report_anthropic_usage(answer))
-    yield write_anthropic_event("message_stop")
-
-
-def write_anthropic_event(kind: str, **fields: Any) -> str:
-    """Write one event of a stream."""
-    return write_sse({"type": kind, **fields}, kind)
+            yield write("content_block_delta", index=at, delta={"type": "input_json_delta", "partial_json": chunk})
+        yield write("content_block_stop", index=at)
+    delta = {"stop_reason": answer.choose_stop("max_tokens", "tool_use", "end_turn"), "stop_sequence": None}
+    yield write("message_delta", delta=delta, usage=report_anthropic_usage(answer))
+    yield write("message_stop")
 
 
 def report_chat_usage(answer: FakeAnswer) -> dict[str, Any]:
@@ -121,11 +197,6 @@ def report_chat_usage(answer: FakeAnswer) -> dict[str, Any]:
         "total_tokens": answer.counted.total + answer.out,
         "prompt_tokens_details": report_openai_cache(answer.counted),
     }
-
-
-def find_chat_stop(answer: FakeAnswer) -> str:
-    """Return the stop reason."""
-    return "length" if answer.cut else "tool_calls" if answer.calls else "stop"
 
 
 def open_chat_answer(answer: FakeAnswer, kind: str) -> dict[str, Any]:
@@ -146,7 +217,7 @@ def answer_chat(answer: FakeAnswer) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": answer.text or None}
     if answer.calls:
         message["tool_calls"] = write_chat_calls(answer)
-    choice = {"index": 0, "message": message, "finish_reason": find_chat_stop(answer)}
+    choice = {"index": 0, "message": message, "finish_reason": answer.choose_stop("length", "tool_calls", "stop")}
     return {**open_chat_answer(answer, "chat.completion"), "choices": [choice], "usage": report_chat_usage(answer)}
 
 
@@ -165,21 +236,9 @@ def stream_chat(answer: FakeAnswer) -> Iterator[str]:
         yield write({"tool_calls": [{**shown, "index": at, "function": {"name": name, "arguments": ""}}]})
         for chunk in split_chunks(written):
             yield write({"tool_calls": [{"index": at, "function": {"arguments": chunk}}]})
-    yield write({}, find_chat_stop(answer))
+    yield write({}, answer.choose_stop("length", "tool_calls", "stop"))
     yield write_sse({**head, "choices": [], "usage": report_chat_usage(answer)})
     yield write_sse("[DONE]")
-
-
-def report_gemini_usage(answer: FakeAnswer) -> dict[str, Any]:
-    """Return the usage report."""
-    total = answer.counted.total
-    used = {"promptTokenCount": total, "candidatesTokenCount": answer.out, "totalTokenCount": total + answer.out}
-    return used | ({"cachedContentTokenCount": answer.counted.read} if answer.counted.read else {})
-
-
-def find_gemini_stop(answer: FakeAnswer) -> str:
-    """Return the stop reason."""
-    return "MAX_TOKENS" if answer.cut else "STOP"
 
 
 def write_gemini_calls(answer: FakeAnswer) -> list[dict[str, Any]]:
@@ -190,41 +249,30 @@ def write_gemini_calls(answer: FakeAnswer) -> list[dict[str, Any]]:
     ]
 
 
-def write_gemini_answer(answer: FakeAnswer, parts: list[dict[str, Any]], stop: str = "") -> dict[str, Any]:
-    """Return a response or a chunk."""
+def write_gemini_answer(answer: FakeAnswer, parts: list[dict[str, Any]], *, done: bool = False) -> dict[str, Any]:
+    """Return a response or a chunk; the last chunk has the stop reason and the usage."""
     candidate: dict[str, Any] = {"content": {"role": "model", "parts": parts}, "index": 0}
     head = {"modelVersion": answer.model, "responseId": f"r{answer.number}"}
-    if stop:
-        return {
-            "candidates": [{**candidate, "finishReason": stop}],
-            "usageMetadata": report_gemini_usage(answer),
-            **head,
-        }
-    return {"candidates": [candidate], **head}
+    if not done:
+        return {"candidates": [candidate], **head}
+    stop = answer.choose_stop("MAX_TOKENS", "STOP", "STOP")
+    total = answer.counted.total
+    used = {"promptTokenCount": total, "candidatesTokenCount": answer.out, "totalTokenCount": total + answer.out}
+    used |= {"cachedContentTokenCount": answer.counted.read} if answer.counted.read else {}
+    return {"candidates": [{**candidate, "finishReason": stop}], "usageMetadata": used, **head}
 
 
 def answer_gemini(answer: FakeAnswer) -> dict[str, Any]:
     """Return the whole response."""
     texts = [{"text": answer.text}] if answer.text else []
-    return write_gemini_answer(answer, [*texts, *write_gemini_calls(answer)], find_gemini_stop(answer))
+    return write_gemini_answer(answer, [*texts, *write_gemini_calls(answer)], done=True)
 
 
 def stream_gemini(answer: FakeAnswer) -> Iterator[str]:
     """Yield the response as a stream of events."""
     for chunk in split_chunks(answer.text):
         yield write_sse(write_gemini_answer(answer, [{"text": chunk}]))
-    yield write_sse(write_gemini_answer(answer, write_gemini_calls(answer) or [{"text": ""}], find_gemini_stop(answer)))
-
-
-def report_responses_usage(answer: FakeAnswer) -> dict[str, Any]:
-    """Return the usage report."""
-    return {
-        "input_tokens": answer.counted.total,
-        "input_tokens_details": report_openai_cache(answer.counted),
-        "output_tokens": answer.out,
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": answer.counted.total + answer.out,
-    }
+    yield write_sse(write_gemini_answer(answer, write_gemini_calls(answer) or [{"text": ""}], done=True))
 
 
 def open_response(answer: FakeAnswer) -> dict[str, Any]:
@@ -242,18 +290,6 @@ def open_response(answer: FakeAnswer) -> dict[str, Any]:
     }
 
 
-def make_text_item(answer: FakeAnswer) -> dict[str, Any]:
-    """Return the output item with the text."""
-    content = [{"type": "output_text", "text": answer.text, "annotations": []}]
-    return {
-        "type": "message",
-        "id": f"msg_{answer.number}",
-        "role": "assistant",
-        "status": "completed",
-        "content": content,
-    }
-
-
 def list_output_items(answer: FakeAnswer) -> list[dict[str, Any]]:
     """List the output items."""
     calls = [
@@ -267,7 +303,15 @@ def list_output_items(answer: FakeAnswer) -> list[dict[str, Any]]:
         }
         for key, call in answer.calls
     ]
-    return [*([make_text_item(answer)] if answer.text else []), *calls]
+    content = [{"type": "output_text", "text": answer.text, "annotations": []}]
+    text = {
+        "type": "message",
+        "id": f"msg_{answer.number}",
+        "role": "assistant",
+        "status": "completed",
+        "content": content,
+    }
+    return [*([text] if answer.text else []), *calls]
 
 
 def answer_responses(answer: FakeAnswer) -> dict[str, Any]:
@@ -275,7 +319,13 @@ def answer_responses(answer: FakeAnswer) -> dict[str, Any]:
     done: dict[str, Any] = {
         "status": "completed",
         "output": list_output_items(answer),
-        "usage": report_responses_usage(answer),
+        "usage": {
+            "input_tokens": answer.counted.total,
+            "input_tokens_details": report_openai_cache(answer.counted),
+            "output_tokens": answer.out,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": answer.counted.total + answer.out,
+        },
     }
     if answer.diagnosis:
         missed = {"type": "cache_miss", "reason": answer.diagnosis, "cache_missed_tokens": answer.counted.fresh}

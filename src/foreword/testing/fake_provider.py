@@ -8,18 +8,22 @@ from datetime import UTC, datetime
 from typing import Any
 
 from foreword.promptcache.rules import Body, CacheUsage, PrefixCache, list_blocks, serialize_json
-from foreword.testing.fake_answers import SHAPES, FakeShape, find_request_errors, find_requested_model, write_error_body
-from foreword.testing.fixtures import LoopbackHandler, LoopbackServer, serve_in_thread
-from foreword.testing.request_rules import diagnose_miss, find_compared_id
-from foreword.testing.script import (
+from foreword.testing.fake_answers import (
+    SHAPES,
     FakeAnswer,
+    FakeShape,
     ScriptedDisconnect,
     ScriptedError,
     ScriptedGarbage,
     ScriptedHang,
     ScriptedReply,
     ScriptLine,
+    find_request_errors,
+    find_requested_model,
+    write_error_body,
 )
+from foreword.testing.fixtures import LoopbackHandler, LoopbackServer, serve_in_thread
+from foreword.testing.request_rules import diagnose_miss, find_compared_id
 from foreword.tokens.count import Counter
 from foreword.tokens.models import find_model
 from foreword.types import Vocabulary, frozen

@@ -58,22 +58,18 @@ class BotApiError(Exception):
         self.parameters = parameters
 
 
-ENTITY_TYPES = {
-    "b": "bold",
-    "strong": "bold",
-    "i": "italic",
-    "em": "italic",
-    "u": "underline",
-    "ins": "underline",
-    "s": "strikethrough",
-    "strike": "strikethrough",
-    "del": "strikethrough",
-    "tg-spoiler": "spoiler",
-    "code": "code",
-    "pre": "pre",
-    "a": "text_link",
-    "blockquote": "blockquote",
+TAGS_BY_ENTITY_TYPE = {
+    "bold": ("b", "strong"),
+    "italic": ("i", "em"),
+    "underline": ("u", "ins"),
+    "strikethrough": ("s", "strike", "del"),
+    "spoiler": ("tg-spoiler",),
+    "code": ("code",),
+    "pre": ("pre",),
+    "text_link": ("a",),
+    "blockquote": ("blockquote",),
 }
+ENTITY_TYPES = {tag: kind for kind, tags in TAGS_BY_ENTITY_TYPE.items() for tag in tags}
 MAX_ENTITIES = 100  # entities of one message; further ones are dropped
 _PIECE = re.compile(r"<(/?)([^\s<>]*)([^<>]*)>|<|[^<]+")
 _HREF = re.compile(r"""\s*href\s*=\s*(?:"([^"]*)"|'([^']*)'|(\S+))\s*""")

@@ -20,27 +20,17 @@ def diagnose_miss(shape: str, body: Body, answered: Mapping[str, Body]) -> str:
     compared = find_compared_id(shape, body)
     if not compared:
         return ""
+    is_anthropic = shape == "anthropic"
     before = answered.get(compared)
     if before is None:
-        return "previous_message_not_found" if shape == "anthropic" else ""
-    return compare_anthropic(before, body) if shape == "anthropic" else compare_responses(before, body)
-
-
-def compare_anthropic(before: Body, after: Body) -> str:
-    """Compare two bodies of POST /v1/messages."""
-    for name in ("model", "tools", "system"):
-        if serialize_unmarked(before.get(name)) != serialize_unmarked(after.get(name)):
+        return "previous_message_not_found" if is_anthropic else ""
+    for name in ("model", "tools", "system") if is_anthropic else ("model", "tools", "prompt_cache_key"):
+        if serialize_unmarked(before.get(name)) != serialize_unmarked(body.get(name)):
             return f"{name}_changed"
-    return "" if is_prefix(before["messages"], after["messages"]) else "messages_changed"
-
-
-def compare_responses(before: Body, after: Body) -> str:
-    """Compare two bodies of POST /v1/responses."""
-    for name in ("model", "tools", "prompt_cache_key"):
-        if before.get(name) != after.get(name):
-            return f"{name}_changed"
-    same = before.get("instructions") == after.get("instructions") and is_prefix(before["input"], after["input"])
-    return "" if same else "input_changed"
+    if is_anthropic:
+        return "" if is_prefix(before["messages"], body["messages"]) else "messages_changed"
+    is_same = before.get("instructions") == body.get("instructions") and is_prefix(before["input"], body["input"])
+    return "" if is_same else "input_changed"
 
 
 def is_prefix(before: list[Body], after: list[Body]) -> bool:
@@ -111,23 +101,18 @@ def check_breakpoints(items: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def check_tool_results(messages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield tool results without a call, and tool calls without a result."""
+    """Yield tool results without a call, and tool calls without a result in the next message."""
     called: list[str] = []
     for at, message in enumerate(messages):
         parts = list_parts(message["content"])
         answered = [part["tool_use_id"] for part in parts if part.get("type") == "tool_result"]
-        yield from compare_calls(at, called, answered)
+        if missing := [each for each in called if each not in answered]:
+            yield f"messages.{at}: tool_use ids without tool_result: {', '.join(missing)}"
+        if stray := [each for each in answered if each not in called]:
+            yield f"messages.{at}: unexpected tool_use_id in tool_result blocks: {', '.join(stray)}"
         called = [part["id"] for part in parts if part.get("type") == "tool_use"]
     if called:
         yield f"messages: tool_use ids without tool_result: {', '.join(called)}"
-
-
-def compare_calls(at: int, called: Sequence[str], answered: Sequence[str]) -> Iterator[str]:
-    """Yield the differences between the calls of one message and the results in the next."""
-    if missing := [each for each in called if each not in answered]:
-        yield f"messages.{at}: tool_use ids without tool_result: {', '.join(missing)}"
-    if stray := [each for each in answered if each not in called]:
-        yield f"messages.{at}: unexpected tool_use_id in tool_result blocks: {', '.join(stray)}"
 
 
 def check_chat(body: Body) -> Iterator[str]:
@@ -142,18 +127,18 @@ def check_chat(body: Body) -> Iterator[str]:
     if any(message["role"] == "user" and not message.get("content") for message in messages):
         yield "messages: a user message needs content"
     open_calls: list[str] = []
+    unanswered = "an assistant message with 'tool_calls' must be followed by tool messages: "
     for message in messages:
-        if message["role"] == "tool":
-            if message.get("tool_call_id") not in open_calls:
-                yield "messages with role 'tool' must be a response to a preceding message with 'tool_calls'"
-            else:
-                open_calls.remove(message["tool_call_id"])
-            continue
-        if open_calls:
-            yield f"an assistant message with 'tool_calls' must be followed by tool messages: {', '.join(open_calls)}"
-        open_calls = [call["id"] for call in message.get("tool_calls", ())]
+        if message["role"] != "tool":
+            if open_calls:
+                yield f"{unanswered}{', '.join(open_calls)}"
+            open_calls = [call["id"] for call in message.get("tool_calls", ())]
+        elif message.get("tool_call_id") in open_calls:
+            open_calls.remove(message["tool_call_id"])
+        else:
+            yield "messages with role 'tool' must be a response to a preceding message with 'tool_calls'"
     if open_calls:
-        yield f"an assistant message with 'tool_calls' must be followed by tool messages: {', '.join(open_calls)}"
+        yield f"{unanswered}{', '.join(open_calls)}"
     yield from check_roles([role for role in roles if role not in ("system", "tool")], tools="tool" in roles)
 
 

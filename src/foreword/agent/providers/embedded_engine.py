@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import cache
@@ -33,21 +33,18 @@ def escape_request(body: Mapping[str, Any], control: tuple[str, ...]) -> dict[st
     pattern = compile_control_tokens(control)
     if pattern is None:
         return dict(body)
-    return {**body, "messages": [escape_message(message, pattern) for message in body["messages"]]}
-
-
-def escape_message(message: Mapping[str, Any], pattern: re.Pattern[str]) -> dict[str, Any]:
-    """Escape the control tokens in one message."""
-    content = message.get("content")
-    if isinstance(content, str):
-        return {**message, "content": escape_control_tokens(content, pattern)}
-    if isinstance(content, list):
-        parts = [
-            {**part, "text": escape_control_tokens(part["text"], pattern)} if "text" in part else part
-            for part in content
-        ]
-        return {**message, "content": parts}
-    return dict(message)
+    messages = []
+    for message in body["messages"]:
+        content = message.get("content")
+        if isinstance(content, str):
+            content = escape_control_tokens(content, pattern)
+        elif isinstance(content, list):
+            content = [
+                {**part, "text": escape_control_tokens(part["text"], pattern)} if "text" in part else part
+                for part in content
+            ]
+        messages.append({**message, "content": content} if "content" in message else message)
+    return {**body, "messages": messages}
 
 
 def escape_control_tokens(text: str, pattern: re.Pattern[str]) -> str:
@@ -238,14 +235,16 @@ class RepetitionGuard:
 
     def pass_on(self, event: bytes) -> list[bytes]:
         """Return the events that may be passed on now."""
-        chunk = parse_chunk(event)
+        # Pings and the end of the stream are no chunks.
+        chunk = json.loads(event[len(DATA_PREFIX) :]) if event.startswith(DATA_PREFIX + b"{") else {}
         choices = chunk.get("choices") or [{}]
         token = choices[0].get("delta", {}).get("content")
         if not token:
             return [*self._release(), event] if choices[0].get("finish_reason") else [event]
         self._tokens.append(token)
-        first, going_on, whole = (self._was_said(size) for size in (1, 2, self._ngram))
-        self._known.update(tuple(self._tokens[-size:]) for size in (1, 2, self._ngram))
+        newest = [tuple(self._tokens[-size:]) for size in (1, 2, self._ngram)]
+        first, going_on, whole = (len(self._tokens) > len(tokens) and tokens in self._known for tokens in newest)
+        self._known.update(newest)
         if whole:
             self.ended = True
             return write_stop_events(chunk)
@@ -258,41 +257,26 @@ class RepetitionGuard:
             return passed
         return [*passed, event]
 
-    def _was_said(self, size: int) -> bool:
-        """Return whether the last `size` tokens occurred before in this order."""
-        return len(self._tokens) > size and tuple(self._tokens[-size:]) in self._known
-
     def _release(self) -> list[bytes]:
         held, self._held = self._held, []
         return held
 
 
-def parse_chunk(event: bytes) -> dict[str, Any]:
-    """Parse the chunk of an event; empty for pings and for the end of the stream."""
-    if not event.startswith(DATA_PREFIX + b"{"):
-        return {}
-    chunk: dict[str, Any] = json.loads(event[len(DATA_PREFIX) :])
-    return chunk
-
-
 def write_stop_events(chunk: dict[str, Any]) -> list[bytes]:
     """Write the events that end a reply as if the model had stopped, with the usage so far."""
     timings = chunk.pop("timings", {})
-    read = timings.get("cache_n", 0)
-    settings, said = read + timings.get("prompt_n", 0), timings.get("predicted_n", 0)
+    cached, written = timings.get("cache_n", 0), timings.get("predicted_n", 0)
+    prompt = cached + timings.get("prompt_n", 0)
     usage = {
-        "prompt_tokens": settings,
-        "completion_tokens": said,
-        "total_tokens": settings + said,
-        "prompt_tokens_details": {"cached_tokens": read},
+        "prompt_tokens": prompt,
+        "completion_tokens": written,
+        "total_tokens": prompt + written,
+        "prompt_tokens_details": {"cached_tokens": cached},
     }
     stop = {**chunk, "choices": [{"index": 0, "finish_reason": "stop", "delta": {}}]}
-    return [write_chunk(stop), write_chunk({**chunk, "choices": [], "usage": usage}), STREAM_END]
-
-
-def write_chunk(chunk: dict[str, Any]) -> bytes:
-    """Serialize a chunk as an event."""
-    return DATA_PREFIX + json.dumps(chunk, ensure_ascii=False).encode() + EVENT_END
+    events = (stop, {**chunk, "choices": [], "usage": usage})
+    written_events = [DATA_PREFIX + json.dumps(event, ensure_ascii=False).encode() + EVENT_END for event in events]
+    return [*written_events, STREAM_END]
 
 
 class EngineSlots:
@@ -357,30 +341,37 @@ class EngineTransport(httpx2.AsyncBaseTransport):
             self._slots.give_back(slot)
             raise
 
-        async def close() -> None:
-            try:
-                await response.aclose()
-            finally:
-                self._slots.give_back(slot)
-
-        stream = SlotStream(response.stream, close, self._give_up, self._find_ngram(response))
         return httpx2.Response(
-            response.status_code, headers=response.headers, stream=stream, extensions=response.extensions
+            response.status_code,
+            headers=response.headers,
+            stream=SlotStream(self, response, slot),
+            extensions=response.extensions,
         )
 
-    def _find_ngram(self, response: httpx2.Response) -> int:
-        """Return the number of repeated tokens that ends an answer; 0 for never."""
-        return self._ngram if response.headers.get("content-type", "").startswith("text/event-stream") else 0
+    def read(self, response: httpx2.Response) -> AsyncIterator[bytes]:
+        """Read a response; end a streamed reply when it repeats itself."""
+        if not isinstance(response.stream, httpx2.AsyncByteStream):
+            raise TypeError("the engine's response must be an async stream")
+        pieces = aiter(response.stream)
+        is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+        return end_repetition(pieces, self._ngram) if self._ngram and is_stream else pieces
+
+    async def close(self, response: httpx2.Response, slot: int) -> None:
+        """Close the connection, which stops the engine's work, and release the slot."""
+        try:
+            await response.aclose()
+        finally:
+            self._slots.give_back(slot)
 
     async def _try(self, request: httpx2.Request, body: dict[str, Any]) -> httpx2.Response:
         """Send a request; retry once if the engine has just died, because nothing was sent."""
         try:
             response = await self._send(request, body)
         except httpx2.ConnectError:
-            await self._give_up()
+            await self.give_up()
             response = await self._send(request, body)
         except httpx2.ReadTimeout:
-            await self._give_up()
+            await self.give_up()
             raise
         return await translate_context_error(response) if response.status_code == httpx2.codes.BAD_REQUEST else response
 
@@ -398,7 +389,7 @@ class EngineTransport(httpx2.AsyncBaseTransport):
             )
         )
 
-    async def _give_up(self) -> None:
+    async def give_up(self) -> None:
         """Stop an engine that does not answer: it sends pings, so silence means that it hangs."""
         await asyncio.to_thread(self._engine.stop)
 
@@ -411,33 +402,23 @@ class EngineTransport(httpx2.AsyncBaseTransport):
 class SlotStream(httpx2.AsyncByteStream):
     """A response stream that holds a slot."""
 
-    def __init__(
-        self,
-        stream: httpx2.SyncByteStream | httpx2.AsyncByteStream,
-        close: Callable[[], Awaitable[None]],
-        give_up: Callable[[], Awaitable[None]],
-        ngram: int,
-    ) -> None:
-        if not isinstance(stream, httpx2.AsyncByteStream):
-            raise TypeError("the engine's response must be an async stream")
-        self._stream = stream
-        self._close = close
-        self._give_up = give_up
-        self._ngram = ngram
+    def __init__(self, transport: EngineTransport, response: httpx2.Response, slot: int) -> None:
+        self._transport = transport
+        self._response = response
+        self._slot = slot
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield the response, and end it if it repeats itself."""
+        """Yield the response; stop an engine that hangs."""
         try:
-            pieces = aiter(self._stream)
-            async for piece in end_repetition(pieces, self._ngram) if self._ngram else pieces:
+            async for piece in self._transport.read(self._response):
                 yield piece
         except httpx2.ReadTimeout:
-            await self._give_up()
+            await self._transport.give_up()
             raise
 
     async def aclose(self) -> None:
-        """Close the connection, which stops the engine's work, and release the slot."""
-        await self._close()
+        """Close the connection and release the slot."""
+        await self._transport.close(self._response, self._slot)
 
 
 async def translate_context_error(response: httpx2.Response) -> httpx2.Response:

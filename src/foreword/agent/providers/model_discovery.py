@@ -15,7 +15,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from foreword.agent.providers.embedded_weights import MISSING_ENGINE_TEXT, is_engine_installed
-from foreword.agent.providers.model_clients import EMBEDDED_PREFIX, KNOWN_PROVIDERS, find_api_key
+from foreword.agent.providers.model_clients import (
+    EMBEDDED_PREFIX,
+    KNOWN_PROVIDERS,
+    find_api_key,
+    find_provider_address,
+    list_provider_addresses,
+)
 from foreword.config.env import Secrets
 from foreword.config.schema import Config
 from foreword.errors import InputError
@@ -49,8 +55,7 @@ def find_model_servers(config: Config | None, environ: Mapping[str, str] | Secre
     """Find the model servers of this machine at their default or configured addresses, in parallel."""
     from concurrent.futures import ThreadPoolExecutor
 
-    addresses = {name: find_provider_address(name, config, environ) for name in SERVER_READERS}
-    queried = {name: url for name, url in addresses.items() if is_loopback(url)}
+    queried = {name: url for name in SERVER_READERS if (url := find_loopback_address(name, config, environ))}
     with ThreadPoolExecutor(max_workers=len(SERVER_READERS)) as pool:
         found = pool.map(lambda name: query_server(name, queried[name]), queried)
         return [server for server in found if server]
@@ -78,16 +83,14 @@ def find_unreachable_server(model: str, config: Config, environ: Mapping[str, st
 def find_local_server(model: str, config: Config, environ: Mapping[str, str] | Secrets) -> tuple[str, str]:
     """Return the provider of a model and its loopback address; the address is empty for any other server."""
     name = model.partition(":")[0]
-    url = find_provider_address(name, config, environ) if name in SERVER_READERS else ""
-    return name, url if is_loopback(url) else ""
+    return name, find_loopback_address(name, config, environ) if name in SERVER_READERS else ""
 
 
-def find_provider_address(name: str, config: Config | None, environ: Mapping[str, str] | Secrets) -> str:
-    """Find the address of a server: from the configuration, the environment, or the default."""
-    configured = config.providers[name].base_url if config and name in config.providers else ""
-    provider = KNOWN_PROVIDERS[name]
-    given = next((found for variable in provider.addresses if (found := environ.get(variable))), "")
-    return configured or given or provider.base_url
+def find_loopback_address(name: str, config: Config | None, environ: Mapping[str, str] | Secrets) -> str:
+    """Return the address of a model server if it is on this machine; empty otherwise."""
+    configured = list_provider_addresses(config) if config else {}
+    url = find_provider_address(name, KNOWN_PROVIDERS[name], configured, environ)
+    return url if is_loopback(url) else ""
 
 
 def is_loopback(url: str) -> bool:

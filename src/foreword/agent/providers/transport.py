@@ -10,7 +10,7 @@ request carries our prompt, byte for byte.
 
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -51,34 +51,29 @@ def read_diagnosis(event: Body) -> str:
 class DiagnosisStream(httpx2.AsyncByteStream):
     """Passes a stream through unchanged and reports the diagnosis in it."""
 
-    def __init__(self, inner: httpx2.AsyncByteStream, hear: Callable[[str], None]) -> None:
+    def __init__(self, inner: httpx2.AsyncByteStream, report: Callable[[str], None]) -> None:
         self._inner = inner
-        self._hear = hear
+        self._report = report
         self._rest = b""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for piece in self._inner:
-            self._listen(piece)
+            self._search(piece)
             yield piece
 
     async def aclose(self) -> None:
         """Close the inner stream."""
         await self._inner.aclose()
 
-    def _listen(self, piece: bytes) -> None:
+    def _search(self, piece: bytes) -> None:
         *lines, self._rest = (self._rest + piece).split(b"\n")
         self._rest = self._rest if len(self._rest) < MAX_STREAM_LINE_BYTES else b""
         for line in lines:
             if line.startswith(b"data:") and b"diagnostics" in line:
-                self._read(line[5:])
-
-    def _read(self, line: bytes) -> None:
-        try:
-            event = json.loads(line)
-        except ValueError:
-            return
-        if isinstance(event, dict) and (word := read_diagnosis(event)):
-            self._hear(word)
+                with suppress(ValueError):
+                    event = json.loads(line[5:])
+                    if isinstance(event, dict) and (word := read_diagnosis(event)):
+                        self._report(word)
 
 
 FORMAT_CAPABILITIES = {"json_object": "supports_json_object_output", "json_schema": "supports_json_schema_output"}
@@ -97,49 +92,19 @@ def find_unsupported_format(opened: "OpenModel", wanted: str, model: str, *, too
     return ""
 
 
-def add_response_format(shape: str, request: Body, wanted: str) -> Body:
+def add_response_format(shape: str, request: Body, written: str) -> Body:
     """Add a format to a finished request, in the provider's wire shape."""
-    return FORMAT_WRITERS[shape](request, json.loads(wanted))
-
-
-def add_chat_format(request: Body, wanted: Body) -> Body:
-    """Add a format to the body of POST /v1/chat/completions."""
-    return {**request, "response_format": wanted}
-
-
-def add_responses_format(request: Body, wanted: Body) -> Body:
-    """Add a format to the body of POST /v1/responses, where schema and type share one object."""
-    return {
-        **request,
-        "text": {**request.get("text", {}), "format": {"type": wanted["type"], **find_format_schema(wanted)}},
-    }
-
-
-def add_anthropic_format(request: Body, wanted: Body) -> Body:
-    """Add a schema to the body of POST /v1/messages."""
-    schema = {"type": "json_schema", "schema": find_format_schema(wanted)["schema"]}
-    return {**request, "output_config": {**request.get("output_config", {}), "format": schema}}
-
-
-def add_gemini_format(request: Body, wanted: Body) -> Body:
-    """Add a format to the body of generateContent."""
-    schema = find_format_schema(wanted)
-    own = {"responseMimeType": "application/json", **({"responseJsonSchema": schema["schema"]} if schema else {})}
+    wanted = json.loads(written)
+    schema = wanted.get("json_schema", {})  # its name and its schema; empty for `json_object`
+    if shape == "openai":
+        return {**request, "response_format": wanted}
+    if shape == "responses":
+        return {**request, "text": {**request.get("text", {}), "format": {"type": wanted["type"], **schema}}}
+    if shape == "anthropic":
+        output = {"type": "json_schema", "schema": schema["schema"]}
+        return {**request, "output_config": {**request.get("output_config", {}), "format": output}}
+    own = {"responseMimeType": "application/json"} | ({"responseJsonSchema": schema["schema"]} if schema else {})
     return {**request, "generationConfig": {**request.get("generationConfig", {}), **own}}
-
-
-def find_format_schema(wanted: Body) -> Body:
-    """Return the name and schema of a format; empty for `json_object`."""
-    schema: Body = wanted.get("json_schema", {})
-    return schema
-
-
-FORMAT_WRITERS: Mapping[str, Callable[[Body, Body], Body]] = {
-    "openai": add_chat_format,
-    "responses": add_responses_format,
-    "anthropic": add_anthropic_format,
-    "gemini": add_gemini_format,
-}
 
 
 SYSTEM_ROLES = ("system", "developer")  # the roles of system messages
@@ -194,13 +159,17 @@ class OutgoingPrompt:
     the prompt contains their text."""
     response_format: str = ""
     """The required response format; empty for plain text."""
-    hear: Callable[[str], None] | None = None
+    report_diagnosis: Callable[[str], None] | None = None
     """Called with the provider's cache diagnosis, if one was requested."""
 
     @property
     def keyed(self) -> dict[str, str]:
         """The cache key as a field of OpenAI requests."""
         return {"prompt_cache_key": self.cache_key} if self.cache_key else {}
+
+
+InsertedRequest = tuple[Body, list[int]]
+"""A request with our prompt, and the index of each user message in its conversation."""
 
 
 def insert_prompt(body: Body, sending: OutgoingPrompt) -> OwnRequest:
@@ -214,98 +183,93 @@ def insert_prompt(body: Body, sending: OutgoingPrompt) -> OwnRequest:
     return OwnRequest(shape=shape, request=request, said=tuple(said))
 
 
-def insert_into_anthropic(body: Body, sending: OutgoingPrompt) -> tuple[Body, list[int]]:
+def insert_into_anthropic(body: Body, sending: OutgoingPrompt) -> InsertedRequest:
     """Put our prompt into the body of POST /v1/messages."""
     request = sending.envelope.request
-    words = UserMessageFiller(sending, lambda text: {"type": "text", "text": text})
     conversation = (message for message in body["messages"] if message["role"] not in SYSTEM_ROLES)
-    messages = words.fill(conversation, lambda message: is_user_text(message, "tool_result"))
+    messages, places = fill_user_messages(sending, conversation, is_user_text, {"type": "text"})
     rest = omit_fields(body, "model", "system", "tools", "tool_choice", "messages", "max_tokens", "cache_control")
-    return {**request, "messages": messages, "max_tokens": sending.max_tokens, **rest}, words.places
+    return {**request, "messages": messages, "max_tokens": sending.max_tokens, **rest}, places
 
 
-def insert_into_chat(body: Body, sending: OutgoingPrompt) -> tuple[Body, list[int]]:
+def insert_into_chat(body: Body, sending: OutgoingPrompt) -> InsertedRequest:
     """Put our prompt into the body of POST /v1/chat/completions."""
     request = sending.envelope.request
-    words = UserMessageFiller(sending, lambda text: {"type": "text", "text": text})
     system = [message for message in request["messages"][:1] if message["role"] == "system"]
     conversation = (message for message in body["messages"] if message["role"] not in SYSTEM_ROLES)
-    messages = words.fill(conversation, lambda message: message["role"] == "user")
+    messages, places = fill_user_messages(
+        sending, conversation, lambda message: message["role"] == "user", {"type": "text"}
+    )
     limit = "max_tokens" if "max_tokens" in body else "max_completion_tokens"  # the library's choice for this server
     rest = omit_fields(body, "model", "tools", "tool_choice", "messages", limit)
     whole = {**request, "messages": [*system, *messages], limit: sending.max_tokens, **sending.keyed, **rest}
-    return whole, words.places
+    return whole, places
 
 
-def insert_into_responses(body: Body, sending: OutgoingPrompt) -> tuple[Body, list[int]]:
+def insert_into_responses(body: Body, sending: OutgoingPrompt) -> InsertedRequest:
     """Put our prompt into the body of POST /v1/responses."""
     request = sending.envelope.request
-    words = UserMessageFiller(sending, lambda text: {"type": "input_text", "text": text})
     system = [item for item in request["input"][:1] if item["role"] == "system"]
     conversation = (item for item in body["input"] if item.get("role") not in SYSTEM_ROLES)
-    items = words.fill(conversation, lambda item: item.get("role") == "user")
+    items, places = fill_user_messages(
+        sending, conversation, lambda item: item.get("role") == "user", {"type": "input_text"}
+    )
     # The library requests cache diagnostics by default; here the configuration decides.
     ours = ("model", "instructions", "tools", "tool_choice", "input", "max_output_tokens", "prompt_cache_options")
     rest = omit_fields(body, *ours)
     limit = {"max_output_tokens": sending.max_tokens}
-    return {**request, "input": [*system, *items], **limit, **sending.keyed, **rest}, words.places
+    return {**request, "input": [*system, *items], **limit, **sending.keyed, **rest}, places
 
 
-def insert_into_gemini(body: Body, sending: OutgoingPrompt) -> tuple[Body, list[int]]:
+def insert_into_gemini(body: Body, sending: OutgoingPrompt) -> InsertedRequest:
     """Put our prompt into the body of generateContent; write `role` before `parts`, unlike Google's library."""
-    request = sending.envelope.request
-    words = UserMessageFiller(sending, lambda text: {"text": text}, "parts")
     conversation = ({"role": content.get("role"), "parts": content["parts"]} for content in body["contents"])
-    contents = words.fill(
-        conversation,
-        lambda content: content["role"] == "user" and not any("functionResponse" in part for part in content["parts"]),
-    )
+    contents, places = fill_user_messages(sending, conversation, is_user_content, {}, "parts")
     settings = {**body.get("generationConfig", {}), "maxOutputTokens": sending.max_tokens}
     rest = omit_fields(
         body, "systemInstruction", "tools", "toolConfig", "contents", "cachedContent", "generationConfig"
     )
-    return {**request, "contents": contents, "generationConfig": settings, **rest}, words.places
+    return {**sending.envelope.request, "contents": contents, "generationConfig": settings, **rest}, places
 
 
-class UserMessageFiller:
-    """Replaces user messages in a request, and raises NotOurs if their number differs from ours."""
-
-    def __init__(self, sending: OutgoingPrompt, part: Callable[[str], dict[str, str]], field: str = "content") -> None:
-        self._said = iter(sending.said)
-        self._system_messages = sending.system_messages
-        self._part = part
-        self._field = field
-        self.places: list[int] = []
-        """The index of each user message in the filled list."""
-
-    def fill(self, messages: Iterable[Body], is_said: Callable[[Body], bool]) -> list[Body]:
-        """Replace each user message with ours; all of ours must be used."""
-        filled: list[Body] = []
-        for message in messages:
-            if is_said(message):
-                self.places.append(len(filled))
-                filled += self._take()
-            else:
-                filled.append(message)
-        if next(self._said, None) is not None:
-            raise ForeignRequest("the request lacks a user message; it was not sent")
-        return filled
-
-    def _take(self) -> Iterator[Body]:
-        """Yield the next user message and the system message that follows it."""
-        spoken = next(self._said, None)
-        if spoken is None:
-            raise ForeignRequest("the request has an unknown user message; it was not sent")
-        yield {"role": "user", self._field: [self._part(text) for text in spoken.texts]}
-        if spoken.system and self._system_messages:
-            yield {"role": "system", self._field: [self._part(spoken.system)]}
-
-
-def is_user_text(message: Body, result: str) -> bool:
-    """Return whether a message is a user message with text, not with tool results."""
+def is_user_text(message: Body) -> bool:
+    """Return whether a message of Anthropic's shape is a user message with text, not with tool results."""
     content = message["content"]
     parts = () if isinstance(content, str) else content
-    return message["role"] == "user" and not any(part.get("type") == result for part in parts)
+    return message["role"] == "user" and not any(part.get("type") == "tool_result" for part in parts)
+
+
+def is_user_content(content: Body) -> bool:
+    """Return whether a content of Gemini's shape is a user message with text, not with tool results."""
+    return content["role"] == "user" and not any("functionResponse" in part for part in content["parts"])
+
+
+def fill_user_messages(
+    sending: OutgoingPrompt,
+    messages: Iterable[Body],
+    is_said: Callable[[Body], bool],
+    part: Mapping[str, str],
+    field: str = "content",
+) -> tuple[list[Body], list[int]]:
+    """Replace each user message with ours; return the messages, and the indexes of ours.
+
+    Raise ForeignRequest if the number of user messages differs.
+    """
+    said, filled, places = iter(sending.said), list[Body](), list[int]()
+    for message in messages:
+        if not is_said(message):
+            filled.append(message)
+            continue
+        ours = next(said, None)
+        if ours is None:
+            raise ForeignRequest("the request has an unknown user message; it was not sent")
+        places.append(len(filled))
+        filled.append({"role": "user", field: [{**part, "text": text} for text in ours.texts]})
+        if ours.system and sending.system_messages:
+            filled.append({"role": "system", field: [{**part, "text": ours.system}]})
+    if next(said, None) is not None:
+        raise ForeignRequest("the request lacks a user message; it was not sent")
+    return filled, places
 
 
 def omit_fields(body: Body, *names: str) -> dict[str, Any]:
@@ -313,7 +277,7 @@ def omit_fields(body: Body, *names: str) -> dict[str, Any]:
     return {name: value for name, value in body.items() if name not in names}
 
 
-INSERTERS: Mapping[str, Callable[[Body, OutgoingPrompt], tuple[Body, list[int]]]] = {
+INSERTERS: Mapping[str, Callable[[Body, OutgoingPrompt], InsertedRequest]] = {
     "anthropic": insert_into_anthropic,
     "openai": insert_into_chat,
     "responses": insert_into_responses,
@@ -344,20 +308,20 @@ class PromptTransport(httpx2.AsyncBaseTransport):
         self._inner = inner
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request with our prompt; raise NotOurs if none is set."""
+        """Send a request with our prompt; raise ForeignRequest if none is set."""
         what = next(iter(_SENDING.get()), None)
         if what is None:
             raise ForeignRequest("a model was called without an assembled prompt; the request was not sent")
         content = what.write(insert_prompt(json.loads(await request.aread()), what))
         left_out = (
-            (*FRAMING_HEADERS, "accept-encoding") if what.hear else FRAMING_HEADERS
+            (*FRAMING_HEADERS, "accept-encoding") if what.report_diagnosis else FRAMING_HEADERS
         )  # diagnoses need an uncompressed stream
         headers = [(name, value) for name, value in request.headers.multi_items() if name.lower() not in left_out]
         response = await self._inner.handle_async_request(
             httpx2.Request(request.method, request.url, headers=headers, content=content, extensions=request.extensions)
         )
-        if what.hear and isinstance(response.stream, httpx2.AsyncByteStream):
-            response.stream = DiagnosisStream(response.stream, what.hear)
+        if what.report_diagnosis and isinstance(response.stream, httpx2.AsyncByteStream):
+            response.stream = DiagnosisStream(response.stream, what.report_diagnosis)
         return response
 
     async def aclose(self) -> None:

@@ -62,12 +62,6 @@ class WorkspaceFolder:
     root: str
     sees: Callable[[str], bool]
 
-    def find(self, handle: int) -> bool:
-        """Return whether an open folder is the workspace itself."""
-        with suppress(OSError):
-            return os.path.samestat(os.fstat(handle), os.stat(self.root))
-        return False
-
     def place(self, real: str) -> str | None:
         """Return the workspace path of a real path, or None if it is outside."""
         inside = os.path.relpath(real, self.root).replace(os.sep, "/")
@@ -76,13 +70,20 @@ class WorkspaceFolder:
         return None if inside == ".." or inside.startswith("../") else inside
 
 
+def is_same_file(handle: int, path: str) -> bool:
+    """Return whether an open handle and a path are the same file."""
+    with suppress(OSError):
+        return os.path.samestat(os.fstat(handle), os.stat(path))
+    return False
+
+
 class OpenFolder:
     """An open folder; operations use its handle, so a renamed or replaced path has no effect."""
 
     def __init__(self, handle: int, shown: str, inside: str | None, home: WorkspaceFolder) -> None:
         self.handle = handle
         self.shown = shown
-        self.inside = "" if home.find(handle) else inside
+        self.inside = "" if is_same_file(handle, home.root) else inside
         """The workspace path, or None if the folder is outside."""
         self._home = home
 
@@ -197,8 +198,11 @@ class AllowedRoots:
     @contextmanager
     def open(self, root: AllowedRoot, parts: Sequence[str]) -> Iterator[OpenFolder]:
         """Open a folder below a root, component by component."""
-        folder = self._open_root(root)
+        handle = os.open(root.place, FOLDER_FLAGS)
+        folder = OpenFolder(handle, root.label, self._home.place(root.place), self._home)
         try:
+            if os.path.realpath(root.place) != root.place or not is_same_file(handle, root.place):
+                raise UnusableError("changed its place while it was opened")
             for part in parts:
                 below = folder.enter(part)
                 os.close(folder.handle)
@@ -206,20 +210,6 @@ class AllowedRoots:
             yield folder
         finally:
             os.close(folder.handle)
-
-    def _open_root(self, root: AllowedRoot) -> OpenFolder:
-        handle = os.open(root.place, FOLDER_FLAGS)
-        if is_at(handle, root.place):
-            return OpenFolder(handle, root.label, self._home.place(root.place), self._home)
-        os.close(handle)
-        raise UnusableError("changed its place while it was opened")
-
-
-def is_at(handle: int, place: str) -> bool:
-    """Return whether an open handle is the folder at a path, without links in the path."""
-    with suppress(OSError):
-        return os.path.realpath(place) == place and os.path.samestat(os.fstat(handle), os.stat(place))
-    return False
 
 
 class ProtectedError(UnusableError):
@@ -266,22 +256,15 @@ def is_protected(name: str) -> bool:
 
 
 def list_folder(handle: int) -> Iterator[FolderEntry]:
-    """Yield the entries of an open folder, unordered."""
+    """Yield the entries of an open folder, unordered; links are not followed."""
     with os.scandir(handle) as entries:
         for found in entries:
-            yield describe_entry(found)
-
-
-def describe_entry(found: "os.DirEntry[str]") -> FolderEntry:
-    """Describe an entry without following links."""
-    name = clean_name(found.name)
-    if found.is_symlink():
-        return FolderEntry(name=name, kind="link")
-    if found.is_dir(follow_symlinks=False):
-        return FolderEntry(name=name, kind="folder")
-    if not found.is_file(follow_symlinks=False):
-        return FolderEntry(name=name, kind="other")
-    try:
-        return FolderEntry(name=name, kind="file", size=found.stat(follow_symlinks=False).st_size)
-    except OSError:
-        return FolderEntry(name=name, kind="other")
+            kind, size = "other", 0
+            if found.is_symlink():
+                kind = "link"
+            elif found.is_dir(follow_symlinks=False):
+                kind = "folder"
+            elif found.is_file(follow_symlinks=False):
+                with suppress(OSError):
+                    kind, size = "file", found.stat(follow_symlinks=False).st_size
+            yield FolderEntry(name=clean_name(found.name), kind=kind, size=size)

@@ -2,14 +2,15 @@
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from foreword.assembly import Assembly
-from foreword.engine.context import AssemblyContext
 from foreword.errors import InputError
-from foreword.memory.stores import Memory
 from foreword.turn import Tool, ToolAnswer, Toolset, Turn
 from foreword.types import Trust, frozen
+
+if TYPE_CHECKING:
+    from foreword.workspace import Workspace
 
 MAX_READING_TOKENS = 2_000  # tokens of one excerpt
 MAX_LINE_CHARS = 8_000  # characters of one line
@@ -41,25 +42,11 @@ class TextExcerpt:
     more: str = ""
 
 
-class ToolWorkspace(Protocol):
-    """The parts of a workspace that tools use."""
-
-    state: str
-    context: AssemblyContext
-
-    @property
-    def memory(self) -> Memory:
-        """The memory under the current configuration."""
-
-    def find_instructions(self, turn: Turn) -> str | None:
-        """Return the stored instructions of a turn's user, if the turn may show them."""
-
-
 @frozen
 class ToolRun:
     """One call of a built-in tool; its arguments match the types in the tool's schema."""
 
-    workspace: ToolWorkspace
+    workspace: "Workspace"
     assembly: Assembly
     name: str
     arguments: Mapping[str, Any]

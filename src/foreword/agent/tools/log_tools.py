@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from foreword.agent.tools.built_in import TEXT, TextExcerpt, ToolRun
+from foreword.agent.tools.built_in import TEXT, TextExcerpt, ToolFamily, ToolRun
 from foreword.engine.sources.sections import quote
 from foreword.errors import UnknownName
 from foreword.events.cache_breaks import find_breaks, parse_cache_filter, show_causes
@@ -25,8 +25,7 @@ from foreword.events.query import (
 from foreword.events.status import find_outcomes, find_status, selects_errors, show_outcomes, show_status
 from foreword.events.totals import find_spending, show_spending
 from foreword.host import load_zone
-from foreword.memory.index_sync import Stock
-from foreword.turn import Tool, ToolAnswer, Toolset
+from foreword.turn import ToolAnswer, Toolset
 from foreword.types import Trust
 
 LOG_TOOL_KIND = "introspection"
@@ -35,63 +34,49 @@ SINCE = {**TEXT, "description": "From when on: 1h, 12h, 7d, today, yesterday, 20
 UNTIL = {**TEXT, "description": "Up to when, written as since; a day is meant whole."}
 
 
-def make_log_tool(name: str, description: str, needed: tuple[str, ...] = (), **properties: Mapping[str, Any]) -> Tool:
-    """Make a tool that needs familiar trust."""
-    parameters = {"type": "object", "properties": properties, "required": list(needed)}
-    return Tool(
-        name=name,
-        description=description,
-        parameters=parameters,
-        trust=Trust.FAMILIAR,
-        kind=LOG_TOOL_KIND,
-        seconds=20,
-    )
-
-
 @lru_cache(maxsize=16)
 def make_log_tools(prefix: str) -> Toolset:
     """Make the tools with names that start with a prefix."""
-    return Toolset(
-        [
-            make_log_tool(
-                f"{prefix}_status",
-                "Say how things are: channels with their last message and errors, sessions, memory, the newest errors.",
-            ),
-            make_log_tool(
-                f"{prefix}_logs",
-                "Find recorded events, the newest first, to see what happened or went wrong.",
-                session_id={**TEXT, "description": "One session only."},
-                level={**TEXT, "enum": ["info", "warn", "error"], "description": "This level and above."},
-                event_type={
-                    **TEXT,
-                    "description": "One type only, such as api_error, tool_error or message_received.",
-                },
-                user={**TEXT, "description": "One person only."},
-                channel={**TEXT, "description": "One channel only."},
-                since=SINCE,
-                until=UNTIL,
-                limit={
-                    "type": "integer",
-                    "minimum": 1,
-                    "description": f"How many events; {DEFAULT_EVENTS} if left out.",
-                },
-            ),
-            make_log_tool(
-                f"{prefix}_trace",
-                "Show everything that one turn did, as a tree with times, tokens, cost and errors.",
-                ("turn",),
-                turn={**TEXT, "description": f"The id that {prefix}_logs shows as turn=…."},
-            ),
-            make_log_tool(
-                f"{prefix}_cost",
-                "Say what was spent: in all, on average for a turn, and by day, session, user, agent, channel "
-                "and so on.",
-                by={**TEXT, "enum": list(GROUPINGS), "description": "What to sum by; day if left out."},
-                since={**SINCE, "description": f"{SINCE['description']} today if left out."},
-                until=UNTIL,
-            ),
-        ]
+    family = ToolFamily(LOG_TOOL_KIND, Trust.FAMILIAR, 20)
+    family.declare(
+        f"{prefix}_status",
+        "Say how things are: channels with their last message and errors, sessions, memory, the newest errors.",
+        {},
     )
+    family.declare(
+        f"{prefix}_logs",
+        "Find recorded events, the newest first, to see what happened or went wrong.",
+        {
+            "session_id": {**TEXT, "description": "One session only."},
+            "level": {**TEXT, "enum": ["info", "warn", "error"], "description": "This level and above."},
+            "event_type": {**TEXT, "description": "One type only, such as api_error, tool_error or message_received."},
+            "user": {**TEXT, "description": "One person only."},
+            "channel": {**TEXT, "description": "One channel only."},
+            "since": SINCE,
+            "until": UNTIL,
+            "limit": {
+                "type": "integer",
+                "minimum": 1,
+                "description": f"How many events; {DEFAULT_EVENTS} if left out.",
+            },
+        },
+    )
+    family.declare(
+        f"{prefix}_trace",
+        "Show everything that one turn did, as a tree with times, tokens, cost and errors.",
+        {"turn": {**TEXT, "description": f"The id that {prefix}_logs shows as turn=…."}},
+        ("turn",),
+    )
+    family.declare(
+        f"{prefix}_cost",
+        "Say what was spent: in all, on average for a turn, and by day, session, user, agent, channel and so on.",
+        {
+            "by": {**TEXT, "enum": list(GROUPINGS), "description": "What to sum by; day if left out."},
+            "since": {**SINCE, "description": f"{SINCE['description']} today if left out."},
+            "until": UNTIL,
+        },
+    )
+    return family.toolset
 
 
 LOG_TOOLS = make_log_tools("foreword")
@@ -108,11 +93,6 @@ def rename_log_tools(tools: Toolset, prefix: str) -> Toolset:
     if not renamed.keys() & tools.names:
         return tools
     return Toolset(renamed.get(tool.name, tool) for tool in tools.tools)
-
-
-def list_log_tools(tools: Toolset) -> list[str]:
-    """List the introspection tools of a turn, under any prefix."""
-    return [tool.name for tool in tools.tools if tool.kind == LOG_TOOL_KIND]
 
 
 MAX_LOG_ANSWER_TOKENS = 3_000  # tokens of one answer
@@ -140,7 +120,12 @@ class LogQueries:
         """Return the status of channels, sessions and memory."""
         refuse_unknown_arguments(arguments, ())
         found = self._ask(lambda log: find_status(log, self._reader, self._now))
-        lines = [render_stock(stock) for stock in self._run.workspace.memory.count_stocks(self._run.assembly.audience)]
+        lines = []
+        for stock in self._run.workspace.memory.count_stocks(self._run.assembly.audience):
+            documents = f"{stock.documents:,} document{'' if stock.documents == 1 else 's'}"
+            lines.append(
+                f"memory {stock.store}: {documents}, {stock.indexed:,} indexed as now, {stock.unreviewed:,} unreviewed"
+            )
         text, _ = self._fill([*lines, *show_status(found, self._zone)])
         return text
 
@@ -159,8 +144,9 @@ class LogQueries:
             notes += ["what became of these turns:", *show_outcomes(outcomes, self._zone)] if outcomes else []
         if rest := found.find_next_page(shown, wanted):
             onward = {**arguments, "until": rest}
+            given = {name: onward[name] for name in FILTER_NAMES if onward.get(name) is not None}
             call = ", ".join(
-                f"{name}={render_call_argument(onward[name])}" for name in FILTER_NAMES if onward.get(name) is not None
+                f"{name}={quote(value) if isinstance(value, str) else value}" for name, value in given.items()
             )
             notes.append(f"older: {self._name('logs')}({call})")
         head = f"{shown} events, the newest first; times in {self._zone.key}:" if shown > 1 else f"{self._zone.key}:"
@@ -193,7 +179,8 @@ class LogQueries:
     def _name(self, which: str) -> str:
         """Return the name of a tool in this turn."""
         inputs = self._run.assembly.inputs
-        offered = (name for name in list_log_tools(inputs.tools) if name.endswith(f"_{which}"))
+        names = (tool.name for tool in inputs.tools.tools if tool.kind == LOG_TOOL_KIND)
+        offered = (name for name in names if name.endswith(f"_{which}"))
         return next(offered, f"{inputs.blueprint.log_tools}_{which}")
 
     def _ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
@@ -209,17 +196,6 @@ class LogQueries:
                 break
             shown.append(line)
         return "\n".join(shown), len(shown)
-
-
-def render_stock(stock: Stock) -> str:
-    """Describe the contents of a store and the state of its index."""
-    documents = f"{stock.documents:,} document{'' if stock.documents == 1 else 's'}"
-    return f"memory {stock.store}: {documents}, {stock.indexed:,} indexed as now, {stock.unreviewed:,} unreviewed"
-
-
-def render_call_argument(value: Any) -> str:
-    """Format an argument for a tool call."""
-    return quote(value) if isinstance(value, str) else str(value)
 
 
 def refuse_unknown_arguments(arguments: Mapping[str, Any], known: tuple[str, ...]) -> None:

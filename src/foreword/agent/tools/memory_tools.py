@@ -214,7 +214,7 @@ def erase_from_records(memory: Memory, audience: Audience, path: str, text: str)
     if os.path.exists(os.path.join(memory.folder, STATE_FILE)):
         wipe = make_redactor(forgotten)
         with use_state(memory.folder) as state:
-            if is_in_bulletins(place):
+            if not find_author(place) and not forgotten.person:  # a hand-written file of a shared store
                 clear_bulletins(state)
             touched = list(find_sessions_with_text(state, lambda sent: wipe(sent) != sent))
             if forgotten.person:  # another person's memory may use the same path
@@ -223,11 +223,6 @@ def erase_from_records(memory: Memory, audience: Audience, path: str, text: str)
             for session in touched:
                 empty_ledger(state, session)
     return remove_recorded_memory(memory.folder, forgotten)
-
-
-def is_in_bulletins(path: str) -> bool:
-    """Return whether a bulletin may contain a memory: a hand-written file of a shared store."""
-    return not find_author(path) and not find_own_person(path)
 
 
 def parse_entry_time(text: str) -> datetime | None:

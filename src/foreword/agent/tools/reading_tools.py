@@ -88,7 +88,9 @@ def read_section(run: ToolRun) -> TextExcerpt:
 )
 def read_skill(run: ToolRun) -> TextExcerpt:
     """Read a skill, whether or not the prompt has room to list it."""
-    target, skills = run.get_text("name"), dict(list_visible_skills(run))
+    target, reader = run.get_text("name"), open_reader(run)
+    found = {path.removesuffix(SKILL_FILE): reader.read(path) for path in list_skill_files(run, reader)}
+    skills = {path: document for path, document in found.items() if isinstance(document, Document)}
     for name in list_name_variants(target):
         if document := find_skill(skills, name):
             return run.cut_lines(document.body, f"read_skill({quote(target)}")
@@ -186,14 +188,6 @@ def read_file_body(reader: SourceReader, path: str, origin: str = "") -> FoundTe
     """Return the body of a file, or None if it cannot be read."""
     document = reader.read(path)
     return (document.body, origin) if isinstance(document, Document) else None
-
-
-def list_visible_skills(run: ToolRun) -> Iterator[tuple[str, Document]]:
-    """Yield the visible skills with their paths."""
-    reader = open_reader(run)
-    for path in list_skill_files(run, reader):
-        if isinstance(document := reader.read(path), Document):
-            yield path.removesuffix(SKILL_FILE), document
 
 
 def find_skill(skills: Mapping[str, Document], name: str) -> Document | None:

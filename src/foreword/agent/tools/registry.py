@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from foreword.agent.tools import file_tools, log_tools, memory_tools, reading_tools, state_tools
 from foreword.agent.tools.built_in import (
@@ -11,7 +11,6 @@ from foreword.agent.tools.built_in import (
     ToolFamily,
     ToolFunction,
     ToolRun,
-    ToolWorkspace,
     validate_arguments,
 )
 from foreword.assembly import Assembly
@@ -21,6 +20,9 @@ from foreword.events.event import EventType
 from foreword.events.tracer import TraceNode
 from foreword.turn import Tool, ToolAnswer, Toolset
 from foreword.types import Delivery, Trust
+
+if TYPE_CHECKING:
+    from foreword.workspace import Workspace
 
 DELEGATE_TOOL, CREATE_SCHEDULE, NOTIFY_USER = "delegate", "schedule_create", "notify_user"
 LIST_SCHEDULES, CANCEL_SCHEDULE = "schedule_list", "schedule_cancel"
@@ -100,16 +102,9 @@ SCHEDULE_TOOLS = SCHEDULES.toolset
 NOTIFICATION_TOOLS = NOTIFICATIONS.toolset
 
 STATE_FAMILIES = (state_tools.INSTRUCTIONS, state_tools.TASKS, state_tools.WORKFLOW, state_tools.RESPONSIBILITIES)
+FAMILIES = (reading_tools.READING, reading_tools.SKILLS, memory_tools.MEMORY, file_tools.FILES, *STATE_FAMILIES)
 FUNCTIONS: Mapping[str, ToolFunction] = {
-    name: function
-    for family in (
-        reading_tools.READING,
-        reading_tools.SKILLS,
-        memory_tools.MEMORY,
-        file_tools.FILES,
-        *STATE_FAMILIES,
-    )
-    for name, function in family.functions.items()
+    name: function for family in FAMILIES for name, function in family.functions.items()
 }
 BUILT_IN = Toolset([*reading_tools.READING_TOOLS.tools, *memory_tools.MEMORY_TOOLS.tools])
 WITH_LOG = Toolset([*BUILT_IN.tools, *log_tools.LOG_TOOLS.tools])
@@ -125,21 +120,24 @@ MEMORY_EVENTS = {
     "forget_memory": EventType.MEMORY_WRITE,
     "update_instructions": EventType.MEMORY_WRITE,
 }
-NO_ARGUMENTS: Mapping[str, Any] = {}
 
 
 def call_built_in_tool(
-    workspace: ToolWorkspace, assembly: Assembly, name: str, arguments: Mapping[str, Any]
+    workspace: "Workspace", assembly: Assembly, name: str, arguments: Mapping[str, Any]
 ) -> TextExcerpt | ToolAnswer:
     """Run a built-in tool that the turn offers, after a check of its arguments."""
-    tools = assembly.tools
-    functions = {**FUNCTIONS, **dict.fromkeys(log_tools.list_log_tools(tools), log_tools.run_log_tool)}
-    offered = {tool.name: tool for tool in tools.tools if tool.name in functions}
-    if name not in offered:
-        raise UnknownName("tool", name, offered)
+    offered = {tool.name: tool for tool in assembly.tools.tools}
+    function = find_function(offered[name]) if name in offered else None
+    if function is None:
+        raise UnknownName("tool", name, [tool.name for tool in offered.values() if find_function(tool)])
     if fault := validate_arguments(offered[name].parameters, arguments):
         raise InputError(fault)
-    return functions[name](ToolRun(workspace=workspace, assembly=assembly, name=name, arguments=arguments))
+    return function(ToolRun(workspace=workspace, assembly=assembly, name=name, arguments=arguments))
+
+
+def find_function(tool: Tool) -> ToolFunction | None:
+    """Return the function of a built-in tool; a blueprint may name the log tools differently."""
+    return log_tools.run_log_tool if tool.kind == log_tools.LOG_TOOL_KIND else FUNCTIONS.get(tool.name)
 
 
 def find_workspace_tools(given: Iterable[Directory]) -> Toolset:
@@ -184,12 +182,10 @@ def remove_tools(tools: Toolset, names: frozenset[str]) -> Toolset:
     return Toolset.in_order(tool for tool in tools.tools if tool.name not in names) if names else tools
 
 
-def record_memory_event(
-    node: TraceNode, name: str, answer: object, arguments: Mapping[str, Any] = NO_ARGUMENTS
-) -> None:
+def record_memory_event(node: TraceNode, name: str, answer: object, **arguments: Any) -> None:
     """Record an event for a tool that searches or changes memory, without its text.
 
-    `arguments` contains the arguments of the call if the configuration records them, else nothing.
+    The arguments of the call are given only if the configuration records them.
     """
     if name in MEMORY_EVENTS and isinstance(answer, ToolAnswer):
         node.emit(MEMORY_EVENTS[name], store=answer.store, count=answer.count, **arguments)

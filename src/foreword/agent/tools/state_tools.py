@@ -168,12 +168,6 @@ def workflow_write(run: ToolRun) -> ToolAnswer:
     return run.answer("The workflow is written." if stored else "No workflow is active any more.", count=1)
 
 
-RESPONSIBILITY_TOOLS = RESPONSIBILITIES.toolset
-INSTRUCTIONS_TOOLS = INSTRUCTIONS.toolset
-TASK_TOOLS = TASKS.toolset
-WORKFLOW_TOOLS = WORKFLOW.toolset
-
-
 def parse_tasks(listed: object) -> tuple[Task, ...]:
     """Validate the tasks of a call; raise InputError for the first error."""
     given = check_list(listed, "'tasks'")

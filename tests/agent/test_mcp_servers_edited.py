@@ -4,7 +4,7 @@ import asyncio
 import os
 
 import pytest
-from test_servers import Place, configure, is_running
+from test_mcp_servers import Place, configure, is_running
 
 from foreword.agent.mcp_servers import McpServers
 from foreword.errors import UnknownName

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from foreword.agent.tools.registry import WITH_STATE
-from foreword.agent.tools.state_tools import INSTRUCTIONS_TOOLS
+from foreword.agent.tools.state_tools import INSTRUCTIONS
 from foreword.errors import InputError, UnknownName
 from foreword.storage.agents import MAX_INSTRUCTIONS_CHARS
 from foreword.testing import make_workspace
@@ -126,7 +126,7 @@ def test_what_a_turn_brings_along_is_shown(ws):
 
 def test_guided():
     """The tool has guidance, needs approval, and is offered from familiar trust on."""
-    (tool,) = INSTRUCTIONS_TOOLS.tools
+    (tool,) = INSTRUCTIONS.toolset.tools
     assert tool.changes
     assert tool.kind == "instructions"
 

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from foreword.agent.model_call import TurnLedger
+from foreword.agent.providers.model_clients import OpenModel
 from foreword.events.event import Usage
 from foreword.promptcache.blame import Cause
 from foreword.promptcache.ledger import ENGINE_RESTARTED
@@ -36,9 +37,8 @@ def call(tmp_path):
     request = assembly.envelope("openai").request
 
     def call(ledger_state, at, engine, read=0.0):
-        accounting = TurnLedger(
-            assembly, "openai", ledger_state, str(at), remembers=engine.remembers if engine else None
-        )
+        opened = OpenModel(model=None, shape="openai", remembers=engine.remembers if engine else None)
+        accounting = TurnLedger(assembly, opened, ledger_state, str(at))
         accounting.write(request, (), at)
         return accounting.settle(Usage(tokens_in=1_000, tokens_out=1, cache_read=int(read * 1_000)), {})
 
