@@ -198,9 +198,9 @@ def read_cases(talk: Talk) -> Iterator[Case]:
     with index.writing():
         for path, body in talk.files.items():
             index.put(STORE, path, ("", ""), split(body))
-    stop = frozenset(index.stem(rank.STOP))
+    search_words = rank.read_search_words(index)
     for question in talk.questions:
-        scorer = rank.gather(rank.read_question(question["question"], index, stop), STORE, index)
+        scorer = rank.gather(rank.read_question(question["question"], index, search_words), STORE, index)
         finalists, _ = scorer.describe(lambda rows: index.rows(STORE, rows), rank.FINALISTS)
         found = index.fetch(STORE, [finalist.row.id for finalist in finalists])
         chunks = [found[finalist.row.id] for finalist in finalists]

@@ -41,7 +41,7 @@ from foreword.types import Trust
 from foreword.workspace import Workspace
 
 SOAK = bool(os.environ.get("FOREWORD_SOAK"))
-SEEDS, CASES = (20, 5_000) if SOAK else (1, 700)
+SEEDS, CASES = (10, 2_000) if SOAK else (1, 700)
 COMMAND_CASES = 500 if SOAK else 60
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from foreword.memory.chunk import split
 from foreword.memory.index import Index
-from foreword.memory.search import MAX_LEVEL, STOP, choose, gather, rank, read_question
+from foreword.memory.search import MAX_LEVEL, choose, gather, rank, read_question, read_search_words
+from foreword.resources import read_resource
 
 TALK = """\
 # 8 May 2023
@@ -43,7 +44,7 @@ def index(tmp_path: Path) -> Index:
 
 def ask(index: Index, text: str, limit: int = 5) -> list[str]:
     """Search, and return the texts of the results."""
-    found = rank(read_question(text, index, frozenset(index.stem(STOP))), "s", index, limit)
+    found = rank(read_question(text, index, read_search_words(index)), "s", index, limit)
     return [index.fetch("s", [row])[row].text for _, row, _ in sorted(found, key=lambda one: (-one.score, one.row))]
 
 
@@ -71,7 +72,7 @@ def test_answer(index: Index) -> None:
 
 def test_parts(index: Index) -> None:
     """The weighted parts of a finalist add up to its score."""
-    question = read_question("What did Bob do until dark, in May?", index, frozenset(index.stem(STOP)))
+    question = read_question("What did Bob do until dark, in May?", index, read_search_words(index))
     ((score, row, _),) = rank(question, "s", index, 1)
     finalists, _ = gather(question, "s", index).describe(lambda rows: index.rows("s", rows), 10)
     finalist = next(one for one in finalists if one.row.id == row)
@@ -100,4 +101,20 @@ def test_choose() -> None:
 
 def test_empty_store(index: Index) -> None:
     """A search in an empty store finds nothing."""
-    assert rank(read_question("lake", index, frozenset()), "empty", index, 5) == []
+    assert rank(read_question("lake", index, read_search_words(index)), "empty", index, 5) == []
+
+
+def test_synonyms(index: Index) -> None:
+    """A synonym finds a chunk that lacks the word of the question, and ranks it below a chunk that has the word."""
+    with index.writing():
+        index.put("s", "pets.md", ("", ""), split("The puppy sleeps.\n\nThe dog sleeps.\n\nNoon."))
+    assert ask(index, "Which hound sleeps?")[0].endswith("sleeps.")
+    assert ask(index, "dog")[:2] == ["The dog sleeps.", "The puppy sleeps."]
+
+
+def test_synonyms_are_single_words(index: Index) -> None:
+    """Each word of the shipped list is one word of the index, and no group is a single word."""
+    lines = (read_resource("data", "synonyms.txt") or "").splitlines()
+    groups = [line.split() for line in lines if not line.startswith("#")]
+    assert [word for group in groups for word in group if len(index.stem(word)) != 1] == []
+    assert [group for group in groups if len(group) < 2] == []

@@ -364,7 +364,7 @@ class Index:
         self._base.execute("DELETE FROM temp.spoken")
         return tuple(word for (word,) in words)
 
-    def frequencies(self, store: str, words: Sequence[str]) -> dict[str, int]:
+    def frequencies(self, store: str, words: Iterable[str]) -> dict[str, int]:
         """Count the chunks of a store that have each word; the counts of common words are cached."""
         name, cache = self._cache(store)
         counts = {word: cache.common.get(word, 0) for word in words}
@@ -376,8 +376,12 @@ class Index:
         cache.common.update((word, count) for word, count in found if count >= COMMON_WORD_CHUNKS)
         return counts
 
-    def postings(self, store: str, word: str) -> Postings:
-        """Return every row of a store that has a word."""
+    def postings(self, store: str, word: str, synonyms: Sequence[str] = ()) -> Postings:
+        """Return every row of a store that has a word; rows that have only a synonym count as headings."""
+        if synonyms:
+            text, headings = self.postings(store, word)
+            others = {row for synonym in synonyms for row in self.postings(store, synonym).text}
+            return Postings(text, headings | (others - text.keys()))
         # One string of numbers, headings negative: SQLite builds it much faster than Python reads that many rows.
         (places,) = self._base.execute(
             f"SELECT group_concat(iif(col = 'text', doc, -doc)) FROM vocabulary_{self._name(store)} WHERE term = ?",

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from foreword.engine.sources.documents import join_lines
 from foreword.memory.chunk import MONTHS, find_day
 from foreword.memory.index import Figures, Index, Postings, Row
+from foreword.resources import read_resource
 from foreword.types import frozen
 
 
@@ -41,11 +42,12 @@ NOTES = TALK._replace(words=4.0, answer=0.0)
 K1, B = 1.2, 0.75
 NEIGHBOURS = ((1, 0.8), (2, 0.6), (-1, 0.5), (-2, 0.2))  # rows before and after, and the share of a word found there
 MAX_POSTINGS = 600  # places that are all read; the words of a question beyond are too common to say much
+MAX_SYNONYM_CHUNKS = 50  # a synonym in more chunks says too little
 MAX_LEVEL = 300  # candidates with the same score as the last one
 CANDIDATES = 150  # rows whose own words are weighed
 FINALISTS = 40  # candidates that are scored in full, with their neighbours
 MISSED = 1.0  # weight of a word that the store does not have, relative to the rarest that it has
-HEADED = 0.6  # weight of a word in a heading
+HEADED = 0.6  # weight of a word in a heading, and of a synonym
 SHORT_WORDS, LONG_WORDS = 50, 300  # up to the first a message needs its neighbours; from the second on it needs none
 NEIGHBOUR_WORDS = 30  # a longer neighbour counts less, as it has many words by chance
 QUESTION_WORDS = 25  # a longer message that ends with a question also says something
@@ -62,11 +64,34 @@ STOP = (
 
 
 @frozen
+class SearchWords:
+    """The stems of words that a question is not about, and of words with the same meaning."""
+
+    stop: frozenset[str]
+    synonyms: Mapping[str, frozenset[str]]
+
+
+def read_search_words(index: Index) -> SearchWords:
+    """Read the stop words and synonyms, in the stems of an index."""
+    lines = (read_resource("data", "synonyms.txt") or "").splitlines()
+    groups = [line.split() for line in lines if not line.startswith("#")]
+    stems = iter(index.stem(" ".join(word for group in groups for word in group)))
+    synonyms: dict[str, set[str]] = {}
+    for group in groups:
+        same = {next(stems) for _ in group}
+        for stem in same:
+            synonyms.setdefault(stem, set()).update(same - {stem})
+    return SearchWords(
+        stop=frozenset(index.stem(STOP)), synonyms={stem: frozenset(others) for stem, others in synonyms.items()}
+    )
+
+
+@frozen
 class Question:
     """A question in the words that the index knows."""
 
-    words: tuple[str, ...]
-    """The words that say what it is about, each once."""
+    words: Mapping[str, frozenset[str]]
+    """The words that say what it is about, each with its synonyms."""
     spoken: frozenset[str]
     """Every word, unstemmed, in lower case."""
     months: tuple[int, ...]
@@ -74,13 +99,13 @@ class Question:
     years: tuple[int, ...]
 
 
-def read_question(text: str, index: Index, stop: frozenset[str]) -> Question:
+def read_question(text: str, index: Index, known: SearchWords) -> Question:
     """Read a question."""
     spoken = frozenset(WORD.findall(text.lower()))
     day = find_day(text)
     months = {at for at, name in enumerate(MONTHS, 1) if name in spoken} | ({int(day[5:7])} if day else set())
     return Question(
-        words=tuple(dict.fromkeys(word for word in index.stem(text) if word not in stop)),
+        words={word: known.synonyms.get(word, frozenset()) for word in index.stem(text) if word not in known.stop},
         spoken=spoken,
         months=tuple(sorted(months)),
         years=tuple(int(year) for year in YEAR.findall(text)),
@@ -106,23 +131,28 @@ def gather(question: Question, store: str, index: Index) -> "Scorer":
     figures = index.figures(store)
     people = [name for name in figures.authors if is_named(name, question.spoken)]
     names = set(index.stem(" ".join(people))) if people else set()
-    found = index.frequencies(store, question.words) if figures.chunks else {}
+    found = index.frequencies(store, {*question.words}.union(*question.words.values())) if figures.chunks else {}
+    synonyms = {
+        word: [one for one in sorted(others) if 0 < found.get(one, 0) <= MAX_SYNONYM_CHUNKS]
+        for word, others in question.words.items()
+    }
     # A name says little in a store of its owner's messages; but if nothing else is found, the name is the question.
-    about = {word: count for word, count in found.items() if word not in names}
-    counts = sorted((count, word) for word, count in (about if any(about.values()) else found).items())
+    about = [word for word in question.words if word not in names]
+    about = about if any(found.get(word) or synonyms[word] for word in about) else list(question.words)
+    counts = sorted((found.get(word, 0), word) for word in about)
     scorer = Scorer(figures, question, find_authors(people, figures.authors, question.spoken))
     opened = 0
     rare: list[str] = []
     common: list[tuple[int, str]] = []
     for count, word in counts:
         opened += count
-        if not count:
-            scorer.miss()
-        elif opened <= MAX_POSTINGS:
-            scorer.add(index.postings(store, word))
-            rare.append(word)
-        else:
+        if opened > MAX_POSTINGS:
             common.append((count, word))
+        elif count or synonyms[word]:
+            scorer.add(index.postings(store, word, synonyms[word]))
+            rare += [word, *synonyms[word]]
+        else:
+            scorer.miss()
     for count, word in common:
         # If every word is common, the rarest one yields the candidates.
         scorer.add_common(count, index.match(store, word, rare))

@@ -40,7 +40,16 @@ from foreword.memory.notes import (
     edit_file,
     read_note,
 )
-from foreword.memory.search import STOP, Question, Ranked, Snippet, find_snippet, rank, read_question
+from foreword.memory.search import (
+    Question,
+    Ranked,
+    SearchWords,
+    Snippet,
+    find_snippet,
+    rank,
+    read_question,
+    read_search_words,
+)
 from foreword.tokens.count import Meter
 from foreword.turn import check_name, normalize_name
 from foreword.types import Trust, frozen
@@ -124,7 +133,7 @@ class Memory:
         self._index_sync = IndexSync(files, (entry.path for entry in config.prompt.files), OpenIndex(folder))
         self.folder = folder
         """The folder of the workspace's state: index and log."""
-        self._stop: frozenset[str] = frozenset()
+        self._search_words: SearchWords | None = None
         self._passing = ResultCache(MAX_DOCUMENT_INDEXES)
         self.now = clock
 
@@ -166,8 +175,7 @@ class Memory:
         return self._index_sync.query(lambda index: self._find(text, names, min(limit, MAX_RESULTS), index))
 
     def _find(self, text: str, names: Iterable[str], limit: int, index: Index) -> list[Hit]:
-        self._stop = self._stop or frozenset(index.stem(STOP))
-        question = read_question(text, index, self._stop)
+        question = self._read_question(text, index)
         self._index_sync.sync(names, index)
         with index.reading():
             ranked = {name: self._rank(question, name, index, limit) for name in names}
@@ -176,6 +184,10 @@ class Memory:
             hits = [hit for name, found in strong.items() for hit in self._show(name, found, index)]
         # Among equals the path and the line decide: rows are numbered by when they were indexed.
         return sorted(hits, key=lambda hit: (-hit.score, hit.path, hit.first))[:limit]
+
+    def _read_question(self, text: str, index: Index) -> Question:
+        self._search_words = self._search_words or read_search_words(index)
+        return read_question(text, index, self._search_words)
 
     def _rank(self, question: Question, store: str, index: Index, limit: int) -> list[Ranked]:
         """Rank the chunks of a store that have enough of the question; in a small store one word is enough.
@@ -233,8 +245,7 @@ class Memory:
         key = tuple((document.path, document.sha256) for document in documents)
         with self._index_sync.lock:
             index = self._passing.recall(key, lambda: index_documents(documents))
-            self._stop = self._stop or frozenset(index.stem(STOP))
-            ranked = rank(read_question(text, index, self._stop), DOCUMENTS, index, BRIEF_CANDIDATES)
+            ranked = rank(self._read_question(text, index), DOCUMENTS, index, BRIEF_CANDIDATES)
             found = index.fetch(DOCUMENTS, [row for _, row, _ in ranked])
         return [
             Hit(
