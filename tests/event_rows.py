@@ -41,7 +41,7 @@ def make_event(kind: EventType = EventType.API_CALL, minutes: float = 0, **said:
     return Event(**{"type": kind, "time": NOON + timedelta(minutes=minutes), "context": context, **fields})
 
 
-def tell(folder: str, *events: Event) -> None:
+def record_events(folder: str, *events: Event) -> None:
     """Write events as a gateway does, with their totals."""
     log = EventLog(folder, limits=LogLimits(close_timeout_s=60.0))
     for event in events:

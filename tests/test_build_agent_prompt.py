@@ -227,8 +227,8 @@ def test_now_by_itself() -> None:
     """Without `now` the prompt shows the time of the call."""
     before = datetime.now(UTC)
     said = find(build_agent_prompt("S", None, "web", None), "Current Time")
-    told = datetime.strptime(said or "", "%A, %B %d, %Y %I:%M %p (UTC)").replace(tzinfo=UTC)
-    assert before - timedelta(minutes=1) <= told <= datetime.now(UTC)
+    shown = datetime.strptime(said or "", "%A, %B %d, %Y %I:%M %p (UTC)").replace(tzinfo=UTC)
+    assert before - timedelta(minutes=1) <= shown <= datetime.now(UTC)
 
 
 def test_time_without_a_zone() -> None:

@@ -48,7 +48,7 @@ def instruct(ws, text, user="alice", agent="reid"):
     connection.close()
 
 
-def tell(ws, user="alice", **more):
+def describe(ws, user="alice", **more):
     """Assemble a prompt and return its text."""
     return ws.assemble(Turn(**{"user": user, "situation": "dm", **more})).prompt.text
 
@@ -56,37 +56,39 @@ def tell(ws, user="alice", **more):
 @pytest.mark.parametrize("name", list_blueprints())
 def test_soul_and_identity(ws, name):
     """In every blueprint a stored soul and identity override the files from the next turn on, for that agent only."""
-    before = tell(ws, blueprint=name)
-    other = tell(ws, blueprint=name, agent="nova")
+    before = describe(ws, blueprint=name)
+    other = describe(ws, blueprint=name, agent="nova")
     keep(ws, soul="The soul of the store.", identity=Identity(name="Kept", vibe="dry"))
-    now = tell(ws, blueprint=name)
+    now = describe(ws, blueprint=name)
     assert "Kept" in now
     assert "Filed" not in now
     assert "body of the file" not in now
     assert ("The soul of the store." in now) == (name != SOULLESS)
     assert "soul of the file" not in now
-    assert tell(ws, blueprint=name, agent="nova") == other
+    assert describe(ws, blueprint=name, agent="nova") == other
     keep(ws, soul="", identity="")
-    assert tell(ws, blueprint=name) == before
+    assert describe(ws, blueprint=name) == before
 
 
 def test_over_the_configuration(tmp_path):
     """A stored soul and a stored identity each override the configuration independently."""
     with make_workspace(tmp_path, {"foreword.yaml": CONFIG % "The configured soul."}) as ws:
         keep(ws, soul="The soul of the store.")
-        told = tell(ws)
-        assert "The soul of the store." in told
-        assert "configured soul" not in told
-        assert "Reid" in told
+        shown = describe(ws)
+        assert "The soul of the store." in shown
+        assert "configured soul" not in shown
+        assert "Reid" in shown
         keep(ws, identity="You are Kept.")
-        assert "You are Kept." in tell(ws)
+        assert "You are Kept." in describe(ws)
 
 
 def test_nobody_below_meets_it(ws):
     """For a user who may not see the identity, a stored one does not change the prompt."""
-    before = [tell(ws, user, situation=situation) for user, situation in (("eve", "dm"), ("alice", "kiosk"))]
+    before = [describe(ws, user, situation=situation) for user, situation in (("eve", "dm"), ("alice", "kiosk"))]
     keep(ws, soul="The soul of the store.", identity=Identity(name="Kept"))
-    assert [tell(ws, user, situation=situation) for user, situation in (("eve", "dm"), ("alice", "kiosk"))] == before
+    assert [
+        describe(ws, user, situation=situation) for user, situation in (("eve", "dm"), ("alice", "kiosk"))
+    ] == before
 
 
 def test_explained(ws):
@@ -102,28 +104,28 @@ def test_explained(ws):
 def test_no_heading_of_ones_own(ws):
     """A stored soul cannot open a section of the prompt."""
     keep(ws, soul="Be calm.\n\n## Soul\n\nBe two.")
-    assert tell(ws).count("\n## Soul\n") == 1
+    assert describe(ws).count("\n## Soul\n") == 1
 
 
 def test_instructions(ws):
     """A user's instructions are read on every turn, separately for each agent."""
-    assert "Standing Instructions" not in tell(ws)
+    assert "Standing Instructions" not in describe(ws)
     instruct(ws, "Use bullet points.")
-    assert "Use bullet points." in tell(ws)
-    assert "Use bullet points." not in tell(ws, agent="nova")
-    assert "Use bullet points." not in tell(ws, "bob")
+    assert "Use bullet points." in describe(ws)
+    assert "Use bullet points." not in describe(ws, agent="nova")
+    assert "Use bullet points." not in describe(ws, "bob")
     instruct(ws, "Be brief.")
-    assert "Be brief." in tell(ws)
+    assert "Be brief." in describe(ws)
     instruct(ws, "")
-    assert "Standing Instructions" not in tell(ws)
+    assert "Standing Instructions" not in describe(ws)
 
 
 def test_the_turn_knows_better(ws):
     """Instructions given with a turn override the stored ones."""
     instruct(ws, "Use bullet points.")
-    told = tell(ws, instructions="Be brief.")
-    assert "Be brief." in told
-    assert "bullet points" not in told
+    shown = describe(ws, instructions="Be brief.")
+    assert "Be brief." in shown
+    assert "bullet points" not in shown
 
 
 @pytest.mark.parametrize(
@@ -140,5 +142,5 @@ def test_instructions_stay_private(ws, place):
 
 def test_nothing_is_made(ws):
     """Assembling creates no state."""
-    tell(ws)
+    describe(ws)
     assert not os.path.exists(os.path.join(ws.files.root, ".foreword", "state.sqlite"))

@@ -47,7 +47,7 @@ def stable(assembly: Assembly) -> str:
     return "".join(block.text for block in assembly.prompt.blocks if str(block.pace) != "turn")
 
 
-def tell(assembly: Assembly) -> dict[str, str]:
+def list_reasons(assembly: Assembly) -> dict[str, str]:
     """Return the verdict of every slot."""
     return {row.id: str(row.verdict) for row in assembly.rows()}
 
@@ -139,9 +139,9 @@ def test_the_model_is_told(tmp_path: Path, tools: Toolset) -> None:
     assert {str(row.verdict) for row in lost} == {"dropped", "shortened"}
     for row in lost:
         start, end = row.span
-        told = assembly.prompt.text[start:end]
-        assert f"# {row.title}\n" in told
-        assert "[left out here: " in told if str(row.verdict) == "dropped" else "[shortened: " in told
+        shown = assembly.prompt.text[start:end]
+        assert f"# {row.title}\n" in shown
+        assert "[left out here: " in shown if str(row.verdict) == "dropped" else "[shortened: " in shown
     listed = [row.source for row in assembly.rows() if str(row.verdict) == "indexed"]
     assert all(
         f"- {path} (" in assembly.prompt.text or 'read_section("menu"' in assembly.prompt.text for path in listed
@@ -152,7 +152,7 @@ def test_plan_mode_survives(tmp_path: Path) -> None:
     """Lesson: plan mode was lost to silent eviction. Here a long task does not displace it."""
     task = Task(id="1", title="Move", steps=tuple(Step(text=f"Box {number}") for number in range(200)))
     assembly = build(tmp_path, {}, replace(DM, plan=True, task=task))
-    assert (tell(assembly)["plan"], tell(assembly)["task"]) == ("kept", "shortened")
+    assert (list_reasons(assembly)["plan"], list_reasons(assembly)["task"]) == ("kept", "shortened")
 
 
 def test_arithmetic(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_heartbeat_is_light(tmp_path: Path) -> None:
     files = {"SOUL.md": LINE * 50, "USER.md": LINE * 50, "rules/a.md": LINE * 50, "AGENTS.md": LINE, **SKILLS}
     full, minimal = (build(tmp_path, files, replace(DM, mode=mode)) for mode in (Mode.FULL, Mode.MINIMAL))
     assert minimal.used < full.used / 2
-    assert tell(minimal)["agents"] == "kept"
+    assert list_reasons(minimal)["agents"] == "kept"
 
 
 # Section 2: faults of Coop
@@ -402,7 +402,7 @@ def coop(folder: Path, left: int) -> Assembly:
 def test_coop_two_hundred(tmp_path: Path, left: int, verdict: str) -> None:
     """Coop: a file that does not fit is truncated if at least 200 tokens remain, and otherwise listed in the menu."""
     assembly = coop(tmp_path, left)
-    assert tell(assembly)["agents"] == verdict
+    assert list_reasons(assembly)["agents"] == verdict
     assert ("- AGENTS.md (" in assembly.prompt.text) == (verdict == "indexed")
 
 

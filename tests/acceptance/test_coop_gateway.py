@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 from coop_house import CONFIG, call, configure, open_clockwork, read_events, read_results, run_house, say, until
 
-from event_rows import make_event, tell
+from event_rows import make_event, record_events
 from foreword.cli.main import main
 from foreword.events.event import EventType, Level
 from foreword.testing import NOON, ManualClock, ScriptedReply, run_fake_provider
@@ -145,7 +145,7 @@ def test_calls_of_coop_logs(tmp_path, arguments, found):
         make_event(EventType.MESSAGE_RECEIVED, -4, session="other", user="bob"),
         make_event(EventType.TOOL_CALL, -60 * 2, session="other", user="bob"),
     ]
-    tell(str(tmp_path / ".foreword"), *events)
+    record_events(str(tmp_path / ".foreword"), *events)
 
     config = CONFIG.replace("bob: {", "carol: {trust: full}, bob: {")
 

@@ -323,6 +323,6 @@ def test_legacy_hint_at_the_start(tmp_path, command):
             if command == "serve":
                 assert "listening" in process.stdout.readline()
                 process.terminate()
-            _, told = process.communicate(timeout=120)
-    assert told.count(LEGACY) == 1
+            _, shown = process.communicate(timeout=120)
+    assert shown.count(LEGACY) == 1
     assert {(tmp_path / name).read_text() for name in ("SOUL.md", "IDENTITY.md")} == {"Old.\n"}

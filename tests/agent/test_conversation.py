@@ -118,8 +118,8 @@ DROPPED = {"input_transformations": [{"type": "thinking_dropped", "reason": "pre
 
 def converse(number, chance, thoughts=None):
     """Make one turn: with or without tool calls, with a text after the history, or with thoughts."""
-    told = "It is noon now." if chance.random() < 0.4 else ""
-    messages = [make_user_message(f"<now>{number}</now>", f"Ütterance {number}?", system=told)]
+    shown = "It is noon now." if chance.random() < 0.4 else ""
+    messages = [make_user_message(f"<now>{number}</now>", f"Ütterance {number}?", system=shown)]
     for step in range(chance.randint(0, 2)):
         ids = [f"call_{number}_{step}_{at}" for at in range(chance.randint(1, 3))]
         calls = [ToolCallPart("lamps", {"room": each}, each) for each in ids]
@@ -208,10 +208,10 @@ def test_read_once():
     """A serialized segment drops its messages, and its texts stay the same."""
     turns = [converse(number, random.Random(1)) for number in range(5)]
     history = keep_all(turns)
-    told = convert_segments_to_texts(history)
-    assert told == convert_to_texts([message for turn in turns for message in turn])
+    shown = convert_segments_to_texts(history)
+    assert shown == convert_to_texts([message for turn in turns for message in turn])
     send(SegmentedHistory(history, "openai", make_meter("openai:gpt-5"), 0), (make_user_message("And now?"),))
-    assert all(one is other for one, other in zip(convert_segments_to_texts(history), told, strict=True))
+    assert all(one is other for one, other in zip(convert_segments_to_texts(history), shown, strict=True))
     assert [one.messages for one in history] == [tuple(turn) for turn in turns]
 
 

@@ -61,11 +61,11 @@ def call(ws, user, name, **arguments):
 def see_all(ws, user, given):
     """Return everything that these tools show of a workspace."""
     folders = sorted({"", *(os.path.dirname(path) for path in PLACES)})
-    told = [call(ws, user, "search_files", text="plum"), call(ws, user, "search_files", text=".md")]
-    told += [call(ws, user, "list_files", path=f"{given}/{folder}") for folder in folders]
-    told += [call(ws, user, "search_files", text="plum", path=f"{given}/{folder}") for folder in folders]
-    told += [call(ws, user, "read_file", path=f"{given}/{path}") for path in (*PLACES, "foreword.yaml", *folders)]
-    return told
+    shown = [call(ws, user, "search_files", text="plum"), call(ws, user, "search_files", text=".md")]
+    shown += [call(ws, user, "list_files", path=f"{given}/{folder}") for folder in folders]
+    shown += [call(ws, user, "search_files", text="plum", path=f"{given}/{folder}") for folder in folders]
+    shown += [call(ws, user, "read_file", path=f"{given}/{path}") for path in (*PLACES, "foreword.yaml", *folders)]
+    return shown
 
 
 @pytest.mark.parametrize("user", LEVELS)
@@ -76,9 +76,9 @@ def test_each_file(tmp_path, user, above):
     start = f"{tmp_path}/ws" if above else "."
     for path, least in PLACES.items():
         seen = least is not None and LEVELS[user] >= least
-        told = call(ws, user, "read_file", path=f"{start}/{path}")
-        assert told.endswith(f"\nplum in {path}") is seen, path
-        assert seen or told == f"there is no '{start}/{path}' here"
+        shown = call(ws, user, "read_file", path=f"{start}/{path}")
+        assert shown.endswith(f"\nplum in {path}") is seen, path
+        assert seen or shown == f"there is no '{start}/{path}' here"
         assert (f"{path}:1: plum" in call(ws, user, "search_files", text="plum")) is seen, path
     assert call(ws, user, "read_file", path=f"{start}/foreword.yaml") == f"there is no '{start}/foreword.yaml' here"
 
@@ -96,14 +96,14 @@ def test_what_is_withheld_is_not_there(tmp_path_factory, files, user, above, fol
     given = str(base) if above else "."
     ws = make(base / "ws", given, files)
     start = f"{given}/ws" if above else given
-    told = see_all(ws, user, start)
+    shown = see_all(ws, user, start)
     for path in files:
         if (least := PLACES[path]) is None or LEVELS[user] < least:
             (base / "ws" / path).unlink()
     for folder, below, names in os.walk(base / "ws", topdown=False):
         if folders and not below and not names and folder != str(base / "ws"):
             os.rmdir(folder)
-    assert see_all(ws, user, start) == told
+    assert see_all(ws, user, start) == shown
     shutil.rmtree(base)
 
 

@@ -102,9 +102,9 @@ def test_whole_behind_the_cut(ws):
     """SPEC-010 shows 2,000 characters of instructions; the tool says so, and read_memory shows all."""
     text = "\n".join(f"Rule {number}." for number in range(1, 400))
     assert "read_memory shows all" in update(ws, text)
-    told = stand(ws, blueprint="spec010").prompt.text
-    assert "Rule 1." in told
-    assert "Rule 399." not in told
+    shown = stand(ws, blueprint="spec010").prompt.text
+    assert "Rule 1." in shown
+    assert "Rule 399." not in shown
     assert recall(ws, blueprint="spec010") == text
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from event_rows import make_event, tell
+from event_rows import make_event, record_events
 from foreword.agent.tools.log_tools import LOG_TOOLS, MAX_LOG_ANSWER_TOKENS
 from foreword.agent.tools.registry import WITH_LOG
 from foreword.engine.trust import Audience
@@ -38,7 +38,7 @@ def ws(tmp_path: Path) -> Iterator[Workspace]:
 
 def record(ws: Workspace, *events: object) -> None:
     """Write events into the log of a workspace."""
-    tell(str(Path(ws.files.root) / ".foreword"), *events)
+    record_events(str(Path(ws.files.root) / ".foreword"), *events)
 
 
 def use(ws: Workspace, tool: str, user: str = "alice", **arguments: object) -> str:

@@ -31,8 +31,8 @@ def test_a_wish_lasts(tmp_path, stand_in):
     talk.run("Hello.", session="another", tools=WITH_STATE)
     systems = [find_system(one) for one in stand_in.requests]
     assert [WISH in one for one in systems] == [False, False, True]
-    (told,) = talk.pick(EventType.MEMORY_WRITE)
-    assert told.facts == {"store": "instructions", "count": 1}
+    (shown,) = talk.pick(EventType.MEMORY_WRITE)
+    assert shown.facts == {"store": "instructions", "count": 1}
 
 
 @pytest.mark.parametrize("allows", [None, False])

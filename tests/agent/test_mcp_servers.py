@@ -157,7 +157,7 @@ def test_odd_tools(tmp_path):
     """Tools that no model could be given are left out and logged; the rest is limited and scanned."""
 
     @run(tmp_path, (("odd",), {"name": "memory", "tools": ["none", *("x" * 200, "x" * 199, "wide", "sly", "get")]}))
-    async def told(place):
+    async def shown(place):
         tools, _ = await place.servers.list("reid", {"memory_get"})
         get, sly, *long = tools
         assert get.name.startswith("memory_get_")
@@ -167,23 +167,23 @@ def test_odd_tools(tmp_path):
         assert [tool.parameters["properties"] for tool in long] == [{}, {}]
         assert "required" not in long[0].parameters
 
-    errors = [event.error for event in told.heard.events]
+    errors = [event.error for event in shown.heard.events]
     assert errors == ["it has no tool 'none'", "the parameters of memory_wide have more than 20,000 characters"]
 
 
 @pytest.mark.parametrize(
-    ("what", "told"),
+    ("what", "shown"),
     [
         ("image", IMAGE),
         ("long", f"{'z' * 400_000}\n(cut: 1,000,000 characters)"),
     ],
 )
-def test_answers(tmp_path, what, told):
+def test_answers(tmp_path, what, shown):
     """Content that is not text is described, and long content is truncated."""
 
     @run(tmp_path, SMALL)
     async def _(place):
-        assert await place.call("small_do", what=what) == told
+        assert await place.call("small_do", what=what) == shown
 
 
 def test_a_tool_that_fails(tmp_path):
@@ -298,10 +298,10 @@ def test_the_environment(tmp_path):
 
     @run(tmp_path, ((), {"name": "small", "env": {"PLAIN": "p", "SECRET": "$TOKEN"}}))
     async def _(place):
-        told = dict(json.loads(await place.call("small_do", what="environment")))
-        assert (told["PLAIN"], told["SECRET"]) == ("p", "t0ken")
-        assert "TOKEN" not in told
-        assert "PYTEST_CURRENT_TEST" not in told
+        shown = dict(json.loads(await place.call("small_do", what="environment")))
+        assert (shown["PLAIN"], shown["SECRET"]) == ("p", "t0ken")
+        assert "TOKEN" not in shown
+        assert "PYTEST_CURRENT_TEST" not in shown
 
     @run(tmp_path / "unset", ((), {"name": "small", "env": {"SECRET": "$NOT_SET"}}))
     async def _(place):

@@ -128,8 +128,8 @@ def test_one_that_does_not_start(tmp_path):
         assert await house.find_process() != pid
         assert not is_running(pid)
 
-    (told,) = house.owner.heard
-    assert told.startswith("the MCP server 'small' of foreword.yaml does not start: it is not running; the previous")
+    (shown,) = house.owner.heard
+    assert shown.startswith("the MCP server 'small' of foreword.yaml does not start: it is not running; the previous")
     assert [event.level for event in house.heard.events] == [Level.ERROR]
 
 

@@ -48,8 +48,8 @@ def test_what_the_list_offers(ws):
     paths = re.findall(r'path="([^"]+)"', text)
     assert len(paths) == 4
     for path in paths:
-        told = ws.call(assembly, "read_skill", {"name": path}).text
-        assert told == FILES[f"{unescape(path)}/SKILL.md"].rpartition("---\n")[2].strip()
+        shown = ws.call(assembly, "read_skill", {"name": path}).text
+        assert shown == FILES[f"{unescape(path)}/SKILL.md"].rpartition("---\n")[2].strip()
 
 
 def test_without_the_tool(ws):

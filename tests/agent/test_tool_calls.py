@@ -65,8 +65,8 @@ def test_asking(tmp_path, stand_in, model, answer, noted):
     assert outcome.text == "Good."
     assert [(one.name, one.question) for one in talk.asked] == [("lamps", "lamps\n  room: hall")]
     assert len(lamps.asked) == int(done)
-    (told,) = talk.pick(EventType.TOOL_CALL)
-    assert (told.facts.get("confirmed"), told.facts["status"]) == (
+    (shown,) = talk.pick(EventType.TOOL_CALL)
+    assert (shown.facts.get("confirmed"), shown.facts["status"]) == (
         noted,
         "ok" if done else "held" if answer is None else "refused",
     )
@@ -259,7 +259,7 @@ def test_a_whole_turn(tmp_path, stand_in):
     assert results[2] == "The lamp in the hall is on."
     assert results[3] == "small_do failed: server 'small' did not answer: it is not running"
     assert results[4] == f"{tmp_path}/notes/sum.md:1: 5"
-    told = {event.facts["name"]: event for event in heard.events if event.facts.get("name")}
-    assert told["write_file"].facts["confirmed"] == "yes"
-    assert told["small_do"].type is EventType.TOOL_ERROR
+    shown = {event.facts["name"]: event for event in heard.events if event.facts.get("name")}
+    assert shown["write_file"].facts["confirmed"] == "yes"
+    assert shown["small_do"].type is EventType.TOOL_ERROR
     assert "hunter2" not in str(outcome.messages)

@@ -24,5 +24,5 @@ def test_the_same_bytes_and_the_same_figures(tmp_path, model):
     assert ours.share == pytest.approx(theirs.share, abs=0.002)
     assert ours.usd == pytest.approx(theirs.usd, rel=0.05)  # a script has a longer tail, and shorter calls
     assert compute_cost(played.counted, simulated.service).share == pytest.approx(ours.share, abs=0.01)
-    assert {told["deed"] for told in played.ledger} <= {"append", "rebase"}
+    assert {shown["deed"] for shown in played.ledger} <= {"append", "rebase"}
     assert played.ledger

@@ -21,10 +21,10 @@ def test_show_and_set(say, folder):
         "stored; reid uses it from its next message on:\n"
         "agent: reid\nidentity:\n  name: Nova\n  vibe: dry\nsoul:\nBe bold. Größe.\n"
     )
-    told = say("build", "--mode", "full").out
-    assert "Be bold." in told
-    assert "You are calm." not in told
-    assert "Your name is Nova." in told
+    shown = say("build", "--mode", "full").out
+    assert "Be bold." in shown
+    assert "You are calm." not in shown
+    assert "Your name is Nova." in shown
     assert say("agent", "show", "--json").json == [
         {
             "agent": "reid",
@@ -35,9 +35,9 @@ def test_show_and_set(say, folder):
     ]
     (folder / "empty").write_text("\n")
     say("agent", "set", "reid", "--soul", "empty")
-    told = say("build", "--mode", "full").out
-    assert "You are calm." in told
-    assert "Your name is Nova." in told
+    shown = say("build", "--mode", "full").out
+    assert "You are calm." in shown
+    assert "Your name is Nova." in shown
     say("agent", "set", "reid", "--identity", "empty")
     nothing = {"agent": "reid", "soul": "", "identity": None, "responsibilities": []}
     assert say("agent", "show", "reid", "--json").json == nothing
@@ -51,8 +51,8 @@ def test_relieve(say, folder):
     assert "### Hedge\nWater it." in say("build", "--mode", "full").out
     wrong = say("agent", "relieve", "reid", "--title", "hedge")
     assert "no responsibility with exactly this title; did you mean 'Hedge'?" in wrong.err
-    told = say("agent", "relieve", "reid", "--title", "Hedge").out
-    assert told == "reid no longer has this responsibility, from its next message on: Hedge\n"
+    shown = say("agent", "relieve", "reid", "--title", "Hedge").out
+    assert shown == "reid no longer has this responsibility, from its next message on: Hedge\n"
     assert say("agent", "show", "reid", "--json").json["responsibilities"] == []
     assert "--title and the action `relieve` need each other" in say("agent", "relieve", "reid").err
     assert "--title and the action `relieve` need each other" in say("agent", "show", "reid", "--title", "x").err

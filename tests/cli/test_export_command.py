@@ -11,13 +11,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from event_rows import make_event, tell
+from event_rows import make_event, record_events
 
 RUN = [sys.executable, "-c", "import sys; from foreword.cli.main import main; sys.exit(main())"]
 
 
 @pytest.fixture(autouse=True)
-def told(folder):
+def recorded(folder):
     """An event a day over forty days, of two users."""
     now = datetime.now(UTC)
     people = ("alice", "bob")
@@ -25,7 +25,7 @@ def told(folder):
         make_event(time=now - timedelta(days=day, minutes=1), user=people[day % 2], facts={"day": day})
         for day in reversed(range(40))
     ]
-    tell(str(folder / ".foreword"), *events)
+    record_events(str(folder / ".foreword"), *events)
 
 
 def days(text: str) -> list[int]:
@@ -87,7 +87,7 @@ def test_a_file_beside_it(say, folder):
 
 def test_the_output_is_gone(folder):
     """If the reader of stdout closes it, the command ends like others and does not blame the log."""
-    tell(str(folder / ".foreword"), *(make_event(facts={"text": "x" * 900}) for _ in range(300)))
+    record_events(str(folder / ".foreword"), *(make_event(facts={"text": "x" * 900}) for _ in range(300)))
     with subprocess.Popen([*RUN, "export"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.read(1)
         process.stdout.close()
@@ -114,7 +114,9 @@ def test_a_missing_folder(say):
 @pytest.mark.parametrize("more", [(), ("--prune", "--until", "today")])
 def test_a_broken_page(say, folder, more):
     """For a log with a broken page the error says how far it was read, and no partial or empty file remains."""
-    tell(str(folder / ".foreword"), *(make_event(facts={"mark": f"m{n}", "x": "x" * 300}) for n in range(9_000)))
+    record_events(
+        str(folder / ".foreword"), *(make_event(facts={"mark": f"m{n}", "x": "x" * 300}) for n in range(9_000))
+    )
     log = folder / ".foreword" / "events.sqlite"
     with closing(sqlite3.connect(log)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from event_rows import make_event, tell
+from event_rows import make_event, record_events
 from foreword.storage.agents import replace_instructions
 from foreword.storage.database import use_state
 from foreword.testing import write_files
@@ -16,7 +16,7 @@ from foreword.types import Trust
 @pytest.fixture(autouse=True)
 def kept(folder):
     """Data of two users."""
-    tell(str(folder / ".foreword"), *(make_event(user=user) for user in ("alice", "bob")))
+    record_events(str(folder / ".foreword"), *(make_event(user=user) for user in ("alice", "bob")))
     with use_state(str(folder / ".foreword")) as state:
         for user in ("alice", "bob"):
             replace_instructions(state, user, "reid", f"Call me {user}token.")
@@ -75,7 +75,7 @@ def test_asking(start, folder, typed, gone):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "shown"),
     [
         (("forget",), "the following arguments are required: USER"),
         (("forget", "bobb", "--yes"), "unknown user 'bobb'; did you mean 'bob'?"),
@@ -93,11 +93,11 @@ def test_asking(start, folder, typed, gone):
         (("export", "--user", ""), "is not a valid user name"),
     ],
 )
-def test_bad_input(say, folder, words, told):
+def test_bad_input(say, folder, words, shown):
     """Invalid options are refused with code 2, and nothing is removed."""
     answer = say(*words)
     assert answer.code == 2
-    assert told in answer.err
+    assert shown in answer.err
     assert has(folder, "bobtoken")
 
 
@@ -125,7 +125,7 @@ def test_export(say, folder):
 
 def test_what_is_above_is_told_to_the_owner_alone(say, folder):
     """Items above the user's clearance are left out; the owner is warned on stderr and can include them."""
-    tell(str(folder / ".foreword"), make_event(user="bob", trust=Trust.FULL, session="highsession"))
+    record_events(str(folder / ".foreword"), make_event(user="bob", trust=Trust.FULL, session="highsession"))
     answer = say("export", "--user", "bob")
     assert "highsession" not in answer.out
     assert "--trust full" in answer.err

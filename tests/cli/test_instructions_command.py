@@ -81,11 +81,11 @@ def test_unknown_person(say, folder):
         assert (answer.code, answer.out) == (2, "")
         assert "unknown user 'bobb'; did you mean 'bob'?" in answer.err
     (folder / "foreword.yaml").write_text((folder / "foreword.yaml").read_text().replace("  bob:", "  bo:"))
-    for action, told in (("show", "Be kind.\n"), ("clear", "reid now has no instructions from bob, from the next")):
+    for action, shown in (("show", "Be kind.\n"), ("clear", "reid now has no instructions from bob, from the next")):
         answer = say("instructions", action, "--user", "bob")
         assert answer.code == 0
         assert "'bob' is not a user in foreword.yaml" in answer.err
-        assert answer.out.startswith(told)
+        assert answer.out.startswith(shown)
     assert say("instructions", "show", "--user", "bob").code == 2
 
 

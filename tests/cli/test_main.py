@@ -41,7 +41,7 @@ def test_help_names_commands(say):
 
 
 @pytest.mark.parametrize(
-    ("command", "told"),
+    ("command", "shown"),
     [
         ("agent", "show [NAME]: print the stored soul"),
         ("instructions", "clear: remove the instructions"),
@@ -50,9 +50,9 @@ def test_help_names_commands(say):
         ("token", "revoke ID or USER: revoke one"),
     ],
 )
-def test_help_of_actions(say, command, told):
+def test_help_of_actions(say, command, shown):
     """The help of a command with actions gives the arguments and the purpose of each action."""
-    assert told in " ".join(say(command, "--help").out.split())
+    assert shown in " ".join(say(command, "--help").out.split())
 
 
 @pytest.mark.parametrize(

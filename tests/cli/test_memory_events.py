@@ -33,8 +33,8 @@ def test_told(say) -> None:
     saved = say("memory", "save", "The ferry leaves at noon.", "--store", "social").split()[-1]
     say("memory", "save", "The ferry leaves at noon.", "--store", "social")
     say("memory", "forget", saved)
-    told = say("logs", "--json")
-    events = [(one["event_type"], one["metadata"]) for one in json.loads(told)]
+    shown = say("logs", "--json")
+    events = [(one["event_type"], one["metadata"]) for one in json.loads(shown)]
     assert events == [
         ("memory_search", {"store": "facts, main, private, shared, social, own", "count": 1}),
         ("memory_search", {"store": "social", "count": 1}),
@@ -42,8 +42,8 @@ def test_told(say) -> None:
         ("memory_write", {"store": "social", "count": 0}),
         ("memory_write", {"store": "social", "count": 1}),
     ]
-    assert "ferry" not in told
-    assert "Carol" not in told
+    assert "ferry" not in shown
+    assert "Carol" not in shown
 
 
 def test_others(say) -> None:

@@ -120,8 +120,8 @@ def test_same_prompt(say, place):
     """The prompt of `build` equals that of a first turn, except for the session id."""
     shown = say("build", "--format", "anthropic", "--message", "Hello.").json
     sent = ask_gateway(place, RoutedMessage(text="Hello.", user="alice", channel="terminal"), ())
-    told = re.sub(r"session=\w+ \| ", "", json.dumps(unmark(sent["system"])))
-    assert told == json.dumps(unmark(shown["system"]))
+    output = re.sub(r"session=\w+ \| ", "", json.dumps(unmark(sent["system"])))
+    assert output == json.dumps(unmark(shown["system"]))
 
 
 def test_servers_are_named(say, folder):

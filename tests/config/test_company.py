@@ -39,8 +39,8 @@ def test_refused(text, fault):
     """An invalid identity, place, member or trigger is a fault with its line."""
     with pytest.raises(ConfigError) as caught:
         load_config(HEAD + text)
-    (told,) = caught.value.faults
-    assert fault in str(told)
+    (shown,) = caught.value.faults
+    assert fault in str(shown)
 
 
 def test_taken():

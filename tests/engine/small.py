@@ -51,7 +51,7 @@ def wish(wanted: int, floor: int = 0, stub: int = 0) -> TokenDemand:
     return TokenDemand(whole=keep_section(section, wanted), stub=stub)
 
 
-def tell(assembly: Assembly) -> dict[str, str]:
+def list_verdicts(assembly: Assembly) -> dict[str, str]:
     """Return the verdict of every slot."""
     return {row.id: str(row.verdict) for row in assembly.rows()}
 

@@ -70,9 +70,9 @@ def test_zones(zone: str, moment: tuple[int, ...], said: str) -> None:
 @pytest.mark.parametrize("zone", UNKNOWN)
 def test_unknown_zone(zone: str) -> None:
     """A zone that is not known is UTC, with a note that names it."""
-    told = format_minute(minute(2026, 11, 15, 12, 0), zone)
-    assert (told["zone"], told["time"]) == ("UTC", "12:00")
-    assert told["note"] == f"time zone {zone!r} is not known, so UTC is used"
+    shown = format_minute(minute(2026, 11, 15, 12, 0), zone)
+    assert (shown["zone"], shown["time"]) == ("UTC", "12:00")
+    assert shown["note"] == f"time zone {zone!r} is not known, so UTC is used"
 
 
 def test_no_zone() -> None:
@@ -84,7 +84,7 @@ def test_no_zone() -> None:
 def test_weekdays_and_months() -> None:
     """Every month and every weekday has its English name."""
     days = [format_minute(minute(2026, month, 1, 0, 0), "UTC") for month in range(1, 13)]
-    assert [told["month"][:3] for told in days] == [
+    assert [shown["month"][:3] for shown in days] == [
         *("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
     ]
     week = [format_minute(minute(2026, 6, day, 0, 0), "UTC")["weekday"] for day in range(1, 8)]

@@ -42,7 +42,7 @@ def open_with(folder: Path, *conditions: str, source: str = "source: text, text:
     return make_workspace(folder, {"foreword.yaml": CONFIG, "blueprints/mine.yaml": text})
 
 
-def tell(assembly: Assembly) -> tuple[str, str]:
+def find_verdict(assembly: Assembly) -> tuple[str, str]:
     """Return the verdict and the reason of the only slot."""
     row: ReportRow
     (row,) = assembly.rows()
@@ -53,12 +53,12 @@ def tell(assembly: Assembly) -> tuple[str, str]:
 def test_holds(tmp_path: Path, condition: str) -> None:
     """A slot is present if its condition is met, and absent with a reason if not; `not` inverts both."""
     ws = open_with(tmp_path / "a", condition)
-    assert tell(ws.assemble(replace(TURN, **MET[condition]))) == ("kept", "")
-    verdict, reason = tell(ws.assemble(replace(TURN, **NOT_MET[condition])))
+    assert find_verdict(ws.assemble(replace(TURN, **MET[condition]))) == ("kept", "")
+    verdict, reason = find_verdict(ws.assemble(replace(TURN, **NOT_MET[condition])))
     assert (verdict, bool(reason)) == ("absent", True)
     ws = open_with(tmp_path / "b", f"not {condition}")
-    assert tell(ws.assemble(replace(TURN, **NOT_MET[condition]))) == ("kept", "")
-    verdict, opposite = tell(ws.assemble(replace(TURN, **MET[condition])))
+    assert find_verdict(ws.assemble(replace(TURN, **NOT_MET[condition]))) == ("kept", "")
+    verdict, opposite = find_verdict(ws.assemble(replace(TURN, **MET[condition])))
     assert verdict == "absent"
     assert opposite not in ("", reason)
 
@@ -71,9 +71,9 @@ def test_every_condition_has_reasons() -> None:
 def test_all_of_them(tmp_path: Path) -> None:
     """A slot needs all its conditions, and the first one that is not met is the reason."""
     ws = open_with(tmp_path, "tools", "not plan")
-    assert tell(ws.assemble(replace(TURN, tools=TOOLS))) == ("kept", "")
-    assert tell(ws.assemble(replace(TURN, tools=TOOLS, plan=True))) == ("absent", "plan mode is on")
-    assert tell(ws.assemble(replace(TURN, plan=True))) == ("absent", "the turn has no tools")
+    assert find_verdict(ws.assemble(replace(TURN, tools=TOOLS))) == ("kept", "")
+    assert find_verdict(ws.assemble(replace(TURN, tools=TOOLS, plan=True))) == ("absent", "plan mode is on")
+    assert find_verdict(ws.assemble(replace(TURN, plan=True))) == ("absent", "the turn has no tools")
 
 
 def test_tools_of_the_clearance(tmp_path: Path) -> None:
@@ -81,31 +81,31 @@ def test_tools_of_the_clearance(tmp_path: Path) -> None:
     turn = replace(TURN, tools=Toolset.in_order(tool for tool in TOOLS.tools if tool.name == "ask"))
     for condition in ("tools", "tool:ask", "kind:a:b"):
         ws = open_with(tmp_path / condition.replace(":", "_"), condition)
-        assert tell(ws.assemble(turn))[0] == "kept"
+        assert find_verdict(ws.assemble(turn))[0] == "kept"
         below, without = (ws.assemble(replace(turn, user="bob", tools=tools)) for tools in (turn.tools, Toolset()))
-        assert tell(below) == tell(without)
-        assert tell(below)[0] == "absent"
+        assert find_verdict(below) == find_verdict(without)
+        assert find_verdict(below)[0] == "absent"
 
 
 def test_names_are_whole(tmp_path: Path) -> None:
     """A name matches exactly: not by its end, not by a kind of that name, and not in another case."""
     for condition in ("tool:ru", "tool:x:run", "tool:shell", "kind:run", "kind:b", "kind:Shell"):
         ws = open_with(tmp_path / condition.replace(":", "_"), condition)
-        assert tell(ws.assemble(replace(TURN, tools=TOOLS)))[0] == "absent"
+        assert find_verdict(ws.assemble(replace(TURN, tools=TOOLS)))[0] == "absent"
 
 
 @pytest.mark.parametrize(("agent", "met"), [("plain", False), ("named", True), ("spelt", True)])
 def test_identity(tmp_path: Path, agent: str, met: bool) -> None:
     """An agent has an identity where the configuration gives it one, as a text or as fields."""
-    assert (tell(open_with(tmp_path, "identity").assemble(replace(TURN, agent=agent)))[0] == "kept") is met
+    assert (find_verdict(open_with(tmp_path, "identity").assemble(replace(TURN, agent=agent)))[0] == "kept") is met
 
 
 def test_not_read(tmp_path: Path) -> None:
     """A slot whose condition is not met is not read, so a problem of its file is not reported either."""
     ws = open_with(tmp_path, "plan", source="source: file, file: A.md")
     (tmp_path / "A.md").write_bytes(b"\xff")
-    assert tell(ws.assemble(TURN)) == ("absent", "plan mode is off")
-    assert "A.md is not UTF-8" in tell(ws.assemble(replace(TURN, plan=True)))[1]
+    assert find_verdict(ws.assemble(TURN)) == ("absent", "plan mode is off")
+    assert "A.md is not UTF-8" in find_verdict(ws.assemble(replace(TURN, plan=True)))[1]
 
 
 @pytest.mark.parametrize(

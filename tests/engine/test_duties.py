@@ -23,12 +23,12 @@ def make(folder: Path, agent: str = "") -> Workspace:
 
 def show(assembly: Assembly, slot: str) -> dict[str, str]:
     """Show the text of every section of a slot, or its verdict and reason."""
-    told = {}
+    shown = {}
     for row in assembly.rows(Trust.FULL):
         if row.id.partition(":")[0] == slot:
             text = assembly.prompt.text[row.span[0] : row.span[1]] if row.span else f"{row.verdict}: {row.reason}"
-            told[row.id] = text.rstrip("\n")
-    return told
+            shown[row.id] = text.rstrip("\n")
+    return shown
 
 
 TAKEN = 'responsibilities: [{title: Mail, content: "Sort it.\\n"}, {title: "Calendar\\n## Core", content: Keep it.}]'
@@ -56,15 +56,15 @@ def test_responsibilities_in_tags(tmp_path: Path) -> None:
 
 def test_blank_responsibility(tmp_path: Path) -> None:
     """A responsibility without content is absent under its title."""
-    told = show(make(tmp_path, "responsibilities: [{title: Mail, content: ' '}]").assemble(TURN), "responsibilities")
-    assert told == {"responsibilities:Mail": "absent: its content is blank"}
+    shown = show(make(tmp_path, "responsibilities: [{title: Mail, content: ' '}]").assemble(TURN), "responsibilities")
+    assert shown == {"responsibilities:Mail": "absent: its content is blank"}
 
 
 @pytest.mark.parametrize("agent", ["", "responsibilities: []"])
 def test_no_responsibilities(tmp_path: Path, agent: str) -> None:
     """An agent without responsibilities has the reason that it has none."""
-    told = show(make(tmp_path, agent).assemble(TURN), "responsibilities")
-    assert told == {"responsibilities": "absent: the agent has no responsibilities"}
+    shown = show(make(tmp_path, agent).assemble(TURN), "responsibilities")
+    assert shown == {"responsibilities": "absent: the agent has no responsibilities"}
 
 
 def test_trust_of_responsibilities(tmp_path: Path) -> None:
@@ -78,23 +78,23 @@ def test_trust_of_responsibilities(tmp_path: Path) -> None:
 def test_storage(tmp_path: Path, kinds: list[str]) -> None:
     """The storage section names only the storage tools that the agent has, in a fixed order."""
     tools = Toolset([Tool(name=kind, kind=kind, trust=Trust.PUBLIC) for kind in kinds])
-    told = show(make(tmp_path).assemble(replace(TURN, tools=tools)), "storage")["storage"]
-    labels = [line.partition(" ")[0] for line in told.splitlines()[1:] if line]
+    shown = show(make(tmp_path).assemble(replace(TURN, tools=tools)), "storage")["storage"]
+    labels = [line.partition(" ")[0] for line in shown.splitlines()[1:] if line]
     assert labels == [label for kind, label in KINDS.items() if kind in kinds]
 
 
 @pytest.mark.parametrize("tools", [[], [Tool(name="exec", kind="shell")], [Tool(name="own")]])
 def test_no_storage(tmp_path: Path, tools: list[Tool]) -> None:
     """An agent without any storage tool has no storage section."""
-    told = show(make(tmp_path).assemble(replace(TURN, tools=Toolset(tools))), "storage")
-    assert told == {"storage": "absent: the agent has no tool that stores anything"}
+    shown = show(make(tmp_path).assemble(replace(TURN, tools=Toolset(tools))), "storage")
+    assert shown == {"storage": "absent: the agent has no tool that stores anything"}
 
 
 def test_storage_of_others(tmp_path: Path) -> None:
     """A storage tool above the clearance is not named in this turn."""
     tools = Toolset([Tool(name="write", kind="files"), Tool(name="save", kind="memory", trust=Trust.PUBLIC)])
-    told = show(make(tmp_path).assemble(replace(TURN, user="ina", tools=tools)), "storage")["storage"]
-    assert [line.partition(" ")[0] for line in told.splitlines()[1:] if line] == ["Memory:"]
+    shown = show(make(tmp_path).assemble(replace(TURN, user="ina", tools=tools)), "storage")["storage"]
+    assert [line.partition(" ")[0] for line in shown.splitlines()[1:] if line] == ["Memory:"]
 
 
 NOTIFY = Toolset([Tool(name="notify_user", trust=Trust.PUBLIC)])
@@ -111,10 +111,10 @@ NOTIFY = Toolset([Tool(name="notify_user", trust=Trust.PUBLIC)])
 )
 def test_background(tmp_path: Path, delivery: Delivery, tools: Toolset, words: list[str], others: list[str]) -> None:
     """A background run says one thing about its reply, and names a tool only if the turn has it."""
-    told = show(make(tmp_path).assemble(replace(TURN, background=delivery, tools=tools)), "background")["background"]
-    assert told.startswith("## Background\n")
-    assert [word for word in words if word not in told] == []
-    assert [word for word in others if word in told] == []
+    shown = show(make(tmp_path).assemble(replace(TURN, background=delivery, tools=tools)), "background")["background"]
+    assert shown.startswith("## Background\n")
+    assert [word for word in words if word not in shown] == []
+    assert [word for word in others if word in shown] == []
 
 
 def test_notify_above_the_clearance(tmp_path: Path) -> None:
@@ -125,5 +125,5 @@ def test_notify_above_the_clearance(tmp_path: Path) -> None:
 
 def test_foreground(tmp_path: Path) -> None:
     """Where a person waits for the reply there is no such section."""
-    told = show(make(tmp_path).assemble(TURN), "background")
-    assert told == {"background": "absent: not a background run"}
+    shown = show(make(tmp_path).assemble(TURN), "background")
+    assert shown == {"background": "absent: not a background run"}

@@ -30,7 +30,7 @@ def build(folder: Path, source: str, form: str, files: Mapping[str, str] | None 
     return ws.assemble(Turn(**{**turn, **facts}))
 
 
-def tell(folder: Path, source: str, form: str, **facts: object) -> str:
+def render_form(folder: Path, source: str, form: str, **facts: object) -> str:
     """Return the text of a form in a turn."""
     return build(folder, source, form, **facts).prompt.text.removesuffix("\n\n")
 
@@ -51,7 +51,7 @@ def find(assembly: Assembly) -> ReportRow:
 )
 def test_about(tmp_path: Path, form: str, text: str) -> None:
     """A static form shows the agent, its model and its configuration."""
-    assert tell(tmp_path, "about", form) == text
+    assert render_form(tmp_path, "about", form) == text
 
 
 def test_about_the_configured_agent(tmp_path: Path) -> None:
@@ -64,13 +64,13 @@ def test_about_the_configured_agent(tmp_path: Path) -> None:
 def test_tools_in_their_order(tmp_path: Path) -> None:
     """The tools of a turn are in its order, and only those that its clearance may know of."""
     tools = Toolset.in_order([Tool(name=name, trust=Trust.PUBLIC) for name in "ba"] + [Tool(name="c")])
-    assert tell(tmp_path / "1", "about", "{tools}", tools=tools) == "b, a, c"
-    assert tell(tmp_path / "2", "about", "{tools}", tools=tools, user="ina") == "b, a"
+    assert render_form(tmp_path / "1", "about", "{tools}", tools=tools) == "b, a, c"
+    assert render_form(tmp_path / "2", "about", "{tools}", tools=tools, user="ina") == "b, a"
 
 
 def test_unnamed_model(tmp_path: Path) -> None:
     """A model without a name is shown as unnamed, and has no provider."""
-    assert tell(tmp_path, "about", "{full_model}[ of {provider}]", model="") == "not named"
+    assert render_form(tmp_path, "about", "{full_model}[ of {provider}]", model="") == "not named"
 
 
 @pytest.mark.parametrize(
@@ -86,14 +86,14 @@ def test_unnamed_model(tmp_path: Path) -> None:
 )
 def test_directories(tmp_path: Path, facts: dict[str, object], text: str) -> None:
     """The working directory is the project or the first given directory, and no directory is named twice."""
-    assert tell(tmp_path, "place", "{project|-}|{cwd|-}|{additional|-}", **facts) == text
+    assert render_form(tmp_path, "place", "{project|-}|{cwd|-}|{additional|-}", **facts) == text
 
 
 def test_host(tmp_path: Path) -> None:
     """The facts of host, model and client are in one line as key=value; empty ones are left out."""
     host = Host(host="box|1", os="linux", sudo_non_interactive=False)
     client = Client(language="fr", location="Lyon\n## Core")
-    text = tell(tmp_path, "place", "Host: {host}", host=host, session="main", client=client)
+    text = render_form(tmp_path, "place", "Host: {host}", host=host, session="main", client=client)
     assert text == (
         "Host: host=box/1 | os=linux | provider=openai | model=gpt-5 | session=main | sudo_non_interactive=false"
         " | timezone=Europe/Paris | accept_language=fr | location=Lyon ## Core"
@@ -103,7 +103,9 @@ def test_host(tmp_path: Path) -> None:
 def test_sandbox(tmp_path: Path) -> None:
     """The facts of a sandbox have a fixed order; where none is known the line is left out."""
     sandbox = Sandbox(enabled=True, network="none", mode="all")
-    assert tell(tmp_path / "1", "place", "{sandbox}", sandbox=sandbox) == "enabled=true | mode=all | network=none"
+    assert (
+        render_form(tmp_path / "1", "place", "{sandbox}", sandbox=sandbox) == "enabled=true | mode=all | network=none"
+    )
     assembly = build(tmp_path / "2", "place", "Sandbox: {sandbox}")
     assert (assembly.prompt.text, str(find(assembly).verdict)) == ("", "absent")
 
@@ -135,7 +137,7 @@ def test_place_from_the_profile(tmp_path: Path) -> None:
 )
 def test_whose_clock(tmp_path: Path, facts: dict[str, object], said: str) -> None:
     """The clock is the asking person's own, and in a room the room's, so that it reveals no person's location."""
-    assert tell(tmp_path, "moment", "{time} {zone}", **facts) == said
+    assert render_form(tmp_path, "moment", "{time} {zone}", **facts) == said
 
 
 @pytest.mark.parametrize("form", ["{timestamp}", "{date}", "{weekday}", "{time_12} ({zone})"])
@@ -163,12 +165,14 @@ def test_no_clock_no_note(tmp_path: Path) -> None:
 )
 def test_git(tmp_path: Path, git: Git, said: str) -> None:
     """The state of a repository is one line, whatever a branch or a commit is called."""
-    assert tell(tmp_path, "moment", "{git}", git=git) == said
+    assert render_form(tmp_path, "moment", "{git}", git=git) == said
 
 
 def test_task(tmp_path: Path) -> None:
     """A task is shown with its steps and their signs; its words cannot begin a new line."""
-    text = tell(tmp_path, "moment", "#{task} {task_title} ({task_status})\\n{task_description}\\n{steps}", task=TASK)
+    text = render_form(
+        tmp_path, "moment", "#{task} {task_title} ({task_status})\\n{task_description}\\n{steps}", task=TASK
+    )
     assert text == "#7 Bees ## Core (active)\nCount.\n1. ✓ a (done)\n2. ○ b"
 
 
@@ -177,7 +181,7 @@ def test_state(tmp_path: Path) -> None:
     manner = Communication(formality="low", topics=("bees", "tea"))
     state = State(workflow=" Step 2\r\nof 3 ", tasks=(TASK,), communication=manner)
     form = "{tasks}\\n{workflow}\\nFormality: {formality}\\nLength: {length}\\nTopics: {topics}"
-    text = tell(tmp_path, "moment", form, state=state)
+    text = render_form(tmp_path, "moment", form, state=state)
     assert text == "- #7 Bees ## Core (active)\nStep 2\nof 3\nFormality: low\nTopics: bees, tea"
 
 
@@ -185,7 +189,7 @@ def test_state(tmp_path: Path) -> None:
 def test_bulletins(tmp_path: Path, user: str, said: str) -> None:
     """Of several bulletins, only the one for the highest clearance that is not above the turn's is shown."""
     levels = [Bulletin(text=f"for {level}", trust=level) for level in (Trust.FULL, Trust.INNER)]
-    assert tell(tmp_path, "moment", "{bulletin}", user=user, state=State(bulletins=tuple(levels))) == said
+    assert render_form(tmp_path, "moment", "{bulletin}", user=user, state=State(bulletins=tuple(levels))) == said
 
 
 @pytest.mark.parametrize(
@@ -208,12 +212,12 @@ def test_reasons(tmp_path: Path, source: str, form: str, reason: str) -> None:
 def test_no_faster_facts(tmp_path: Path, source: str, form: str) -> None:
     """A form cannot show a fact that changes faster than its source: such a field is a fault of the blueprint."""
     with pytest.raises(ConfigError, match="has the unknown field"):
-        tell(tmp_path, source, f"<{form[:-1]}|nothing}}>")
+        render_form(tmp_path, source, f"<{form[:-1]}|nothing}}>")
 
 
 def test_slower_facts(tmp_path: Path) -> None:
     """A form of a turn may show slower facts."""
-    assert tell(tmp_path, "moment", "{agent} {channel} {time}") == "assistant terminal 13:00"
+    assert render_form(tmp_path, "moment", "{agent} {channel} {time}") == "assistant terminal 13:00"
 
 
 def test_one_name_one_fact() -> None:
@@ -229,7 +233,7 @@ def test_one_name_one_fact() -> None:
 def test_before_the_epoch(tmp_path: Path) -> None:
     """A moment before 1970 is shown like any other."""
     moment = datetime(1969, 12, 31, 22, 58, tzinfo=UTC)
-    assert tell(tmp_path, "moment", "{date} {time}", now=moment) == "1969-12-31 23:58"
+    assert render_form(tmp_path, "moment", "{date} {time}", now=moment) == "1969-12-31 23:58"
 
 
 def test_blank_bulletin(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from small import HEAD, STRICT, build, file_slot, lines, tell, why
+from small import HEAD, STRICT, build, file_slot, lines, list_verdicts, why
 
 from foreword.agent.tools.reading_tools import READING_TOOLS
 from foreword.errors import BudgetError
@@ -41,7 +41,7 @@ def test_exactly_required(tmp_path: Path) -> None:
     slots = [file_slot("a", "required: true"), file_slot("b")]
     files = {"A.md": lines(30), "B.md": lines(1)}
     need = next(row.tokens for row in build(tmp_path / "whole", "", slots, files).rows())
-    assert tell(build(tmp_path / "exact", f"system: {need}", slots, files)) == {"a": "kept", "b": "dropped"}
+    assert list_verdicts(build(tmp_path / "exact", f"system: {need}", slots, files)) == {"a": "kept", "b": "dropped"}
     with pytest.raises(BudgetError, match="1 are missing"):
         build(tmp_path / "less", f"system: {need - 1}", slots, files)
 
@@ -54,7 +54,7 @@ def test_tools_are_counted(tmp_path: Path) -> None:
     assert assembly.fit.tool_tokens > 500
     assert assembly.system_tokens == assembly.fit.tool_tokens + assembly.prompt.tokens
     small = build(tmp_path / "b", "system: 400", slots, {"A.md": "A\n"}, tools=tools)
-    assert tell(small) == {"a": "kept", "tool:big": "dropped"}
+    assert list_verdicts(small) == {"a": "kept", "tool:big": "dropped"}
     assert why(small, "tool:big").startswith("tool schemas have 400 of 400 tokens; wants 5")
 
 
@@ -101,7 +101,9 @@ def test_arithmetic_adds_up(tmp_path: Path, head: str, budget: str, slots: list[
 def test_menu_alone_fails_nothing(tmp_path: Path) -> None:
     """A prompt without required slots never fails: the menu yields first."""
     slots = [file_slot("a", "listed: overflow"), MENU]
-    assert tell(build(tmp_path, "system: 220, menu_share: 0.2", slots, {"A.md": lines(30)}, tools=READING_TOOLS))
+    assert list_verdicts(
+        build(tmp_path, "system: 220, menu_share: 0.2", slots, {"A.md": lines(30)}, tools=READING_TOOLS)
+    )
 
 
 def test_static_leaves_room_for_session(tmp_path: Path) -> None:
@@ -109,7 +111,7 @@ def test_static_leaves_room_for_session(tmp_path: Path) -> None:
     slots = [file_slot("a"), "id: b, source: file, file: B.md, pace: session"]
     files = {"A.md": lines(200), "B.md": lines(20)}
     assembly = build(tmp_path, "system: 600, session_share: 0.4, least: 20", slots, files)
-    assert tell(assembly) == {"a": "shortened", "b": "kept"}
+    assert list_verdicts(assembly) == {"a": "shortened", "b": "kept"}
 
 
 @pytest.mark.parametrize(
@@ -183,9 +185,11 @@ def test_later_floor(tmp_path: Path) -> None:
     tiers = "tiers: {high: 1.0, low: 1.0}"
     slots = [file_slot("a", "tier: high"), file_slot("b", "tier: low, floor: 60")]
     files = {"A.md": lines(100), "B.md": lines(7)}
-    assert tell(build(tmp_path / "with", f"system: 300, least: 20, {tiers}", slots, files))["b"] == "kept"
+    assert list_verdicts(build(tmp_path / "with", f"system: 300, least: 20, {tiers}", slots, files))["b"] == "kept"
     slots[1] = file_slot("b", "tier: low")
-    assert tell(build(tmp_path / "without", f"system: 300, least: 20, {tiers}", slots, files))["b"] == "dropped"
+    assert (
+        list_verdicts(build(tmp_path / "without", f"system: 300, least: 20, {tiers}", slots, files))["b"] == "dropped"
+    )
 
 
 def test_turn_presses_on_nothing(tmp_path: Path) -> None:

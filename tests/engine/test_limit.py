@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small import HEAD, STRICT, build, file_slot, lines, show, tell, why
+from small import HEAD, STRICT, build, file_slot, lines, list_verdicts, show, why
 
 from foreword.agent.tools.reading_tools import READING_TOOLS
 from foreword.assembly import Assembly
@@ -47,7 +47,7 @@ def make_text(size: int) -> str:
 def test_within(tmp_path: Path, size: int, cut: str) -> None:
     """A text of as many characters as its limit is whole."""
     assembly = limit(tmp_path, make_text(size), f"limit: 100, cut: {cut}")
-    assert (tell(assembly), why(assembly, "a")) == ({"a": "kept"}, "")
+    assert (list_verdicts(assembly), why(assembly, "a")) == ({"a": "kept"}, "")
     assert read_body(assembly) == make_text(size)
 
 
@@ -55,7 +55,7 @@ def test_within(tmp_path: Path, size: int, cut: str) -> None:
 def test_head(tmp_path: Path, size: int) -> None:
     """Of a longer text exactly the first characters within the limit stay, then a marker."""
     assembly = limit(tmp_path, make_text(size), "limit: 100")
-    assert tell(assembly) == {"a": "shortened"}
+    assert list_verdicts(assembly) == {"a": "shortened"}
     shown, marker, rest = MARKER.split(read_body(assembly))
     assert (shown, rest) == (make_text(size)[:100], "")
     assert marker.endswith(", lines 1–1 of 1]")
@@ -73,7 +73,7 @@ def test_openclaw(tmp_path: Path, size: int, verdict: str) -> None:
     """OpenClaw's rule is a limit of 20,000 characters a file with head and tail."""
     text = make_text(size)
     assembly = limit(tmp_path, text, "limit: 20000, cut: head_tail")
-    assert tell(assembly) == {"a": verdict}
+    assert list_verdicts(assembly) == {"a": verdict}
     if verdict == "shortened":
         head, _, tail = MARKER.split(read_body(assembly))
         assert (head, tail) == (text[:15_000], text[-5_000:])
@@ -82,7 +82,7 @@ def test_openclaw(tmp_path: Path, size: int, verdict: str) -> None:
 def test_signs_count_once(tmp_path: Path) -> None:
     """A limit counts characters as a reader does in every script, not bytes and not tokens."""
     text = "🪶é字" * 40
-    assert tell(limit(tmp_path / "a", text, "limit: 120")) == {"a": "kept"}
+    assert list_verdicts(limit(tmp_path / "a", text, "limit: 120")) == {"a": "kept"}
     assert read_body(limit(tmp_path / "b", text, "limit: 119")).startswith(text[:119] + "\n[cut ")
 
 
@@ -119,7 +119,7 @@ def test_rest_can_be_read(tmp_path: Path, most: int, cut: str) -> None:
     """The lines before the gap, the answer of the named call, and the lines after it are the whole text."""
     text = lines(20)
     assembly = limit(tmp_path, text, f"limit: {most}, cut: {cut}", tools=READING_TOOLS)
-    assert tell(assembly) == {"a": "shortened"}
+    assert list_verdicts(assembly) == {"a": "shortened"}
     first, count = CALL.search(read_body(assembly)).groups()
     asked = {"path": "A.md", "from": int(first), **({"lines": int(count)} if count else {})}
     found = make_workspace(tmp_path, {}).call(assembly, "memory_get", asked)
@@ -195,13 +195,13 @@ def test_form_is_not_cut(tmp_path: Path) -> None:
 
 def test_never_cut(tmp_path: Path) -> None:
     """A limit does not cut a text that is marked as never cut: its source respects the limit by itself."""
-    assert tell(limit(tmp_path, lines(50), "limit: 10, cut: never")) == {"a": "kept"}
+    assert list_verdicts(limit(tmp_path, lines(50), "limit: 10, cut: never")) == {"a": "kept"}
 
 
 def test_required(tmp_path: Path) -> None:
     """A required slot also has its limit, and needs no more room than that."""
     slots = [file_slot("a", "limit: 100, required: true")]
-    assert tell(build(tmp_path, "system: 100", slots, {"A.md": lines(90)})) == {"a": "shortened"}
+    assert list_verdicts(build(tmp_path, "system: 100", slots, {"A.md": lines(90)})) == {"a": "shortened"}
 
 
 def test_turn(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_turn(tmp_path: Path) -> None:
     slots = ["id: a, source: moment, form: '{workflow}', pace: turn, placement: tail, limit: 100"]
     assembly = build(tmp_path, "turn: 4000", slots, {}, state=State(workflow=make_text(500)))
     assert assembly.prompt.text.startswith(make_text(500)[:100] + "\n[cut ")
-    assert tell(assembly) == {"a": "shortened"}
+    assert list_verdicts(assembly) == {"a": "shortened"}
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ RULES = {f"rules/{name}.md": make_text(100) for name in "abc"}
 def test_nothing_left(tmp_path: Path, head: str, stands: str) -> None:
     """A text for which nothing of the limit is left is dropped, and a line in its place says so to the model."""
     assembly = build(tmp_path, "least: 1", [f"{FOLDER}, title: Rules"], RULES, head=head)
-    assert tell(assembly) == {"r:a.md": "dropped", "r:b.md": "shortened", "r:c.md": "kept"}
+    assert list_verdicts(assembly) == {"r:a.md": "dropped", "r:b.md": "shortened", "r:c.md": "kept"}
     assert why(assembly, "r:a.md") == "the 150 characters of r end before it"
     assert f"## Rules\n{stands}" in assembly.prompt.text
     assert f"### b.md\n{make_text(100)[:50]}\n" in assembly.prompt.text
@@ -280,7 +280,7 @@ def test_nothing_left_is_listed(tmp_path: Path) -> None:
     """A text that the limit left out whole is on the menu where its slot may be listed."""
     slots = [f"{FOLDER}, listed: overflow", "id: menu, source: menu, pace: session, trust: familiar"]
     assembly = build(tmp_path, "least: 1", slots, RULES, tools=READING_TOOLS)
-    assert tell(assembly)["r:a.md"] == "indexed"
+    assert list_verdicts(assembly)["r:a.md"] == "indexed"
     assert "- rules/a.md (" in (show(assembly, "menu") or "")
 
 
@@ -301,7 +301,7 @@ def test_whole_skills(tmp_path: Path, kept: int) -> None:
     assembly = (
         list_skills(tmp_path / "exact", kept * one, SKILLS) if kept else list_skills(tmp_path / "x", one - 1, SKILLS)
     )
-    assert tell(assembly) == {"s": "kept", **{f"s:{name}": "dropped" for name in "abc"[kept:]}}
+    assert list_verdicts(assembly) == {"s": "kept", **{f"s:{name}": "dropped" for name in "abc"[kept:]}}
     text = assembly.prompt.text
     assert [name for name in "abc" if name * 60 in text] == [*"abc"[:kept]]
     assert text.count("<skill ") == text.count("</skill>") == kept
@@ -313,5 +313,5 @@ def test_whole_skills(tmp_path: Path, kept: int) -> None:
 def test_no_limit_lists_all(tmp_path: Path) -> None:
     """Without a limit every skill is listed, and none is mentioned as missing."""
     assembly = list_skills(tmp_path, 0, SKILLS)
-    assert tell(assembly) == {"s": "kept"}
+    assert list_verdicts(assembly) == {"s": "kept"}
     assert "Left out at" not in assembly.prompt.text

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from small import HEAD, STRICT, build, file_slot, lines, show, tell, why
+from small import HEAD, STRICT, build, file_slot, lines, list_verdicts, show, why
 
 from foreword.agent.tools.reading_tools import READING_TOOLS
 from foreword.assembly import Assembly
@@ -38,7 +38,7 @@ def test_line(tmp_path: Path) -> None:
 def test_nothing_to_list(tmp_path: Path) -> None:
     """With nothing to list there is no menu, not a heading either."""
     assembly = build(tmp_path, "", [file_slot("a"), MENU], {"A.md": "A\n"}, tools=READING_TOOLS)
-    assert tell(assembly)["menu"] == "absent"
+    assert list_verdicts(assembly)["menu"] == "absent"
     assert "Available" not in assembly.prompt.text
 
 
@@ -48,7 +48,7 @@ def test_overflow(tmp_path: Path) -> None:
     files = {"A.md": lines(30), "B.md": lines(30), "C.md": lines(30)}
     budget = "fitting: sequential, least: 200, system: 600, menu_share: 0.2, session_share: 0.0"
     assembly = build(tmp_path, budget, slots, files, tools=READING_TOOLS)
-    assert tell(assembly) == {"a": "kept", "b": "indexed", "c": "dropped", "menu": "kept"}
+    assert list_verdicts(assembly) == {"a": "kept", "b": "indexed", "c": "dropped", "menu": "kept"}
     assert [line.partition(" (")[0] for line in list_lines(assembly)] == ["- B.md"]
     assert why(assembly, "b").endswith("on the menu")
 
@@ -78,7 +78,7 @@ def test_room_for_one_more_line(tmp_path: Path, head: str, listed: str) -> None:
     slots = [file_slot("a"), file_slot("b", f"listed: {listed}"), MENU]
     files = {"A.md": lines(30), "B.md": lines(30)}
     assembly = build(tmp_path, "least: 200, system: 640, menu_share: 0.1", slots, files, head=head, tools=READING_TOOLS)
-    assert tell(assembly)["b"] == "indexed"
+    assert list_verdicts(assembly)["b"] == "indexed"
     assert [line.partition(" (")[0] for line in list_lines(assembly)] == ["- B.md"]
 
 
@@ -89,7 +89,7 @@ def test_no_room_is_kept_in_vain(tmp_path: Path, head: str) -> None:
     files = {"A.md": lines(30)}
     whole = build(tmp_path / "whole", "", slots, files, head=head, tools=READING_TOOLS)
     exact = build(tmp_path / "exact", f"system: {whole.system_tokens}", slots, files, head=head, tools=READING_TOOLS)
-    assert tell(exact) == {"a": "kept", "menu": "absent"}
+    assert list_verdicts(exact) == {"a": "kept", "menu": "absent"}
 
 
 def test_reserve_gives_way(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_reserve_gives_way(tmp_path: Path) -> None:
     needed = whole.fit.tool_tokens + next(row.tokens for row in whole.rows() if row.id == "a")
     budget = f"menu_share: 0.9, system: {needed + 50}"
     tight = build(tmp_path / "tight", budget, slots, files, head=STRICT, tools=READING_TOOLS)
-    assert tell(tight) == {"a": "kept", "menu": "dropped"}
+    assert list_verdicts(tight) == {"a": "kept", "menu": "dropped"}
     assert 'read_section("menu", from=1)]' in show(tight, "menu")
 
 
@@ -109,10 +109,10 @@ def test_listed_on_a_menu_that_is_there(tmp_path: Path) -> None:
     slots = [file_slot("a", "listed: always"), MENU]
     budget, files = "system: 1000, menu_share: 0.01", {"A.md": lines(30)}
     loose = build(tmp_path / "loose", budget, slots, files, tools=READING_TOOLS)
-    assert tell(loose) == {"a": "dropped", "menu": "dropped"}
+    assert list_verdicts(loose) == {"a": "dropped", "menu": "dropped"}
     assert why(loose, "a") == "on the menu, to be read on demand, which does not fit either"
     strict = build(tmp_path / "strict", budget, slots, files, head=STRICT, tools=READING_TOOLS)
-    assert tell(strict) == {"a": "indexed", "menu": "dropped"}
+    assert list_verdicts(strict) == {"a": "indexed", "menu": "dropped"}
     assert show(strict, "a") is None
     assert 'read_section("menu", from=1)]' in show(strict, "menu")
 
@@ -120,7 +120,7 @@ def test_listed_on_a_menu_that_is_there(tmp_path: Path) -> None:
 def test_cut_menu_says_how_to_load(tmp_path: Path) -> None:
     """A menu that is cut keeps its closing lines, without which its offers are of no use."""
     assembly = build(tmp_path, "system: 1000, menu_share: 0.2, least: 50", [MENU], MEMORIES, tools=READING_TOOLS)
-    assert tell(assembly)["menu"] == "shortened"
+    assert list_verdicts(assembly)["menu"] == "shortened"
     *listed, marker, blank, closing = show(assembly, "menu").rstrip("\n").split("\n")[1:]
     assert all(line.startswith("- social/P") for line in listed)
     assert marker.endswith(f'of 30: read_section("menu", from={len(listed) + 1})]')

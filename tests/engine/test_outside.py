@@ -40,14 +40,16 @@ def turn(project: object, user: str = "alice") -> Turn:
     return Turn(user=user, situation="dm", model="openai:gpt-5", project=str(project))
 
 
-def tell(assembly: Assembly) -> dict[str, str]:
+def read_project(assembly: Assembly) -> dict[str, str]:
     """Return the text of every file in the prompt, without headings and the first label; or its verdict and reason."""
-    told = {}
+    output = {}
     for row in assembly.rows():
         if row.id.partition(":")[0] == "project":
             text = assembly.prompt.text[row.span[0] : row.span[1]] if row.span else f"{row.verdict}: {row.reason}"
-            told[row.id.removeprefix("project:")] = text.removeprefix("## Project Context\n").partition("\n")[2] or text
-    return {name: text.removeprefix(OUTSIDE).removesuffix("\n\n") for name, text in told.items()}
+            output[row.id.removeprefix("project:")] = (
+                text.removeprefix("## Project Context\n").partition("\n")[2] or text
+            )
+    return {name: text.removeprefix(OUTSIDE).removesuffix("\n\n") for name, text in output.items()}
 
 
 def find_reason(assembly: Assembly, name: str) -> str:
@@ -61,8 +63,8 @@ def test_order(top: Path) -> None:
         write_files(top, {f"{folder}{name}": f"{folder}{name}\n" for name in NAMES})
     assembly = make(top).assemble(turn(top / "mid/project"))
     order = [f"{up}{name}" for up in ("../../", "../", "") for name in NAMES]
-    assert list(tell(assembly)) == order
-    assert [text.partition("/")[0] for text in tell(assembly).values()][:2] == ["CLAUDE.md", "CLAUDE.local.md"]
+    assert list(read_project(assembly)) == order
+    assert [text.partition("/")[0] for text in read_project(assembly).values()][:2] == ["CLAUDE.md", "CLAUDE.local.md"]
     places = [assembly.prompt.text.index(f"### {name}\n") for name in order]
     assert places == sorted(places)
 
@@ -71,7 +73,7 @@ def test_rules(top: Path) -> None:
     """Rules are read in the order of their names; only Markdown counts, and no folder within the folder."""
     files = {"b.md": "B", "a.md": "A", "10.md": "10", "c.txt": "C", "sub/d.md": "D", "e.MD": "E"}
     write_files(top / "p/.claude/rules", files)
-    assert tell(make(top).assemble(turn(top / "p"))) == {
+    assert read_project(make(top).assemble(turn(top / "p"))) == {
         ".claude/rules/10.md": "10",
         ".claude/rules/a.md": "A",
         ".claude/rules/b.md": "B",
@@ -82,7 +84,7 @@ def test_rules(top: Path) -> None:
 def test_empty_files(top: Path, blank: str) -> None:
     """An empty file is not mentioned."""
     write_files(top / "p", {"CLAUDE.md": blank, "AGENTS.md": "A\n"})
-    assert tell(make(top).assemble(turn(top / "p"))) == {"AGENTS.md": "A"}
+    assert read_project(make(top).assemble(turn(top / "p"))) == {"AGENTS.md": "A"}
 
 
 def test_nothing(top: Path) -> None:
@@ -90,8 +92,8 @@ def test_nothing(top: Path) -> None:
     (top / "p").mkdir()
     ws = make(top)
     nothing = "absent: neither the project nor its parent folders have instructions"
-    assert tell(ws.assemble(turn(top / "p"))) == {"project": nothing}
-    assert tell(ws.assemble(turn(""))) == {"project": "absent: no project is open"}
+    assert read_project(ws.assemble(turn(top / "p"))) == {"project": nothing}
+    assert read_project(ws.assemble(turn(""))) == {"project": "absent: no project is open"}
     assert "Project Context" not in ws.assemble(turn(top / "p")).prompt.text
 
 
@@ -100,8 +102,8 @@ def test_stop(top: Path) -> None:
     write_files(top, {"CLAUDE.md": "TOP\n", "mid/CLAUDE.md": "MID\n", "mid/p/CLAUDE.md": "P\n"})
     config = f"owner: alice\n{PEOPLE}prompt: {{project_stop: {top / 'mid'}}}\n"
     ws = make(top, {"foreword.yaml": config})
-    assert tell(ws.assemble(turn(top / "mid/p"))) == {"../CLAUDE.md": "MID", "CLAUDE.md": "P"}
-    assert tell(ws.assemble(turn(top / "mid"))) == {"CLAUDE.md": "MID"}
+    assert read_project(ws.assemble(turn(top / "mid/p"))) == {"../CLAUDE.md": "MID", "CLAUDE.md": "P"}
+    assert read_project(ws.assemble(turn(top / "mid"))) == {"CLAUDE.md": "MID"}
 
 
 def test_no_stop(top: Path) -> None:
@@ -110,8 +112,8 @@ def test_no_stop(top: Path) -> None:
     for at, stop in enumerate(("''", top / "elsewhere")):
         config = f"owner: alice\n{PEOPLE}prompt: {{project_stop: {stop}}}\n"
         ws = make_workspace(top / f"home{at}", {"foreword.yaml": config})
-        told = tell(ws.assemble(turn(top / "a/b/c")))
-        assert list(told)[-2:] == ["../../../CLAUDE.md", "CLAUDE.md"]
+        output = read_project(ws.assemble(turn(top / "a/b/c")))
+        assert list(output)[-2:] == ["../../../CLAUDE.md", "CLAUDE.md"]
         assert "/" in ws.files._visited
 
 
@@ -122,8 +124,12 @@ def test_workspace_as_project(top: Path) -> None:
     write_files(top, {"AGENTS.md": "ABOVE\n", "home/sub/AGENTS.md": "BELOW\n"})
     assembly = ws.assemble(turn(top / "home"))
     assert assembly.prompt.text.count("OWN AGENTS") == 1
-    assert tell(assembly) == {"../AGENTS.md": "ABOVE", "CLAUDE.md": "OWN CLAUDE", ".claude/rules/a.md": "OWN RULE"}
-    assert list(tell(ws.assemble(turn(top / "home/sub")))) == [
+    assert read_project(assembly) == {
+        "../AGENTS.md": "ABOVE",
+        "CLAUDE.md": "OWN CLAUDE",
+        ".claude/rules/a.md": "OWN RULE",
+    }
+    assert list(read_project(ws.assemble(turn(top / "home/sub")))) == [
         *("../../AGENTS.md", "../CLAUDE.md", "../.claude/rules/a.md", "AGENTS.md")
     ]
     os.symlink(top / "home", top / "link")
@@ -163,7 +169,7 @@ def test_links(top: Path, name: str, target: str) -> None:
     place = "x.md" if target == "CLAUDE.md" and up else target if target.startswith("/") else up + target
     os.symlink(place, top / "p" / name)
     assembly = ws.assemble(turn(top / "p"))
-    assert tell(assembly) == {name: f"[{name} {LINKS[target]}]", "AGENTS.md": "A"}
+    assert read_project(assembly) == {name: f"[{name} {LINKS[target]}]", "AGENTS.md": "A"}
     assert assembly.prompt.text.count("SECRET") == 1  # the soul, in its own place
 
 
@@ -173,7 +179,11 @@ def test_good_links(top: Path) -> None:
     os.symlink("docs/c.md", top / "p/CLAUDE.md")
     os.symlink("nowhere.md", top / "p/CLAUDE.local.md")
     os.symlink("../docs", top / "p/.claude/rules")
-    assert tell(make(top).assemble(turn(top / "p"))) == {"CLAUDE.md": "C", ".claude/rules/d.md": "D", "AGENTS.md": "A"}
+    assert read_project(make(top).assemble(turn(top / "p"))) == {
+        "CLAUDE.md": "C",
+        ".claude/rules/d.md": "D",
+        "AGENTS.md": "A",
+    }
 
 
 @pytest.mark.parametrize("target", ["../../home", "/", ".", "rules"])
@@ -182,7 +192,7 @@ def test_linked_rules(top: Path, target: str) -> None:
     write_files(top / "p", {"CLAUDE.md": "C\n", ".claude/x.txt": ""})
     ws = make(top, {"SOUL.md": "SECRET\n"})
     os.symlink(target, top / "p/.claude/rules")
-    assert tell(ws.assemble(turn(top / "p"))) == {"CLAUDE.md": "C"}
+    assert read_project(ws.assemble(turn(top / "p"))) == {"CLAUDE.md": "C"}
 
 
 def test_trust_of_a_listed_file(top: Path) -> None:
@@ -190,9 +200,9 @@ def test_trust_of_a_listed_file(top: Path) -> None:
     ws = make(top, {"CLAUDE.md": "LISTED\n", "CLAUDE.local.md": "FREE\n"}, ", files: [{path: CLAUDE.md, trust: full}]")
     for project in (top / "home", top / "home/sub"):
         project.mkdir(exist_ok=True)
-        told = tell(ws.assemble(turn(project, "ina")))
-        assert list(told.values()) == ["FREE"]
-    assert "LISTED" in tell(ws.assemble(turn(top / "home"))).values()
+        output = read_project(ws.assemble(turn(project, "ina")))
+        assert list(output.values()) == ["FREE"]
+    assert "LISTED" in read_project(ws.assemble(turn(top / "home"))).values()
 
 
 @pytest.mark.parametrize(
@@ -218,8 +228,8 @@ def test_trust_of_a_link(top: Path, target: str, inner: bool | None) -> None:
         ws.refresh(now=True)
         for user, seen in (("ina", bool(inner)), ("alice", inner is not None)):
             outer, own = ws.assemble(turn(top / "p", user)), ws.assemble(turn(top / "home", user))
-            assert ("../CLAUDE.md" in tell(outer)) == seen
-            assert (name in tell(own)) == seen
+            assert ("../CLAUDE.md" in read_project(outer)) == seen
+            assert (name in read_project(own)) == seen
         (top / "home" / name).unlink()
 
 
@@ -238,7 +248,7 @@ def test_broken_files(top: Path) -> None:
     (top / "p/CLAUDE.local.md").write_bytes(b"\x00\x01")
     (top / "p/.claude/rules/latin.md").write_bytes(b"ok\n\xe9t\xe9\n")
     os.mkfifo(top / "p/.claude/rules/pipe.md")
-    assert tell(make(top).assemble(turn(top / "p"))) == {
+    assert read_project(make(top).assemble(turn(top / "p"))) == {
         "CLAUDE.md": "[CLAUDE.md is a directory; a file is expected here]",
         "CLAUDE.local.md": "[CLAUDE.local.md has a NUL byte at 0 and is no text]",
         ".claude/rules/big.md": "[.claude/rules/big.md has 4,000,001 bytes; at most 4,000,000 are read, so split it]",
@@ -253,7 +263,9 @@ def test_unreadable_files(top: Path) -> None:
     """A file without permission is mentioned in its place."""
     write_files(top / "p", {"CLAUDE.md": "C\n"})
     (top / "p/CLAUDE.md").chmod(0)
-    assert tell(make(top).assemble(turn(top / "p"))) == {"CLAUDE.md": "[CLAUDE.md cannot be read: permission denied]"}
+    assert read_project(make(top).assemble(turn(top / "p"))) == {
+        "CLAUDE.md": "[CLAUDE.md cannot be read: permission denied]"
+    }
 
 
 @pytest.mark.parametrize(("raw", "shown"), [(b"a\nb.md", "a\ufffdb.md"), (b"gr\xfcn.md", "gr?n.md")])
@@ -262,9 +274,9 @@ def test_odd_names(top: Path, raw: bytes, shown: str) -> None:
     write_files(top / "p", {".claude/rules/ok.md": "OK\n"})
     with open(os.path.join(os.fsencode(top / "p/.claude/rules"), raw), "wb") as file:
         file.write(b"ODD\n")
-    told = tell(make(top).assemble(turn(top / "p")))
+    output = read_project(make(top).assemble(turn(top / "p")))
     reason = "cannot be opened; its name should be plain UTF-8"
-    assert told == {f".claude/rules/{shown}": f"[.claude/rules/{shown} {reason}]", ".claude/rules/ok.md": "OK"}
+    assert output == {f".claude/rules/{shown}": f"[.claude/rules/{shown} {reason}]", ".claude/rules/ok.md": "OK"}
 
 
 @pytest.mark.parametrize("blueprint", ["default", "moltis"])
@@ -273,11 +285,11 @@ def test_large_rule(top: Path, blueprint: str) -> None:
     text = "A line of an endless rule, with words in it.\n" * 23_000
     write_files(top / "p", {".claude/rules/large.md": text, "AGENTS.md": "SMALL\n"})
     assembly = make(top).assemble(replace(turn(top / "p"), blueprint=blueprint))
-    told = tell(assembly)
-    assert len(told[".claude/rules/large.md"]) < 100_000
-    assert told[".claude/rules/large.md"].startswith("A line of an endless rule") or blueprint == "moltis"
-    assert "[" in told[".claude/rules/large.md"] or "(This is cut at" in told[".claude/rules/large.md"]
-    assert told["AGENTS.md"] == "SMALL"
+    output = read_project(assembly)
+    assert len(output[".claude/rules/large.md"]) < 100_000
+    assert output[".claude/rules/large.md"].startswith("A line of an endless rule") or blueprint == "moltis"
+    assert "[" in output[".claude/rules/large.md"] or "(This is cut at" in output[".claude/rules/large.md"]
+    assert output["AGENTS.md"] == "SMALL"
 
 
 def test_shortened_file_is_redeemed(top: Path) -> None:
@@ -286,7 +298,7 @@ def test_shortened_file_is_redeemed(top: Path) -> None:
     write_files(top / "p", {"CLAUDE.md": text})
     ws = make(top)
     assembly = ws.assemble(turn(top / "p"))
-    marker = tell(assembly)["CLAUDE.md"].splitlines()[-1]
+    marker = read_project(assembly)["CLAUDE.md"].splitlines()[-1]
     first = int(marker.partition("lines ")[2].partition("–")[0].replace(",", ""))
     assert f'read_section("project:CLAUDE.md", from={first})' in marker
     rest = ws.call(assembly, "read_section", {"id": "project:CLAUDE.md", "from": first})
@@ -307,9 +319,9 @@ def test_labels(top: Path, text: str) -> None:
     write_files(top / "p", {"CLAUDE.md": f"# Build\n\n{text}\n", "AGENTS.md": "Use tabs.\n"})
     assembly = make(top).assemble(turn(top / "p"))
     found = f"{INJECTIONS[text]} in line 3"
-    assert tell(assembly)["CLAUDE.md"].startswith(LABEL.format(found))
+    assert read_project(assembly)["CLAUDE.md"].startswith(LABEL.format(found))
     assert find_reason(assembly, "CLAUDE.md") == f"a scan found {found}"
-    assert tell(assembly)["AGENTS.md"] == "Use tabs."
+    assert read_project(assembly)["AGENTS.md"] == "Use tabs."
 
 
 @pytest.mark.parametrize("text", list(INJECTIONS)[:3])
@@ -319,8 +331,8 @@ def test_labels_for_comments(top: Path, text: str) -> None:
     write_files(top / "p", {"CLAUDE.md": f"{comment}Use tabs.\n", "AGENTS.md": comment})
     assembly = make(top).assemble(turn(top / "p"))
     found = f"{INJECTIONS[text]} in line 2"
-    assert tell(assembly)["CLAUDE.md"] == LABEL.format(found) + "Use tabs."
-    assert tell(assembly)["AGENTS.md"] == f"absent: AGENTS.md is blank, but a scan found {found}"
+    assert read_project(assembly)["CLAUDE.md"] == LABEL.format(found) + "Use tabs."
+    assert read_project(assembly)["AGENTS.md"] == f"absent: AGENTS.md is blank, but a scan found {found}"
     assert text not in assembly.prompt.text
 
 
@@ -329,7 +341,7 @@ def test_several_findings(top: Path) -> None:
     text = "\n".join([*list(INJECTIONS)[:3], *list(INJECTIONS)[:3]])
     write_files(top / "p", {"CLAUDE.md": text})
     found = "instruction_override in line 1, safety_bypass in line 3, secrets_exfiltration in line 2"
-    assert tell(make(top).assemble(turn(top / "p")))["CLAUDE.md"].startswith(LABEL.format(found))
+    assert read_project(make(top).assemble(turn(top / "p")))["CLAUDE.md"].startswith(LABEL.format(found))
 
 
 def test_no_structure(top: Path) -> None:
@@ -347,7 +359,7 @@ def test_no_project(top: Path) -> None:
     ws = make(top)
     for name in ("nowhere", "file", "file/below", "a\nb", "a\0b", "a\0b/c"):
         reason = f"absent: the project {' '.join(f'{top}/{name}'.split())} is not a folder"
-        assert tell(ws.assemble(turn(f"{top}/{name}"))) == {"project": reason}
+        assert read_project(ws.assemble(turn(f"{top}/{name}"))) == {"project": reason}
 
 
 def test_home_and_here(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -357,8 +369,8 @@ def test_home_and_here(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(top))
     monkeypatch.chdir(top)
     for project in ("~/p", "p", "./p", f"{top}/p/", f"{top}/home/../p", "p/."):
-        assert tell(ws.assemble(turn(project))) == {"CLAUDE.md": "C"}
-    assert "is not a folder" in tell(ws.assemble(turn("~nobody-of-this-name/p")))["project"]
+        assert read_project(ws.assemble(turn(project))) == {"CLAUDE.md": "C"}
+    assert "is not a folder" in read_project(ws.assemble(turn("~nobody-of-this-name/p")))["project"]
 
 
 def edit(ws: Workspace, top: Path, files: Mapping[str, str]) -> None:
@@ -371,18 +383,18 @@ def test_edits(top: Path) -> None:
     """Edits, new files, new folders of rules and deletions are seen at the next refresh."""
     write_files(top / "p", {"CLAUDE.md": "ONE\n"})
     ws = make(top)
-    assert tell(ws.assemble(turn(top / "p"))) == {"CLAUDE.md": "ONE"}
+    assert read_project(ws.assemble(turn(top / "p"))) == {"CLAUDE.md": "ONE"}
     edit(ws, top / "p", {"CLAUDE.md": "TWO\n"})
-    assert tell(ws.assemble(turn(top / "p"))) == {"CLAUDE.md": "TWO"}
+    assert read_project(ws.assemble(turn(top / "p"))) == {"CLAUDE.md": "TWO"}
     edit(ws, top, {"AGENTS.md": "ABOVE\n", "p/.claude/rules/a.md": "A\n"})
     added = {"../AGENTS.md": "ABOVE", "CLAUDE.md": "TWO", ".claude/rules/a.md": "A"}
-    assert tell(ws.assemble(turn(top / "p"))) == added
+    assert read_project(ws.assemble(turn(top / "p"))) == added
     edit(ws, top, {"p/.claude/rules/b.md": "B\n"})
-    assert ".claude/rules/b.md" in tell(ws.assemble(turn(top / "p")))
+    assert ".claude/rules/b.md" in read_project(ws.assemble(turn(top / "p")))
     (top / "p/CLAUDE.md").unlink()
     (top / "AGENTS.md").unlink()
     ws.refresh(now=True)
-    assert list(tell(ws.assemble(turn(top / "p")))) == [".claude/rules/a.md", ".claude/rules/b.md"]
+    assert list(read_project(ws.assemble(turn(top / "p")))) == [".claude/rules/a.md", ".claude/rules/b.md"]
 
 
 def test_edits_without_asking(top: Path) -> None:
@@ -391,26 +403,26 @@ def test_edits_without_asking(top: Path) -> None:
     ws = make(top)
     ws.assemble(turn(top / "p"))
     write_files(top / "p", {"CLAUDE.md": "TWO\n"})
-    wait(lambda: tell(ws.assemble(turn(top / "p"))) == {"CLAUDE.md": "TWO"})
+    wait(lambda: read_project(ws.assemble(turn(top / "p"))) == {"CLAUDE.md": "TWO"})
 
 
 def test_projects_come_and_go(top: Path) -> None:
     """A project that is created, removed or replaced after a turn has requested it is seen."""
     ws = make(top)
-    assert "is not a folder" in tell(ws.assemble(turn(top / "p")))["project"]
+    assert "is not a folder" in read_project(ws.assemble(turn(top / "p")))["project"]
     edit(ws, top / "p", {"CLAUDE.md": "ONE\n"})
-    assert tell(ws.assemble(turn(top / "p"))) == {"CLAUDE.md": "ONE"}
+    assert read_project(ws.assemble(turn(top / "p"))) == {"CLAUDE.md": "ONE"}
     write_files(top / "q", {"CLAUDE.md": "TWO\n"})
     time.sleep(0.06)  # so that nothing is too fresh to be trusted
     ws.refresh(now=True)
-    assert tell(ws.assemble(turn(top / "p"))) == {"CLAUDE.md": "ONE"}
+    assert read_project(ws.assemble(turn(top / "p"))) == {"CLAUDE.md": "ONE"}
     (top / "p").rename(top / "old")
     os.symlink("q", top / "p")
     ws.refresh(now=True)
-    assert tell(ws.assemble(turn(top / "p"))) == {"CLAUDE.md": "TWO"}
+    assert read_project(ws.assemble(turn(top / "p"))) == {"CLAUDE.md": "TWO"}
     (top / "p").unlink()
     ws.refresh(now=True)
-    assert "is not a folder" in tell(ws.assemble(turn(top / "p")))["project"]
+    assert "is not a folder" in read_project(ws.assemble(turn(top / "p")))["project"]
 
 
 def test_replaced_links(top: Path) -> None:
@@ -421,22 +433,22 @@ def test_replaced_links(top: Path) -> None:
         ws = make(top)
         place, name = top / folder / "CLAUDE.md", "CLAUDE.md" if folder == "mid/p" else "../CLAUDE.md"
         os.symlink(target, place)
-        assert "refused" in tell(ws.assemble(turn(top / "mid/p")))[name]
+        assert "refused" in read_project(ws.assemble(turn(top / "mid/p")))[name]
         time.sleep(0.06)  # so that nothing is too fresh to be trusted
         ws.refresh(now=True)
         ws.assemble(turn(top / "mid/p"))
         place.unlink()
         edit(ws, top / folder, {"CLAUDE.md": f"FILE {at}\n"})
-        assert tell(ws.assemble(turn(top / "mid/p"))) == {name: f"FILE {at}"}
+        assert read_project(ws.assemble(turn(top / "mid/p"))) == {name: f"FILE {at}"}
         place.unlink()
 
 
 def test_limit(top: Path) -> None:
     """Where all files share a number of characters, the outermost give way first."""
     write_files(top, {"CLAUDE.md": "o" * 5_000, "p/CLAUDE.md": "i" * 5_000})
-    told = tell(make(top).assemble(replace(turn(top / "p"), blueprint="moltis")))
-    assert told["../CLAUDE.md"] == "o" * 3_000 + "\n(This is cut at 3,000 of 5,000 characters to save room.)"
-    assert told["CLAUDE.md"] == "i" * 5_000
+    output = read_project(make(top).assemble(replace(turn(top / "p"), blueprint="moltis")))
+    assert output["../CLAUDE.md"] == "o" * 3_000 + "\n(This is cut at 3,000 of 5,000 characters to save room.)"
+    assert output["CLAUDE.md"] == "i" * 5_000
 
 
 @pytest.mark.parametrize("blueprint", ["default", "moltis"])
@@ -461,11 +473,11 @@ def test_two_names(top: Path, link: str, file: str) -> None:
     write_files(top / "p", {file: "Use tabs.\n"})
     os.symlink(file, top / "p" / link)
     ws = make(top)
-    assert tell(ws.assemble(turn(top / "p"))) == {"CLAUDE.md": "Use tabs."}
+    assert read_project(ws.assemble(turn(top / "p"))) == {"CLAUDE.md": "Use tabs."}
     (top / "p" / link).unlink()
     write_files(top / "p", {link: "Be brief.\n"})
     ws.refresh(now=True)
-    assert tell(ws.assemble(turn(top / "p"))) == {file: "Use tabs.", link: "Be brief."}
+    assert read_project(ws.assemble(turn(top / "p"))) == {file: "Use tabs.", link: "Be brief."}
 
 
 def test_personal_file_in_a_project(top: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small import build, file_slot, lines, tell, why, wish
+from small import build, file_slot, lines, list_verdicts, why, wish
 
 from foreword.engine.budget import compute_parts, raise_to_level
 
@@ -106,7 +106,7 @@ def test_small_soul_survives(tmp_path: Path) -> None:
     files = {"SOUL.md": "Be kind.\n", "AGENTS.md": lines(20)}
     whole = build(tmp_path / "whole", "least: 20", slots, files)
     tight = build(tmp_path / "tight", f"least: 20, system: {whole.system_tokens - 1}", slots, files)
-    assert tell(tight) == {"soul": "kept", "agents": "shortened"}
+    assert list_verdicts(tight) == {"soul": "kept", "agents": "shortened"}
 
 
 def test_in_order(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_in_order(tmp_path: Path) -> None:
     slots = [file_slot("a"), file_slot("b"), file_slot("c")]
     files = {"A.md": lines(30), "B.md": lines(30), "C.md": lines(2)}
     assembly = build(tmp_path, "least: 20, fitting: sequential, system: 300", slots, files)
-    assert tell(assembly) == {"a": "kept", "b": "shortened", "c": "dropped"}
+    assert list_verdicts(assembly) == {"a": "kept", "b": "shortened", "c": "dropped"}
 
 
 def test_fairly(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_fairly(tmp_path: Path) -> None:
     slots = [file_slot("a"), file_slot("b"), file_slot("c")]
     files = {"A.md": lines(30), "B.md": lines(30), "C.md": lines(2)}
     assembly = build(tmp_path, "least: 20, fitting: fair, system: 300", slots, files)
-    assert tell(assembly) == {"a": "shortened", "b": "shortened", "c": "kept"}
+    assert list_verdicts(assembly) == {"a": "shortened", "b": "shortened", "c": "kept"}
     kept = [row.tokens for row in assembly.rows()]
     assert kept[0] == kept[1]
 
@@ -132,7 +132,7 @@ def test_useless_part_is_given_on(tmp_path: Path) -> None:
     slots = [file_slot(name) for name in "abc"]
     files = {f"{name.upper()}.md": lines(30) for name in "abc"}
     assembly = build(tmp_path, "least: 100, system: 250", slots, files)
-    assert tell(assembly) == {"a": "shortened", "b": "shortened", "c": "dropped"}
+    assert list_verdicts(assembly) == {"a": "shortened", "b": "shortened", "c": "dropped"}
     assert assembly.system_tokens > 200
 
 
@@ -141,8 +141,8 @@ def test_as_many_as_can_stay(tmp_path: Path, room: int, count: int) -> None:
     """Of texts that cannot each have a useful part, as many as possible stay, and the last ones are dropped."""
     slots = [file_slot(name) for name in "abcdef"]
     files = {f"{name.upper()}.md": lines(30) for name in "abcdef"}
-    told = list(tell(build(tmp_path, f"least: 100, system: {room}", slots, files)).values())
-    assert told == ["shortened"] * count + ["dropped"] * (6 - count)
+    shown = list(list_verdicts(build(tmp_path, f"least: 100, system: {room}", slots, files)).values())
+    assert shown == ["shortened"] * count + ["dropped"] * (6 - count)
 
 
 def test_reason_names_the_part(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_reason_names_its_own_part(tmp_path: Path) -> None:
     """A short text that fits whole does not lower the part that a long one's reason names."""
     slots, files = [file_slot("a"), file_slot("b")], {"A.md": lines(30), "B.md": lines(1)}
     assembly = build(tmp_path, "least: 100, system: 80", slots, files)
-    assert tell(assembly) == {"a": "dropped", "b": "kept"}
+    assert list_verdicts(assembly) == {"a": "dropped", "b": "kept"}
     rest = 80 - next(row.tokens for row in assembly.rows() if row.id == "b")
     assert why(assembly, "a").endswith(f"wants 240, and its part is {rest}")
 
@@ -164,4 +164,4 @@ def test_never_cut(tmp_path: Path) -> None:
     """A slot that is never cut is whole or not there."""
     slots = [file_slot("a", "cut: never"), file_slot("b")]
     assembly = build(tmp_path, "least: 20, system: 150", slots, {"A.md": lines(30), "B.md": lines(5)})
-    assert tell(assembly) == {"a": "dropped", "b": "kept"}
+    assert list_verdicts(assembly) == {"a": "dropped", "b": "kept"}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small import build, file_slot, lines, tell
+from small import build, file_slot, lines, list_verdicts
 
 from foreword.agent.tools.reading_tools import READING_TOOLS
 from foreword.assembly import Assembly
@@ -46,7 +46,7 @@ def test_fits(tmp_path_factory: pytest.TempPathFactory, words: list[str], room: 
 def test_no_room_for_a_line(tmp_path: Path) -> None:
     """Where not even the first line fits together with the marker, that line is cut after a word."""
     assembly = cut(tmp_path, "word " * 500, 100)
-    assert tell(assembly) == {"a": "shortened"}
+    assert list_verdicts(assembly) == {"a": "shortened"}
     assert re.match(r"(word )+word\n\[cut \d+/500, lines 1–1 of 1", assembly.prompt.text)
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from small import HEAD, STRICT, build, file_slot, lines, show, tell
+from small import HEAD, STRICT, build, file_slot, lines, list_verdicts, show
 
 from foreword.agent.tools.reading_tools import READING_TOOLS
 from foreword.assembly import Assembly
@@ -25,7 +25,7 @@ def find_row(assembly: Assembly, name: str):
 def test_place(tmp_path: Path) -> None:
     """An omitted text leaves a line in its place, under its heading, with the weight of the text."""
     assembly = build(tmp_path, TIGHT, ROWS, FILES, head=STRICT, tools=Toolset())
-    assert tell(assembly) == {"a": "kept", "b": "kept", "c": "dropped"}
+    assert list_verdicts(assembly) == {"a": "kept", "b": "kept", "c": "dropped"}
     total = assembly.meter.count(lines(30).rstrip())
     assert show(assembly, "c") == f"[gone {total}]\n\n"
     assert assembly.prompt.text.endswith(f"{lines(3)}\n[gone {total}]\n\n")
@@ -34,7 +34,7 @@ def test_place(tmp_path: Path) -> None:
 def test_heading(tmp_path: Path) -> None:
     """The line is under the heading of the omitted text, so that the model knows what it does not have."""
     assembly = build(tmp_path, "least: 300, system: 100", ROWS, FILES, head=STRICT)
-    assert tell(assembly) == {"a": "dropped", "b": "kept", "c": "dropped"}
+    assert list_verdicts(assembly) == {"a": "dropped", "b": "kept", "c": "dropped"}
     assert show(assembly, "a").startswith("## First\n[gone ")
 
 
@@ -69,7 +69,7 @@ def test_turn(tmp_path: Path) -> None:
     slots = [file_slot("a"), "id: task, source: moment, form: forms/task, pace: turn, placement: tail, cut: never"]
     task = Task(id="1", title="t" * 4_000)
     assembly = build(tmp_path, "turn: 60", slots, {"A.md": "A\n"}, head=STRICT, tools=READING_TOOLS, task=task)
-    assert tell(assembly) == {"a": "kept", "task": "dropped"}
+    assert list_verdicts(assembly) == {"a": "kept", "task": "dropped"}
     assert assembly.prompt.blocks[-1].text.endswith(': read_section("task", from=1)]')
     assert assembly.used - assembly.system_tokens <= 60
 
@@ -84,7 +84,7 @@ def test_listed_has_none(tmp_path: Path) -> None:
     """A slot on the menu has its line there and no other."""
     slots = [file_slot("a", "listed: always"), "id: menu, source: menu, pace: session, trust: familiar"]
     assembly = build(tmp_path, "", slots, {"A.md": lines(30)}, head=STRICT, tools=READING_TOOLS)
-    assert tell(assembly) == {"a": "indexed", "menu": "kept"}
+    assert list_verdicts(assembly) == {"a": "indexed", "menu": "kept"}
     assert show(assembly, "a") is None
     assert "[gone " not in assembly.prompt.text
 
@@ -94,10 +94,10 @@ def test_overflow_has_none(tmp_path: Path) -> None:
     slots = [file_slot("a", "listed: overflow"), "id: menu, source: menu, pace: session, trust: familiar"]
     budget = "least: 200, system: 400, menu_share: 0.2"
     listed = build(tmp_path / "menu", budget, slots, {"A.md": lines(30)}, head=STRICT, tools=READING_TOOLS)
-    assert tell(listed) == {"a": "indexed", "menu": "kept"}
+    assert list_verdicts(listed) == {"a": "indexed", "menu": "kept"}
     assert show(listed, "a") is None
     alone = build(tmp_path / "alone", "least: 200, system: 150", slots, {"A.md": lines(30)}, head=STRICT)
-    assert tell(alone) == {"a": "dropped", "menu": "absent"}
+    assert list_verdicts(alone) == {"a": "dropped", "menu": "absent"}
     assert show(alone, "a").startswith("[gone ")
 
 
@@ -109,7 +109,7 @@ def test_short_texts_stay(tmp_path: Path) -> None:
             assembly = build(tmp_path / str(system), f"least: 200, system: {system}", ROWS, files, head=STRICT)
         except BudgetError:
             continue
-        assert tell(assembly)["b"] == "kept"
+        assert list_verdicts(assembly)["b"] == "kept"
 
 
 @pytest.mark.parametrize("text", [lines(30), "Tea.\n"], ids=["long", "short"])
@@ -143,11 +143,11 @@ def test_every_budget(tmp_path: Path, tools: Toolset, fitting: str) -> None:
         worked += 1
         assert assembly.system_tokens <= system
         assert {span.id for span in assembly.prompt.spans} == {
-            name for name in tell(assembly) if not name.startswith("tool:")
+            name for name in list_verdicts(assembly) if not name.startswith("tool:")
         }
     assert worked > 10
     assert failed < 300 + assembly.fit.tool_tokens
-    assert set(tell(assembly).values()) == {"kept"}
+    assert set(list_verdicts(assembly).values()) == {"kept"}
 
 
 @pytest.mark.parametrize("system", range(300, 460, 9))

@@ -76,7 +76,7 @@ def items(made: Fit) -> dict[str, Fitted]:
     return {one.item.id: one for run in made.runs for one in run.items if isinstance(one, Fitted)}
 
 
-def told(made: Fit) -> dict[str, str]:
+def list_verdicts(made: Fit) -> dict[str, str]:
     """Return the verdict of every section."""
     return {name: str(one.verdict) for name, one in items(made).items()}
 
@@ -205,8 +205,8 @@ def test_exact_share(tmp_path: Path) -> None:
     need = items(house.fit(0))["a"].tokens
     # int(0.4 * whole) is the share; the least sum whose share is `need`, and the one before it.
     whole = next(size for size in range(need, 4 * need) if int(0.4 * size) == need)
-    assert told(house.fit(123_904 - whole)) == {"a": "kept"}
-    assert told(house.fit(123_904 - whole + 1)) == {"a": "shortened"}
+    assert list_verdicts(house.fit(123_904 - whole)) == {"a": "kept"}
+    assert list_verdicts(house.fit(123_904 - whole + 1)) == {"a": "shortened"}
 
 
 def test_in_order(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_in_order(tmp_path: Path) -> None:
     each = items(house.fit(0))["a"].tokens
     whole = int((each + each // 2) / 0.4)
     made = house.fit(123_904 - whole)
-    assert told(made) == {"a": "kept", "b": "shortened", "c": "dropped"}
+    assert list_verdicts(made) == {"a": "kept", "b": "shortened", "c": "dropped"}
     share = int(0.4 * whole)
     assert share - 12 <= sum(one.tokens for one in items(made).values()) <= share
 
@@ -276,7 +276,7 @@ def test_static_beyond_the_floor(tmp_path: Path) -> None:
 def test_nothing_critical(tmp_path: Path) -> None:
     """Without critical blocks a full window costs the others their place, and is no error."""
     house = House(tmp_path, [STATIC, moving("a", "high")], CRITICAL)
-    assert told(house.fit(house.find_room(0, "even").left, "even")) == {"s": "kept", "a": "dropped"}
+    assert list_verdicts(house.fit(house.find_room(0, "even").left, "even")) == {"s": "kept", "a": "dropped"}
 
 
 @given(st.lists(st.integers(0, 15_000), min_size=2, max_size=6))

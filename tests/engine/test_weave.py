@@ -47,7 +47,7 @@ def make(folder: Path, files: Mapping[str, str], config: str = "") -> Workspace:
     return make_workspace(folder, {"foreword.yaml": CONFIG + config, **files})
 
 
-def tell(assembly: Assembly, name: str) -> list[tuple[str, str, str]]:
+def list_pieces(assembly: Assembly, name: str) -> list[tuple[str, str, str]]:
     """Return the ids, verdicts and texts of a slot's rows; where there is no text, the reason."""
     rows = [row for row in assembly.rows(Trust.FULL) if row.id.partition(":")[0] == name]
     return [(row.id, str(row.verdict), show(assembly, row)) for row in rows]
@@ -84,13 +84,13 @@ def test_side_by_side(tmp_path: Path) -> None:
     """A template's passages and the slots it names are side by side under one heading, each with its own id."""
     assembly = make(tmp_path, {**RULES, "SYSTEM.md": "One {{ RULES }} two {{ extensions }} three.\n"})
     text = assembly.assemble(replace(TURN, extensions=EXTENSIONS[:1]))
-    assert tell(text, "system") == [
+    assert list_pieces(text, "system") == [
         ("system", "kept", "## System\nOne "),
         ("system:2", "kept", " two "),
         ("system:3", "kept", " three.\n\n"),
     ]
-    assert tell(text, "rules") == [("rules:a.md", "kept", "RULE A\n\n"), ("rules:b.md", "kept", "RULE B")]
-    assert tell(text, "extensions") == [("extensions:maps", "kept", "MAPS")]
+    assert list_pieces(text, "rules") == [("rules:a.md", "kept", "RULE A\n\n"), ("rules:b.md", "kept", "RULE B")]
+    assert list_pieces(text, "extensions") == [("extensions:maps", "kept", "MAPS")]
     assert find_section(text, "System") == "One RULE A\n\nRULE B two MAPS three."
 
 
@@ -98,7 +98,7 @@ def test_begins_with_a_variable(tmp_path: Path) -> None:
     """A template that begins with a variable still begins with its own heading."""
     for at, template in enumerate(("{{ RULES }}\nAfter.", "\n\n{{ TOOL_DEFINITIONS }}{{ RULES }}\nAfter.")):
         text = make(tmp_path / str(at), {**RULES, "SYSTEM.md": template}).assemble(TURN)
-        assert tell(text, "system")[0] == ("system", "kept", "## System\n")
+        assert list_pieces(text, "system")[0] == ("system", "kept", "## System\n")
         assert "## Rules\n" not in text.prompt.text
         assert find_section(text, "System").endswith("RULE A\n\nRULE B\nAfter.")
 
@@ -125,7 +125,7 @@ def test_keeps_its_own_place(tmp_path: Path) -> None:
     """A slot that no template names stays where it is; one that can only be nested is absent, and says so."""
     assembly = make(tmp_path, {**RULES, "SYSTEM.md": "Plain {{ name }}."}).assemble(TURN)
     assert "## Rules\n### a.md\nRULE A\n\n### b.md\nRULE B\n\n" in assembly.prompt.text
-    assert tell(assembly, "tool-definitions") == [
+    assert list_pieces(assembly, "tool-definitions") == [
         ("tool-definitions", "absent", "no template names {{ TOOL_DEFINITIONS }}")
     ]
 
@@ -135,14 +135,14 @@ def test_not_placed(tmp_path: Path) -> None:
     template = "{% if RULES and nobody %}{{ RULES }}{% endif %}Text."
     assembly = make(tmp_path, {**RULES, "SYSTEM.md": template}).assemble(TURN)
     reason = "SYSTEM.md does not use it"
-    assert tell(assembly, "rules") == [("rules:a.md", "absent", reason), ("rules:b.md", "absent", reason)]
+    assert list_pieces(assembly, "rules") == [("rules:a.md", "absent", reason), ("rules:b.md", "absent", reason)]
     assert "RULE" not in assembly.prompt.text
 
 
 def test_some_of_several(tmp_path: Path) -> None:
     """Of several sections behind one variable a template may place some; the others are absent, none is lost."""
     assembly = make(tmp_path, {**RULES, "SYSTEM.md": "{{ RULES|last }} only"}).assemble(TURN)
-    assert tell(assembly, "rules") == [
+    assert list_pieces(assembly, "rules") == [
         ("rules:b.md", "kept", "RULE B"),
         ("rules:a.md", "absent", "SYSTEM.md does not use it"),
     ]
@@ -159,7 +159,7 @@ def test_nested_trust(tmp_path: Path, user: str, seen: str) -> None:
     assert ("USER.md" in ws.files._files) == (user == "alice")
     assert (f"users/{user}/USER.md" in ws.files._files) == (user in {"alice", "ina"})
     if not seen:
-        assert tell(assembly, "user") == [("user", "withheld", "needs inner")]
+        assert list_pieces(assembly, "user") == [("user", "withheld", "needs inner")]
 
 
 def test_nested_trust_of_a_listed_file(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_rooms(tmp_path: Path) -> None:
     assert find_section(assembly, "System") == "A - B"
     assert assembly.clearance.level is Trust.FULL
     reason = "personal slots are left out where others read the reply"
-    assert tell(assembly, "user") == [("user", "absent", reason)]
+    assert list_pieces(assembly, "user") == [("user", "absent", reason)]
     assert "USER.md" not in ws.files._files
 
 
@@ -198,7 +198,7 @@ def test_withheld_template(tmp_path: Path) -> None:
     ws = make(tmp_path, {"SYSTEM.md": "A {{ extensions }} {{ TOOL_DEFINITIONS }}"})
     assembly = ws.assemble(replace(TURN, user="pat", extensions=EXTENSIONS))
     assert "## Extensions\n### maps\nMAPS\n\n" in assembly.prompt.text
-    assert tell(assembly, "tool-definitions")[0][1:] == ("absent", "no template names {{ TOOL_DEFINITIONS }}")
+    assert list_pieces(assembly, "tool-definitions")[0][1:] == ("absent", "no template names {{ TOOL_DEFINITIONS }}")
     assert "SYSTEM.md" not in ws.files._files
 
 
@@ -269,7 +269,7 @@ def test_failing_template(tmp_path: Path) -> None:
     assembly = make(tmp_path / "1", {**RULES, "SYSTEM.md": "S {{ RULES }}" + fails}).assemble(TURN)
     assert find_section(assembly, "System") == "[SYSTEM.md cannot be filled in: 'int' object is not iterable]"
     assert "## Rules\n### a.md\nRULE A\n\n" in assembly.prompt.text
-    assert tell(assembly, "system")[0][1] == "dropped"
+    assert list_pieces(assembly, "system")[0][1] == "dropped"
 
 
 def test_next_template(tmp_path: Path) -> None:
@@ -282,9 +282,9 @@ def test_next_template(tmp_path: Path) -> None:
 def test_blank_template(tmp_path: Path) -> None:
     """A template of which nothing is left is absent, with its reason."""
     assembly = make(tmp_path / "1", {"SYSTEM.md": "{{ NOBODY }}\n{{ RULES }}"}).assemble(TURN)
-    assert tell(assembly, "system") == [("system", "absent", "unknown variables are left out: NOBODY")]
+    assert list_pieces(assembly, "system") == [("system", "absent", "unknown variables are left out: NOBODY")]
     assembly = make(tmp_path / "2", {"SYSTEM.md": "{% if USER_PROFILE %}x{% endif %}"}).assemble(TURN)
-    assert tell(assembly, "system") == [("system", "absent", "it is blank")]
+    assert list_pieces(assembly, "system") == [("system", "absent", "it is blank")]
 
 
 @pytest.mark.parametrize("nested", ["", ", placement: nested"])
@@ -315,7 +315,7 @@ def test_broken_rule(tmp_path: Path) -> None:
     (tmp_path / "rules/a.md").write_bytes(b"\xff")
     assembly = make(tmp_path, {"SYSTEM.md": "S {{ RULES }}."}).assemble(TURN)
     assert find_section(assembly, "System") == "S [rules/a.md is not UTF-8 in line 1; save it as UTF-8]\n\nRULE B."
-    assert [verdict for _, verdict, _ in tell(assembly, "rules")] == ["dropped", "kept"]
+    assert [verdict for _, verdict, _ in list_pieces(assembly, "rules")] == ["dropped", "kept"]
 
 
 LONG = "".join(f"{at}. A line of some words about the subject of this rule.\n" for at in range(1, 121))

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from event_rows import ALICE, BOB, NOON, make_event, put, tell
+from event_rows import ALICE, BOB, NOON, make_event, put, record_events
 from foreword.errors import InputError
 from foreword.events.cache_breaks import (
     MAX_BREAKS,
@@ -94,7 +94,7 @@ def folder(tmp_path):
 
 def test_sums(folder):
     """The read share and the predicted share cover the same calls, and each cause has a separate sum."""
-    tell(
+    record_events(
         folder,
         call(0),
         call(1, blame(where="soul", byte=12), read=500),
@@ -117,7 +117,7 @@ def test_sums(folder):
 def test_more_than_was_predicted(folder):
     """Tokens read beyond the prediction are one line of the sums and one line under the call, with the reason."""
     more = {"surplus": {"tokens": 400, "reason": "another request may have written it"}}
-    tell(
+    record_events(
         folder, call(0, {"cache": {**WHOLE["cache"], **more}}), call(1, {"cache": {**WHOLE["cache"], **more}}), call(2)
     )
     found = look(folder)
@@ -135,7 +135,7 @@ def test_more_than_was_predicted(folder):
 def test_the_error_of_counts(folder):
     """The count error is summed per call: errors above and below do not cancel out."""
     few, many = ({"cache": {"predicted": {"read": 0, "write": size}, "blame": None}} for size in (900, 1_100))
-    tell(folder, call(0, few), call(1, many))
+    record_events(folder, call(0, few), call(1, many))
     found = look(folder)
     assert (found.tokens_in, found.off) == (2_000, 200)
     assert report_to_json(found)["error"] == 0.1
@@ -145,7 +145,7 @@ def test_the_error_of_counts(folder):
 @pytest.mark.parametrize("cause", list(map(str, Cause)))
 def test_every_cause_is_told(folder, cause):
     """Each cause of the closed list survives a round trip through the log."""
-    tell(folder, call(0, blame(cause, confirmed=True)))
+    record_events(folder, call(0, blame(cause, confirmed=True)))
     found = look(folder)
     assert [one.cause for one in found.losses] == [cause]
     assert found.breaks[0].confirmed is True
@@ -153,7 +153,7 @@ def test_every_cause_is_told(folder, cause):
 
 def test_the_newest_of_many(folder):
     """If there are very many breaks, the newest are shown and all are counted."""
-    tell(folder, *(call(at, blame()) for at in range(MAX_BREAKS + 5)))
+    record_events(folder, *(call(at, blame()) for at in range(MAX_BREAKS + 5)))
     found = look(folder)
     assert (len(found.breaks), found.whole.breaks) == (MAX_BREAKS, MAX_BREAKS + 5)
     assert found.breaks[0].time > found.breaks[-1].time
@@ -161,7 +161,9 @@ def test_the_newest_of_many(folder):
 
 def test_what_the_ledger_did(folder):
     """A changed prompt is reported with the action for each section."""
-    tell(folder, make_event(EventType.PROMPT_BUILT, facts=REBASED, session="s1"), make_event(EventType.PROMPT_BUILT))
+    record_events(
+        folder, make_event(EventType.PROMPT_BUILT, facts=REBASED, session="s1"), make_event(EventType.PROMPT_BUILT)
+    )
     (moved,) = look(folder).moves
     assert (moved.deed, moved.ground, moved.section, moved.byte) == ("rebase", "ordered", "soul", 12)
     assert [(one["section"], one["deed"]) for one in moved.decisions] == [("soul", "rebase"), ("user", "hold")]
@@ -183,7 +185,7 @@ def test_nothing_yet(folder):
 
 def test_no_break(folder):
     """A report without breaks says so."""
-    tell(folder, call())
+    record_events(folder, call())
     assert list(show_breaks(look(folder), UTC))[1] == "no break: every cached prefix was read"
 
 
@@ -213,7 +215,7 @@ def test_rows_of_another_kind(log, metadata):
 
 def test_a_loss_without_a_price(folder):
     """A loss without a known price is reported as such, without an amount."""
-    tell(folder, call(0, blame(usd=None)))
+    record_events(folder, call(0, blame(usd=None)))
     found = look(folder)
     assert "tokens billed again, at an unknown price" in list(show_breaks(found, UTC))[1]
     assert any(line.endswith("at an unknown price") for line in show_causes(found))
@@ -221,7 +223,7 @@ def test_a_loss_without_a_price(folder):
 
 def test_filters(folder):
     """Breaks can be filtered by time, user and session, including a prefix of the session id."""
-    tell(
+    record_events(
         folder,
         call(0, blame(), session="aa11ffff"),
         call(60, blame(), session="aa22ffff", user="bob"),
@@ -245,7 +247,7 @@ def test_filters(folder):
 
 def test_a_reader_below_sees_nothing(folder):
     """A reader below the clearance of a turn sees neither its breaks nor its ledger decisions."""
-    tell(
+    record_events(
         folder,
         call(0, blame(where="files:vault.md", byte=5), user="bob", trust=Trust.FULL),
         make_event(
@@ -320,7 +322,7 @@ def test_what_the_provider_says(log, confirmed, said):
 
 def test_again_and_again(folder):
     """A session that breaks three times for the same cause at the same place is found, others are not."""
-    tell(
+    record_events(
         folder,
         *(call(at, blame(where="soul"), position=TracePosition(trace=f"{at:032x}")) for at in range(3)),
         *(call(at, blame(where="soul"), session="s2") for at in range(2)),

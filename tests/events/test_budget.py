@@ -172,9 +172,9 @@ def test_no_sums_in_a_room(tmp_path, limit):
     """In a room, warnings and refusals show no sums, because everyone reads the answer."""
     purse = make_purse(tmp_path, f"{{{limit}}}")
     kitchen = replace(BOB, room="kitchen")
-    told = (*spend(purse, 0.9, kitchen).warnings, purse.reserve(kitchen, "t1", usd(0.5)).message)
-    assert len(told) == 2
-    assert not [said for said in told if "$" in said or "%" in said or "bob" in said]
+    shown = (*spend(purse, 0.9, kitchen).warnings, purse.reserve(kitchen, "t1", usd(0.5)).message)
+    assert len(shown) == 2
+    assert not [said for said in shown if "$" in said or "%" in said or "bob" in said]
 
 
 def test_a_damaged_log(tmp_path):

@@ -24,7 +24,7 @@ QUICK = LogLimits(lock_timeout_s=0.2, retry_delay_s=0.05, close_timeout_s=1.0, w
 BRIEF = LogLimits(lock_timeout_s=0.05, retry_delay_s=0.02, write_timeout_s=0.05, close_timeout_s=3.0)
 
 
-def tell(number: int = 0, level: Level = Level.INFO, **more) -> Event:
+def make_event(number: int = 0, level: Level = Level.INFO, **more) -> Event:
     """Make an event with a number among its facts."""
     return Event(type=EventType.TOOL_CALL, time=NOW, level=level, facts={"number": number}, **more)
 
@@ -71,9 +71,9 @@ def test_row(log, tmp_path):
 
 def test_info_is_written_soon(log, tmp_path):
     """An info row reaches the database without a flush."""
-    log.record(tell())
+    log.record(make_event())
     log.flush()
-    log.record(tell(1))
+    log.record(make_event(1))
     wait(lambda: ask(tmp_path, "SELECT count(*) FROM events") == [(2,)])
 
 
@@ -81,8 +81,8 @@ def test_info_is_written_soon(log, tmp_path):
 def test_acknowledged(log, tmp_path, level):
     """A warning or an error, and every earlier row, is in the database when `record` returns."""
     for number in range(20):
-        log.record(tell(number))
-    log.record(tell(20, level))
+        log.record(make_event(number))
+    log.record(make_event(20, level))
     assert ask(tmp_path, "SELECT count(*) FROM events") == [(21,)]
 
 
@@ -91,7 +91,7 @@ def test_many_threads(log, tmp_path):
 
     def run(thread: int) -> None:
         for number in range(200):
-            log.record(tell(number, Level.ERROR if number % 50 == 49 else Level.INFO, error=str(thread)))
+            log.record(make_event(number, Level.ERROR if number % 50 == 49 else Level.INFO, error=str(thread)))
 
     threads = [threading.Thread(target=run, args=(number,)) for number in range(8)]
     for thread in threads:
@@ -148,18 +148,18 @@ def test_nothing_without_events(tmp_path):
 
 def test_closed(log):
     """Events after close are counted as lost and raise no error."""
-    log.record(tell())
+    log.record(make_event())
     log.close()
     log.close()
-    log.record(tell())
-    log.record(tell(level=Level.ERROR))
+    log.record(make_event())
+    log.record(make_event(level=Level.ERROR))
     assert log.lost == 2
 
 
 def test_impossible_event(log, tmp_path):
     """An invalid event does not fail the turn, and its loss is recorded in the log."""
     log.record(Event(type=EventType.TOOL_CALL, time="now"))
-    log.record(tell())
+    log.record(make_event())
     assert log.flush()
     assert log.lost == 1
     ((level, category, trust, error),) = ask(
@@ -172,9 +172,9 @@ def test_impossible_event(log, tmp_path):
 def test_any_number(log, tmp_path):
     """Any numeric type is accepted as a cost or count; other values are stored as NULL."""
     log.record(
-        tell(cost_usd=Decimal("0.25"), duration_ms=1.5, usage=Usage(tokens_in=Fraction(7, 2), tokens_out="many"))
+        make_event(cost_usd=Decimal("0.25"), duration_ms=1.5, usage=Usage(tokens_in=Fraction(7, 2), tokens_out="many"))
     )
-    log.record(tell(cost_usd="a lot"))
+    log.record(make_event(cost_usd="a lot"))
     assert log.flush()
     assert ask(tmp_path, "SELECT cost_usd, duration_ms, tokens_in, tokens_out FROM events") == [
         (0.25, 1, 3, None),
@@ -192,14 +192,14 @@ class Strange(int):
 def test_only_the_bad_row_is_lost(log, tmp_path):
     """If the database rejects one row of a batch, only that row is lost and counted."""
     for number in range(50):
-        log.record(tell(number, context=Context(trust=Strange()) if number == 20 else Context()))
+        log.record(make_event(number, context=Context(trust=Strange()) if number == 20 else Context()))
     assert not log.flush()
-    log.record(tell(50, Level.ERROR))
+    log.record(make_event(50, Level.ERROR))
     numbers = ask(tmp_path, "SELECT json_extract(metadata, '$.number') FROM events WHERE event_type = 'tool_call'")
     assert numbers == [(number,) for number in range(51) if number != 20]
     assert log.lost == 1
-    ((told,),) = ask(tmp_path, "SELECT error FROM events WHERE event_type = 'events_lost'")
-    assert told.startswith("1 event was lost: OverflowError in a row")
+    ((shown,),) = ask(tmp_path, "SELECT error FROM events WHERE event_type = 'events_lost'")
+    assert shown.startswith("1 event was lost: OverflowError in a row")
 
 
 def test_sums_of_impossible_counts(log, tmp_path):
@@ -208,7 +208,7 @@ def test_sums_of_impossible_counts(log, tmp_path):
         call = Event(type=EventType.API_CALL, time=NOW, usage=Usage(tokens_in=2**63 - 1), cost_usd=1e308)
         log.record(call)
         assert log.flush()
-    log.record(tell(level=Level.ERROR))
+    log.record(make_event(level=Level.ERROR))
     assert ask(tmp_path, "SELECT count(*) FROM events") == [(4,)]
     assert ask(tmp_path, "SELECT sum(calls), typeof(sum(tokens_in)) FROM totals_day WHERE kind = 'all'") == [
         (3, "integer")
@@ -222,9 +222,9 @@ def test_a_clock_that_fails(tmp_path):
         raise RuntimeError("no time")
 
     with EventLog(str(tmp_path), fail, LogLimits(lock_timeout_s=0.2, close_timeout_s=1.0, days=30)) as log:
-        log.record(tell(1, Level.ERROR))
+        log.record(make_event(1, Level.ERROR))
         log.record(Event(type=EventType.TOOL_CALL, time="now"))
-        log.record(tell(2, Level.ERROR))
+        log.record(make_event(2, Level.ERROR))
         assert log.flush()
     assert ask(tmp_path, "SELECT count(*) FROM events") == [(3,)]
 
@@ -235,11 +235,11 @@ def test_closing_has_its_time(tmp_path):
         str(tmp_path),
         limits=BRIEF,
     ) as log:
-        log.record(tell(level=Level.ERROR))
+        log.record(make_event(level=Level.ERROR))
         holder = sqlite3.connect(tmp_path / EVENTS_FILE, isolation_level=None, check_same_thread=False)
         holder.execute("BEGIN IMMEDIATE")
         for number in range(3):
-            log.record(tell(number, Level.ERROR))
+            log.record(make_event(number, Level.ERROR))
         time.sleep(3.1)
         ending = threading.Timer(0.5, lambda: holder.execute("ROLLBACK"))
         ending.start()
@@ -256,10 +256,10 @@ def test_only_rows_are_lost(tmp_path):
         str(tmp_path),
         limits=replace(BRIEF, retry_delay_s=5.0, close_timeout_s=0.1),
     )
-    log.record(tell(level=Level.ERROR))
+    log.record(make_event(level=Level.ERROR))
     holder = sqlite3.connect(tmp_path / EVENTS_FILE, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
-    log.record(tell(1, Level.ERROR))
+    log.record(make_event(1, Level.ERROR))
     time.sleep(0.3)
     assert not log.flush(0.05)
     log.close()
@@ -276,24 +276,24 @@ def test_bounded(tmp_path):
     ) as log:
         begin = time.perf_counter()
         for number in range(200):
-            log.record(tell(number))
+            log.record(make_event(number))
         for number in range(20):
-            log.record(tell(number, Level.ERROR))
+            log.record(make_event(number, Level.ERROR))
         assert time.perf_counter() - begin < 20 * log.limits.write_timeout_s / 2  # only one of them waited
         assert 140 <= log.lost <= 160
         lost = log.lost
         os.remove(tmp_path / "state")
         assert log.flush(30) or log.flush(30)
         assert ask(tmp_path / "state", "SELECT count(*) FROM events WHERE level = 'error'") == [(20,)]
-        ((told,),) = ask(
+        ((shown,),) = ask(
             tmp_path / "state", "SELECT json_extract(metadata, '$.lost') FROM events WHERE event_type = 'events_lost'"
         )
-        assert told == lost == log.lost
+        assert shown == lost == log.lost
 
 
 def test_damaged_while_open(log, tmp_path):
     """A file that is damaged while open is moved aside, and the rows and a notice go into a new file."""
-    log.record(tell(level=Level.ERROR))
+    log.record(make_event(level=Level.ERROR))
     path = tmp_path / EVENTS_FILE
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -302,7 +302,7 @@ def test_damaged_while_open(log, tmp_path):
     with path.open("r+b") as file:
         file.seek(100)
         file.write(b"?" * (len(content) - 100))
-    log.record(tell(1, Level.ERROR))
+    log.record(make_event(1, Level.ERROR))
     assert log.flush() or log.flush()
     assert "a new one was created" in log.notice
     rows = ask(tmp_path, "SELECT event_type, error FROM events ORDER BY id")
@@ -313,9 +313,9 @@ def test_damaged_while_open(log, tmp_path):
 
 def test_put_aside_by_another(log, tmp_path):
     """After another process moves the file aside, rows go to its replacement."""
-    log.record(tell(1, Level.ERROR))
+    log.record(make_event(1, Level.ERROR))
     os.replace(tmp_path / EVENTS_FILE, tmp_path / "aside")
     for ending in ("-wal", "-shm"):
         os.replace(tmp_path / f"{EVENTS_FILE}{ending}", tmp_path / f"aside{ending}")
-    log.record(tell(2, Level.ERROR))
+    log.record(make_event(2, Level.ERROR))
     assert ask(tmp_path, "SELECT json_extract(metadata, '$.number') FROM events") == [(2,)]

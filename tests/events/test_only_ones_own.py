@@ -143,12 +143,12 @@ class Question:
         """Find events and the start of the next page."""
         found = find_events(log, self.reader, self.wanted)
         onward = found.find_next_page(len(found.records) // 2, self.wanted)
-        return "\n".join([*map(show_line, found.records), self.tell(found.records), found.notice, onward])
+        return "\n".join([*map(show_line, found.records), self.describe(found.records), found.notice, onward])
 
     def follow(self, log: sqlite3.Connection) -> str:
         """Find events written after a row."""
         (last,) = log.execute("SELECT coalesce(max(id), 0) FROM events WHERE span_id < ?", [self.span]).fetchone()
-        return self.tell(find_events_after(log, self.reader, self.wanted, last))
+        return self.describe(find_events_after(log, self.reader, self.wanted, last))
 
     def trace(self, log: sqlite3.Connection) -> str:
         """Find the events of a turn."""
@@ -157,7 +157,7 @@ class Question:
         except InputError as error:
             return str(error)
         branches = [show_tree_entry(*entry, NOON) for entry in lay_out_turn(found.records)]
-        return "\n".join([*branches, self.tell(found.records)])
+        return "\n".join([*branches, self.describe(found.records)])
 
     def trace_at(self, log: sqlite3.Connection) -> str:
         """Find the turn at a time."""
@@ -199,11 +199,11 @@ class Question:
 
     def export(self, log: sqlite3.Connection) -> str:
         """Export, and collect the progress."""
-        file, told = io.StringIO(), []
-        write_lines(log, self.reader, file, progress=lambda *figures: told.append(figures))
-        return f"{file.getvalue()}{told}"
+        file, shown = io.StringIO(), []
+        write_lines(log, self.reader, file, progress=lambda *figures: shown.append(figures))
+        return f"{file.getvalue()}{shown}"
 
-    def tell(self, records: Sequence[Record]) -> str:
+    def describe(self, records: Sequence[Record]) -> str:
         """Serialise records as JSON."""
         return json.dumps([record.to_dict(self.reader) for record in records])
 

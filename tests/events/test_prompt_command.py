@@ -39,8 +39,8 @@ def test_prompt(say):
     """The prompt of a turn is shown exactly, as text and as JSON."""
     type_in, assembly = say
     assert type_in("--prompt").rstrip("\n") == assembly.prompt.text.rstrip("\n")
-    (told,) = json.loads(type_in("--prompt", "--json"))
-    assert told["text"] == assembly.prompt.text
+    (shown,) = json.loads(type_in("--prompt", "--json"))
+    assert shown["text"] == assembly.prompt.text
 
 
 def test_explain(say):

@@ -92,10 +92,10 @@ def test_a_record_has_every_column(log):
     }  # fmt: skip
     put(log, metadata={"attempt": 1}, **columns)
     (record,) = find_events(log, ALICE).records
-    told = record.to_dict(ALICE)
-    assert {name: told[name] for name in columns} == columns
-    assert told["timestamp"] == "2026-11-15T12:00:00.000000Z"
-    assert (told["trust"], told["metadata"], told["category"]) == ("familiar", {"attempt": 1}, "provider")
+    shown = record.to_dict(ALICE)
+    assert {name: shown[name] for name in columns} == columns
+    assert shown["timestamp"] == "2026-11-15T12:00:00.000000Z"
+    assert (shown["trust"], shown["metadata"], shown["category"]) == ("familiar", {"attempt": 1}, "provider")
     assert record.facts == {"attempt": 1}
 
 

@@ -68,9 +68,9 @@ def test_everywhere(secret, place):
 )
 def test_announced(text, hidden):
     """A labelled secret in a text is removed and the text around it stays."""
-    told = redact(text, 1_000)
-    assert hidden not in told
-    assert told[:8] == text[:8]
+    shown = redact(text, 1_000)
+    assert hidden not in shown
+    assert shown[:8] == text[:8]
 
 
 @pytest.mark.parametrize(
@@ -93,17 +93,17 @@ def test_harmless_labels(label):
 def test_private_key():
     """A private key is redacted completely, even if it is truncated."""
     for text in (f"before {PEM} after", f"before {PEM}"[:90]):
-        told = redact(text, 4_000)
-        assert BODY[:8] not in told
-        assert told.startswith("before [a private key")
+        shown = redact(text, 4_000)
+        assert BODY[:8] not in shown
+        assert shown.startswith("before [a private key")
     assert redact(f"before {PEM} after", 4_000).endswith(" after")
 
 
 def test_at_the_cut():
     """A secret at the truncation point is redacted completely."""
     for place in range(60, 110):
-        told = redact("x" * place + " " + SECRETS[0] + " " + "y" * 500, 100)
-        assert SECRETS[0][6:12] not in told
+        shown = redact("x" * place + " " + SECRETS[0] + " " + "y" * 500, 100)
+        assert SECRETS[0][6:12] not in shown
     long = f"eyJ{BODY}.{BODY * 50}.{BODY}"
     assert BODY not in redact("x" * 90 + " " + long, 100)
 

@@ -21,9 +21,9 @@ def edited(tmp_path):
         workspace.refresh(now=True)
         reloads.look()
         reloads.look()
-        told, heard.events = heard.events, []
-        assert all((event.context, event.position.parent) == (NO_CONTEXT, "") for event in told)
-        return [(event.level, event.error, dict(event.facts)) for event in told]
+        shown, heard.events = heard.events, []
+        assert all((event.context, event.position.parent) == (NO_CONTEXT, "") for event in shown)
+        return [(event.level, event.error, dict(event.facts)) for event in shown]
 
     return edit
 
@@ -37,11 +37,11 @@ def test_an_edit_is_told_once(edited):
 
 def test_a_faulty_edit_is_told_once(edited):
     """A faulty edit is recorded once as an error with file and line, and without its content."""
-    told = [(Level.ERROR, "foreword.yaml:2 is faulty: the previous version stays in use; see: foreword doctor", {})]
-    assert edited(FAULTY) == told
+    shown = [(Level.ERROR, "foreword.yaml:2 is faulty: the previous version stays in use; see: foreword doctor", {})]
+    assert edited(FAULTY) == shown
     assert edited(FAULTY + "# still\n") == []
     assert edited(GOOD) == [(Level.INFO, "", {"mended": "foreword.yaml is good again"})]
-    assert edited(FAULTY) == told
+    assert edited(FAULTY) == shown
     assert edited("owner: [\n")[0][1].startswith("foreword.yaml:")
 
 
@@ -114,8 +114,8 @@ def test_a_follower_that_fails(followed):
 def test_the_owner_is_told_where(followed):
     """The owner's notice gives the place of a fault and the command to inspect it, but no content."""
     assert followed(FAULTY).faulty == ("foreword.yaml:2",)
-    (told,) = followed.watch.heard
-    assert told == "foreword.yaml:2 is faulty: the previous version stays in use; see: foreword doctor"
+    (shown,) = followed.watch.heard
+    assert shown == "foreword.yaml:2 is faulty: the previous version stays in use; see: foreword doctor"
     assert followed.watch.seen == []
 
 
@@ -143,9 +143,9 @@ def test_a_text_that_breaks(tmp_path):
         workspace.refresh(now=True)
         workspace.files.reread()
         reloads.look()
-    told = "SOUL.md has a NUL byte at 1 and is no text: the previous version stays in use; see: foreword doctor"
-    assert watch.heard == [told]
+    shown = "SOUL.md has a NUL byte at 1 and is no text: the previous version stays in use; see: foreword doctor"
+    assert watch.heard == [shown]
     assert [(event.error, event.facts) for event in heard.events] == [
-        (told, {}),
+        (shown, {}),
         ("", {"mended": "SOUL.md is good again"}),
     ]

@@ -22,7 +22,7 @@ NOW = datetime(2026, 11, 16, 2, 47, tzinfo=UTC)
 OWNER = Reader(user="owner", clearance=Trust.FULL)
 
 
-def tell(days: float, user: str = "alice", **more) -> Event:
+def make_old_event(days: float, user: str = "alice", **more) -> Event:
     """Make a call some days ago."""
     context = Context(user=user, session=f"of {user}", trust=Trust.FAMILIAR)
     usage = Usage(tokens_in=1)
@@ -34,7 +34,7 @@ def connection(tmp_path):
     """A log with a call a day over forty days, of two people."""
     with EventLog(str(tmp_path)) as log:
         for day in range(40):
-            log.record(tell(day, "alice" if day % 2 else "bob", facts={"day": day}))
+            log.record(make_old_event(day, "alice" if day % 2 else "bob", facts={"day": day}))
     connection = open_events(str(tmp_path)).connection
     yield connection
     connection.close()
@@ -66,7 +66,7 @@ def test_in_steps(tmp_path):
     """Thousands of rows are pruned in small transactions, and another connection can write between them."""
     with EventLog(str(tmp_path)) as log:
         for number in range(5_000):
-            log.record(tell(40, facts={"number": number}))
+            log.record(make_old_event(40, facts={"number": number}))
     connection = open_events(str(tmp_path)).connection
     other = sqlite3.connect(tmp_path / EVENTS_FILE, timeout=0, isolation_level=None)
     steps = 0
@@ -84,10 +84,10 @@ def test_in_the_background(tmp_path):
     """A log with a retention period prunes in the background while others record."""
     with EventLog(str(tmp_path)) as log:
         for _ in range(3_000):
-            log.record(tell(40))
+            log.record(make_old_event(40))
     with EventLog(str(tmp_path), clock=lambda: NOW, limits=LogLimits(days=30)) as log:
         for number in range(200):
-            log.record(tell(0, facts={"number": number}))
+            log.record(make_old_event(0, facts={"number": number}))
             time.sleep(0.002)
         connection = sqlite3.connect(tmp_path / EVENTS_FILE)
         summed = "SELECT calls FROM totals_day WHERE kind = 'all' AND owner = ''"
@@ -102,7 +102,7 @@ def test_while_nothing_is_recorded(tmp_path):
     """A log without new events also prunes, once an hour by default."""
     now = [NOW]
     with EventLog(str(tmp_path), clock=lambda: now[0], limits=LogLimits(days=30, prune_interval_s=0.05)) as log:
-        log.record(tell(0))
+        log.record(make_old_event(0))
         log.flush()
         now[0] = NOW + timedelta(days=31)
         with closing(sqlite3.connect(tmp_path / EVENTS_FILE)) as connection:
@@ -111,8 +111,8 @@ def test_while_nothing_is_recorded(tmp_path):
 
 def test_lines(connection):
     """An export has one JSON object per row, in order and with all columns, and reports its progress."""
-    file, told = io.StringIO(), []
-    done = write_lines(connection, OWNER, file, progress=lambda *figures: told.append(figures))
+    file, shown = io.StringIO(), []
+    done = write_lines(connection, OWNER, file, progress=lambda *figures: shown.append(figures))
     lines = [json.loads(line) for line in file.getvalue().splitlines()]
     assert done.rows == len(lines) == 40
     assert lines[3]["metadata"] == {"day": 3}
@@ -121,18 +121,18 @@ def test_lines(connection):
         "familiar",
         "2026-11-13T02:47:00.000000Z",
     )
-    assert told[-1] == (40, 40)
+    assert shown[-1] == (40, 40)
 
 
 def test_lines_of_a_reader(connection):
     """An export contains only rows that its reader may see, within the given period, and no total count."""
     file = io.StringIO()
     reader = Reader(user="alice", clearance=Trust.FAMILIAR)
-    told = []
+    shown = []
     ends = (NOW - timedelta(days=10), NOW - timedelta(days=2))
-    write_lines(connection, reader, file, ends, lambda *figures: told.append(figures))
+    write_lines(connection, reader, file, ends, lambda *figures: shown.append(figures))
     assert [json.loads(line)["metadata"]["day"] for line in file.getvalue().splitlines()] == [3, 5, 7, 9]
-    assert told == [(4, None)]
+    assert shown == [(4, None)]
 
 
 def test_export_then_prune(connection, tmp_path):
@@ -144,7 +144,7 @@ def test_export_then_prune(connection, tmp_path):
         if not late:
             late.append(True)
             with EventLog(str(tmp_path)) as log:
-                log.record(tell(35, facts={"late": True}))
+                log.record(make_old_event(35, facts={"late": True}))
 
     done = export_and_prune_log(str(tmp_path), str(tmp_path / "old.jsonl"), before, progress)
     lines = (tmp_path / "old.jsonl").read_text().splitlines()
@@ -166,8 +166,8 @@ def test_no_thread_left(tmp_path):
     """A log that is closed while it prunes terminates."""
     with EventLog(str(tmp_path)) as log:
         for _ in range(3_000):
-            log.record(tell(40))
+            log.record(make_old_event(40))
     with EventLog(str(tmp_path), clock=lambda: NOW, limits=LogLimits(days=1)) as log:
-        log.record(tell(0))
+        log.record(make_old_event(0))
         log.flush()
     assert "foreword-events" not in {thread.name for thread in threading.enumerate()}

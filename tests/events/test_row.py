@@ -22,7 +22,7 @@ VALUES = st.recursive(
 )
 
 
-def tell(**facts) -> dict[str, object]:
+def make_fact_row(**facts) -> dict[str, object]:
     """Make a row from facts; return it by column."""
     row = make_row(Event(type=EventType.TOOL_CALL, time=NOW, facts=facts))
     return dict(zip(EVENT_COLUMNS, row.values, strict=True))
@@ -30,7 +30,7 @@ def tell(**facts) -> dict[str, object]:
 
 def read(**facts) -> dict[str, object]:
     """Make a row from facts; return its metadata."""
-    return json.loads(tell(**facts)["metadata"])
+    return json.loads(make_fact_row(**facts)["metadata"])
 
 
 def test_ten_megabytes():

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from event_rows import ALICE, BOB, NOON, make_event, tell
+from event_rows import ALICE, BOB, NOON, make_event, record_events
 from foreword.events.event import EventType, Level, Reader
 from foreword.events.query import query_log
 from foreword.events.status import MAX_ERRORS, MAX_SESSIONS, find_status
@@ -28,7 +28,7 @@ def channels(folder, reader):
 
 def test_channels(tmp_path):
     """A reader of everything sees every channel; other readers see their channels of the last day."""
-    tell(
+    record_events(
         str(tmp_path),
         make_event(RECEIVED, -9 * DAY, channel="signal", user="carol", trust=Trust.FULL),
         make_event(RECEIVED, -9 * DAY, channel="email", user="bob"),
@@ -53,7 +53,7 @@ def test_channels(tmp_path):
 
 def test_in_a_room(tmp_path):
     """In a room only the room's events count, even at full trust."""
-    tell(
+    record_events(
         str(tmp_path),
         make_event(RECEIVED, -3, channel="web", user="bob", session="s1"),
         make_event(RECEIVED, -2, channel="signal", user="bob", room="kitchen", session="s2"),
@@ -73,7 +73,9 @@ def test_in_a_room(tmp_path):
 def test_sessions(tmp_path):
     """Sessions of the last day are counted, and the most recent ones are named."""
     events = [make_event(EventType.TURN_STARTED, -at, session=f"s{at}") for at in range(1, 12)]
-    tell(str(tmp_path), *events, make_event(EventType.TURN_STARTED, -2 * DAY, session="old"), make_event(minutes=-1))
+    record_events(
+        str(tmp_path), *events, make_event(EventType.TURN_STARTED, -2 * DAY, session="old"), make_event(minutes=-1)
+    )
     status = look(tmp_path, ALICE)
     assert status.sessions == 11
     assert [one.id for one in status.latest] == [f"s{at}" for at in range(1, MAX_SESSIONS + 1)]
@@ -81,7 +83,7 @@ def test_sessions(tmp_path):
 
 def test_the_newest_errors(tmp_path):
     """The ten newest errors are listed, without warnings."""
-    tell(
+    record_events(
         str(tmp_path),
         *(make_event(EventType.TOOL_ERROR, -at, level=Level.ERROR, error=f"e{at}") for at in range(1, 15)),
         make_event(EventType.TOOL_ERROR, 0, level=Level.WARN, error="w"),

@@ -86,15 +86,15 @@ def test_the_tree():
         received.emit(EventType.TRUST_RESOLVED)
         with received.step(EventType.TURN_STARTED) as turn, turn.step(EventType.TOOL_CALL) as call:
             call.emit(EventType.MEMORY_SEARCH)
-    told = {event.type: event.position for event in heard.events}
+    shown = {event.type: event.position for event in heard.events}
     assert len({event.position.span for event in heard.events}) == len(heard.events)
-    assert {position.trace for position in told.values()} == {trace.id}
-    top = told[EventType.MESSAGE_RECEIVED].span
-    assert [kind for kind, position in told.items() if position.parent == top] == [
+    assert {position.trace for position in shown.values()} == {trace.id}
+    top = shown[EventType.MESSAGE_RECEIVED].span
+    assert [kind for kind, position in shown.items() if position.parent == top] == [
         EventType.TRUST_RESOLVED, EventType.TURN_STARTED, EventType.TURN_COMPLETED,
     ]  # fmt: skip
-    assert told[EventType.TOOL_CALL].parent == told[EventType.TURN_STARTED].span
-    assert told[EventType.MEMORY_SEARCH].parent == told[EventType.TOOL_CALL].span
+    assert shown[EventType.TOOL_CALL].parent == shown[EventType.TURN_STARTED].span
+    assert shown[EventType.MEMORY_SEARCH].parent == shown[EventType.TOOL_CALL].span
 
 
 def test_a_turn_adds_up_its_calls():
@@ -166,12 +166,12 @@ def test_nobody_listens():
     assert done.stdout.partition(" ")[2].startswith("[agent] turn_started")
 
 
-def draw(tell):
+def draw(describe):
     """Return the recorded events as the printed tree, without timestamps."""
     stream = io.StringIO()
     tree = LiveTree(stream)
     trace, _, clock = make_trace(tree)
-    tell(trace, clock)
+    describe(trace, clock)
     tree.close()
     return [line.partition(" ")[2] for line in stream.getvalue().splitlines()]
 
@@ -179,7 +179,7 @@ def draw(tell):
 def test_lines():
     """A line of the tree has category, name and key=value, indented below its parent."""
 
-    def tell(trace, clock):
+    def describe(trace, clock):
         with trace.step(EventType.MESSAGE_RECEIVED, trust="full") as received:
             received.emit(EventType.TRUST_RESOLVED, user="full", situation="dm", effective="full")
             with received.step(EventType.TURN_STARTED, model="claude") as turn:
@@ -189,7 +189,7 @@ def test_lines():
                     clock.move(0.12)
                     call.emit(EventType.MEMORY_SEARCH, results=3)
 
-    lines = draw(tell)
+    lines = draw(describe)
     assert [line.partition("=")[0].rpartition(" ")[0] for line in lines] == [
         "[channel] message_received",
         "  [router] trust_resolved",
@@ -294,9 +294,9 @@ def test_confided():
     trace, heard, _ = make_trace()
     trace.emit(EventType.CONFIG_RELOADED)
     trace.emit_restricted(EventType.API_ERROR, level=Level.WARN, budget="all")
-    told, confided = heard.events
-    assert (told.context, confided.context) == (ALICE, Context(trust=Trust.FULL))
-    assert (confided.position.trace, confided.facts) == (told.position.trace, {"budget": "all"})
+    shown, confided = heard.events
+    assert (shown.context, confided.context) == (ALICE, Context(trust=Trust.FULL))
+    assert (confided.position.trace, confided.facts) == (shown.position.trace, {"budget": "all"})
 
 
 def test_categories_are_whole():

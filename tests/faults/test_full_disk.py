@@ -52,11 +52,11 @@ def test_full(tmp_path, limit):
     assert float(share) < 0.5  # share of the time if each warning waited
     connection = sqlite3.connect(tmp_path / EVENTS_FILE)
     (kept,) = connection.execute("SELECT count(*) FROM events WHERE event_type = 'tool_call'").fetchone()
-    told, reason = connection.execute(
+    shown, reason = connection.execute(
         "SELECT sum(json_extract(metadata, '$.lost')), max(error) FROM events WHERE event_type = 'events_lost'"
     ).fetchone()
-    assert told == int(lost)
-    assert kept + told == 3_002
+    assert shown == int(lost)
+    assert kept + shown == 3_002
     assert "disk" in reason
     assert connection.execute("SELECT count(*) FROM events WHERE level = 'warn' AND category = 'tool'").fetchone() == (
         30,

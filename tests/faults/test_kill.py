@@ -26,8 +26,8 @@ def test_killed_while_writing(tmp_path):
         time.sleep(dice.uniform(0.0, 0.3))
         child.send_signal(signal.SIGKILL)
         # The last line may be incomplete; then it was not acknowledged.
-        told = [line for line in child.communicate()[0].splitlines(keepends=True) if line.endswith("\n")]
-        acknowledged |= {(str(run), int(line)) for line in told}
+        shown = [line for line in child.communicate()[0].splitlines(keepends=True) if line.endswith("\n")]
+        acknowledged |= {(str(run), int(line)) for line in shown}
         opened = open_events(str(tmp_path))
         assert opened.note == ""
         found = set(

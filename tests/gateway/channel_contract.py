@@ -88,12 +88,12 @@ class Contract:
             return await stage.read(1)
 
         assert self.play(tmp_path, stand_in, act) == [["Yes."]]
-        told = str(stand_in.body)
-        assert "Is the door open?" in told
-        assert f"Channel: {self.channel}." in told
+        shown = str(stand_in.body)
+        assert "Is the door open?" in shown
+        assert f"Channel: {self.channel}." in shown
         for situation in ("group", "system"):
             rule = read_builtin(f"situations/{situation}").splitlines()[0]
-            assert (rule in told) == (situation == self.situation)
+            assert (rule in shown) == (situation == self.situation)
         with open_rows(tmp_path) as state:
             rows = state.execute("SELECT channel, room, situation FROM sessions").fetchall()
         assert rows == [(self.channel, self.room, self.situation)]

@@ -53,11 +53,11 @@ async def run(folder, url, diary, first, last):
             accepted = await gateway.accept(
                 RoutedMessage(text=f"number {number}", user="alice", channel=f"line{number % 8}", key=f"m{number}")
             )
-            tell({"n": number, "turn": accepted.turn})
+            describe({"n": number, "turn": accepted.turn})
         await asyncio.Event().wait()
 
 
-def tell(said):
+def describe(said):
     """Send a line to the parent in one atomic write."""
     os.write(sys.stdout.fileno(), f"{json.dumps(said)}\n".encode())
 
@@ -77,9 +77,9 @@ def breed(folder, url, diary):
         child = os.fork()
         if child == 0:
             asyncio.run(run(folder, url, diary, first, last))
-        tell({"child": child})
+        describe({"child": child})
         os.waitpid(child, 0)
-        tell({"ended": child})
+        describe({"ended": child})
 
 
 if __name__ == "__main__":

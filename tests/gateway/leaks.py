@@ -262,13 +262,13 @@ class World:
         return Grant(asked.clearance, person=asked.person) if own else asked.share()
 
     def _make_argument(self, name, kind, shown):
-        dice, told = self.dice, " ".join(self.dice.sample(shown, min(len(shown), 3)))
+        dice, output = self.dice, " ".join(self.dice.sample(shown, min(len(shown), 3)))
         if "enum" in kind:
             return dice.choice(kind["enum"])
         by_kind = {
             "integer": lambda: dice.randint(1, 40),
             "boolean": lambda: dice.random() < 0.5,
-            "array": lambda: [{"text": told or "nothing", "status": "open"}],
+            "array": lambda: [{"text": output or "nothing", "status": "open"}],
         }
         by_name = {
             "path": lambda: dice.choice(NAMED),
@@ -277,7 +277,7 @@ class World:
             "since": lambda: "1h",
             "until": lambda: "today",
         }
-        make = by_kind.get(kind.get("type")) or by_name.get(name) or (lambda: told or dice.choice(TOPICS))
+        make = by_kind.get(kind.get("type")) or by_name.get(name) or (lambda: output or dice.choice(TOPICS))
         return make()
 
 

@@ -88,7 +88,7 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faults(tmp_path, stand_in, fault):
     """After any fault of a provider or tool the turn ends, the log has an event, and the next turn is answered."""
-    lines, state, told = FAULTS[fault]
+    lines, state, shown = FAULTS[fault]
     stand_in.follow(*lines)
     # Only the hanging provider gets a short timeout; the next turn has four tries.
     hasty = {"seconds": 0.5} if fault == "hangs" else {}
@@ -110,7 +110,7 @@ def test_faults(tmp_path, stand_in, fault):
     assert "secret" not in first.text
     assert (after.state, after.text) == (TurnState.ANSWERED, "Yes.")
     assert stand_in.requests[-1].refused == ""
-    assert told in [kind for kind, level, _, _ in read_log(tmp_path) if level in ("warn", "error")]
+    assert shown in [kind for kind, level, _, _ in read_log(tmp_path) if level in ("warn", "error")]
 
 
 def test_no_message(tmp_path, stand_in):

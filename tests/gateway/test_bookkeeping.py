@@ -40,8 +40,8 @@ def read_system(request):
 def extends(one, other):
     """Return whether a request extends another, cache breakpoints aside."""
     before, after = strip(one.body), strip(other.body)
-    told = all(before[name] == after[name] for name in ("system", "tools"))
-    return told and after["messages"][: len(before["messages"])] == before["messages"]
+    shown = all(before[name] == after[name] for name in ("system", "tools"))
+    return shown and after["messages"][: len(before["messages"])] == before["messages"]
 
 
 def list_facts(folder, kind, name):
@@ -77,8 +77,8 @@ def test_an_edit_is_said_once_and_moves_nothing(tmp_path, stand_in, clock, run):
     assert ["40. Say more" in json.dumps(one.body["messages"][-1]) for one in requests] == [
         False, False, True, False, False,
     ]  # fmt: skip
-    (told,) = list_facts(tmp_path, "prompt_built", "ledger")
-    assert (told["deed"], [one["section"] for one in told["decisions"]]) == ("append", ["soul"])
+    (shown,) = list_facts(tmp_path, "prompt_built", "ledger")
+    assert (shown["deed"], [one["section"] for one in shown["decisions"]]) == ("append", ["soul"])
 
 
 def test_a_restart_changes_nothing(tmp_path, stand_in, clock, run):
@@ -117,8 +117,8 @@ def test_a_cold_cache_takes_up_what_was_said(tmp_path, stand_in, clock, run):
     newest = json.dumps(three.body["messages"][-1])
     assert "Soul" in newest or "soul" in newest
     assert "40. Say more" not in newest
-    told = list_facts(tmp_path, "prompt_built", "ledger")[-1]
-    assert told["rebase"]["ground"] == "cold"
+    shown = list_facts(tmp_path, "prompt_built", "ledger")[-1]
+    assert shown["rebase"]["ground"] == "cold"
 
 
 def test_what_waits_for_the_next_session(tmp_path, stand_in, clock, run):
@@ -135,7 +135,7 @@ def test_what_waits_for_the_next_session(tmp_path, stand_in, clock, run):
 
     run(talk, files)
     assert ["40. Say more" in one.raw.decode() for one in stand_in.requests] == [False, False, False, True]
-    assert {told["decisions"][0]["deed"] for told in list_facts(tmp_path, "prompt_built", "ledger")} == {"hold"}
+    assert {shown["decisions"][0]["deed"] for shown in list_facts(tmp_path, "prompt_built", "ledger")} == {"hold"}
 
 
 def test_what_is_predicted_is_what_is_reported(tmp_path, stand_in, clock, run):
@@ -175,9 +175,9 @@ def test_what_governs_never_travels_in_a_message(tmp_path, stand_in, run):
     two = stand_in.requests[1]
     assert "Never name a price." in read_system(two)
     assert "Never name a price." not in json.dumps(two.body["messages"])
-    (told,) = list_facts(tmp_path, "prompt_built", "ledger")
-    assert told["rebase"]["ground"] == "governing"
-    assert told["rebase"]["tokens"] > 0
+    (shown,) = list_facts(tmp_path, "prompt_built", "ledger")
+    assert shown["rebase"]["ground"] == "governing"
+    assert shown["rebase"]["tokens"] > 0
 
 
 def test_a_system_message_in_mid_conversation(tmp_path, stand_in, run):

@@ -118,11 +118,11 @@ def test_what_may_not_be_seen_is_not_named(tmp_path, run, type_in):
         return (await say(gateway, "Two", user="bob")).turn
 
     turn = run(talk, {**FILES, "foreword.yaml": listed, "vault.md": "The gate code is 4711.\n" * 40})
-    told = [(facts.get("cache"), facts.get("ledger")) for _, _, _, facts in read_log(tmp_path)][-8:]
-    grounds = [ledger["rebase"]["ground"] for _, ledger in told if ledger]
-    causes = [cache["blame"]["cause"] for cache, _ in told if cache]
+    shown = [(facts.get("cache"), facts.get("ledger")) for _, _, _, facts in read_log(tmp_path)][-8:]
+    grounds = [ledger["rebase"]["ground"] for _, ledger in shown if ledger]
+    causes = [cache["blame"]["cause"] for cache, _ in shown if cache]
     assert (grounds, causes) == (["private"], ["section"])
-    assert "vault" not in json.dumps(told)
+    assert "vault" not in json.dumps(shown)
     for words in (["cache", "--since", "1d"], ["cache", "--since", "1d", "--json"], ["trace", turn]):
         code, out, _ = type_in(*words, "--reader", "bob")
         assert code == 0

@@ -57,8 +57,8 @@ class House:
 
     def decisions(self):
         """List the ledger's decisions about sections, by turn."""
-        told = [facts["ledger"]["decisions"] for *_, facts in read_log(self.folder) if "ledger" in facts]
-        return [[(one["section"], one["deed"], one["reason"]) for one in one_turn] for one_turn in told]
+        shown = [facts["ledger"]["decisions"] for *_, facts in read_log(self.folder) if "ledger" in facts]
+        return [[(one["section"], one["deed"], one["reason"]) for one in one_turn] for one_turn in shown]
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_a_memory_leaves_the_menu(house):
     house.run(talk, {**FILES, "memory/private/a.md": "Lisbon.\n", "memory/private/b.md": "Porto.\n"})
     (house.folder / "memory/private/a.md").write_bytes(b"Lis\0bon")
     house.run(talk)
-    told = [request.raw.decode() for request in house.stand_in.requests]
-    assert [["private/a.md" in text, "private/b.md" in text] for text in told] == [[True, True], [False, True]]
+    shown = [request.raw.decode() for request in house.stand_in.requests]
+    assert [["private/a.md" in text, "private/b.md" in text] for text in shown] == [[True, True], [False, True]]
     (moved,) = (facts["ledger"] for *_, facts in read_log(house.folder) if "ledger" in facts)
     assert (moved["rebase"]["ground"], moved["rebase"]["section"]) == ("private", None)

@@ -39,8 +39,8 @@ def is_order(body):
 
 def answer(body):
     """Answer a bulletin request with the words found in it, any other with yes."""
-    told = json.dumps(body)
-    named = [word for word in ("safe", "May", "Thursdays", "moving") if word in told]
+    shown = json.dumps(body)
+    named = [word for word in ("safe", "May", "Thursdays", "moving") if word in shown]
     return (
         ScriptedReply(text=f"# News\n\nBULLETIN of {', '.join(named)}.")
         if is_order(body)
@@ -97,8 +97,8 @@ def test_by_clearance(tmp_path, stand_in):
     assert len(orders) == 3
     assert not any("moving away" in order or "Calm and exact" in order or '"tools"' in order for order in orders)
     assert sum("blue safe" in order for order in orders) == 1
-    told = [facts for kind, _, _, facts in read_log(tmp_path) if kind == "memory_write"]
-    assert [facts["by"] for facts in told] == ["anthropic:claude-sonnet-5"] * 3
+    shown = [facts for kind, _, _, facts in read_log(tmp_path) if kind == "memory_write"]
+    assert [facts["by"] for facts in shown] == ["anthropic:claude-sonnet-5"] * 3
 
 
 def test_once_in_a_conversation(tmp_path, stand_in):
@@ -239,8 +239,8 @@ def test_without_a_model(tmp_path, stand_in):
 
     asyncio.run(run())
     assert read_rows(tmp_path)[0][3] == "rule"
-    (told,) = [(level, facts) for kind, level, _, facts in read_log(tmp_path) if kind == "memory_write"]
-    assert (told[0], told[1]["model_failed"], told[1]["by"]) == ("warn", "ProviderError", "rule")
+    (shown,) = [(level, facts) for kind, level, _, facts in read_log(tmp_path) if kind == "memory_write"]
+    assert (shown[0], shown[1]["model_failed"], shown[1]["by"]) == ("warn", "ProviderError", "rule")
 
 
 def test_within_the_budget(tmp_path, stand_in):

@@ -62,14 +62,14 @@ def test_predictions_are_in_tokens_as_billed(tmp_path, run, capsys):
             await say(gateway, f"{number}: {WORDS * (number % 4)}")
 
     requests = run(talk)
-    told = [facts["cache"]["predicted"] for kind, _, _, facts in read_log(tmp_path) if kind == "api_call"]
+    shown = [facts["cache"]["predicted"] for kind, _, _, facts in read_log(tmp_path) if kind == "api_call"]
     errors = [
         abs(sum(one[name] for name in ("read", "write", "fresh")) / request.counted.total - 1)
-        for one, request in zip(told, requests, strict=True)
+        for one, request in zip(shown, requests, strict=True)
     ]
     assert errors[0] > 0.05  # no calibration before the first call
     assert max(errors[1:]) < 0.03
-    reads = [(one["read"], request.counted.read) for one, request in zip(told, requests, strict=True)]
+    reads = [(one["read"], request.counted.read) for one, request in zip(shown, requests, strict=True)]
     assert all(ours == pytest.approx(theirs, rel=0.03) for ours, theirs in reads)
     capsys.readouterr()
     assert main(["cache", "-w", str(tmp_path), "--since", NOON.isoformat(), "--json"]) == 0
@@ -99,7 +99,7 @@ def test_a_learned_ratio_moves_no_byte_of_a_prompt(tmp_path, run):
 def test_what_others_taught_is_told_where_all_may_be_seen(tmp_path, user):
     """Below full trust no recorded value depends on the calls of others."""
 
-    def tell(ratio):
+    def describe(ratio):
         folder, clock = tmp_path / str(ratio), ManualClock(NOON)
         folder.mkdir()
 
@@ -118,7 +118,7 @@ def test_what_others_taught_is_told_where_all_may_be_seen(tmp_path, user):
         (moved,) = [facts["ledger"] for kind, *_, facts in log if kind == "prompt_built" and "ledger" in facts]
         return moved, [facts["cache"] for kind, *_, facts in log if kind == "api_call"][-1]
 
-    (moved, cache), (more, other) = tell(1.2), tell(1.7)
+    (moved, cache), (more, other) = describe(1.2), describe(1.7)
     assert (moved == more) is (user == "bob")
     assert (cache["factor"], other["factor"]) == ((1.0, 1.0) if user == "bob" else (1.2, 1.7))
     assert (cache["predicted"] == other["predicted"]) is (user == "bob")

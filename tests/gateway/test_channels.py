@@ -97,9 +97,9 @@ class OnTheWeb(Stage):
 async def fetch(client, turn):
     """Poll until a turn has ended, and return its reply."""
     async with asyncio.timeout(PATIENCE):
-        while (told := (await client.get(f"/api/turns/{turn}")).json())["finished"] is None:
+        while (shown := (await client.get(f"/api/turns/{turn}")).json())["finished"] is None:
             pass
-    return told["reply"]
+    return shown["reply"]
 
 
 class TestWeb(Contract):

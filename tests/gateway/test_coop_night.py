@@ -39,7 +39,7 @@ class Asks:
         return ScriptedReply(text="It hit a rate limit, was queued, and was delivered at 2:48.")
 
 
-async def tell(gateway, text, user="alice"):
+async def describe(gateway, text, user="alice"):
     """Send a Signal message and wait for the result."""
     accepted = await gateway.accept(RoutedMessage(text=text, user=user, channel="signal"))
     return await gateway.wait(accepted.turn)
@@ -48,11 +48,11 @@ async def tell(gateway, text, user="alice"):
 async def live_through(gateway, clock, stand_in, folder):
     """Simulate the night; return the first result of the failed turn."""
     for _ in range(12):
-        await tell(gateway, "Are you there?")
+        await describe(gateway, "Are you there?")
         clock.move(22)
     clock.now = datetime(2026, 11, 16, 2, 47, 3, tzinfo=UTC)
     stand_in.follow(*[BUSY] * 4, ScriptedReply(text="It did."))
-    queued = await tell(gateway, "Did the backup run?")
+    queued = await describe(gateway, "Did the backup run?")
     assert queued.state is TurnState.QUEUED
     assert "kept and will be answered" in queued.text
     clock.move(60)
@@ -80,13 +80,13 @@ def test_why_did_my_message_fail(tmp_path, stand_in):
             calls = len(stand_in.requests)
             clock.now = datetime(2026, 11, 16, 9, 0, tzinfo=UTC)
             stand_in.choose = asks
-            morning = await tell(gateway, "Why did my message fail last night?")
+            morning = await describe(gateway, "Why did my message fail last night?")
             stand_in.choose = None
             stand_in.follow(
                 ScriptedReply(calls=(ScriptedCall(name="foreword_logs", arguments={"since": "12h"}),)),
                 ScriptedReply(text="No."),
             )
-            other = await tell(gateway, "Did anything fail last night?", user="bob")
+            other = await describe(gateway, "Did anything fail last night?", user="bob")
             return queued, calls, morning, other
 
     queued, calls, morning, other = asyncio.run(run())
@@ -109,9 +109,9 @@ def test_why_did_my_message_fail(tmp_path, stand_in):
     assert re.search(r"\+6\d\.\d+s +\[channel\] message_sent .*attempt=2", trace)
     assert "user alice · channel signal" in trace
     assert other.text == "No."
-    told = str(stand_in.body["messages"][-1])
-    assert "429" not in told
-    assert "alice" not in told
+    shown = str(stand_in.body["messages"][-1])
+    assert "429" not in shown
+    assert "alice" not in shown
     assert {request.refused for request in stand_in.requests} == {""}
     with open_rows(tmp_path) as state:
         rows = state.execute("SELECT attempt FROM turns WHERE id = ?", (queued.turn,)).fetchall()

@@ -80,17 +80,17 @@ def test_what_was_said_counts_no_longer(tmp_path, stand_in, run, how):
     _, two, three, four = stand_in.requests
     assert "40. Say more" in json.dumps(two.body["messages"])
     for request in (three, four):
-        told = json.dumps(request.body["messages"])
-        assert "40. Say" not in told
-        assert "Never name a price." not in told
-        assert told.count("Prompt Updates") == 1  # in a user's message
-        assert "of which nobody else knows" in told
+        shown = json.dumps(request.body["messages"])
+        assert "40. Say" not in shown
+        assert "Never name a price." not in shown
+        assert shown.count("Prompt Updates") == 1  # in a user's message
+        assert "of which nobody else knows" in shown
         system = json.dumps(request.body["system"])
         assert "40. Say nothing" in system
         assert "Never name a price." in system
-    *_, anew, after = read_moves(tmp_path)
-    assert (anew["deed"], anew["rebase"]["ground"], after) == ("rebase", "damaged", None)
-    assert "history rewritten" in anew["reason"]
+    *_, second, after = read_moves(tmp_path)
+    assert (second["deed"], second["rebase"]["ground"], after) == ("rebase", "damaged", None)
+    assert "history rewritten" in second["reason"]
 
 
 @pytest.mark.parametrize("how", ["base", "lines"])
@@ -104,8 +104,8 @@ def test_a_base_is_mended(tmp_path, run, how):
     damage(tmp_path, how)
     run(talk, FILES)
     run(talk, FILES)
-    _, anew, after = read_moves(tmp_path)
-    assert (anew["rebase"]["ground"], after) == ("damaged", None)
+    _, second, after = read_moves(tmp_path)
+    assert (second["rebase"]["ground"], after) == ("damaged", None)
 
 
 @pytest.mark.parametrize("how", DAMAGES)
@@ -176,8 +176,8 @@ def test_every_update_is_known_again(rendering):
     old = SectionSnapshot(id="soul", title="Soul", pace=Pace.STATIC, text=SOUL, piece=SOUL, tokens=1)
     new = replace(old, text="Calm.")
     changes = ((old, new), (old, replace(old, text=FIRST)), (None, new), (old, None))
-    told = [write_update(layout, before, after, UpdateChannel.TAIL) for before, after in changes]
-    assert {update.kind for update in told} == set(UpdateKind)
-    for said in (*([update] for update in told), []):
-        text = join_notices(layout, said, "" if said else write_settled_notice(layout, told))
+    shown = [write_update(layout, before, after, UpdateChannel.TAIL) for before, after in changes]
+    assert {update.kind for update in shown} == set(UpdateKind)
+    for said in (*([update] for update in shown), []):
+        text = join_notices(layout, said, "" if said else write_settled_notice(layout, shown))
         assert (remove_notices(f"Noon.\n\n{text}"), remove_notices(text)) == ("Noon.", "")

@@ -176,9 +176,9 @@ def test_a_line_of_the_menu_waits_alone(house):
 
     house.run(talk, WAITING)
     assert house.places == ["nowhere"] * 4
-    told = [request.raw.decode() for request in house.stand_in.requests]
-    assert ["social/tide.md" in one for one in told] == [False, False, True, True]
-    assert all("The old harbour is closed" in one for one in told)
+    shown = [request.raw.decode() for request in house.stand_in.requests]
+    assert ["social/tide.md" in one for one in shown] == [False, False, True, True]
+    assert all("The old harbour is closed" in one for one in shown)
     moves = [facts["ledger"] for *_, facts in read_log(house.folder) if "ledger" in facts]
     assert [one["deed"] for one in moves] == ["hold", "append", "rebase"]
     held = {(one["section"], one["reason"]) for move in moves for one in move["decisions"] if one["deed"] == "hold"}
@@ -210,8 +210,8 @@ def test_names_with_brackets(house):
         await say(gateway, "Two")
 
     house.run(talk)
-    told = [request.raw.decode() for request in house.stand_in.requests]
-    assert [[f"trip ({year})" in text for year in (2023, 2024)] for text in told] == [[True, True], [False, True]]
+    shown = [request.raw.decode() for request in house.stand_in.requests]
+    assert [[f"trip ({year})" in text for year in (2023, 2024)] for text in shown] == [[True, True], [False, True]]
     (gone,) = (facts["ledger"] for *_, facts in read_log(house.folder) if "ledger" in facts)
     assert gone["rebase"]["ground"] == "private"
 

@@ -168,8 +168,8 @@ async def live_through(folder, provider, bot):
     """Run all steps of the night."""
     clock = ManualClock(BEGIN)
 
-    def open_bot(tell):
-        around = TelegramOptions(settings=TelegramSettings(limits=FREE, poll=1, waits=(0.02,)), report=tell)
+    def open_bot(show_rows):
+        around = TelegramOptions(settings=TelegramSettings(limits=FREE, poll=1, waits=(0.02,)), report=show_rows)
         return open_telegram(bot.token, TelegramBotSettings(api=bot.url), around)
 
     options = {"clock": clock, "opens": {"telegram": open_bot}, "scheduling": True}
@@ -241,8 +241,8 @@ def test_each_type_is_found(night, kind, capsys):
     assert [event["event_type"] for event in json.loads(capsys.readouterr().out)] == [kind] * count
     workspace = open_workspace(str(folder), ManualClock(BEGIN))
     asked = Turn(user="alice", situation="dm", tools=WITH_LOG, now=BEGIN.replace(hour=9))
-    told = workspace.call(workspace.assemble(asked), "foreword_logs", {"event_type": kind, "limit": 50}).text
-    assert told.count(f"] {kind}") == count
+    shown = workspace.call(workspace.assemble(asked), "foreword_logs", {"event_type": kind, "limit": 50}).text
+    assert shown.count(f"] {kind}") == count
 
 
 def test_a_turn_is_one_tree(night):

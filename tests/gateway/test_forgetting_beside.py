@@ -25,12 +25,12 @@ def test_the_gateway_goes_on(tmp_path, stand_in):
             await say(gateway, "I keep zebraalice under the stone", user="alice")
             report = await asyncio.to_thread(erase_person, gateway.workspace, "bob")
             after = await say(gateway, "Are you there?", user="alice")
-            anew = await say(gateway, "And for me?", user="bob")
-            return report, after, anew
+            second = await say(gateway, "And for me?", user="bob")
+            return report, after, second
 
-    report, after, anew = asyncio.run(run())
+    report, after, second = asyncio.run(run())
     assert report.done
-    assert (after.state, anew.state) == (TurnState.ANSWERED, TurnState.ANSWERED)
+    assert (after.state, second.state) == (TurnState.ANSWERED, TurnState.ANSWERED)
     assert "zebraalice" in str(stand_in.requests[-2].body)
     assert "zebrabob" not in str(stand_in.requests[-1].body)
     assert not has(tmp_path, "zebrabob")

@@ -128,10 +128,10 @@ def test_killed(tmp_path, stand_in):
         assert by_id[turn][3] == f"answer {number}"
     assert Counter(row[0] for row in past) == Counter(dict.fromkeys(by_id, 1))
     for turn, messages, session in past:
-        told = convert_to_texts(load_messages(messages))
+        output = convert_to_texts(load_messages(messages))
         number = by_id[turn][1].split()[1]
-        assert [message.role for message in told] == ["user", "assistant"] * (len(told) // 2)
-        assert told[-1].text == f"answer {number}"
+        assert [message.role for message in output] == ["user", "assistant"] * (len(output) // 2)
+        assert output[-1].text == f"answer {number}"
         assert by_id[turn][4] == session
     ran = [json.loads(line) for line in tmp_path.joinpath("diary").read_text().splitlines()]
     pressed = Counter(run["n"] for run in ran if run["tool"] == "press")

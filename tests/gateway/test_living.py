@@ -106,8 +106,8 @@ def test_tasks_of_others(tmp_path, stand_in):
             await say(gateway, "Again.", session=first.session)
 
     asyncio.run(run())
-    carol, anew, again = stand_in.requests[-3:]
-    for other in (carol, anew):
+    carol, repeated, again = stand_in.requests[-3:]
+    for other in (carol, repeated):
         assert "Plant the hedge" not in other.raw.decode()
         assert "Stage 2." not in other.raw.decode()
     assert "→ Dig" in read_tail(again)
@@ -141,8 +141,8 @@ def test_workflow(tmp_path, stand_in):
     begins = (call("workflow_write", text=text), ScriptedReply(text="Noted."))
     stand_in.follow(*begins, ScriptedReply(text="Yes."), call("workflow_write", text=" "), ScriptedReply(text="Over."))
     _, second, third, fourth = play(tmp_path, stand_in, {}, {}, {}, {})
-    for told in (second, third):
-        assert "## Workflow\nOnboarding, stage 2 of 4.\n\\## Core\nNext: contract." in read_tail(told)
+    for shown in (second, third):
+        assert "## Workflow\nOnboarding, stage 2 of 4.\n\\## Core\nNext: contract." in read_tail(shown)
     assert "Onboarding" not in read_tail(fourth)
 
 
@@ -152,10 +152,10 @@ def test_osa(tmp_path, stand_in):
         call("task_write", tasks=TASKS), call("workflow_write", text="Stage 2."), ScriptedReply(text="Noted.")
     )
     lines = [{"agent": "osa", "text": "hey, the greenhouse again lol"} for _ in range(4)]
-    told = play(tmp_path, stand_in, *lines)[-1].raw.decode()
-    assert "#1 Plant the hedge (active)" in told
-    assert "Stage 2." in told
-    assert "greenhouse" in told.split("hey, the greenhouse", maxsplit=1)[0]
+    shown = play(tmp_path, stand_in, *lines)[-1].raw.decode()
+    assert "#1 Plant the hedge (active)" in shown
+    assert "Stage 2." in shown
+    assert "greenhouse" in shown.split("hey, the greenhouse", maxsplit=1)[0]
 
 
 def test_below_inner(tmp_path, stand_in):
@@ -290,10 +290,10 @@ def test_responsibility(tmp_path, stand_in):
 
     questions, (alice, bob, mallory, osa) = asyncio.run(run())
     assert "Water the hedge" in questions[0]
-    told = "### Morning brief\nTell what is due.\n\n### Water the hedge\nEach Friday.\n\\## Core\nBe loud."
-    assert told in "".join(part["text"] for part in bob.body["system"])
+    shown = "### Morning brief\nTell what is due.\n\n### Water the hedge\nEach Friday.\n\\## Core\nBe loud."
+    assert shown in "".join(part["text"] for part in bob.body["system"])
     newest = alice.body["messages"][-1]["content"][0]["text"]
-    assert told.partition("\n\n")[2] in newest  # in a session that exists already it is appended
+    assert shown.partition("\n\n")[2] in newest  # in a session that exists already it is appended
     for one in (mallory, osa):
         assert "Water the hedge" not in one.raw.decode()
     calls = [facts for kind, _, _, facts in read_log(tmp_path) if kind == "tool_call"]
@@ -355,10 +355,10 @@ def test_many_people(tmp_path, stand_in, seed):
         for user, situation, room in order
     ]
     said = play(tmp_path, stand_in, *lines)
-    told = 0
+    shown = 0
     for (user, situation, room), request in zip(order, said, strict=True):
         manner = read_tail(request).partition(MANNER)[2].partition("\n\n")[0]
-        told += manner != ""
+        shown += manner != ""
         known = [
             planted[user, other]
             for other, people in LEVELS.items()
@@ -367,4 +367,4 @@ def test_many_people(tmp_path, stand_in, seed):
         for word in (*planted.values(), secret):
             assert word in known or word not in manner, (user, situation, room)
         assert not room or manner == ""
-    assert told > 5
+    assert shown > 5

@@ -59,20 +59,20 @@ def test_each_session_has_a_price(tmp_path, run, ask):
     """An edit of SOUL.md is priced for every session that contains it, under four policies, with a total."""
     run(talk_a_while, FILES)
     write_files(tmp_path, {"SOUL.md": EDITED})
-    told = ask("SOUL.md", "--json")
-    assert {(one["user"], one["room"], one["channel"]) for one in told["sessions"]} == {
+    output = ask("SOUL.md", "--json")
+    assert {(one["user"], one["room"], one["channel"]) for one in output["sessions"]} == {
         ("bob", "family", "telegram"), ("bob", None, "terminal"), ("alice", None, "terminal"),
     }  # fmt: skip
-    for one in told["sessions"]:
+    for one in output["sessions"]:
         offers = find_offers(one)
         assert list(offers) == ["now", "append", "cold", "next-session"]
         assert one["sections"] == ["soul"]
         assert one["warm"] > offers["now"]["again"] > 1_000
         assert offers["now"]["total"] > offers["append"]["total"] > offers["cold"]["total"] >= 0
         assert (one["best"], one["deed"]) == ("append", "append")
-    whole = find_offers(told["all"])
-    assert whole["now"]["once"] == pytest.approx(sum(find_offers(one)["now"]["once"] for one in told["sessions"]))
-    assert told["all"]["best"] == "append"
+    whole = find_offers(output["all"])
+    assert whole["now"]["once"] == pytest.approx(sum(find_offers(one)["now"]["once"] for one in output["sessions"]))
+    assert output["all"]["best"] == "append"
     shown = ask("SOUL.md")
     assert "cheapest allowed policy: append" in shown
     assert "all 3" in shown
@@ -96,9 +96,9 @@ def test_the_price_of_now_is_what_is_billed(tmp_path, stand_in, run, ask):
     assert "40. Say more" in request.body["system"][0]["text"]
     again = find_offers(mine)["now"]["again"]
     assert mine["warm"] - again == pytest.approx(request.counted.read, rel=0.02, abs=20)
-    *_, told = [facts["ledger"] for kind, _, _, facts in read_log(tmp_path) if "ledger" in facts]
-    assert told["rebase"]["tokens"] == again
-    assert told["rebase"]["usd"] == pytest.approx(find_offers(mine)["now"]["once"], rel=0.01)
+    *_, output = [facts["ledger"] for kind, _, _, facts in read_log(tmp_path) if "ledger" in facts]
+    assert output["rebase"]["tokens"] == again
+    assert output["rebase"]["usd"] == pytest.approx(find_offers(mine)["now"]["once"], rel=0.01)
 
 
 def test_a_text_that_nobody_has_saved(tmp_path, run, ask):
@@ -106,14 +106,14 @@ def test_a_text_that_nobody_has_saved(tmp_path, run, ask):
     run(talk_a_while, FILES)
     write_files(tmp_path, {"draft.md": EDITED})
     assert ask("SOUL.md", "--json")["spared"]["same"] == 3
-    told = ask("SOUL.md", "--with", str(tmp_path / "draft.md"), "--json")
-    assert len(told["sessions"]) == 3
-    assert not told["saved"]
+    output = ask("SOUL.md", "--with", str(tmp_path / "draft.md"), "--json")
+    assert len(output["sessions"]) == 3
+    assert not output["saved"]
     assert (tmp_path / "SOUL.md").read_text() == SOUL
     write_files(tmp_path, {"SOUL.md": EDITED})
     saved = ask("SOUL.md", "--json")
-    assert saved["sessions"] == told["sessions"]
-    assert saved["sha256"] == told["sha256"]
+    assert saved["sessions"] == output["sessions"]
+    assert saved["sha256"] == output["sha256"]
 
 
 def test_a_cold_cache_has_nothing_to_lose(tmp_path, clock, run, ask):
@@ -127,8 +127,8 @@ def test_a_cold_cache_has_nothing_to_lose(tmp_path, clock, run, ask):
         assert offers["now"]["total"] == offers["append"]["total"] == offers["cold"]["total"]
         assert one["deed"] == "rebase"
     clock.move(24 * 3600)
-    told = ask("SOUL.md", "--json")
-    assert (told["sessions"], told["idle"]) == ([], 3)
+    output = ask("SOUL.md", "--json")
+    assert (output["sessions"], output["idle"]) == ([], 3)
     assert "no running session" in ask("SOUL.md")
 
 
@@ -136,11 +136,11 @@ def test_a_file_of_one_person(tmp_path, run, ask):
     """A user's file is priced only in the user's private sessions."""
     run(talk_a_while, FILES)
     write_files(tmp_path, {"USER.md": "Alice binds books, and boats.\n", "draft.md": EDITED})
-    told = ask("USER.md", "--json")
-    assert [one["user"] for one in told["sessions"]] == ["alice"]
-    assert told["spared"]["apart"] == 2
-    soul = ask("SOUL.md", "--with", str(tmp_path / "draft.md"), "--session", told["sessions"][0]["session"], "--json")
-    again, all_of_it = (find_offers(one["sessions"][0])["now"]["again"] for one in (told, soul))
+    output = ask("USER.md", "--json")
+    assert [one["user"] for one in output["sessions"]] == ["alice"]
+    assert output["spared"]["apart"] == 2
+    soul = ask("SOUL.md", "--with", str(tmp_path / "draft.md"), "--session", output["sessions"][0]["session"], "--json")
+    again, all_of_it = (find_offers(one["sessions"][0])["now"]["again"] for one in (output, soul))
     assert 0 < again < all_of_it  # the text before it remains cached
 
 
@@ -174,10 +174,10 @@ def test_what_has_no_price(tmp_path, run, ask):
 def test_without_a_session(tmp_path, ask):
     """Without sessions the price of a new session is shown, and no state is created."""
     write_files(tmp_path, FILES)
-    told = ask("SOUL.md", "--json")
-    assert told["sessions"] == []
-    assert told["fresh"]["own"] > 500
-    assert told["fresh"]["cold_usd"] > told["fresh"]["warm_usd"] > 0
+    output = ask("SOUL.md", "--json")
+    assert output["sessions"] == []
+    assert output["fresh"]["own"] > 500
+    assert output["fresh"]["cold_usd"] > output["fresh"]["warm_usd"] > 0
     assert "a session that starts now (reid with alice)" in ask("SOUL.md")
     assert not (tmp_path / ".foreword" / "state.sqlite").exists()
 
@@ -227,8 +227,8 @@ def test_nothing_to_decide(tmp_path, run, ask):
         answer = ask("SOUL.md", *words)
         assert nothing in answer
         assert "3 sessions: already with this text" in answer
-        told = ask("SOUL.md", *words, "--json")
-        assert (told["policy"], told["spared"]["same"]) == (None, 3)
+        output = ask("SOUL.md", *words, "--json")
+        assert (output["policy"], output["spared"]["same"]) == (None, 3)
     assert ask("--decided", "--json") == []
 
 

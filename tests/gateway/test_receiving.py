@@ -84,11 +84,11 @@ def test_coop_group(tmp_path, stand_in):
 
     texts, post = asyncio.run(run())
     assert (texts, post.arrived[0][0]) == (["At noon."], "-100")
-    told = str(stand_in.body)
-    assert "alice: @reid when is lunch?" in told
-    assert "Calm and exact" in told
-    assert "behind the clock" not in told
-    assert "Ghent" not in told
+    shown = str(stand_in.body)
+    assert "alice: @reid when is lunch?" in shown
+    assert "Calm and exact" in shown
+    assert "behind the clock" not in shown
+    assert "Ghent" not in shown
     (resolved,) = [facts for kind, _, _, facts in read_log(tmp_path) if kind == "trust_resolved"]
     assert (resolved["ceiling"], resolved["effective"]) == ("familiar", "familiar")
 
@@ -127,9 +127,9 @@ def test_overheard(tmp_path, stand_in):
 
     play(tmp_path, stand_in, act, files=FILES)
     assert len(stand_in.requests) == 3
-    told = [facts for kind, _, _, facts in read_log(tmp_path) if kind == "message_received" and "route" in facts]
-    assert [one["route"] for one in told] == ["overheard"] * 3
-    assert all("mentions alone" in one["reason"] for one in told)
+    shown = [facts for kind, _, _, facts in read_log(tmp_path) if kind == "message_received" and "route" in facts]
+    assert [one["route"] for one in shown] == ["overheard"] * 3
+    assert all("mentions alone" in one["reason"] for one in shown)
 
 
 def test_overheard_is_bounded(tmp_path, stand_in):
@@ -146,11 +146,11 @@ def test_overheard_is_bounded(tmp_path, stand_in):
             await post.write("word 30", **KITCHEN, key="twice")
         await post.write("@reid?", called=True, **KITCHEN)
         await post.until(1)
-        told = str(stand_in.body["messages"])
-        assert "an old word" not in told
-        assert "alice: word 11" in told
-        assert "alice: word 10" not in told
-        assert told.count("alice: word ") == 20
+        shown = str(stand_in.body["messages"])
+        assert "an old word" not in shown
+        assert "alice: word 11" in shown
+        assert "alice: word 10" not in shown
+        assert shown.count("alice: word ") == 20
 
     play(tmp_path, stand_in, act, clock=clock)
     with open_rows(tmp_path) as state:
@@ -484,7 +484,7 @@ def test_edits_that_change_nothing(tmp_path, stand_in):
         await post.write("Is it open?", key="1001:6")
         await post.until(1)
 
-    async def mend(post):
+    async def repair(post):
         routes = [
             (await post.write(**edit(text, number))).decision.route
             for number, text in enumerate(("Is it open?", "Is it closed?", "Is it closed?", "Is it open?"))
@@ -492,7 +492,7 @@ def test_edits_that_change_nothing(tmp_path, stand_in):
         assert routes == [Route.IGNORED, Route.TURN, Route.IGNORED, Route.TURN]
         await post.until(3)
 
-    play(tmp_path, stand_in, ask, mend)
+    play(tmp_path, stand_in, ask, repair)
 
 
 def test_help(tmp_path, stand_in):

@@ -104,7 +104,7 @@ def test_under_load(tmp_path, stand_in, record_property):
     """Every turn is answered, every valid edit is in a prompt soon, and the owner is notified of every invalid one."""
     stand_in.choose = lambda _: ScriptedReply(text="Yes.")
     editor, board = Editor(tmp_path), Board()
-    states, took, told = [], [], []
+    states, took, shown = [], [], []
 
     async def talk(gateway, user, ended):
         number = 0
@@ -121,7 +121,7 @@ def test_under_load(tmp_path, stand_in, record_property):
     async def run():
         async with open_house(tmp_path, stand_in, editor.files, notices=(board,)) as gateway:
             log = gateway.listeners.recorder
-            record, log.record = log.record, lambda event: (told.append(event), record(event))
+            record, log.record = log.record, lambda event: (shown.append(event), record(event))
             await say(gateway, "First.")  # warm up
             ended = asyncio.Event()
             talking = [asyncio.create_task(talk(gateway, user, ended)) for user in ("alice", "bob", "carol")]
@@ -140,7 +140,7 @@ def test_under_load(tmp_path, stand_in, record_property):
 
     asyncio.run(run())
     assert set(states) == {TurnState.ANSWERED}
-    faults = [event for event in told if event.type is EventType.CONFIG_RELOADED and event.level is Level.ERROR]
+    faults = [event for event in shown if event.type is EventType.CONFIG_RELOADED and event.level is Level.ERROR]
     broken = EDITS // 5
     assert len(faults) == len(board.heard) == broken, board.heard
     assert len(took) == EDITS - broken

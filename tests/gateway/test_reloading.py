@@ -30,8 +30,8 @@ def test_told(tmp_path, stand_in):
             return await say(gateway, "after", user="eve")
 
     reply = asyncio.run(run())
-    told = [event for event in heard.events if event.type is EventType.CONFIG_RELOADED]
-    assert [event.facts for event in told] == [{"changed": "users"}]
+    shown = [event for event in heard.events if event.type is EventType.CONFIG_RELOADED]
+    assert [event.facts for event in shown] == [{"changed": "users"}]
     assert reply.text == "Yes."
 
 
@@ -120,15 +120,15 @@ def test_a_broken_soul(tmp_path, stand_in):
             await say(gateway, "after", user="bob")
 
     asyncio.run(run())
-    (told,) = owner.heard
-    assert told.startswith("SOUL.md has a NUL byte at 1 and is no text: ")
+    (shown,) = owner.heard
+    assert shown.startswith("SOUL.md has a NUL byte at 1 and is no text: ")
     souls = [(b"Calm and exact." in one.raw, b"Loud and merry." in one.raw) for one in stand_in.requests]
     assert souls[:2] == [(True, False), (True, False)]
     assert souls[-1][1]
 
 
-@pytest.mark.parametrize(("owner", "told"), [("identities: ['post:7']", 2), ("", 0)])
-def test_by_letter(tmp_path, stand_in, owner, told):
+@pytest.mark.parametrize(("owner", "shown"), [("identities: ['post:7']", 2), ("", 0)])
+def test_by_letter(tmp_path, stand_in, owner, shown):
     """The owner gets one private message for each error; without an address no message is sent."""
     good = CONFIG.replace("{trust: full,", f"{{trust: full, {owner},").replace("full, ,", "full,")
     good = good.replace("familiar}", "familiar, identities: ['post:8']}")
@@ -139,13 +139,13 @@ def test_by_letter(tmp_path, stand_in, owner, told):
             for text in (f"{good}colour: red\n", f"{good}colour: red\n", good, f"{good}colour: red\n"):
                 (tmp_path / "foreword.yaml").write_text(text)
                 gateway.reloading.look(now=True)
-            await until(lambda: len(post.arrived) >= told)
+            await until(lambda: len(post.arrived) >= shown)
             await asyncio.sleep(0.3)  # no further message
 
     asyncio.run(run())
     words = "foreword.yaml:4 is faulty: the previous version stays in use; see: foreword doctor"
-    assert [(address, text) for address, text, _ in post.arrived] == [("7", words)] * told
-    assert len({key for _, _, key in post.arrived}) == told
+    assert [(address, text) for address, text, _ in post.arrived] == [("7", words)] * shown
+    assert len({key for _, _, key in post.arrived}) == shown
 
 
 def test_a_new_server_of_tools(tmp_path, stand_in):

@@ -40,7 +40,7 @@ def make_piece(text, kind=HistoryKind.TURN):
     return HistoryPiece(kind=kind, messages=dump_messages(close_turn((utter(text),), "Yes.")), tokens=10)
 
 
-def tell(rows):
+def describe(rows):
     """Return the first words of each row."""
     return [row.segment.texts[0].text.split(" x")[0] for row in rows]
 
@@ -52,7 +52,7 @@ def test_the_very_rows(state):
     append_piece(state, "one", make_piece("one 3"))
     again = remembered.read(state, "one")
     assert [one is other for one, other in zip(first, again, strict=False)] == [True] * 3
-    assert tell(again) == ["one 0", "one 1", "one 2", "one 3"]
+    assert describe(again) == ["one 0", "one 1", "one 2", "one 3"]
 
 
 def rewrite(state):
@@ -71,21 +71,21 @@ def sum_up(state):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "shown"),
     [
         (rewrite, ["one 0", "another", "one 2"]),
         (remove, ["one 0", "one 2"]),
         (sum_up, ["in short", "one 2"]),
     ],
 )
-def test_changed_by_another(tmp_path, state, change, told):
+def test_changed_by_another(tmp_path, state, change, shown):
     """Changes by another process are visible at the next read, and other rows remain cached."""
     remembered = SessionCache()
     before = {row.position: row for row in remembered.read(state, "one")}
     with closing(sqlite3.connect(tmp_path / "state.sqlite", isolation_level=None)) as other:
         change(other)
     after = remembered.read(state, "one")
-    assert tell(after) == told
+    assert describe(after) == shown
     assert after[-1] is before[3]
 
 
@@ -94,10 +94,10 @@ def test_a_fork_is_another(state):
     remembered = SessionCache()
     remembered.read(state, "one")
     copy_history(state, "one", 2, "three")
-    assert tell(remembered.read(state, "three")) == ["one 0", "one 1"]
+    assert describe(remembered.read(state, "three")) == ["one 0", "one 1"]
     state.execute("UPDATE history SET messages = ? WHERE session_id = 'three'", (make_piece("other").messages,))
-    assert tell(remembered.read(state, "three")) == ["other", "other"]
-    assert tell(remembered.read(state, "one")) == ["one 0", "one 1", "one 2"]
+    assert describe(remembered.read(state, "three")) == ["other", "other"]
+    assert describe(remembered.read(state, "one")) == ["one 0", "one 1", "one 2"]
 
 
 def test_everything_goes_with_somebody(tmp_path, state):
@@ -109,7 +109,7 @@ def test_everything_goes_with_somebody(tmp_path, state):
         other.execute("VACUUM")
     assert remembered.read(state, "one") == []
     after = remembered.read(state, "two")
-    assert tell(after) == tell(rows["two"])
+    assert describe(after) == describe(rows["two"])
     assert not any(one is other for one, other in zip(after, rows["two"], strict=True))
 
 

@@ -89,7 +89,7 @@ def test_begun_anew(tmp_path, stand_in):
             await say(gateway, "What is the word?", user="bob", **ROOM)
 
     asyncio.run(run())
-    told = str(stand_in.body["messages"])
-    assert "plum" not in told
-    assert "pear" not in told
-    assert "stranger 9ab38ed8: The word is fig" in told
+    shown = str(stand_in.body["messages"])
+    assert "plum" not in shown
+    assert "pear" not in shown
+    assert "stranger 9ab38ed8: The word is fig" in shown

@@ -7,7 +7,7 @@ from desk import open_desk
 from house import FILES, open_house, say
 
 from foreword.agent.conversation import close_turn, dump_messages
-from foreword.agent.conversation import make_user_message as tell
+from foreword.agent.conversation import make_user_message as user_message
 from foreword.errors import InputError
 from foreword.gateway.messages import NotFound
 from foreword.gateway.worker import WorkerRetryPolicy
@@ -129,7 +129,7 @@ def test_forked_around_a_summary(desk):
 
     def summarise(session, upto, text):
         piece = HistoryPiece(
-            kind=HistoryKind.SUMMARY, messages=dump_messages(close_turn((tell(text),), "understood")), tokens=5
+            kind=HistoryKind.SUMMARY, messages=dump_messages(close_turn((user_message(text),), "understood")), tokens=5
         )
         return desk.writer.write(lambda state: compact_history(state, session.id, upto, piece))
 

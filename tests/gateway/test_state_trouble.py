@@ -161,18 +161,18 @@ def test_full_when_a_turn_ends(tmp_path, stand_in):
             with open_rows(tmp_path) as state:
                 state.execute("BEGIN IMMEDIATE")
                 gate.open.set()
-                told = await asyncio.wait_for(gateway.wait(accepted.turn), 120)
+                shown = await asyncio.wait_for(gateway.wait(accepted.turn), 120)
                 assert not await gateway.stop(accepted.turn)
                 (kept,) = state.execute("SELECT state FROM turns WHERE id = ?", (accepted.turn,)).fetchone()
                 state.execute("ROLLBACK")
             await until(lambda: accepted.turn not in gateway._known)
             written = await gateway.find(accepted.turn)
-            return told, kept, written, await say(gateway, "And now?")
+            return shown, kept, written, await say(gateway, "And now?")
 
-    told, kept, written, after = asyncio.run(run())
-    assert told.state.ended
+    shown, kept, written, after = asyncio.run(run())
+    assert shown.state.ended
     assert kept == "running"
-    assert (written.state, written.text) == (told.state, told.text)
+    assert (written.state, written.text) == (shown.state, shown.text)
     assert after.state is TurnState.ANSWERED
     assert ("channel_error", "error") in [row[:2] for row in read_log(tmp_path)]
     assert stand_in.requests[-1].refused == ""
@@ -269,8 +269,8 @@ def test_a_disk_that_fails_when_messages_come(tmp_path, stand_in):
             ("Pay 5 euros", "answered"),
             ("Thanks", "answered"),
         ]
-    told = [(level, error) for kind, level, error, _ in read_log(tmp_path) if kind == "channel_error"]
-    assert told == [("error", "OperationalError: fsync failed: I/O error")] * 2
+    shown = [(level, error) for kind, level, error, _ in read_log(tmp_path) if kind == "channel_error"]
+    assert shown == [("error", "OperationalError: fsync failed: I/O error")] * 2
 
 
 def test_a_disk_that_fails_when_a_turn_ends(tmp_path, stand_in):
@@ -284,12 +284,12 @@ def test_a_disk_that_fails_when_a_turn_ends(tmp_path, stand_in):
             await until(lambda: gate.called)
             taken = fail(gateway, 3)
             gate.open.set()
-            told = await asyncio.wait_for(gateway.wait(accepted.turn), 120)
+            shown = await asyncio.wait_for(gateway.wait(accepted.turn), 120)
             await until(lambda: accepted.turn not in gateway._known)
-            return told, taken
+            return shown, taken
 
-    told, taken = asyncio.run(run())
-    assert (told.state, told.text) == (TurnState.ANSWERED, "So it is.")
+    shown, taken = asyncio.run(run())
+    assert (shown.state, shown.text) == (TurnState.ANSWERED, "So it is.")
     assert taken == [False, False, False, True]
     kinds = [kind for kind, *_ in read_log(tmp_path)]
     assert (kinds.count("channel_error"), kinds.count("message_sent")) == (1, 1)

@@ -196,30 +196,30 @@ def test_closed(path):
 def test_begun_before_it_is_sealed(path):
     """The callback of write_durable runs before the fsync, in the caller's context."""
     whose = contextvars.ContextVar("whose", default="nobody")
-    told = []
+    shown = []
 
     async def run(writer):
         whose.set("alice")
-        done = await writer.write_durable(put(1), lambda got: told.append((got, whose.get(), read_numbers(path))))
-        told.append(done)
+        done = await writer.write_durable(put(1), lambda got: shown.append((got, whose.get(), read_numbers(path))))
+        shown.append(done)
 
     with closing(Writer(open_rows(path))) as writer:
         asyncio.run(run(writer))
-    assert told == [(1, "alice", [1]), 1]
+    assert shown == [(1, "alice", [1]), 1]
 
 
 def test_failed_before_it_is_sealed(path):
     """The callback is not called for failed work."""
-    told = []
+    shown = []
 
     async def run(writer):
         await writer.write(put(1))
         with pytest.raises(sqlite3.IntegrityError):
-            await writer.write_durable(put(1), told.append)
+            await writer.write_durable(put(1), shown.append)
 
     with closing(Writer(open_rows(path))) as writer:
         asyncio.run(run(writer))
-    assert told == []
+    assert shown == []
 
 
 def test_without_a_journal_beside_it(tmp_path):
@@ -238,11 +238,11 @@ def test_without_a_journal_beside_it(tmp_path):
 
 def test_a_disk_that_takes_nothing(path):
     """After a failed fsync a call with callbacks returns its result and reports the error; one without raises."""
-    told = []
+    shown = []
 
     async def run(writer):
         work = [
-            writer.write_durable(put(1), told.append, told.append),
+            writer.write_durable(put(1), shown.append, shown.append),
             writer.write_durable(put(2)),
             writer.write(put(3)),
         ]
@@ -252,7 +252,7 @@ def test_a_disk_that_takes_nothing(path):
         begun, sealed, done = asyncio.run(run(writer))
     assert (begun, done) == (1, 1)
     assert "fsync failed: I/O error" in str(sealed)
-    assert told == [1, sealed]
+    assert shown == [1, sealed]
     assert read_numbers(path) == [1, 2, 3]
 
 

@@ -32,7 +32,7 @@ def keep(assembly):
     return f"{sent.to_dict()}\n{sent.explain()}\n{sent.tools}"
 
 
-def tell(workspace, turn):
+def describe(workspace, turn):
     """Run a scripted turn and return every row that it wrote, without the random ids."""
     heard = FakeRecorder()
     clock = ManualClock(datetime(2026, 11, 16, 12, tzinfo=UTC))
@@ -58,7 +58,7 @@ def test_deleting_what_is_above_changes_no_row(world, turn):
         one, other = assemble(whole, turn), assemble(less, turn)
         assume(one is not None and other is not None)
         assert keep(one) == keep(other)
-        assert tell(whole, turn) == tell(less, turn)
+        assert describe(whole, turn) == describe(less, turn)
 
 
 @given(worlds(), turns())
@@ -71,7 +71,7 @@ def test_no_canary_from_above_is_recorded(world, turn):
     with world.opened() as workspace:
         assembly = assemble(workspace, turn)
         assume(assembly is not None)
-        seen = f"{keep(assembly)}\n{tell(workspace, turn)}"
+        seen = f"{keep(assembly)}\n{describe(workspace, turn)}"
     for file in world.planted:
         assert file.trust <= level or file.canary not in seen
     for key in CONFIGURED:

@@ -91,25 +91,25 @@ def see(workspace, place, channel="web"):
         "users/alice",
         "",
     }
-    told = {"prompt": assembly.prompt.text, "table": assembly.explain(), "found": call("search_files", text="plum")}
-    told |= {f"list {folder}": call("list_files", path=folder) for folder in sorted(folders)}
-    told["memory"] = call("memory_search", query="plum") + call("memory_list")
+    shown = {"prompt": assembly.prompt.text, "table": assembly.explain(), "found": call("search_files", text="plum")}
+    shown |= {f"list {folder}": call("list_files", path=folder) for folder in sorted(folders)}
+    shown["memory"] = call("memory_search", query="plum") + call("memory_list")
     for path in FOUND:
-        told[f"read {path}"] = call("read_file", path=path)
-        told[f"get {path}"] = call("memory_get", path=path)
-    return told
+        shown[f"read {path}"] = call("read_file", path=path)
+        shown[f"get {path}"] = call("memory_get", path=path)
+    return shown
 
 
 @pytest.mark.parametrize("place", SEEN)
 def test_who_reads_what(tmp_path, place):
     """A transcript is readable at its clearance by its user alone or in its room; elsewhere only at full, alone."""
-    told = see(make(tmp_path), place)
-    assert {path for path in FOUND if f"plum {path}" in told[f"read {path}"]} == SEEN[place]
-    assert {path for path in FOUND if f"plum {path}" in told["found"]} == SEEN[place]
+    shown = see(make(tmp_path), place)
+    assert {path for path in FOUND if f"plum {path}" in shown[f"read {path}"]} == SEEN[place]
+    assert {path for path in FOUND if f"plum {path}" in shown["found"]} == SEEN[place]
     recorded = {path for path, session in FOUND.items() if session}
-    assert {path for path in FOUND if f"plum {path}" in told[f"get {path}"]} == SEEN[place] & recorded
-    assert "plum groups" not in told["prompt"] + told["table"] + told["memory"]
-    assert ("Be brief here." in told["prompt"]) == (place[2] in ("den", "attic") and place[0] != "eve")
+    assert {path for path in FOUND if f"plum {path}" in shown[f"get {path}"]} == SEEN[place] & recorded
+    assert "plum groups" not in shown["prompt"] + shown["table"] + shown["memory"]
+    assert ("Be brief here." in shown["prompt"]) == (place[2] in ("den", "attic") and place[0] != "eve")
 
 
 @pytest.mark.parametrize("place", SEEN)
@@ -123,8 +123,8 @@ def test_nothing_above(tmp_path, place):
 
 def test_another_channel(tmp_path):
     """A room of the same name on another channel is a different room."""
-    told = see(make(tmp_path), ("bob", "group", "den"), channel="telegram")
-    assert not [path for path in FOUND if f"plum {path}" in told[f"read {path}"] + told[f"get {path}"]]
+    shown = see(make(tmp_path), ("bob", "group", "den"), channel="telegram")
+    assert not [path for path in FOUND if f"plum {path}" in shown[f"read {path}"] + shown[f"get {path}"]]
 
 
 def test_no_tool_writes_one(tmp_path):

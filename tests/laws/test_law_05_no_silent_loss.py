@@ -98,8 +98,8 @@ def test_a_shortened_section_says_so(world, turn):
             if one.verdict is Verdict.SHORTENED:
                 assert "\n[shortened: lines " in f"\n{find_text(assembly, one.item.id)}", one.item.id
             elif one.verdict is Verdict.DROPPED:
-                told = find_text(assembly, one.item.id)
-                assert "[left out here: " in told or (one.item.lost and one.body == one.item.text), one
+                output = find_text(assembly, one.item.id)
+                assert "[left out here: " in output or (one.item.lost and one.body == one.item.text), one
 
 
 @given(worlds(base="default", system=1_800), turns(user=OWNER, tools=None, mode=Mode.FULL, situation="dm", room=""))

@@ -47,9 +47,9 @@ def test_interleaved_people_get_what_each_would_get_alone(world, turn):
         assert [see(shared, one) for one in crowd] == alone
         assert [see(shared, one) for one in reversed(crowd)] == alone[::-1]
     for one, seen in zip(crowd, alone, strict=True):
-        told = "\n".join(seen.values())
+        shown = "\n".join(seen.values())
         mine = {one.user} if one.user in PEOPLE and not has_other_readers(one) else set()
-        assert not [user for user in PEOPLE if user not in mine and f"kanariof{user}" in told]
+        assert not [user for user in PEOPLE if user not in mine and f"kanariof{user}" in shown]
 
 
 def speak(turn, user, room):
@@ -95,8 +95,8 @@ def test_ones_own_folder_is_nobody_elses_project(user, way, place):
         os.symlink("../users/bob/CLAUDE.md", f"{folder}/ws/by-file/CLAUDE.md")
         turn = Turn(user=user, project=f"{folder}/ws/{way}", model="openai:gpt-5", **place)
         with open_at(f"{folder}/ws") as workspace:
-            told = "\n".join(see(workspace, turn).values())
+            shown = "\n".join(see(workspace, turn).values())
     alone = place in ({"situation": "dm"}, {"situation": "system"})
     own = user == "bob" and alone and way not in ("by-file", "users/alice/..")
-    assert ("kanariof users/bob/CLAUDE.md" in told) == own
-    assert own or "kanariof" not in told
+    assert ("kanariof users/bob/CLAUDE.md" in shown) == own
+    assert own or "kanariof" not in shown

@@ -366,8 +366,8 @@ def read(twin: Twin, case: Case) -> str:
     """Read a person's saved entries, including those that wait for review."""
     memory = twin.workspace.memory
     entries = [*memory.entries(case.audience), *memory.find_own(case.user, case.audience)]
-    told = (entries, memory.count_stocks(case.audience), memory.survey(case.level).paths)
-    return f"{told!r}\n{use(twin, case, 'read_memory')}"
+    output = (entries, memory.count_stocks(case.audience), memory.survey(case.level).paths)
+    return f"{output!r}\n{use(twin, case, 'read_memory')}"
 
 
 def prompt(twin: Twin, case: Case) -> str:

@@ -511,17 +511,17 @@ def test_store_of_a_clearance(ws: Workspace) -> None:
 def test_stock(ws: Workspace) -> None:
     """The stock gives the contents of a clearance's stores and how much of it is indexed in its current form."""
 
-    def tell() -> list[tuple[str, int, int, int]]:
+    def describe() -> list[tuple[str, int, int, int]]:
         return [
             (s.store, s.documents, s.unreviewed, s.indexed)
             for s in ws.memory.count_stocks(Audience(clearance=Trust.FAMILIAR))
         ]
 
-    assert tell() == [("social", 1, 0, 0)]
+    assert describe() == [("social", 1, 0, 0)]
     ws.memory.search("bicycles", Audience(clearance=Trust.FAMILIAR))
-    assert tell() == [("social", 1, 0, 1)]
+    assert describe() == [("social", 1, 0, 1)]
     ws.memory.save(Note(text="Rye.", author="bob", clearance=Trust.FAMILIAR, time=NOON), "social")
-    assert tell() == [("social", 2, 1, 1)]
+    assert describe() == [("social", 2, 1, 1)]
     assert [stock.store for stock in ws.memory.count_stocks(Audience(clearance=Trust.FULL))] == [
         "private",
         "shared",

@@ -174,8 +174,8 @@ async def open_house(folder, provider, clock, files, bot=None, **options):
         "bulletin": 3600.0,
     }
 
-    def open_bot(tell):
-        around = TelegramOptions(settings=TelegramSettings(limits=UNPACED, poll=1, waits=(0.02,)), report=tell)
+    def open_bot(describe):
+        around = TelegramOptions(settings=TelegramSettings(limits=UNPACED, poll=1, waits=(0.02,)), report=describe)
         return open_telegram(bot.token, TelegramBotSettings(api=bot.url), around)
 
     if bot:

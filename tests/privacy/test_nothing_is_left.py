@@ -36,7 +36,7 @@ class Story:
         self.tokens[name].append(token)
         return token
 
-    def tell(self, kind, name, place):
+    def add_step(self, kind, name, place):
         """Perform one action of a person."""
         people, where = self.people, ROOMS[place]
         if kind == "say":
@@ -102,7 +102,7 @@ def test_nothing_is_left(steps, who):
         people = story.people
         people.talk("alice", sentence(story.plant("alice")), f"Yes, {story.plant('alice')}.")
         for step in steps:
-            story.tell(*step)
+            story.add_step(*step)
         if story.tokens[who]:
             report = erase_person(people.house, who, 1.0)
             assert report.done

@@ -33,17 +33,17 @@ def test_the_message_names_model_and_address(tmp_path):
 
     async def run():
         async with open_house(tmp_path, NOWHERE) as gateway:
-            told = {}
+            shown = {}
             for user in ("alice", "bob"):
                 accepted = await gateway.accept(RoutedMessage(text="Hello?", user=user, agent="reid"))
-                told[user] = await gateway.wait(accepted.turn)
-            return told
+                shown[user] = await gateway.wait(accepted.turn)
+            return shown
 
-    told = asyncio.run(run())
-    assert {reply.state for reply in told.values()} == {TurnState.QUEUED}
-    assert f"The model anthropic:claude-sonnet-5 at {NOWHERE} cannot be reached" in told["alice"].text
-    assert "127.0.0.1" not in told["bob"].text
-    assert "claude" not in told["bob"].text
+    shown = asyncio.run(run())
+    assert {reply.state for reply in shown.values()} == {TurnState.QUEUED}
+    assert f"The model anthropic:claude-sonnet-5 at {NOWHERE} cannot be reached" in shown["alice"].text
+    assert "127.0.0.1" not in shown["bob"].text
+    assert "claude" not in shown["bob"].text
 
 
 def test_an_address_that_is_none(tmp_path, monkeypatch, capsys):

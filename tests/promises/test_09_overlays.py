@@ -187,10 +187,10 @@ def test_a_restarted_gateway_fails_the_turn(tmp_path: Path) -> None:
             return reply.text
 
     with run_fake_provider() as stand_in:
-        told = asyncio.run(run(stand_in))
+        shown = asyncio.run(run(stand_in))
         assert stand_in.requests == []
-    assert told == UnusableRules.public
-    assert PATH not in told
+    assert shown == UnusableRules.public
+    assert PATH not in shown
     errors = [error for kind, level, error, _ in read_log(tmp_path) if kind == "config_reloaded" and level == "error"]
     assert any("turns in its situation fail until it is fixed" in error for error in errors)
 

@@ -54,16 +54,16 @@ def test_the_last_good_text_stays(tmp_path: Path, path: str) -> None:
     assert re.search(r"in line \d", reason)
     (tmp_path / path).write_text(GOOD[path].replace("tidy", "clean").replace("Wren", "Robin"))
     workspace.refresh(now=True)
-    mended = workspace.assemble(ALICE).prompt.text
-    assert "clean" in mended or "Robin" in mended
+    repaired = workspace.assemble(ALICE).prompt.text
+    assert "clean" in repaired or "Robin" in repaired
 
 
 def test_explain_does_not_call_it_blank(tmp_path: Path, path: str) -> None:
     """The verdict of a file that was never valid has its fault and the line."""
     rows = make_workspace(tmp_path, files(path, BROKEN)).assemble(ALICE).rows()
-    told = [row.reason for row in rows if path in row.reason]
-    assert told
-    assert all(re.search(r"in line \d", reason) for reason in told)
+    shown = [row.reason for row in rows if path in row.reason]
+    assert shown
+    assert all(re.search(r"in line \d", reason) for reason in shown)
 
 
 def test_a_restart_keeps_what_a_session_was_sent(tmp_path: Path, path: str) -> None:
@@ -89,8 +89,8 @@ def test_a_reload_over_http_tells(tmp_path: Path, path: str) -> None:
         (tmp_path / path).write_text(BROKEN[path])
         (fault,) = alice.post("/api/reload").json()["faults"]
         assert re.match(FAULT.format(path), fault)
-        (told,) = [one["error"] for one in served.list_events(type="config_reloaded", level="error")]
-        assert told == f"{fault}: the previous version stays in use; see: foreword doctor"
+        (shown,) = [one["error"] for one in served.list_events(type="config_reloaded", level="error")]
+        assert shown == f"{fault}: the previous version stays in use; see: foreword doctor"
         (tmp_path / path).write_text(GOOD[path])
         assert alice.post("/api/reload").json()["faults"] == []
 

@@ -127,8 +127,8 @@ def open_telegram_house(folder, bot, *script):
     """Open a gateway with a schedule and with a bot on loopback that is polled without pauses."""
     around = TelegramOptions(settings=TelegramSettings(poll=1, waits=(0.01,)), migrations=str(folder / "moves.json"))
 
-    def opens(tell):
-        return open_telegram(bot.token, TelegramBotSettings(api=bot.url), replace(around, report=tell))
+    def opens(describe):
+        return open_telegram(bot.token, TelegramBotSettings(api=bot.url), replace(around, report=describe))
 
     return open_house(folder / "w", *script, config=TELEGRAM, opens={"telegram": opens}, scheduling=True)
 

@@ -241,7 +241,7 @@ def test_nova_formatting_is_what_the_channel_renders() -> None:
     from foreword.gateway.channels.telegram.markup import TextStyle, parse_markdown
 
     text = nova({"identity": "Nova."}, channel="telegram")
-    told = text.partition("<Formatting>\n")[2].partition("\n</Formatting>")[0]
+    shown = text.partition("<Formatting>\n")[2].partition("\n</Formatting>")[0]
     styles = {
         "**bold**": TextStyle.BOLD,
         "*italic*": TextStyle.ITALIC,
@@ -249,9 +249,9 @@ def test_nova_formatting_is_what_the_channel_renders() -> None:
         "~~struck~~": TextStyle.STRUCK,
     }
     for example, style in styles.items():
-        assert example in told
+        assert example in shown
         assert [mark.style for mark in parse_markdown(example).marks] == [style]
-    assert "heading" in told.lower()
+    assert "heading" in shown.lower()
     assert [mark.style for mark in parse_markdown("# Head").marks] == [TextStyle.BOLD]
-    assert "table" in told.lower()
+    assert "table" in shown.lower()
     assert [mark.style for mark in parse_markdown("| a | b |\n|---|---|\n| 1 | 2 |").marks] == [TextStyle.BLOCK]

@@ -76,9 +76,9 @@ def test_sandbox_and_sudo_from_the_configuration(tmp_path: Path) -> None:
     assert "## Execution routing" not in text
 
 
-@pytest.mark.parametrize(("user", "told"), [(0, "true"), (1000, "")])
+@pytest.mark.parametrize(("user", "shown"), [(0, "true"), (1000, "")])
 def test_sudo_is_detected(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], user: int, told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], user: int, shown: str
 ) -> None:
     """Root with sudo needs no password; for others nothing is claimed. The program is never run."""
     folder = tmp_path / "bin"
@@ -91,7 +91,7 @@ def test_sudo_is_detected(
     for command in ("build", "explain"):
         _, printed = run(capsys, tmp_path, command, *MODEL)
         if command == "build":
-            assert (f"{FACT}{told}" in printed) if told else (FACT not in printed)
+            assert (f"{FACT}{shown}" in printed) if shown else (FACT not in printed)
     assert not (tmp_path / "was-run").exists()
     (folder / "sudo").unlink()
     assert FACT not in run(capsys, tmp_path, "build", *MODEL)[1]

@@ -145,9 +145,9 @@ def test_nobody_below_reads_of_it(shared):
     shared.provider.follow(ScriptedReply(text="Plum tree"))
     send(shared, make_task("Write a title.", "title", said="The safe opens with SWORDFISH."))
     with shared.ask_as("bob") as client:
-        told = client.get("/api/events", params={"limit": 200}).text
-    assert "housekeeping" not in told
-    assert "SWORDFISH" not in told
+        shown = client.get("/api/events", params={"limit": 200}).text
+    assert "housekeeping" not in shown
+    assert "SWORDFISH" not in shown
 
 
 def test_it_reaches_no_more_than_a_stranger(shared):

@@ -103,11 +103,11 @@ def test_every_answer_has_a_request_id(shared):
         ids = {client.get("/healthz").headers["X-Request-Id"] for _ in range(3)}
         failed = client.post("/api/turns", json={})
     assert len(ids) == 3
-    told = failed.json()["error"]["request_id"]
-    assert failed.headers["X-Request-Id"] == told
-    assert re.fullmatch(r"req_[0-9a-f]{24}", told)
+    shown = failed.json()["error"]["request_id"]
+    assert failed.headers["X-Request-Id"] == shown
+    assert re.fullmatch(r"req_[0-9a-f]{24}", shown)
     rows = shared.list_events(type="channel_error")
-    assert [row["metadata"]["request_id"] for row in rows].count(told) == 1
+    assert [row["metadata"]["request_id"] for row in rows].count(shown) == 1
 
 
 def test_the_sdk_knows_the_request_id(shared):

@@ -178,8 +178,8 @@ def test_tools_that_need_tasks(tmp_path):
     """A tool that runs only as a task is not offered, and the log says so."""
     (names, _), heard = open_toolbox(tmp_path, list_names, {"command": [sys.executable, "-c", OLDER]})
     assert names == ["older_grow", "older_price"]
-    told = [event.error for event in heard.events if event.type is EventType.TOOL_ERROR]
-    assert told == ["its tool 'slow' runs only as a task, which is not supported, so it is not offered"]
+    shown = [event.error for event in heard.events if event.type is EventType.TOOL_ERROR]
+    assert shown == ["its tool 'slow' runs only as a task, which is not supported, so it is not offered"]
 
 
 def test_the_doctor_names_them(tmp_path, capsys):

@@ -351,8 +351,8 @@ def test_a_broken_channel(tmp_path, statuses):
             settings=TelegramSettings(poll=1, waits=(0.0,)), migrations=str(tmp_path / "moves.json")
         )
 
-        def opens(tell):
-            return open_telegram(bot.token, TelegramBotSettings(api=bot.url), replace(settings, report=tell))
+        def opens(describe):
+            return open_telegram(bot.token, TelegramBotSettings(api=bot.url), replace(settings, report=describe))
 
         async with open_house(tmp_path / "w", tree=console, opens={"telegram": opens}):
             await until(lambda: len(bot.calls) >= polls)
@@ -364,9 +364,9 @@ def test_a_broken_channel(tmp_path, statuses):
             asyncio.run(run())
     text = stream.getvalue()
     assert len(text) < 20_000
-    told = count_all(text, "Telegram is unreachable") + count_all(text, "another process polls this bot")
+    shown = count_all(text, "Telegram is unreachable") + count_all(text, "another process polls this bot")
     if len(statuses) == 1:
-        assert told == 1
+        assert shown == 1
     else:
-        assert told >= polls - 5
+        assert shown >= polls - 5
         assert REPEATED.search(text)

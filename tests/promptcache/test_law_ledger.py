@@ -141,9 +141,9 @@ class Watched(House):
             name: text for name, text in wanted.items() if name not in held
         }
         if self.state:
-            told = apply_updates(self.state.prefix, self.state.updates)
+            shown = apply_updates(self.state.prefix, self.state.updates)
             for name in held:
-                assert known.get(name) == (told[name].text if name in told else None)
+                assert known.get(name) == (shown[name].text if name in shown else None)
         for name in held:
             assert self.edits.get(name) in (EditPolicy.COLD, EditPolicy.NEXT_SESSION)
         for update in decision.updates:

@@ -64,8 +64,8 @@ def capture(model, *talks):
                 provider.url + path, json.dumps(body).encode(), {"content-type": "application/json"}
             )
             with urllib.request.urlopen(request) as answer:
-                told = json.load(answer)
-            usage = told.get("usage") or told["usageMetadata"]
+                shown = json.load(answer)
+            usage = shown.get("usage") or shown["usageMetadata"]
             line = {"at": clock.now.isoformat(), "model": model, "shape": shape, "request": body, "usage": usage}
             yield json.dumps(line), provider.requests[-1].counted
 
@@ -186,7 +186,7 @@ def test_whatever_stands_there(shape, request, usage):
     try:
         recorded = parse_recording([json.dumps(line)], "r.jsonl")
     except ConfigError as error:
-        told = str(error)
+        shown = str(error)
     else:
-        told = f"r.jsonl:1: {len(count_recording(recorded))} played"
-    assert told.startswith("r.jsonl:1: ")
+        shown = f"r.jsonl:1: {len(count_recording(recorded))} played"
+    assert shown.startswith("r.jsonl:1: ")

@@ -62,10 +62,10 @@ def test_what_is_predicted_is_what_a_provider_counts(tmp_path, shape, model, jud
         marked = mark_request(shape, request, state, to)
         assert not list(judge({**marked.request, "max_tokens": 100}))
         counted = provider.use(model, list_blocks(shape, marked.request), facts)
-        told = account_for_call(state, AnsweredRequest(prefix=prefix, sent=marked.sent, reported=counted), facts)
-        assert told.predicted == counted
-        assert told.blame is None
-        assert json.dumps([account_to_json(told), decision_to_json(assembly.prefix_decision)])
+        shown = account_for_call(state, AnsweredRequest(prefix=prefix, sent=marked.sent, reported=counted), facts)
+        assert shown.predicted == counted
+        assert shown.blame is None
+        assert json.dumps([account_to_json(shown), decision_to_json(assembly.prefix_decision)])
         assert counted.read > 0 or number == 0
         assert str(assembly.prefix_decision.action) == ("append" if number == 3 else "reuse")
         state = advance_ledger(state, assembly.prefix_decision, marked.sent, facts)

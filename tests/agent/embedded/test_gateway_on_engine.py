@@ -83,8 +83,8 @@ def test_a_session_of_the_gateway(tmp_path, environ):
     assert len(calls) == len(SAID)
     for reply, (before, after) in zip(replies, pairwise(calls), strict=False):
         assert goes_on(reply, before, after), calls
-    told = [json.loads(facts).get("ledger") for (facts,) in read_log(tmp_path, "prompt_built", "metadata")]
-    assert [ledger and ledger["deed"] for ledger in told] == [None, None, "append", "append", None]
+    shown = [json.loads(facts).get("ledger") for (facts,) in read_log(tmp_path, "prompt_built", "metadata")]
+    assert [ledger and ledger["deed"] for ledger in shown] == [None, None, "append", "append", None]
 
 
 def test_an_engine_that_was_started_anew(tmp_path, environ):
@@ -100,8 +100,8 @@ def test_an_engine_that_was_started_anew(tmp_path, environ):
                 await say(gateway, "Hello.")
 
         asyncio.run(talk())
-    _, told = (json.loads(facts).get("ledger") for (facts,) in read_log(tmp_path, "prompt_built", "metadata"))
-    assert (told["deed"], told["rebase"]["ground"], told["rebase"]["tokens"]) == ("rebase", "cold", 0)
+    _, shown = (json.loads(facts).get("ledger") for (facts,) in read_log(tmp_path, "prompt_built", "metadata"))
+    assert (shown["deed"], shown["rebase"]["ground"], shown["rebase"]["tokens"]) == ("rebase", "cold", 0)
     _, call = (json.loads(facts)["cache"] for (facts,) in read_log(tmp_path, "api_call", "metadata"))
     assert (call["predicted"]["read"], call["blame"]["cause"], call["blame"]["reason"]) == (
         0,

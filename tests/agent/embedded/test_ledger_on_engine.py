@@ -52,8 +52,8 @@ def test_a_question_beside_a_conversation(tmp_path, environ):
     async def talk():
         async with Embedded(tmp_path, environ, longest=4) as house:
             before = await house.say("a", "Hello, who are you?")
-            beside = Turn(user="alice", situation="dm", session="a", message="Sum it up.", mode=Mode.NONE)
-            assembly = house.workspace.assemble(beside)
+            other = Turn(user="alice", situation="dm", session="a", message="Sum it up.", mode=Mode.NONE)
+            assembly = house.workspace.assemble(other)
             with Tracer(house.heard, find_context(assembly)).step(EventType.SESSION_COMPACTED) as step:
                 await house.loop.ask(assembly, step)
             helper = Turn(user="alice", situation="dm", session="a", message="Find a fruit.", mode=Mode.MINIMAL)
@@ -71,8 +71,8 @@ def test_more_sessions_than_slots(weights):
         running = engine.start()
 
         def say(name):
-            told = {"role": "system", "content": f"{name} keeps a garden by the river. " * 10}
-            said = [told, {"role": "user", "content": f"Hello, {name}."}]
+            shown = {"role": "system", "content": f"{name} keeps a garden by the river. " * 10}
+            said = [shown, {"role": "user", "content": f"Hello, {name}."}]
             return ask(running, "/v1/chat/completions", {"messages": said, "id_slot": 0, "max_tokens": 1})["timings"]
 
         first = say("Ada")["prompt_n"]

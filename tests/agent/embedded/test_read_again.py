@@ -64,8 +64,8 @@ def test_from_the_first_token_that_differs(weights, edited):
         async with httpx2.AsyncClient(transport=EngineTransport(engine)) as client:
             one, found = Talk(engine), []
             for number, text in enumerate(SAID):
-                told = {"logprobs": True, "top_logprobs": 1, "temperature": WILD, "seed": number}
-                found.append(await one.say(client, text, **told))
+                shown = {"logprobs": True, "top_logprobs": 1, "temperature": WILD, "seed": number}
+                found.append(await one.say(client, text, **shown))
                 if edited:
                     words = one.messages[-1]["content"].split()
                     one.messages[-1]["content"] = " ".join([*words[:2], "Otherwise,", *words[2:]])

@@ -36,20 +36,20 @@ def test_a_file_of_no_use(once, folder):
 
 
 @pytest.mark.parametrize(
-    ("model", "told", "code"),
+    ("model", "shown", "code"),
     [
         ("anthropic:claude-next", "nothing is known about model 'anthropic:claude-next'", 0),
         ("antropic:claude-sonnet-5", "cannot answer: unknown provider 'antropic'; did you mean 'anthropic'? (or", 1),
         ("claude-sonnet-5", "cannot answer: model 'claude-sonnet-5' has no provider (write it as provider:name)", 1),
     ],
 )
-def test_a_model_that_is_not_known(once, folder, model, told, code):
+def test_a_model_that_is_not_known(once, folder, model, shown, code):
     """An unknown model of a known provider is a note; an unknown provider cannot answer."""
     config = (folder / "foreword.yaml").read_text(encoding="utf-8")
     (folder / "foreword.yaml").write_text(config.replace("anthropic:claude-sonnet-5", model), encoding="utf-8")
     run = once("What is on?")
     assert run.code == code
-    assert run.err.count(f"foreword: warning: {'' if code == 0 else model + ' '}{told}") == 1
+    assert run.err.count(f"foreword: warning: {'' if code == 0 else model + ' '}{shown}") == 1
 
 
 def test_a_server_that_does_not_listen(once, folder, monkeypatch):

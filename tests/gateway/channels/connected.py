@@ -48,7 +48,7 @@ class Wire:
     def __init__(self):
         self.naps, self.reported, self.channel = Naps(), [], None
 
-    def tell(self, words, level):
+    def describe(self, words, level):
         """Record a notice to the owner."""
         self.reported.append((str(level), words))
 
@@ -76,6 +76,6 @@ async def connect(bot, moves="", **manners):
     """Open a channel to a fake API, without rate limits."""
     wire = Wire()
     usual = {"limits": FREE, "poll": 1, "sleep": wire.naps}
-    around = TelegramOptions(settings=TelegramSettings(**usual | manners), report=wire.tell, migrations=moves)
+    around = TelegramOptions(settings=TelegramSettings(**usual | manners), report=wire.describe, migrations=moves)
     async with open_telegram(bot.token, TelegramBotSettings(api=bot.url), around) as wire.channel:
         yield wire

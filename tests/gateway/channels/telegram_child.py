@@ -35,8 +35,8 @@ def make_opens(url, token, folder):
     """Make the function that opens the bot's channel."""
     moves = os.path.join(folder, "telegram.json")
     return {
-        "telegram": lambda tell: open_telegram(
-            token, TelegramBotSettings(api=url), TelegramOptions(settings=HURRIED, report=tell, migrations=moves)
+        "telegram": lambda describe: open_telegram(
+            token, TelegramBotSettings(api=url), TelegramOptions(settings=HURRIED, report=describe, migrations=moves)
         )
     }
 

@@ -58,8 +58,10 @@ class TestPrivate(Contract):
     async def open_stage(self, folder, stand_in):
         """Open a gateway with the bot in it."""
         opens = {
-            "telegram": lambda tell: open_telegram(
-                self.bot.token, TelegramBotSettings(api=self.bot.url), TelegramOptions(settings=HURRIED, report=tell)
+            "telegram": lambda describe: open_telegram(
+                self.bot.token,
+                TelegramBotSettings(api=self.bot.url),
+                TelegramOptions(settings=HURRIED, report=describe),
             )
         }
         async with open_house(folder, stand_in, FILES | {"foreword.yaml": KNOWN + ROOMS}, opens=opens):
