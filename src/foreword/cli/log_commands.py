@@ -194,10 +194,10 @@ def run_logs(args: Namespace) -> int:
 
 def print_outcomes(records: Sequence[Record], events: EventQuery) -> None:
     """Print how the turns of errors ended."""
-    outcomes = events.run(lambda log: status.find_outcomes(log, events.reader, records))
+    outcomes = events.run(lambda log: status.describe_outcomes(log, events.reader, records, events.zone))
     if outcomes:
         print("\n outcome of these turns:")
-    for line in status.show_outcomes(outcomes, events.zone):
+    for line in outcomes:
         print(f" {line}")
 
 

@@ -22,7 +22,6 @@ RESERVATION_LIFETIME = timedelta(days=1)  # age after which reservations of dead
 SUMS_LIFETIME = timedelta(days=40)  # retention of the sums of turns and days
 ROUNDING_USD = 1e-9  # dollars; tolerance for rounding errors
 LOCK_TIMEOUT_S = 1.0  # seconds that a call waits for another process's write lock
-BUSY_LOCK_TIMEOUT_S = 0.02  # the same after a timeout, until the file can be written again
 STORAGE_ERRORS = (sqlite3.Error, OSError, StorageError)
 
 BudgetKey = tuple[str, str, str]
@@ -78,7 +77,6 @@ class BudgetGuard:
         self._opened: OpenDatabase | None = None
         self._lock = Lock()
         self._file = (0, 0)
-        self._stuck = False
         self._unwritten: list[tuple[Reservation, float, int]] = []
 
     def follow(self, config: Config) -> None:
@@ -129,37 +127,30 @@ class BudgetGuard:
             return
         with self._lock:
             self._unwritten.append((grant, usd, calls))
-            try:
-                with self._writing(self._clock()):
-                    pass
-            except STORAGE_ERRORS:
-                return  # written with the next call
+            with suppress(*STORAGE_ERRORS), self._writing(self._clock()):  # else written with the next call
+                pass
 
     @contextmanager
     def _writing(self, now: datetime) -> Iterator[sqlite3.Connection]:
         """Open a transaction and write pending settlements first. After a failure, reopen the file."""
-        timeout_s = BUSY_LOCK_TIMEOUT_S if self._stuck else LOCK_TIMEOUT_S
         try:
-            connection = self._connect(timeout_s)
-            connection.execute(f"PRAGMA busy_timeout={timeout_s * 1_000:.0f}")
+            connection = self._connect()
             with writing(connection):
                 for grant, usd, calls in self._unwritten:
                     settle_reservation(connection, grant, (usd, calls), now)
                 yield connection
         except BaseException:
-            self._stuck = True
             self._disconnect()
             raise
-        self._stuck = False
         self._unwritten.clear()
 
-    def _connect(self, timeout_s: float = LOCK_TIMEOUT_S) -> sqlite3.Connection:
+    def _connect(self) -> sqlite3.Connection:
         """Open the file, or reopen it if a damaged one was replaced."""
         path = os.path.join(self._folder, BUDGETS_FILE)
         if self._opened and self._file != identify_file(path):
             self._disconnect()
         if self._opened is None:
-            self._opened = open_budgets(self._folder, timeout_s)
+            self._opened = open_budgets(self._folder, LOCK_TIMEOUT_S)
             self._file = identify_file(path)
         return self._opened.connection
 
@@ -171,7 +162,6 @@ class BudgetGuard:
     def close(self) -> None:
         """Close the file after a last attempt to write pending settlements."""
         with self._lock:
-            self._stuck = False
             if self._unwritten:
                 with suppress(*STORAGE_ERRORS), self._writing(self._clock()):
                     pass
@@ -202,16 +192,16 @@ def list_limits(
     scope, name = who
     whose = f" of {scope} {name}" if name else ""
     alone = not context.room
-    own = alone and scope == "user"
-    if limits.daily_usd is not None:
-        key, reset = (scope, name, f"{now:%Y-%m-%d}"), f"{now.date() + timedelta(days=1)}"
-        yield BudgetLimit(key=key, usd=limits.daily_usd, kind="the daily budget", whose=whose, own=own, reset=reset)
-    if limits.monthly_usd is not None:
-        key, reset = (scope, name, f"{now:%Y-%m}"), f"{(now.date().replace(day=1) + timedelta(days=32)).replace(day=1)}"
-        yield BudgetLimit(key=key, usd=limits.monthly_usd, kind="the monthly budget", whose=whose, own=own, reset=reset)
-    if limits.per_turn_usd is not None:
-        key, kind = ("turn", turn, ""), "the budget of one turn"
-        yield BudgetLimit(key=key, usd=limits.per_turn_usd, kind=kind, whose=whose, own=alone, reset="the next turn")
+    month = (now.date().replace(day=1) + timedelta(days=32)).replace(day=1)
+    periods = (
+        ("the daily budget", limits.daily_usd, (scope, name, f"{now:%Y-%m-%d}"), f"{now.date() + timedelta(days=1)}"),
+        ("the monthly budget", limits.monthly_usd, (scope, name, f"{now:%Y-%m}"), f"{month}"),
+        ("the budget of one turn", limits.per_turn_usd, ("turn", turn, ""), "the next turn"),
+    )
+    for kind, usd, key, reset in periods:
+        if usd is not None:
+            own = alone and (scope == "user" or key[0] == "turn")
+            yield BudgetLimit(key=key, usd=usd, kind=kind, whose=whose, own=own, reset=reset)
 
 
 def reserve_amount(

@@ -281,19 +281,18 @@ def show_line(record: Record, *, turn: bool = True) -> str:
     """
     shared = {"user": record.user, "channel": record.channel, **list_context(record)} if turn else {}
     last = {"turn": record.trace[:SHORT_ID_DIGITS]} if turn else {}
-    figures = {**shared, **list_figures(record), **list_model_and_error(record)}
-    return " ".join([show_type(record), *list_parts(figures, flatten_facts(record), last)])
+    return " ".join([show_type(record), *list_parts({**shared, **list_figures(record)}, flatten_facts(record), last)])
 
 
 def show_label(record: Record) -> str:
     """Format a record for a table that has separate columns for its figures."""
-    return " ".join([show_type(record), *list_parts(list_model_and_error(record), flatten_facts(record))])
+    named = {"model": record.model, "error": record.error}
+    return " ".join([show_type(record), *list_parts(named, flatten_facts(record))])
 
 
 def show_details(record: Record) -> str:
     """Format a record for a table with columns for time, level, type, user, channel and turn."""
-    figures = {**list_figures(record), **list_model_and_error(record)}
-    return " ".join(list_parts(figures, flatten_facts(record), list_context(record)))
+    return " ".join(list_parts(list_figures(record), flatten_facts(record), list_context(record)))
 
 
 def show_type(record: Record) -> str:
@@ -307,13 +306,8 @@ def list_context(record: Record) -> dict[str, Any]:
     return {"agent": record.agent, "room": record.room, "session": record.session, "schedule": record.schedule}
 
 
-def list_model_and_error(record: Record) -> dict[str, Any]:
-    """Return model and error of an event."""
-    return {"model": record.model, "error": record.error}
-
-
 def list_figures(record: Record) -> dict[str, Any]:
-    """Return duration, tokens and cost of an event. A call without a known price shows `unknown`."""
+    """Return duration, tokens, cost, model and error of an event. A call without a known price shows `unknown`."""
     unpriced = record.cost_usd is None and record.type == EventType.API_CALL.value
     return {
         "duration": show_duration(record.duration_ms),
@@ -322,6 +316,8 @@ def list_figures(record: Record) -> dict[str, Any]:
         "cache_read": record.cache_read,
         "cache_write": record.cache_write,
         "cost": show_cost(record.cost_usd) if unpriced or record.cost_usd is not None else "",
+        "model": record.model,
+        "error": record.error,
     }
 
 

@@ -14,9 +14,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Self
 
 from foreword.events.event import Event, Level
-from foreword.events.period import format_timestamp
+from foreword.events.period import format_timestamp, read_utc_now
 from foreword.events.record import INSERT_EVENT, EventRow, make_row, make_warning_row
-from foreword.events.totals import TOTALS_KEY, TOTALS_TABLES, write_totals
+from foreword.events.totals import TOTALS_TABLES, write_totals
 from foreword.storage import database
 from foreword.types import frozen
 
@@ -47,25 +47,10 @@ def prune_log(connection: sqlite3.Connection, before: datetime, last: int | None
         ).rowcount
         yield taken
     for table in TOTALS_TABLES:
-        yield from prune_totals(connection, table, moment[:10])
+        connection.execute(f"DELETE FROM {table} WHERE start < ?", [moment[:10]])
+        yield 0
     while prune_prompts(connection, before):
         yield 0
-
-
-def prune_totals(connection: sqlite3.Connection, table: str, before: str) -> Iterator[int]:
-    """Delete the totals of deleted days, owner by owner: the key starts with the owner, not the time."""
-    keys = ", ".join(TOTALS_KEY)
-    scope: tuple[str, str, str] = ("", "", "")
-    following = f"SELECT kind, owner, room FROM {table} WHERE (kind, owner, room) > (?, ?, ?) ORDER BY 1, 2, 3 LIMIT 1"
-    while scope := connection.execute(following, scope).fetchone():
-        deleted = PRUNE_BATCH_ROWS
-        while deleted == PRUNE_BATCH_ROWS:
-            deleted = connection.execute(
-                f"DELETE FROM {table} WHERE ({keys}) IN (SELECT {keys} FROM {table} "
-                f"WHERE kind = ? AND owner = ? AND room = ? AND start < ? LIMIT {PRUNE_BATCH_ROWS})",
-                [*scope, before],
-            ).rowcount
-            yield 0
 
 
 def prune_prompts(connection: sqlite3.Connection, before: datetime) -> int:
@@ -126,11 +111,6 @@ QueuedPrompt = Callable[[sqlite3.Connection], None]
 """Stores a prompt. The caller holds the transaction."""
 FlushMarker = Future[bool]
 """A marker in the queue. Its result is whether all earlier rows are written."""
-
-
-def read_utc_now() -> datetime:
-    """Return the current time in UTC."""
-    return datetime.now(UTC)
 
 
 class EventLog:
@@ -289,12 +269,12 @@ class EventLog:
             release_waiters(batch, written=complete)
 
     def _write_parts(self, items: list[EventRow | QueuedPrompt]) -> bool:
-        """Write items in one or several parts and drop only those that the database rejects.
+        """Write items together, or else one by one without those that the database rejects.
 
         Written and dropped items are removed from the list, so the remaining ones can be retried. Return whether all
         were written.
         """
-        size, complete = len(items), True
+        complete, size = True, len(items)
         while True:
             try:
                 self._write(items[:size])
@@ -302,7 +282,7 @@ class EventLog:
                 if database.is_file_error(error) or not size:
                     raise
                 if size > 1:
-                    size = (size + 1) // 2
+                    size = 1
                     continue
                 kind = name_kind(items[0])
                 self._lose(f"{type(error).__name__} in a {'row' if kind == 'event' else kind}: {error}", kind=kind)
@@ -310,7 +290,6 @@ class EventLog:
             del items[:size]
             if not items:
                 return complete
-            size = min(2 * size, len(items))
 
     def _put_back(self, items: list[EventRow | QueuedPrompt], error: Exception) -> None:
         """Put items back into the queue for the next attempt."""

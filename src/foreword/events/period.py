@@ -109,6 +109,11 @@ def parse_day(word: str, now: datetime, zone: ZoneInfo) -> date | None:
         return None
 
 
+def read_utc_now() -> datetime:
+    """Return the current time of the host."""
+    return datetime.now(UTC)
+
+
 def format_timestamp(moment: datetime) -> str:
     """Format a time as stored: in UTC and with fixed width, so that strings sort as times."""
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"

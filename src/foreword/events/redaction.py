@@ -4,8 +4,9 @@ import json
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
+from itertools import pairwise
 from typing import Any
 
 from foreword.secret import Secret, find_possible_secrets
@@ -89,7 +90,7 @@ def remove_from_prompts(connection: sqlite3.Connection, redactor: Callable[[str]
         "SELECT id, text FROM sections WHERE id > ? ORDER BY id LIMIT ?", (last, BATCH_TEXTS)
     ).fetchall():
         last = rows[-1][0]
-        found = [(after, row) for row, before in rows if (after := redact_json_text(before, redactor)) != before]
+        found = [(after, row) for row, before in rows if (after := redact_value(before, redactor)) != before]
         if found:
             with writing(connection):
                 for after, row in found:
@@ -129,11 +130,7 @@ def remove_from_arguments(connection: sqlite3.Connection, redactor: Callable[[st
         (last, ARGUMENTS_KEY, person, BATCH_TEXTS),
     ).fetchall():
         last = rows[-1][0]
-        found = [
-            (after, row)
-            for row, before in rows
-            if (after := rewrite_arguments(before, lambda value: redact_value(value, redactor))) != before
-        ]
+        found = [(after, row) for row, before in rows if (after := rewrite_arguments(before, redactor)) != before]
         if found:
             with writing(connection):
                 connection.executemany("UPDATE events SET metadata = ? WHERE id = ?", found)
@@ -141,78 +138,106 @@ def remove_from_arguments(connection: sqlite3.Connection, redactor: Callable[[st
     return changed
 
 
-def rewrite_arguments(metadata: str | None, redactor: Callable[[Any], Any]) -> str | None:
-    """Apply a function to the tool arguments in the metadata of an event."""
+def rewrite_arguments(metadata: str | None, redactor: Callable[[str], str]) -> str | None:
+    """Redact the tool arguments in the metadata of an event."""
     if not metadata or ARGUMENTS_KEY not in metadata:
         return metadata
     facts = json.loads(metadata)
     if "arguments" not in facts:
         return metadata
-    after = {**facts, "arguments": redactor(facts["arguments"])}
+    after = {**facts, "arguments": redact_value(facts["arguments"], redactor)}
     return metadata if after == facts else json.dumps(after, ensure_ascii=False, separators=(",", ":"))
 
 
 def make_redactor(forgotten: ForgottenMemory) -> Callable[[str], str]:
     """Return a function that removes a memory from a text."""
-    words = [word.lower() for word in WORD.findall(forgotten.text)]
+    quotes, short = QuoteIndex([forgotten.text], MIN_WORDS), compile_short_lines([forgotten.text])
     lines = re.compile(rf"(?m)^.*(?:- |\(){re.escape(forgotten.path)}(?:, line | \().*$")
-    return lambda text: redact_words(lines.sub(FORGOTTEN_MARKER, text), words)
-
-
-def redact_json_text(text: str, redactor: Callable[[str], str]) -> str:
-    """Redact a text. JSON stays valid JSON."""
-    if text[:1] not in ("[", "{"):
-        return redactor(text)
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return redactor(text)
-    after = redact_value(value, redactor)
-    return text if after == value else json.dumps(after, ensure_ascii=False)
+    return lambda text: quotes.redact(short.sub(rf"\1{FORGOTTEN_MARKER}", lines.sub(FORGOTTEN_MARKER, text)))
 
 
 def redact_value(value: Any, redactor: Callable[[str], str]) -> Any:
-    """Redact all strings in a value."""
-    if isinstance(value, str):
-        return redactor(value)
+    """Redact every string of a JSON value. JSON inside a string stays valid JSON."""
     if isinstance(value, list):
         return [redact_value(each, redactor) for each in value]
     if isinstance(value, dict):
         return {name: redact_value(each, redactor) for name, each in value.items()}
-    return value
+    if not isinstance(value, str):
+        return value
+    try:
+        inner = json.loads(value) if value[:1] in ("{", "[") else None
+    except (ValueError, RecursionError):
+        inner = None
+    if inner is None:
+        return redactor(value)
+    after = redact_value(inner, redactor)
+    return value if after == inner else json.dumps(after, ensure_ascii=False)
 
 
-def redact_words(text: str, words: list[str]) -> str:
-    """Replace every part of a text that consists of the given words in order."""
-    if not words:
-        return text
-    if len(words) < MIN_WORDS:
-        pattern = GAP.join(map(re.escape, words))
-        return re.sub(rf"(?im)^({LINE_LEAD}){pattern}\W*?$", rf"\1{FORGOTTEN_MARKER}", text)
-    parts, at = [], 0
-    for start, end in find_word_runs(text, words):
-        parts += [text[at:start], FORGOTTEN_MARKER]
-        at = end
-    return "".join([*parts, text[at:]])
+def split_words(text: str) -> list[str]:
+    """Split a text into lower-case words."""
+    return [word.lower() for word in WORD.findall(text)]
 
 
-def find_word_runs(text: str, words: list[str]) -> Iterator[tuple[int, int]]:
-    """Find the ranges of a text that contain enough of the words in order."""
-    size = min(MIN_RUN_WORDS, len(words))
-    grams = {tuple(words[at : at + size]) for at in range(len(words) - size + 1)}
-    firsts = {gram[0] for gram in grams}
-    found = list(WORD.finditer(text))
-    words_in_text = [match[0].lower() for match in found]
-    start = stop = -1
-    for at, word in enumerate(words_in_text):
-        if word in firsts and tuple(words_in_text[at : at + size]) in grams:
-            if start >= 0 and at > stop:
-                yield found[start].start(), found[stop - 1].end()
-                start = -1
-            start = at if start < 0 else start
-            stop = at + size
-    if start >= 0:
-        yield found[start].start(), found[stop - 1].end()
+def compile_short_lines(texts: Iterable[str]) -> re.Pattern[str]:
+    """Compile a pattern for lines that have only one of the texts with too few words for a quotation."""
+    short = [words for text in texts if 0 < len(words := split_words(text)) < MIN_WORDS]
+    phrases = "|".join(GAP.join(map(re.escape, words)) for words in short)
+    return re.compile(rf"(?im)^({LINE_LEAD})(?:{phrases})\W*?$" if short else r"(?!)()")
+
+
+WordSequence = tuple[str, ...]
+NO_SEQUENCES: Mapping[int, dict[WordSequence, bool]] = {}
+
+
+class QuoteIndex:
+    """The word sequences of texts: eight words each, or a whole shorter text.
+
+    A passage is a quotation if at least one of its sequences does not occur in the texts of others. Words match however
+    they were wrapped, cut or quoted.
+    """
+
+    def __init__(self, texts: Iterable[str], min_words: int, others: Iterable[str] = ()) -> None:
+        # By the first two words, which few positions of a long text match, and by length; True if not of others.
+        self._sequences: dict[tuple[str, str], dict[int, dict[WordSequence, bool]]] = {}
+        for words in map(split_words, texts):
+            size = min(MIN_RUN_WORDS, len(words))
+            for start in range(len(words) - size + 1) if len(words) >= min_words else ():
+                by_size = self._sequences.setdefault((words[start], words[start + 1]), {})
+                by_size.setdefault(size, {})[tuple(words[start : start + size])] = True
+        for words in map(split_words, others if self._sequences else ()):
+            for _, sequences, sequence in self._find_sequences(words):
+                sequences[sequence] = False
+
+    def redact(self, text: str) -> str:
+        """Replace each quotation with the placeholder."""
+        if not self._sequences:
+            return text
+        words = list(WORD.finditer(text))
+        parts: list[str] = []
+        end = 0
+        for first, last in self._find_quotations([match[0].lower() for match in words]):
+            parts += [text[end : words[first].start()], FORGOTTEN_MARKER]
+            end = words[last].end()
+        return "".join([*parts, text[end:]])
+
+    def _find_sequences(self, words: list[str]) -> Iterator[tuple[int, dict[WordSequence, bool], WordSequence]]:
+        for start, pair in enumerate(pairwise(words)):
+            for size, sequences in self._sequences.get(pair, NO_SEQUENCES).items():
+                if (sequence := tuple(words[start : start + size])) in sequences:
+                    yield start, sequences, sequence
+
+    def _find_quotations(self, words: list[str]) -> Iterator[tuple[int, int]]:
+        """Yield the first and last word index of each quotation."""
+        first, stop, unique = 0, -1, False
+        for start, sequences, sequence in self._find_sequences(words):
+            if start > stop:
+                if unique:
+                    yield first, stop - 1
+                first, unique = start, False
+            stop, unique = max(stop, start + len(sequence)), unique or sequences[sequence]
+        if unique:
+            yield first, stop - 1
 
 
 MAX_CACHED_CHARS = 64  # maximum characters of a text in the cache of harmless texts

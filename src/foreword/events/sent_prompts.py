@@ -13,8 +13,8 @@ from foreword.engine.budget import FittedRun
 from foreword.engine.render import PromptBlock
 from foreword.engine.sources.sections import Missing
 from foreword.events.event import EventType, Reader, build_visibility_condition, may_read_text
-from foreword.events.log import EventLog, read_utc_now
-from foreword.events.period import format_timestamp
+from foreword.events.log import EventLog
+from foreword.events.period import format_timestamp, read_utc_now
 from foreword.events.query import Filter, find_turn_events, iterate_rows, lay_out_turn
 from foreword.events.record import Record, read_record, replace_surrogates
 from foreword.types import Pace, Placement, Trust, Verdict, frozen

@@ -2,7 +2,6 @@
 
 import sqlite3
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -21,34 +20,22 @@ OUTCOME_FACTS = ("outcome", "calls_refused", "turns_before", "minutes_before")
 ERROR_TYPES = tuple(kind.value for kind in EventType if kind.value.endswith("_error"))
 
 
-@frozen(eq=True)
-class TurnOutcome:
-    """The attempts of one turn in order, and the time at which its reply was delivered."""
-
-    turn: str
-    attempts: tuple[Record, ...]
-    delivered: datetime | None = None
-
-    @property
-    def is_answered(self) -> bool:
-        """Whether the last attempt was answered."""
-        return bool(self.attempts) and "outcome" not in self.attempts[-1].facts
-
-
 def selects_errors(query: Filter) -> bool:
     """Return whether a filter selects warnings or errors, so that its result lacks the rows that follow."""
     return query.is_flagged or query.type in ERROR_TYPES
 
 
-def find_outcomes(connection: sqlite3.Connection, reader: Reader, records: Iterable[Record]) -> list[TurnOutcome]:
-    """Find the outcomes of the turns of some records that the reader may see, in the order of the records."""
+def describe_outcomes(
+    connection: sqlite3.Connection, reader: Reader, records: Iterable[Record], zone: ZoneInfo
+) -> list[str]:
+    """Describe the outcomes of the turns of some records that the reader may see, one line per turn."""
     turns = list(dict.fromkeys(record.trace for record in records if record.trace and record.session))[:MAX_TURNS]
-    found = (find_outcome(connection, reader, turn) for turn in turns)
-    return [outcome for outcome in found if outcome.attempts]
+    found = ((turn, "; ".join(list_outcome_steps(connection, reader, turn, zone))) for turn in turns)
+    return [f"turn {turn[:SHORT_ID_DIGITS]}: {steps}" for turn, steps in found if steps]
 
 
-def find_outcome(connection: sqlite3.Connection, reader: Reader, turn: str) -> TurnOutcome:
-    """Find the attempts of a turn and the delivery of its reply. A message sent before the reply is a delay notice."""
+def list_outcome_steps(connection: sqlite3.Connection, reader: Reader, turn: str, zone: ZoneInfo) -> Iterator[str]:
+    """List the attempts of a turn and the delivery of its reply. A message before the reply is a delay notice."""
     where, values = build_visibility_condition(reader)
     rows = connection.execute(
         f"SELECT {RECORD_SELECT} FROM events INDEXED BY idx_events_trace WHERE trace_id = ? "
@@ -56,32 +43,17 @@ def find_outcome(connection: sqlite3.Connection, reader: Reader, turn: str) -> T
         [turn, *values],
     ).fetchall()
     steps = [read_record(row) for row in reversed(rows)]
-    outcome = TurnOutcome(turn=turn, attempts=tuple(step for step in steps if step.type == COMPLETED))
-    if not outcome.is_answered:
-        return outcome
-    sent = [step.time for step in steps if step.type == SENT and step.time >= outcome.attempts[-1].time]
-    return replace(outcome, delivered=sent[-1] if sent else None)
-
-
-def show_outcomes(outcomes: Iterable[TurnOutcome], zone: ZoneInfo) -> Iterator[str]:
-    """Format outcomes, one line each."""
-    for outcome in outcomes:
-        yield f"turn {outcome.turn[:SHORT_ID_DIGITS]}: {'; '.join(list_steps(outcome, zone))}"
-
-
-def list_steps(outcome: TurnOutcome, zone: ZoneInfo) -> Iterator[str]:
-    """List the steps of a turn in order."""
-    for attempt in outcome.attempts:
-        facts = {name: attempt.facts[name] for name in OUTCOME_FACTS if name in attempt.facts}
-        if facts:
+    attempts = [step for step in steps if step.type == COMPLETED]
+    for attempt in attempts:
+        if facts := {name: attempt.facts[name] for name in OUTCOME_FACTS if name in attempt.facts}:
             yield f"{show_time(attempt.time, zone)} {' '.join(list_parts(facts))}"
-    last = outcome.attempts[-1]
-    if outcome.is_answered:
-        number = len(outcome.attempts)
-        tries = f" on attempt {number}" if number > 1 else ""
+    last = attempts[-1] if attempts else None
+    if last and "outcome" not in last.facts:
+        tries = f" on attempt {len(attempts)}" if len(attempts) > 1 else ""
         yield f"{show_time(last.time, zone)} answered{tries}"
-        yield f"{show_time(outcome.delivered, zone)} delivered" if outcome.delivered else "not delivered yet"
-    elif last.facts.get("outcome") == "queued":
+        sent = [step.time for step in steps if step.type == SENT and step.time >= last.time]
+        yield f"{show_time(sent[-1], zone)} delivered" if sent else "not delivered yet"
+    elif last and last.facts["outcome"] == "queued":
         yield "not answered yet"
 
 

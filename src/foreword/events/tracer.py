@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
@@ -34,6 +34,7 @@ from foreword.events.event import (
     Usage,
 )
 from foreword.events.otlp import LiveSpan, SpanStart, open_span
+from foreword.events.period import read_utc_now
 
 # Steps of these types are recorded when they open, since their children follow. The value is the type of the row at the
 # end.
@@ -72,11 +73,6 @@ _open_spans: set[str] = set()
 def is_open_step(span: str) -> bool:
     """Return whether a step of this process is still open, so that its row is yet to come."""
     return span in _open_spans
-
-
-def read_utc_now() -> datetime:
-    """Return the current time of the host."""
-    return datetime.now(UTC)
 
 
 class TraceNode:

@@ -24,8 +24,9 @@ from foreword.config.schema import Config
 from foreword.engine.sources.files import REFRESH_INTERVAL_S, Files
 from foreword.errors import ConfigError, InputError, WorkspaceError
 from foreword.events.event import NO_CONTEXT, EventType, Level, Notice, NoticeFanout, NoticeTarget, Recorder
+from foreword.events.period import read_utc_now
 from foreword.events.sinks import EventStream
-from foreword.events.tracer import Tracer, describe_error, read_utc_now
+from foreword.events.tracer import Tracer, describe_error
 from foreword.types import frozen
 from foreword.workspace import Workspace
 

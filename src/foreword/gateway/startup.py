@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 from foreword.agent.loop import DEFAULT_TURN_LIMITS as BOUNDS
 from foreword.agent.loop import AgentLoop, Delegation, SubagentMeans, TurnLimits
@@ -20,6 +20,7 @@ from foreword.agent.retry import DEFAULT_RETRY_POLICY, RetryPolicy
 from foreword.agent.tool_calls import AdditionalTools, Toolbox
 from foreword.agent.tools.registry import DELEGATION_TOOLS, NOTIFICATION_TOOLS, SCHEDULE_TOOLS
 from foreword.events.event import NO_CONTEXT, EventType, Level, NoticeFanout, NoticeTarget, Recorder
+from foreword.events.period import read_utc_now
 from foreword.events.sinks import Output, open_event_stream
 from foreword.events.tracer import Tracer, describe_error
 from foreword.gateway.bulletins import Bulletins, BulletinWriter
@@ -96,16 +97,11 @@ async def run_channel(channel: Channel, hear: ReceiveMessage, trace: Tracer, wai
         failed += 1
 
 
-def read_utc_clock() -> datetime:
-    """Return the current time."""
-    return datetime.now(UTC)
-
-
 @frozen
 class GatewayOptions:
     """Options of a gateway."""
 
-    clock: Callable[[], datetime] = read_utc_clock
+    clock: Callable[[], datetime] = read_utc_now
     tree: Output | None = None
     """Output for one line per event."""
     settings: GatewaySettings = DEFAULT_GATEWAY_SETTINGS

@@ -9,7 +9,7 @@ from typing import Any
 
 from foreword.events.event import EventType, Reader
 from foreword.events.record import RECORD_SELECT, read_record
-from foreword.events.redaction import ARGUMENTS_KEY, BATCH_TEXTS, rewrite_arguments
+from foreword.events.redaction import ARGUMENTS_KEY, BATCH_TEXTS, redact_value, rewrite_arguments
 from foreword.events.sent_prompts import read_prompt
 from foreword.events.totals import FIGURES, TOTALS_KEY
 from foreword.gateway.rooms import name_author
@@ -25,20 +25,15 @@ from foreword.privacy.subject import (
     store_ids,
 )
 from foreword.storage.ledgers import drop_ledger, empty_ledger, find_sessions_with_text, is_ledger_empty
-from foreword.types import Trust, frozen
+from foreword.types import Trust
 
-STATE, LOG, BUDGETS, NO_DATABASE = "state", "log", "budgets", ""
+STATE, LOG, BUDGETS = "state", "log", "budgets"
 PATHS = {STATE: ".foreword/state.sqlite", LOG: ".foreword/events.sqlite", BUDGETS: ".foreword/budgets.sqlite"}
 FULL_READER = Reader(user="", clearance=Trust.FULL)
 
 
-@frozen(eq=True)
-class ExportedItem:
-    """One exported item."""
-
-    row: Mapping[str, Any]
-    trust: Trust = Trust.PUBLIC
-    """The clearance at which it was learned; exports below this clearance leave it out."""
+ExportedItem = tuple[Mapping[str, Any], Trust]
+"""An item, and the clearance at which it was learned; exports below this clearance leave it out."""
 
 
 class DataLocation:
@@ -46,16 +41,16 @@ class DataLocation:
 
     name: str
     """The name shown in reports."""
-    base: str = NO_DATABASE
+    base: str = ""
     """The database that contains it; the locations of one database are erased in one transaction."""
-    where: str
-    """The path shown in reports; NAME is replaced with the person's name."""
+    where: str = ""
+    """The path shown in reports, if it is not that of the database; NAME is replaced with the person's name."""
     claims: tuple[str, ...] = ()
     """The columns it covers: `state.turns.*` is a whole table, `state.history.messages` one column."""
 
-    def list_changes(self, databases: Databases, person: Subject) -> Iterator[Any]:
+    def list_changes(self, databases: Databases, person: Subject) -> Iterator[Any]:  # noqa: ARG002
         """List the change of each item with data of a person; in a database, an SQL statement with values."""
-        raise NotImplementedError
+        return iter(())
 
     def apply(self, databases: Databases, change: Any) -> None:
         """Apply one change."""
@@ -96,7 +91,7 @@ class RowLocation(DataLocation):
         base: str = STATE,
         optional: bool = False,
     ) -> None:
-        self.name, self.base, self.where = name, base, PATHS[base]
+        self.name, self.base = name, base
         self._table, self._condition = table, condition
         # SQL for the clearance at which a row was learned, and the condition for exported rows.
         self._trust, self._exported = trust, exported
@@ -122,7 +117,7 @@ class RowLocation(DataLocation):
             row = {name: to_json_value(value) for name, value in zip(names, values, strict=True)}
             if exported:
                 shown = {name: value for name, value in row.items() if name not in SECRET_COLUMNS}
-                yield ExportedItem(row=shown, trust=Trust(trust or 0))
+                yield shown, Trust(trust or 0)
 
     def forget(self, databases: Databases, person: Subject) -> int:  # noqa: ARG002
         """Delete the person's rows."""
@@ -152,7 +147,6 @@ class PromptLocation(DataLocation):
 
     name = "recorded prompts"
     base = LOG
-    where = PATHS[LOG]
     claims = ("log.prompts.*", "log.prompt_pieces.*")
 
     def list_changes(self, databases: Databases, person: Subject) -> Iterator[int]:
@@ -173,7 +167,7 @@ class PromptLocation(DataLocation):
         for key in list_prompts(databases.log, person).values():
             if sent := read_prompt(databases.log, FULL_READER, key):
                 level = Trust[sent.facts["clearance"]["level"].upper()]
-                yield ExportedItem(row={"hash": key, "clearance": str(level), "text": sent.text}, trust=level)
+                yield {"hash": key, "clearance": str(level), "text": sent.text}, level
 
 
 def list_prompts(log: sqlite3.Connection, person: Subject) -> dict[int, str]:
@@ -191,7 +185,6 @@ class QuotingSectionLocation(DataLocation):
 
     name = "recorded prompts of others that quote them"
     base = LOG
-    where = PATHS[LOG]
     claims = ("log.sections.text", "log.sections.hash")
 
     def list_changes(self, databases: Databases, person: Subject) -> Iterator[tuple[str, tuple[str, int]]]:
@@ -203,7 +196,7 @@ class QuotingSectionLocation(DataLocation):
         while rows := log.execute(batch, (last, BATCH_TEXTS)).fetchall():
             last = rows[-1][0]
             for section, text in rows:
-                after = redactor.redact_value(text)
+                after = redact_value(text, redactor.redact)
                 # A section that only the person's prompts use is deleted with them.
                 if after != text and not {prompt for (prompt,) in log.execute(users, (section,))} <= own_prompts:
                     yield "UPDATE sections SET text = ?, hash = NULL, forgotten = 1 WHERE id = ?", (after, section)
@@ -222,7 +215,6 @@ class TotalLocation(DataLocation):
 
     name = "sums under their name"
     base = LOG
-    where = PATHS[LOG]
     claims = tuple(f"log.{table}.{column}" for table in TOTAL_TABLES for column in ("owner", "name"))
 
     def find(self, databases: Databases, person: Subject) -> int:  # noqa: ARG002
@@ -234,7 +226,7 @@ class TotalLocation(DataLocation):
         """Export usage and cost per day."""
         query = f"SELECT trust, start, {', '.join(FIGURES)} FROM totals_day WHERE {OWN_TOTALS_SQL}"
         for trust, start, *figures in databases.log.execute(f"{query} AND kind = 'all' AND room = ''").fetchall():
-            yield ExportedItem(row={"day": start, **dict(zip(FIGURES, figures, strict=True))}, trust=Trust(trust))
+            yield {"day": start, **dict(zip(FIGURES, figures, strict=True))}, Trust(trust)
 
     def forget(self, databases: Databases, person: Subject) -> int:  # noqa: ARG002
         """Delete the person's totals; add their amounts in the totals of all users to the nameless rows."""
@@ -265,7 +257,6 @@ class EventLocation(DataLocation):
 
     name = "events"
     base = LOG
-    where = PATHS[LOG]
     claims = ("log.events.*",)
 
     def list_changes(self, databases: Databases, person: Subject) -> Iterator[tuple[str, tuple[Any, ...]]]:
@@ -275,7 +266,7 @@ class EventLocation(DataLocation):
         redactor = Redactor(person)
         for row, kind, error, metadata in databases.log.execute(MENTIONING_EVENTS_SQL).fetchall():
             words = redactor.redact(error) if error and kind == EventType.TOOL_ERROR else error
-            facts = rewrite_arguments(metadata, redactor.redact_value)
+            facts = rewrite_arguments(metadata, redactor.redact)
             after = tuple(text and redactor.redact_names(text) for text in (words, facts))
             if after != (error, metadata):
                 yield "UPDATE events SET error = ?, metadata = ? WHERE id = ?", (*after, row)
@@ -284,7 +275,7 @@ class EventLocation(DataLocation):
         """Export the person's events as the log shows them."""
         query = f"SELECT {RECORD_SELECT} FROM events WHERE user_id IN {LOGGED_NAMES_SQL} ORDER BY id"
         for record in map(read_record, databases.log.execute(query).fetchall()):
-            yield ExportedItem(row=record.to_dict(FULL_READER), trust=record.trust)
+            yield record.to_dict(FULL_READER), record.trust
 
 
 OWN_TURNS_SQL = f"turn_id IN {select_ids('turn')}"
@@ -301,7 +292,6 @@ class LedgerLocation(DataLocation):
 
     name = "ledgers of what was sent"
     base = STATE
-    where = PATHS[STATE]
     claims = ("state.ledgers.frozen", "state.ledgers.base", "state.bases.*")
 
     def list_changes(self, databases: Databases, person: Subject) -> Iterator[tuple[Any, str]]:
@@ -343,7 +333,6 @@ class SummaryLocation(DataLocation):
 
     name = "summaries of rooms"
     base = STATE
-    where = PATHS[STATE]
     claims = ("state.history.messages", "state.history.beginning")
 
     def list_changes(self, databases: Databases, person: Subject) -> Iterator[str]:
@@ -367,7 +356,6 @@ class RoomLineLocation(DataLocation):
 
     name = "room lines in other sessions"
     base = STATE
-    where = PATHS[STATE]
     claims = ("state.history.messages",)
 
     def list_changes(self, databases: Databases, person: Subject) -> Iterator[tuple[str, tuple[Any, ...]]]:
@@ -430,7 +418,6 @@ class QuoteLocation(DataLocation):
 
     name = "texts of agents that quote them"
     base = STATE
-    where = PATHS[STATE]
     claims = (
         "state.history.messages", "state.plans.text", "state.tasks.title", "state.tasks.description",
         "state.tasks.steps", "state.workflows.text",
@@ -448,6 +435,6 @@ class QuoteLocation(DataLocation):
             own_text = f"(SELECT text FROM turns AS own WHERE own.id = {table}.{turn})" if turn else "NULL"
             rows = state.execute(f"SELECT {keys}, {column}, {own_text} FROM {table} WHERE {condition}").fetchall()
             for *key, stored, own in rows:
-                after = redactor.redact_messages(stored, own or "") if turn else redactor.redact_value(stored)
+                after = redactor.redact_messages(stored, own or "") if turn else redact_value(stored, redactor.redact)
                 if after != stored:
                     yield f"UPDATE {table} SET {column} = ? WHERE ({keys}) = ({placeholders})", (after, *key)

@@ -124,13 +124,6 @@ DATA_LOCATIONS: tuple[DataLocation, ...] = (
     RowLocation("identities", "identities", f"{OWN_ROWS_SQL} OR identity IN {OWN_NAMES_SQL}"),
 )
 """All data locations in the order of erasure."""
-REDACTED_LATE = (
-    tables.QuoteLocation,
-    tables.QuotingSectionLocation,
-    tables.LedgerLocation,
-    files.TranscriptLocation,
-    files.QuotingMemoryLocation,
-)
 PENDING_FILE = "forgetting"  # file with the name of the person in an unfinished run
 MAX_ROUNDS = 3  # data written during an erasure, such as the last event of a turn, is erased in the next round
 FLUSH_WAIT_S = 0.3  # seconds for a gateway to write buffered data of an ended turn
@@ -195,8 +188,12 @@ def erase_person(
             retained = tuple(list_retained(workspace, databases, person))
             running = list_running_turns(databases.state)
             lines = erase_once(databases, user, patience, locations)
-            for _ in range(MAX_ROUNDS - 1):
-                if not any(line.left for line in lines):
+            running |= list_running_turns(databases.state)
+            trouble: list[str] = []
+            for attempt in range(MAX_ROUNDS - 1):
+                if not attempt and running:  # turns of other users; their prompts may contain the person's memories
+                    trouble += wait_for_turns(databases.state, running, patience)
+                elif not any(line.left for line in lines):
                     break
                 time.sleep(FLUSH_WAIT_S)  # a gateway writes its log in batches
                 again = erase_once(databases, user, patience, locations)
@@ -204,14 +201,11 @@ def erase_person(
                     replace(new, found=old.found, removed=old.removed + new.removed)
                     for old, new in zip(lines, again, strict=True)
                 ]
-            trouble = (
-                *redact_late_writes(databases, person, running, patience),
-                *vacuum_databases(databases, patience),
-            )
+            trouble += vacuum_databases(databases, patience)
             done = not trouble and not any(line.left for line in lines)
             if done:
                 os.unlink(os.path.join(workspace.state, PENDING_FILE))
-            return ErasureReport(user=user, lines=tuple(lines), stays=retained, done=done, trouble=trouble)
+            return ErasureReport(user=user, lines=tuple(lines), stays=retained, done=done, trouble=tuple(trouble))
 
 
 def erase_once(
@@ -227,7 +221,7 @@ def erase_once(
                 person = subject.identify_subject(databases, user)  # with messages that arrived while waiting
                 removed += [location.forget(databases, person) for location in group]
         else:
-            with open_transaction(databases, base):
+            with database.writing(getattr(databases, base)) if base else nullcontext():
                 removed += [location.forget(databases, person) for location in group]
     time.sleep(min(FLUSH_WAIT_S, patience / 100))
     person = subject.identify_subject(databases, user)
@@ -244,32 +238,19 @@ def erase_once(
     ]
 
 
-@contextmanager
-def open_transaction(databases: Databases, base: str) -> Iterator[None]:
-    """Change a database in one transaction; nothing for files."""
-    with database.writing(getattr(databases, base)) if base else nullcontext():
-        yield
-
-
-def redact_late_writes(databases: Databases, person: Subject, running: set[str], patience: float) -> Iterator[str]:
-    """Redact what running turns of other users wrote meanwhile; their prompts may contain the person's memories."""
-    pending = list_running_turns(databases.state)
-    if not (running or pending):
-        return
+def wait_for_turns(state: sqlite3.Connection, turns: set[str], patience: float) -> Iterator[str]:
+    """Wait until turns have ended; yield a message if they are still running in the end."""
     end = time.monotonic() + patience
-    while (pending := pending & list_running_turns(databases.state)) and time.monotonic() <= end:
+    while turns & list_running_turns(state):
+        if time.monotonic() > end:
+            yield "a turn of another user is still running and may quote a memory of this person; check its answer"
+            return
         time.sleep(TURN_POLL_S)
-    for location in DATA_LOCATIONS:
-        if isinstance(location, REDACTED_LATE):
-            with open_transaction(databases, location.base):
-                location.forget(databases, person)
-    if pending:
-        yield "a turn of another user is still running and may quote a memory of this person; check its answer"
 
 
 def format_location(location: DataLocation, user: str) -> str:
     """Return the path of a data location for this person."""
-    return location.where.replace("NAME", user)
+    return (location.where or tables.PATHS[location.base]).replace("NAME", user)
 
 
 def check_erasable(workspace: Workspace, databases: Databases, user: str) -> None:

@@ -160,11 +160,11 @@ def export_person(workspace: Workspace, user: str, level: Trust, file: TextIO) -
         write_line(file, {"schema": EXPORT_SCHEMA, "user": user, "clearance": str(level)})
         for location in DATA_LOCATIONS:
             where = format_location(location, user)
-            for item in location.give(databases, person):
-                if item.trust > level:
+            for row, trust in location.give(databases, person):
+                if trust > level:
                     above += 1
                     continue
-                write_line(file, {"holding": location.name, "where": where, "row": dict(item.row)})
+                write_line(file, {"holding": location.name, "where": where, "row": row})
                 given[location.name] += 1
     return PersonExport(user=user, given=dict(given), above=above)
 

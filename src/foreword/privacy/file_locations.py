@@ -13,6 +13,7 @@ from foreword.engine import trust as file_access
 from foreword.engine.sources.documents import Document
 from foreword.engine.sources.files import Files
 from foreword.engine.sources.memory_sections import FACTS_FILE
+from foreword.events.redaction import redact_value
 from foreword.gateway import transcripts
 from foreword.memory.entry import drafted
 from foreword.memory.index import FILE, Damaged, Index, remove, translate
@@ -54,7 +55,7 @@ class MemoryLocation(DataLocation):
             own = bool(file_access.find_own_person(path))
             trust = file_access.find_own_level(path) if own else get_store_trust(databases, path)
             text = subject.read_file_text(os.path.join(databases.root, path))
-            yield ExportedItem(row={"path": path, "text": text}, trust=trust)
+            yield {"path": path, "text": text}, trust
 
     def apply(self, databases: Databases, change: str) -> None:
         """Delete a file."""
@@ -84,7 +85,7 @@ class NoteAdditionLocation(DataLocation):
     def give(self, databases: Databases, person: Subject) -> Iterator[ExportedItem]:
         """Export each text at the trust of its store."""
         for path, text in self.list_changes(databases, person):
-            yield ExportedItem(row={"path": path, "text": text}, trust=get_store_trust(databases, path))
+            yield {"path": path, "text": text}, get_store_trust(databases, path)
 
     def forget(self, databases: Databases, person: Subject) -> int:
         """Remove the texts and all records with the person's name from the notes."""
@@ -106,7 +107,7 @@ class FactLocation(DataLocation):
 
     def give(self, databases: Databases, person: Subject) -> Iterator[ExportedItem]:
         """Export the facts."""
-        return (ExportedItem(row={"text": text}, trust=Trust.INNER) for text in self.list_changes(databases, person))
+        return (({"text": text}, Trust.INNER) for text in self.list_changes(databases, person))
 
     def forget(self, databases: Databases, person: Subject) -> int:
         """Rewrite the file without the person's facts."""
@@ -231,7 +232,9 @@ class TranscriptLocation(DataLocation):
             # Messages written by other people stay, even if they quote the person, as in the state.
             transcript = read_transcript(databases, archive)
             if transcript:
-                exchanges = tuple(replace(one, reply=redactor.redact_value(one.reply)) for one in transcript.exchanges)
+                exchanges = tuple(
+                    replace(one, reply=redact_value(one.reply, redactor.redact)) for one in transcript.exchanges
+                )
                 transcript = replace(transcript, exchanges=exchanges)
             if transcript is None or text != transcripts.render_transcript(transcript, databases.config):
                 yield archive, False
@@ -291,7 +294,7 @@ class UserFolderLocation(DataLocation):
                 archived = sessions.find_archive_access(databases.state, path)
                 trust = archived.clearance if archived else Trust.FULL
             text = "" if os.path.islink(place) else subject.read_file_text(place)
-            yield ExportedItem(row={"path": path, "text": text}, trust=trust)
+            yield {"path": path, "text": text}, trust
 
     def forget(self, databases: Databases, person: Subject) -> int:
         """Delete the folder; a symbolic link is removed without its target."""
@@ -355,10 +358,6 @@ class TokenCountLocation(DataLocation):
 
     name = "token counts"
     where = ".foreword/counts.sqlite"
-
-    def list_changes(self, databases: Databases, person: Subject) -> Iterator[None]:  # noqa: ARG002
-        """List nothing: the counts cannot be assigned to a person."""
-        return iter(())
 
     def forget(self, databases: Databases, person: Subject) -> int:  # noqa: ARG002
         """Delete all counts."""

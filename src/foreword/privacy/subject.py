@@ -7,9 +7,8 @@ import json
 import os
 import re
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from itertools import pairwise
 from typing import Any
 
 from foreword.config.schema import Config
@@ -19,7 +18,15 @@ from foreword.engine.sources.files import Files
 from foreword.engine.sources.memory_sections import FACTS_FILE, find_fact_text
 from foreword.events.query import open_log
 from foreword.events.record import convert_id
-from foreword.events.redaction import FORGOTTEN_MARKER, GAP, LINE_LEAD, MIN_RUN_WORDS, MIN_WORDS, WORD
+from foreword.events.redaction import (
+    FORGOTTEN_MARKER,
+    MIN_RUN_WORDS,
+    MIN_WORDS,
+    QuoteIndex,
+    compile_short_lines,
+    redact_value,
+    split_words,
+)
 from foreword.memory.notes import has_more, list_added, remove_added
 from foreword.storage import database
 from foreword.types import frozen
@@ -140,9 +147,9 @@ class Subject:
     """Title and text of each responsibility that the person added; the prompts of other users contain them."""
     paths: tuple[str, ...]
     """Paths of the memory entries in shared stores, as `store/file`."""
-    message_quotes: "QuoteIndex"
+    message_quotes: QuoteIndex
     """Word sequences that only this person has written."""
-    memory_quotes: "QuoteIndex"
+    memory_quotes: QuoteIndex
     """Word sequences that occur only in this person's memories."""
 
 
@@ -277,64 +284,6 @@ def read_file_text(path: str) -> str:
         return file.read()
 
 
-WordSequence = tuple[str, ...]
-NO_SEQUENCES: Mapping[int, dict[WordSequence, bool]] = {}
-
-
-class QuoteIndex:
-    """The word sequences of a person's texts: eight words each, or a whole shorter text.
-
-    A passage is a quotation if at least one of its sequences does not occur in the texts of others.
-    """
-
-    def __init__(self, texts: Iterable[str], min_words: int, others: Iterable[str]) -> None:
-        # By the first two words, which few positions of a long text match, and by length; True if unique to the person.
-        self._sequences: dict[tuple[str, str], dict[int, dict[WordSequence, bool]]] = {}
-        for words in map(split_words, texts):
-            size = min(MIN_RUN_WORDS, len(words))
-            for start in range(len(words) - size + 1) if len(words) >= min_words else ():
-                by_size = self._sequences.setdefault((words[start], words[start + 1]), {})
-                by_size.setdefault(size, {})[tuple(words[start : start + size])] = True
-        for words in map(split_words, others if self._sequences else ()):
-            for _, sequences, sequence in self._find_sequences(words):
-                sequences[sequence] = False
-
-    def redact(self, text: str) -> str:
-        """Replace each quotation with the placeholder."""
-        if not self._sequences:
-            return text
-        words = list(WORD.finditer(text))
-        parts: list[str] = []
-        end = 0
-        for first, last in self._find_quotations([match[0].lower() for match in words]):
-            parts += [text[end : words[first].start()], FORGOTTEN_MARKER]
-            end = words[last].end()
-        return "".join([*parts, text[end:]])
-
-    def _find_sequences(self, words: list[str]) -> Iterator[tuple[int, dict[WordSequence, bool], WordSequence]]:
-        for start, pair in enumerate(pairwise(words)):
-            for size, sequences in self._sequences.get(pair, NO_SEQUENCES).items():
-                if (sequence := tuple(words[start : start + size])) in sequences:
-                    yield start, sequences, sequence
-
-    def _find_quotations(self, words: list[str]) -> Iterator[tuple[int, int]]:
-        """Yield the first and last word index of each quotation."""
-        first, stop, unique = 0, -1, False
-        for start, sequences, sequence in self._find_sequences(words):
-            if start > stop:
-                if unique:
-                    yield first, stop - 1
-                first, unique = start, False
-            stop, unique = max(stop, start + len(sequence)), unique or sequences[sequence]
-        if unique:
-            yield first, stop - 1
-
-
-def split_words(text: str) -> list[str]:
-    """Split a text into lower-case words."""
-    return [word.lower() for word in WORD.findall(text)]
-
-
 MAX_LABEL_WORDS = 3  # most words of a speaker's name
 USER_PROMPT_PART, THINKING_PART = "user-prompt", "thinking"
 TEXT_FIELDS = {
@@ -353,9 +302,7 @@ class Redactor:
     def __init__(self, person: Subject, *, memories: bool = True) -> None:
         self._quotes = (person.message_quotes, person.memory_quotes) if memories else (person.message_quotes,)
         self._responsibilities = person.responsibilities if memories else ()
-        short = [words for text in person.memories if 0 < len(words := split_words(text)) < MIN_WORDS]
-        phrases = "|".join(GAP.join(map(re.escape, words)) for words in short)
-        self._short_memories = re.compile(rf"(?im)^({LINE_LEAD})(?:{phrases})\W*?$") if short and memories else None
+        self._short_memories = compile_short_lines(person.memories if memories else ())
         name = f"(?:{'|'.join(map(re.escape, sorted(person.names)))})"
         inbox, author = rf"/inbox/{name}(?![\w.-])", rf"saved for {name}(?= at | on |,|\))"
         paths = "".join(rf"|(?<![\w.-]){re.escape(path)}(?![\w.-])" for path in person.paths)
@@ -364,9 +311,7 @@ class Redactor:
 
     def redact(self, text: str) -> str:
         """Redact the person's words in a text."""
-        text = self._lines.sub(FORGOTTEN_MARKER, text)
-        if self._short_memories:
-            text = self._short_memories.sub(rf"\1{FORGOTTEN_MARKER}", text)
+        text = self._short_memories.sub(rf"\1{FORGOTTEN_MARKER}", self._lines.sub(FORGOTTEN_MARKER, text))
         for quotes in self._quotes:
             text = quotes.redact(text)
         for title, content in self._responsibilities:
@@ -383,24 +328,6 @@ class Redactor:
     def redact_names(self, text: str) -> str:
         """Redact the person's name in paths and in names of budgets."""
         return self._names.sub(lambda found: f"{found[1] or ''}{FORGOTTEN_MARKER}", text)
-
-    def redact_value(self, value: Any) -> Any:
-        """Redact the person's words in every string of a JSON value, JSON inside strings included."""
-        if isinstance(value, str):
-            return self._redact_json(value) if value[:1] in ("{", "[") else self.redact(value)
-        if isinstance(value, list):
-            return [self.redact_value(item) for item in value]
-        if isinstance(value, dict):
-            return {name: self.redact_value(item) for name, item in value.items()}
-        return value
-
-    def _redact_json(self, text: str) -> str:
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):
-            return self.redact(text)
-        after = self.redact_value(value)
-        return text if after == value else json.dumps(after, ensure_ascii=False)
 
     def redact_messages(self, stored: bytes, own_text: str) -> bytes:
         """Redact the person's words in stored messages, except in the text that another person wrote (`own_text`)."""
@@ -422,7 +349,7 @@ class Redactor:
             value = part[field]
             texts = value if kind == USER_PROMPT_PART and isinstance(value, list) else [value]
             kept = [kind == USER_PROMPT_PART and is_own_message(text, own_words) for text in texts]
-            after = [text if keep else self.redact_value(text) for text, keep in zip(texts, kept, strict=True)]
+            after = [text if keep else redact_value(text, self.redact) for text, keep in zip(texts, kept, strict=True)]
             # Thinking parts are signed: the provider rejects a changed one, but accepts that an earlier one is missing.
             if after == texts or kind != THINKING_PART:
                 yield {**part, field: after if texts is value else after[0]}

@@ -22,7 +22,7 @@ from foreword.events.query import (
     parse_text,
     query_log,
 )
-from foreword.events.status import find_outcomes, find_status, selects_errors, show_outcomes, show_status
+from foreword.events.status import describe_outcomes, find_status, selects_errors, show_status
 from foreword.events.totals import find_spending, show_spending
 from foreword.host import load_zone
 from foreword.turn import ToolAnswer, Toolset
@@ -140,8 +140,9 @@ class LogQueries:
         text, shown = self._fill(lines)
         notes = [f"({found.notice})"] if found.notice else []
         if selects_errors(wanted):
-            outcomes = self._ask(lambda log: find_outcomes(log, self._reader, found.records[:shown]))
-            notes += ["what became of these turns:", *show_outcomes(outcomes, self._zone)] if outcomes else []
+            shown_records = found.records[:shown]
+            outcomes = self._ask(lambda log: describe_outcomes(log, self._reader, shown_records, self._zone))
+            notes += ["what became of these turns:", *outcomes] if outcomes else []
         if rest := found.find_next_page(shown, wanted):
             onward = {**arguments, "until": rest}
             given = {name: onward[name] for name in FILTER_NAMES if onward.get(name) is not None}

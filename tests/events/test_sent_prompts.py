@@ -14,7 +14,7 @@ from foreword.agent.tools.registry import BUILT_IN
 from foreword.errors import InputError
 from foreword.events.event import Context, EventType, Reader
 from foreword.events.log import EventLog, prune_prompts
-from foreword.events.redaction import ForgottenMemory, redact_words, remove_memory, remove_recorded_memory
+from foreword.events.redaction import ForgottenMemory, make_redactor, remove_memory, remove_recorded_memory
 from foreword.events.sent_prompts import PromptStore, find_prompt_at, find_prompts, hash_prompt
 from foreword.events.tracer import Tracer
 from foreword.storage.database import open_events
@@ -181,13 +181,13 @@ def test_other_prompts_stay(kept):
 )
 def test_blotted(text, after):
     """A text is found even if wrapped, cut or quoted; a few common words are no match."""
-    words = SECRET.lower().replace(",", "").rstrip(".").split()
-    assert redact_words(text, words) == after
+    assert make_redactor(ForgottenMemory(path="private/x.md", text=SECRET))(text) == after
 
 
 def test_short_texts():
     """A text of one or two words is erased only if it is alone on its line."""
-    assert redact_words("Yes, I do.\n- yes\nYes!", ["yes"]) == "Yes, I do.\n- [forgotten]\n[forgotten]"
+    redactor = make_redactor(ForgottenMemory(path="private/x.md", text="Yes"))
+    assert redactor("Yes, I do.\n- yes\nYes!") == "Yes, I do.\n- [forgotten]\n[forgotten]"
 
 
 @pytest.mark.parametrize("text", ["", "  ", "—!"])

@@ -5,7 +5,6 @@ import math
 import os
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -193,28 +192,6 @@ def test_any_number(tmp_path):
     for cost in (Decimal("0.25"), math.nan):
         purse.settle(purse.reserve(ALICE, "t", usd(0.375)), cost)
     assert "$0.6250 spent" in purse.reserve(ALICE, "t", usd(0.5)).reason
-
-
-def test_waiting_once(tmp_path):
-    """While the file stays locked, only the first call waits for it."""
-    purse = make_purse(tmp_path, "{daily_usd: 1}")
-    spend(purse, 0.1)
-    blocker = make_purse(tmp_path, "{daily_usd: 1}")._connect()
-    blocker.execute("BEGIN IMMEDIATE")
-    begin = time.perf_counter()
-    spend(purse, 0.1)
-    first = time.perf_counter() - begin
-    begin = time.perf_counter()
-    for _ in range(3):
-        spend(purse, 0.1)
-    assert time.perf_counter() - begin < 2 * first  # only the first one waited
-    blocker.execute("ROLLBACK")
-    assert "$0.5000 spent" in purse.reserve(ALICE, "t", usd(0.9)).reason
-    blocker.execute("BEGIN IMMEDIATE")
-    begin = time.perf_counter()
-    spend(purse, 0.1)
-    assert time.perf_counter() - begin > first / 2, "it has its patience again"
-    blocker.close()
 
 
 def test_closing_settles(tmp_path):
