@@ -65,8 +65,8 @@ def test_budgets(tmp_path, stand_in):
     most = estimate_max_cost(free.assemble("Hello"), {}, DEFAULT_TURN_LIMITS.max_tokens).usd
     limited = {**FILES, "foreword.yaml": f"{FILES['foreword.yaml']}budgets: {{daily_usd: {most * 1.1:.4f}}}\n"}
     talk = Conversation(tmp_path / "home", stand_in.url, files=limited)
-    with closing(BudgetGuard(str(tmp_path / "state"), talk.workspace.config, FrozenClock(NOON))) as purse:
-        talk.listeners = EventStream(recorder=talk.heard, purse=purse)
+    with closing(BudgetGuard(str(tmp_path / "state"), talk.workspace.config, FrozenClock(NOON))) as guard:
+        talk.listeners = EventStream(recorder=talk.heard, budgets=guard)
         ends = [talk.run("Hello").end for _ in range(3)]
         assert ends[0] is TurnEnd.ANSWERED
         assert ends[-1] is TurnEnd.REFUSED
@@ -97,8 +97,8 @@ def test_a_stopped_call_gives_back(tmp_path, stand_in):
         with pytest.raises(asyncio.CancelledError):
             await turn
 
-    with closing(BudgetGuard(str(tmp_path / "state"), talk.workspace.config, FrozenClock(NOON))) as purse:
-        talk.listeners = EventStream(recorder=talk.heard, purse=purse)
+    with closing(BudgetGuard(str(tmp_path / "state"), talk.workspace.config, FrozenClock(NOON))) as guard:
+        talk.listeners = EventStream(recorder=talk.heard, budgets=guard)
         asyncio.run(stop())
         assert talk.run("Hello").end is TurnEnd.ANSWERED
 

@@ -35,8 +35,8 @@ if address:
 heard, log = FakeRecorder(), EventLog(state)
 config = CONFIG + "budgets: {daily_usd: 50}\\n"
 clock = make_clock()
-purse = BudgetGuard(state, load_config(config), clock)
-listeners = EventStream(recorder=RecorderFanout(log, LiveTree(), heard), prompts=PromptStore(log), purse=purse)
+guard = BudgetGuard(state, load_config(config), clock)
+listeners = EventStream(recorder=RecorderFanout(log, LiveTree(), heard), prompts=PromptStore(log), budgets=guard)
 trace = live_through(make_night(home, listeners, config, clock=clock, runner=runner))
 log.close()
 if address:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from event_rows import ALICE, NOON, make_event, tell
+from event_rows import ALICE, NOON, make_event, record_events
 from foreword.errors import UnknownName
 from foreword.events.event import Context, Event, EventType, Grouping, Reader, Usage
 from foreword.events.query import query_log
@@ -291,7 +291,7 @@ def make_call(number: int, minutes: float, cost: float | None, session: str = ""
 @pytest.mark.parametrize("by", ["session", "agent", "channel"])
 def test_how_many_are_left(tmp_path, by):
     """If there are very many names, the largest are shown and the rest are counted."""
-    tell(str(tmp_path), *(make_call(number, -number * 4, None) for number in range(1_200)))
+    record_events(str(tmp_path), *(make_call(number, -number * 4, None) for number in range(1_200)))
     spending = spend(tmp_path, by=by)
     assert [total.tokens_in for total in spending.totals] == list(range(1_199, 1_199 - MAX_ROWS, -1))
     assert spending.left == 1_200 - MAX_ROWS
@@ -300,13 +300,13 @@ def test_how_many_are_left(tmp_path, by):
 
 def test_few_and_no_more(tmp_path):
     """If all names are shown, no rest is counted."""
-    tell(str(tmp_path), *(make_call(number, -number, 1.0) for number in range(1, MAX_ROWS + 1)))
+    record_events(str(tmp_path), *(make_call(number, -number, 1.0) for number in range(1, MAX_ROWS + 1)))
     assert (len(spend(tmp_path, by="agent").totals), spend(tmp_path, by="agent").left) == (MAX_ROWS, 0)
 
 
 def test_the_longest_session_has_a_name(tmp_path):
     """Usage without a session is not listed as a session."""
     nobodys = make_event(EventType.API_CALL, -1, usage=Usage(tokens_in=10**6), session="")
-    tell(str(tmp_path), nobodys, make_call(5, -1, 1.0), make_call(6, -1, 1.0), make_call(7, -1, 1.0, "s5"))
+    record_events(str(tmp_path), nobodys, make_call(5, -1, 1.0), make_call(6, -1, 1.0), make_call(7, -1, 1.0, "s5"))
     for by in ("day", "session"):
         assert (spend(tmp_path, by=by).longest.name, spend(tmp_path, by=by).longest.tokens_in) == ("s5", 12)

@@ -215,8 +215,8 @@ class BudgetExceeded(TurnEnded):
 
     end = TurnEnd.REFUSED
 
-    def __init__(self, grant: Reservation) -> None:
-        super().__init__(grant.message)
+    def __init__(self, reservation: Reservation) -> None:
+        super().__init__(reservation.message)
 
 
 class TurnUnfinished(TurnEnded):

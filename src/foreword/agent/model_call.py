@@ -224,27 +224,29 @@ class ModelCaller:
 
     async def _call(self, call: TraceStep, own: Sequence[ModelMessage]) -> ModelResponse:
         """Make one call: reserve budget, send, settle, and record the usage."""
-        purse = self._context.event_stream.purse
-        purse = purse if purse and purse.has_limits(call.trace.context) else None
-        grant = await reserve_budget(purse, call, self._estimate_max_cost(own)) if purse else Reservation(allowed=True)
+        guard = self._context.event_stream.budgets
+        guard = guard if guard and guard.has_limits(call.trace.context) else None
+        reservation = (
+            await reserve_budget(guard, call, self._estimate_max_cost(own)) if guard else Reservation(allowed=True)
+        )
         self._is_streaming = False
         try:
             response = await self._ask(call, own)
         except BaseException as error:
-            if purse and self._is_streaming:
-                purse.settle(grant, None)
-            elif purse:
-                purse.release(grant)
+            if guard and self._is_streaming:
+                guard.settle(reservation, None)
+            elif guard:
+                guard.release(reservation)
             if isinstance(error, asyncio.CancelledError):
                 call.note(error=STOPPED_REASON, level=Level.WARN)
             if not isinstance(error, Exception) or isinstance(error, ForewordError):
                 raise
             raise translate_provider_error(error) from error
         usd = self._record_usage(call, response)
-        if purse:
-            await asyncio.to_thread(purse.settle, grant, usd)
-        if grant.warnings:
-            call.note(level=Level.WARN, budget="; ".join(grant.warnings))
+        if guard:
+            await asyncio.to_thread(guard.settle, reservation, usd)
+        if reservation.warnings:
+            call.note(level=Level.WARN, budget="; ".join(reservation.warnings))
         return response
 
     def _estimate_max_cost(self, own: Sequence[ModelMessage]) -> Cost:
@@ -364,20 +366,20 @@ class ModelCaller:
                 await self._context.callbacks.emit(TextDelta(text=text))
 
 
-async def reserve_budget(purse: BudgetGuard, call: TraceStep, most: Cost) -> Reservation:
+async def reserve_budget(guard: BudgetGuard, call: TraceStep, most: Cost) -> Reservation:
     """Reserve the maximum cost of a call; release it if the turn is cancelled meanwhile."""
     trace = call.trace
-    reserving = asyncio.ensure_future(asyncio.to_thread(purse.reserve, trace.context, trace.id, most))
+    reserving = asyncio.ensure_future(asyncio.to_thread(guard.reserve, trace.context, trace.id, most))
     try:
-        grant = await asyncio.shield(reserving)
+        reservation = await asyncio.shield(reserving)
     except asyncio.CancelledError:
-        purse.release(await reserving)
+        guard.release(await reserving)
         raise
-    for sum_of_all in filter(None, (*grant.sums, grant.reason)):
+    for sum_of_all in filter(None, (*reservation.sums, reservation.reason)):
         call.emit_restricted(EventType.API_ERROR, level=Level.WARN, budget=sum_of_all)
-    if not grant.allowed:
-        raise BudgetExceeded(grant)
-    return grant
+    if not reservation.allowed:
+        raise BudgetExceeded(reservation)
+    return reservation
 
 
 def make_cache_key(turn: Turn) -> str:

@@ -113,20 +113,20 @@ class BudgetGuard:
                     keys=tuple(dict.fromkeys(limit.key for limit in limits)),
                 )
 
-    def settle(self, grant: Reservation, usd: float | None) -> None:
+    def settle(self, reservation: Reservation, usd: float | None) -> None:
         """Record the actual cost of a call, or the reserved amount if the cost is unknown."""
         actual = convert_amount(usd)
-        self._end(grant, grant.usd if actual is None else actual, 1)
+        self._end(reservation, reservation.usd if actual is None else actual, 1)
 
-    def release(self, grant: Reservation) -> None:
+    def release(self, reservation: Reservation) -> None:
         """Cancel the reservation of a call that was not made or that the provider refused."""
-        self._end(grant, 0.0, 0)
+        self._end(reservation, 0.0, 0)
 
-    def _end(self, grant: Reservation, usd: float, calls: int) -> None:
-        if not grant.keys:
+    def _end(self, reservation: Reservation, usd: float, calls: int) -> None:
+        if not reservation.keys:
             return
         with self._lock:
-            self._unwritten.append((grant, usd, calls))
+            self._unwritten.append((reservation, usd, calls))
             with suppress(*STORAGE_ERRORS), self._writing(self._clock()):  # else written with the next call
                 pass
 
@@ -136,8 +136,8 @@ class BudgetGuard:
         try:
             connection = self._connect()
             with writing(connection):
-                for grant, usd, calls in self._unwritten:
-                    settle_reservation(connection, grant, (usd, calls), now)
+                for reservation, usd, calls in self._unwritten:
+                    settle_reservation(connection, reservation, (usd, calls), now)
                 yield connection
         except BaseException:
             self._disconnect()
@@ -219,7 +219,7 @@ def reserve_amount(
             sums.append(show_use(limit, total))
             warnings.append(sums[-1] if limit.own else f"{limit.kind} is nearly used up")
             warned.append(limit.key)
-    grant = Reservation(
+    reservation = Reservation(
         allowed=True,
         warnings=tuple(dict.fromkeys(warnings)),
         sums=tuple(sums),
@@ -230,14 +230,14 @@ def reserve_amount(
     stamp = format_timestamp(now)
     connection.executemany(
         "INSERT INTO budget_reserved (scope, name, period, reservation, usd, made) VALUES (?, ?, ?, ?, ?, ?)",
-        [(*key, grant.id, usd, stamp) for key in accounts],
+        [(*key, reservation.id, usd, stamp) for key in accounts],
     )
     connection.executemany(
         "INSERT INTO budget_spent (scope, name, period, usd, calls, warned, updated) VALUES (?, ?, ?, 0, 0, 1, ?)"
         " ON CONFLICT (scope, name, period) DO UPDATE SET warned = 1, updated = excluded.updated",
         [(*key, stamp) for key in warned],
     )
-    return grant
+    return reservation
 
 
 def refuse_call(limit: BudgetLimit, spent: float, reserved: float, usd: float) -> Reservation:
@@ -269,18 +269,18 @@ def sum_account(connection: sqlite3.Connection, key: BudgetKey, now: datetime) -
 
 
 def settle_reservation(
-    connection: sqlite3.Connection, grant: Reservation, used: tuple[float, int], now: datetime
+    connection: sqlite3.Connection, reservation: Reservation, used: tuple[float, int], now: datetime
 ) -> None:
     """Convert a reservation to spending in the periods of the reservation. Delete expired sums."""
     usd, calls = used
     stamp = format_timestamp(now)
-    connection.execute("DELETE FROM budget_reserved WHERE reservation = ?", (grant.id,))
+    connection.execute("DELETE FROM budget_reserved WHERE reservation = ?", (reservation.id,))
     if calls:
         connection.executemany(
             "INSERT INTO budget_spent (scope, name, period, usd, calls, updated) VALUES (?, ?, ?, ?, ?, ?)"
             " ON CONFLICT (scope, name, period)"
             " DO UPDATE SET usd = usd + excluded.usd, calls = calls + excluded.calls, updated = excluded.updated",
-            [(*key, usd, calls, stamp) for key in grant.keys],
+            [(*key, usd, calls, stamp) for key in reservation.keys],
         )
     old = format_timestamp(now - SUMS_LIFETIME)
     connection.execute("DELETE FROM budget_spent WHERE updated < ?", (old,))

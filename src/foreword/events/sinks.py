@@ -320,15 +320,15 @@ class EventStream:
 
     recorder: Recorder
     prompts: PromptStore | None = None
-    purse: BudgetGuard | None = None
+    budgets: BudgetGuard | None = None
     log: EventLog | None = None
     otlp: str = ""
     """The address of the collector, fixed at start."""
 
     def follow(self, _: Config, after: Config) -> Iterable[str]:
         """Apply a new configuration to budgets and log. The collector changes only on restart."""
-        if self.purse:
-            self.purse.follow(after)
+        if self.budgets:
+            self.budgets.follow(after)
         if self.log:
             self.log.limits = replace(self.log.limits, days=after.events.retention_days)
         return [] if after.events.otlp == self.otlp else ["events.otlp"]
@@ -352,12 +352,12 @@ def open_event_stream(
 
             opened.enter_context(closing(start_export(config.events.otlp)))
         log = opened.enter_context(EventLog(folder, clock, replace(limits, days=config.events.retention_days)))
-        purse = opened.enter_context(closing(BudgetGuard(folder, config, clock)))
+        budgets = opened.enter_context(closing(BudgetGuard(folder, config, clock)))
         drawn = [opened.enter_context(closing(LiveTree(tree)))] if tree else []
         yield EventStream(
             recorder=RecorderFanout(log, *drawn) if drawn else log,
             prompts=PromptStore(log, clock),
-            purse=purse,
+            budgets=budgets,
             log=log,
             otlp=config.events.otlp,
         )
