@@ -113,7 +113,10 @@ class SourceReader:
         return True
 
     def _may_follow(self, path: str, target: str) -> bool:
-        return self._guard.may_follow_link(path, target) and self._clearance >= self._guard.find_required_trust(target)
+        """Return whether a link may point to a file; a personal file is reachable only from its owner's paths."""
+        person = self._guard.find_person(target)
+        ours = not person or person == self._guard.find_person(path)
+        return ours and self._clearance >= self._guard.find_required_trust(target)
 
     def list(self, folder: str, name: str = "") -> tuple[str, ...]:
         """Return the Markdown files below a folder, sorted, without those that the configuration lists by name."""

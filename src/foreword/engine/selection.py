@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from foreword.config.load import check_path
 from foreword.config.schema import Config, PromptFile
@@ -15,9 +15,6 @@ from foreword.engine.trust import Clearance, FileGuard, find_situation, has_othe
 from foreword.errors import ConfigError, ConfigFault, InputError, suggest_name
 from foreword.turn import Turn
 from foreword.types import Mode, Pace, Placement, Trust, Verdict, frozen
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
 
 
 @frozen
@@ -32,6 +29,8 @@ class PlannedSlot:
     text: str = ""
     template: bool = False
     """Whether the file is a template to expand."""
+    per_user: bool = False
+    """Whether the file belongs to the user who speaks."""
     personal: bool = False
     """Whether the file depends on the user or the situation."""
     verdict: Verdict | None = None
@@ -86,48 +85,37 @@ class HookContext:
 Hook = Callable[[Sequence[FileEntry], HookContext], Iterable[FileEntry]]
 
 
-@frozen
-class HookOutcome:
-    """The entries of a plan after the hooks ran, and the warnings."""
-
-    entries: tuple[PlannedSlot, ...]
-    warnings: tuple[str, ...] = ()
-
-
 def run_hooks(
-    entries: Sequence[PlannedSlot], hooks: Mapping[str, Hook], occasion: HookContext, guard: FileGuard
-) -> HookOutcome:
+    entries: Sequence[PlannedSlot], hooks: Mapping[str, Hook], context: HookContext, guard: FileGuard
+) -> tuple[Sequence[PlannedSlot], list[str]]:
     """Let each hook change the list of files. A hook that fails changes nothing and adds a warning."""
     warnings: list[str] = []
+    # The slot for additional files, which no other slot is for.
+    listed = next((slot for slot in guard.blueprint.slots if slot.source == LISTED_SOURCE), None)
     for name, hook in hooks.items():
         before = tuple(FileEntry(path=entry.paths[-1], slot=entry.id) for entry in entries if is_open_file(entry))
         try:
-            after = check_hook_result(hook(before, occasion), before)
+            after = check_hook_result(hook(before, context), before)
         except Exception as error:  # noqa: BLE001 - a hook is foreign code and may raise anything; the turn continues
             warnings.append(f"hook {name!r} failed, so the list of files is unchanged: {type(error).__name__}: {error}")
             continue
-        wanted = map_wanted_paths(entries, after, find_listed_slot(guard.blueprint))
-        entries = insert_listed_files(
-            [apply_hook_result(entry, wanted, name, occasion, guard) for entry in entries], wanted, occasion, guard
-        )
-        if misplaced := sorted({one.slot for one in after if names_fileless_slot(one, entries)}):
+        slots = {entry.id: entry.slot for entry in entries}
+        fileless = {key for key, slot in slots.items() if not slot.file and slot.source != LISTED_SOURCE}
+        if misplaced := sorted({one.slot for one in after} & fileless):
             warnings.append(f"hook {name!r} returns a file for {', '.join(misplaced)}, which is not read from a file")
-        homeless = wanted.keys() - {entry.id for entry in entries}
-        if homeless:
+        wanted = map_wanted_paths(entries, after, listed)
+        entries = [apply_hook_result(entry, wanted, name, context, guard) for entry in entries]
+        if listed:
+            entries = insert_listed_files(entries, wanted, listed, context, guard)
+        elif homeless := wanted.keys() - slots.keys():
             paths = ", ".join(sorted(wanted[key] for key in homeless))
             warnings.append(f"hook {name!r} adds {paths}, but the blueprint has no slot for additional files")
-    return HookOutcome(entries=tuple(entries), warnings=tuple(warnings))
+    return entries, warnings
 
 
 def is_open_file(entry: PlannedSlot) -> bool:
     """Return whether an entry is a file that the turn may read."""
     return entry.verdict is None and bool(entry.paths)
-
-
-def names_fileless_slot(one: FileEntry, entries: Sequence[PlannedSlot]) -> bool:
-    """Return whether a hook returns a file for a slot that is not read from one."""
-    slot = next((entry.slot for entry in entries if entry.id == one.slot), None)
-    return slot is not None and not slot.file and slot.source != LISTED_SOURCE
 
 
 def check_hook_result(answer: Iterable[Any], before: Sequence[FileEntry]) -> tuple[FileEntry, ...]:
@@ -144,11 +132,6 @@ def check_hook_result(answer: Iterable[Any], before: Sequence[FileEntry]) -> tup
     return tuple(one if one in before else replace(one, path=posixpath.normpath(one.path)) for one in entries)
 
 
-def find_listed_slot(blueprint: Blueprint) -> Slot | None:
-    """Return the slot for additional files, which no other slot is for."""
-    return next((slot for slot in blueprint.slots if slot.source == LISTED_SOURCE), None)
-
-
 def map_wanted_paths(entries: Sequence[PlannedSlot], after: Sequence[FileEntry], listed: Slot | None) -> dict[str, str]:
     """Map each entry to the path that a hook wants, in the hook's order; a listed file is identified by its path."""
     known = {entry.id: entry for entry in entries}
@@ -163,7 +146,7 @@ def map_wanted_paths(entries: Sequence[PlannedSlot], after: Sequence[FileEntry],
 
 
 def apply_hook_result(
-    entry: PlannedSlot, wanted: Mapping[str, str], name: str, occasion: HookContext, guard: FileGuard
+    entry: PlannedSlot, wanted: Mapping[str, str], name: str, context: HookContext, guard: FileGuard
 ) -> PlannedSlot:
     """Apply a hook's answer to one entry: unchanged, removed, or read from another path."""
     if not is_open_file(entry):
@@ -172,24 +155,20 @@ def apply_hook_result(
         return refuse_entry(entry, Verdict.ABSENT, f"hook {name!r} removes it")
     if wanted[entry.id] in entry.paths:
         return entry
-    return check_hook_file(replace(entry, paths=(wanted[entry.id],)), occasion, guard)
+    return check_hook_file(replace(entry, paths=(wanted[entry.id],)), context, guard)
 
 
 def insert_listed_files(
-    entries: Sequence[PlannedSlot], wanted: Mapping[str, str], occasion: HookContext, guard: FileGuard
+    entries: Sequence[PlannedSlot], wanted: Mapping[str, str], listed: Slot, context: HookContext, guard: FileGuard
 ) -> Sequence[PlannedSlot]:
     """Add new files to the listed ones, in the order the hook wants; the other slots keep their places."""
     slots = guard.blueprint.slots
-    listed = find_listed_slot(guard.blueprint)
-    if listed is None:
-        return entries
     known = {entry.id: entry for entry in entries}
-    new = {
-        key: check_hook_file(plan_unlisted_file(listed, path), occasion, guard)
-        for key, path in wanted.items()
-        if key not in known
-    }
-    named = iter([entry for key in wanted if (entry := known.get(key) or new[key]).slot is listed])
+    for key, path in wanted.items():
+        if key not in known:
+            new = PlannedSlot(slot=listed, id=f"{listed.id}:{path}", trust=Trust.FULL, paths=(path,))
+            known[key] = check_hook_file(new, context, guard)
+    named = iter([known[key] for key in wanted if known[key].slot is listed])
     mine = [next(named) if entry.id in wanted else entry for entry in entries if entry.slot is listed]
     behind = {slot.id for slot in slots[slots.index(listed) + 1 :]}
     others = [entry for entry in entries if entry.slot is not listed]
@@ -197,19 +176,14 @@ def insert_listed_files(
     return [*others[:at], *mine, *named, *others[at:]]
 
 
-def plan_unlisted_file(slot: Slot, path: str) -> PlannedSlot:
-    """Plan a file that is not listed anywhere."""
-    return PlannedSlot(slot=slot, id=f"{slot.id}:{path}", trust=Trust.FULL, paths=(path,))
-
-
-def check_hook_file(entry: PlannedSlot, occasion: HookContext, guard: FileGuard) -> PlannedSlot:
+def check_hook_file(entry: PlannedSlot, context: HookContext, guard: FileGuard) -> PlannedSlot:
     """Check a file that a hook named against the trust of that file, whatever trust the slot needs."""
     path = entry.paths[0]
     if guard.find_person(path):
         return refuse_entry(entry, Verdict.WITHHELD, "a personal file is read only through its own slot")
     least = guard.find_required_trust(path)
     judged = replace(entry, trust=least if entry.slot.source == LISTED_SOURCE else max(entry.trust, least))
-    if occasion.clearance < judged.trust:
+    if context.clearance < judged.trust:
         return refuse_entry(judged, Verdict.WITHHELD, f"needs {judged.trust}")
     return judged
 
@@ -240,21 +214,17 @@ def load_hooks(names: Sequence[str], text: str, file: str) -> Mapping[str, Hook]
                 for at in unknown
             ]
         )
-    return {name: load_hook(name, installed[name]) for name in names}
-
-
-def load_hook(name: str, point: "EntryPoint") -> Hook:
-    """Load one hook; an error in its module is reported with the hook's name."""
-    try:
-        hook = point.load()
-    except Exception as error:  # noqa: BLE001 - importing foreign code may raise anything
-        raise InputError(
-            f"hook {name!r} cannot be loaded from {point.value}: {type(error).__name__}: {error}"
-        ) from None
-    if not callable(hook):
-        raise InputError(f"hook {name!r} is {point.value}, which is not a function")
-    found: Hook = hook
-    return found
+    hooks: dict[str, Hook] = {}
+    for name in names:
+        point = installed[name]
+        try:
+            hooks[name] = point.load()
+        except Exception as error:  # noqa: BLE001 - importing foreign code may raise anything
+            problem = f"cannot be loaded from {point.value}: {type(error).__name__}: {error}"
+            raise InputError(f"hook {name!r} {problem}") from None
+        if not callable(hooks[name]):
+            raise InputError(f"hook {name!r} is {point.value}, which is not a function")
+    return hooks
 
 
 AGENT_PREFIX = re.compile(r"^agents/[^/]+/")
@@ -262,8 +232,6 @@ PATH_PLACEHOLDER = re.compile(r"\{(\w+)\}")
 PATH_PLACEHOLDERS = ("family", "situation", "group", "user", "os", "machine", "overlay")
 # The tail comes last in the text, wherever its slots are in the blueprint; a template places the nested slots.
 PLACEMENT_ORDER = {Placement.SYSTEM: 0, Placement.TAIL: 1, Placement.NESTED: 2}
-
-
 NO_HOOKS: Mapping[str, Hook] = {}
 
 
@@ -271,129 +239,105 @@ def select_slots(
     turn: Turn, clearance: Clearance, config: Config, blueprint: Blueprint, hooks: Mapping[str, Hook] = NO_HOOKS
 ) -> Plan:
     """Decide for every slot whether this turn may have it. No file is opened here."""
-    mode = choose_prompt_mode(turn.mode or Mode.FULL, blueprint)
+    mode = turn.mode or Mode.FULL
+    if mode is Mode.BRIEF and not any(Mode.BRIEF in slot.modes for slot in blueprint.slots):
+        mode = Mode.MINIMAL
     names = collect_path_values(turn, config)
-    claimed = map_claimed_files(blueprint, config, names)
+    # The listed files that a slot already shows; a per-user file needs a per-user slot.
+    per_user = {expand_path(slot.file, names): slot.per_user for slot in blueprint.slots if slot.file}
+    claimed = {
+        entry.path: entry
+        for entry in config.prompt.files
+        if (plain := AGENT_PREFIX.sub("", entry.path)) in per_user and per_user[plain] >= entry.per_user
+    }
     entries: list[PlannedSlot] = []
-    for slot in list_slots(blueprint, mode):
+    for slot in blueprint.slots:
+        if Mode.FULL not in slot.modes and mode not in slot.modes:
+            continue  # a slot of other modes only is not reported as absent
         if slot.source == LISTED_SOURCE:
             further = [entry for entry in config.prompt.files if entry.path not in claimed]
-            entries.extend(plan_file(slot, entry, turn, clearance, config) for entry in further)
+            planned = [plan_file(slot, entry, turn, config) for entry in further]
         else:
-            file = expand_path(slot.file, names)
-            entry = PlannedSlot(
-                slot=slot,
-                id=slot.id,
-                trust=slot.trust,
-                paths=(file,) if file else (),
-                folder=expand_path(slot.folder, names),
-                text=expand_path(slot.text, names),
-            )
-            entries.append(plan_slot(entry, claimed.get(file), turn, clearance, config))
-    entries = [refuse_mode(entry, mode) for entry in entries]
-    revision = run_hooks(entries, hooks, make_hook_context(turn, clearance, mode), FileGuard(blueprint, config))
+            planned = [plan_slot(slot, names, claimed, turn, config, clearance=clearance)]
+        entries += [refuse_mode(check_entry(entry, turn, clearance, config), mode) for entry in planned]
+    context = HookContext(
+        **{name: getattr(turn, name) for name in ("agent", "user", "channel", "room", "situation")},
+        mode=mode,
+        clearance=clearance.level,
+    )
+    changed, warnings = run_hooks(entries, hooks, context, FileGuard(blueprint, config))
     # A file that a hook adds to a slot is subject to the slot's situations and modes.
-    revised = [refuse_mode(refuse_situation(entry, turn, config), mode) for entry in revision.entries]
+    revised = [refuse_mode(refuse_situation(entry, turn, config), mode) for entry in changed]
     ordered = sorted(revised, key=lambda entry: PLACEMENT_ORDER[entry.slot.placement])
     runs = tuple(
         SlotRun(pace=pace, placement=placement, entries=tuple(group))
         for (pace, placement), group in groupby(ordered, key=lambda e: (e.slot.pace, e.slot.placement))
     )
-    return Plan(blueprint=blueprint, clearance=clearance, mode=mode, runs=runs, warnings=revision.warnings)
-
-
-def choose_prompt_mode(mode: Mode, blueprint: Blueprint) -> Mode:
-    """Return the prompt mode to use: a blueprint without brief slots uses its minimal prompt."""
-    if mode is Mode.BRIEF and not any(Mode.BRIEF in slot.modes for slot in blueprint.slots):
-        return Mode.MINIMAL
-    return mode
-
-
-def list_slots(blueprint: Blueprint, mode: Mode) -> list[Slot]:
-    """List the slots of this mode and of the full prompt; a slot of another mode only is not reported as absent."""
-    return [slot for slot in blueprint.slots if Mode.FULL in slot.modes or mode in slot.modes]
-
-
-def make_hook_context(turn: Turn, clearance: Clearance, mode: Mode) -> HookContext:
-    """Build the values that a hook may base its decision on."""
-    return HookContext(
-        agent=turn.agent,
-        user=turn.user,
-        channel=turn.channel,
-        room=turn.room,
-        situation=turn.situation,
-        mode=mode,
-        clearance=clearance.level,
-    )
-
-
-def map_claimed_files(blueprint: Blueprint, config: Config, names: dict[str, str]) -> dict[str, PromptFile]:
-    """Map the listed files that a slot already shows; a per-user file needs a per-user slot."""
-    per_user = {expand_path(slot.file, names): slot.per_user for slot in blueprint.slots if slot.file}
-    return {
-        entry.path: entry
-        for entry in config.prompt.files
-        if (plain := AGENT_PREFIX.sub("", entry.path)) in per_user and per_user[plain] >= entry.per_user
-    }
+    return Plan(blueprint=blueprint, clearance=clearance, mode=mode, runs=runs, warnings=tuple(warnings))
 
 
 def plan_slot(
-    entry: PlannedSlot, listed: PromptFile | None, turn: Turn, clearance: Clearance, config: Config
+    slot: Slot,
+    names: dict[str, str],
+    claimed: Mapping[str, PromptFile],
+    turn: Turn,
+    config: Config,
+    *,
+    clearance: Clearance,
 ) -> PlannedSlot:
     """Plan one slot of the blueprint, with the trust that the configuration sets for its file."""
-    slot = entry.slot
+    file = expand_path(slot.file, names)
+    listed = claimed.get(file)
     least = listed.trust if listed else slot.file_required_trust
     # If the file has a built-in fallback text, only the file is withheld.
     shown = clearance.level >= least or slot.file_trust is None
-    file = entry.paths[0] if entry.paths and shown else ""
-    paths = tuple(list_candidate_paths(file, turn, config, per_user=slot.per_user))
-    trust = slot.trust if slot.file_trust is not None else least
-    planned = replace(
-        entry,
-        paths=paths,
-        trust=trust,
+    return PlannedSlot(
+        slot=slot,
+        id=slot.id,
+        trust=least if slot.file_trust is None else slot.trust,
+        paths=tuple(list_candidate_paths(file if shown else "", turn, config, per_user=slot.per_user)),
+        folder=expand_path(slot.folder, names),
+        text=expand_path(slot.text, names),
         template=listed is not None and listed.template,
+        per_user=slot.per_user,
         personal=slot.per_user or bool(slot.situations) or "{" in slot.file,
     )
-    return check_entry(planned, turn, clearance, config, per_user=slot.per_user)
 
 
-def plan_file(slot: Slot, listed: PromptFile, turn: Turn, clearance: Clearance, config: Config) -> PlannedSlot:
+def plan_file(slot: Slot, listed: PromptFile, turn: Turn, config: Config) -> PlannedSlot:
     """Plan one of the additional files that the configuration lists."""
-    entry = PlannedSlot(
+    return PlannedSlot(
         slot=slot,
         id=f"{slot.id}:{listed.path}",
         trust=listed.trust,
         paths=tuple(list_candidate_paths(listed.path, turn, config, per_user=listed.per_user)),
         template=listed.template,
+        per_user=listed.per_user,
         personal=listed.per_user or bool(slot.situations),
     )
-    return check_entry(entry, turn, clearance, config, per_user=listed.per_user)
 
 
 def list_candidate_paths(file: str, turn: Turn, config: Config, *, per_user: bool) -> Iterator[str]:
     """Yield the paths that may hold a file, most specific first; a personal file has no shared fallback."""
     if not file:
         return
-    if per_user:
-        if turn.user in config.users:
-            yield f"users/{turn.user}/{file}"
-        if turn.user == config.owner:
-            yield file
-        return
-    yield f"agents/{turn.agent}/{file}"
-    yield file
+    if not per_user:
+        yield f"agents/{turn.agent}/{file}"
+    elif turn.user in config.users:
+        yield f"users/{turn.user}/{file}"
+    if not per_user or turn.user == config.owner:
+        yield file
 
 
-def check_entry(entry: PlannedSlot, turn: Turn, clearance: Clearance, config: Config, *, per_user: bool) -> PlannedSlot:
+def check_entry(entry: PlannedSlot, turn: Turn, clearance: Clearance, config: Config) -> PlannedSlot:
     """Refuse an entry that this turn may not have. Trust is checked first."""
     if clearance.level < entry.trust:
         return refuse_entry(entry, Verdict.WITHHELD, f"needs {entry.trust}")
     if (elsewhere := refuse_situation(entry, turn, config)) is not entry:
         return elsewhere
-    if per_user and has_other_readers(turn):
+    if entry.per_user and has_other_readers(turn):
         return refuse_entry(entry, Verdict.ABSENT, "personal slots are left out where others read the reply")
-    if per_user and turn.user not in config.users:
+    if entry.per_user and turn.user not in config.users:
         return refuse_entry(entry, Verdict.ABSENT, "needs a known user")
     return entry
 
@@ -431,13 +375,8 @@ def collect_path_values(turn: Turn, config: Config) -> dict[str, str]:
         "os": turn.host.os if turn.host else "",
         "machine": turn.host.host if turn.host else "",
     }
-    safe = {name: value if is_path_component(value) else "" for name, value in names.items()}
+    safe = {name: value for name, value in names.items() if not value.startswith(".") and not set(value) & set("/\\\0")}
     return {**safe, "overlay": situation.prompt_overlay if situation else ""}
-
-
-def is_path_component(name: str) -> bool:
-    """Return whether a name is a single path component."""
-    return not name.startswith(".") and not any(sign in name for sign in "/\\\0")
 
 
 def expand_path(template: str, names: dict[str, str]) -> str:

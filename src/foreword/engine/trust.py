@@ -47,60 +47,66 @@ class Audience:
     """The user of a private conversation; empty where others read the reply."""
 
 
-@frozen(eq=True)
-class TrustBound:
-    """One upper bound of the clearance, with the words that name it in the reason."""
-
-    level: Trust
-    allows: str
+Bound = tuple[Trust, str]
+"""An upper bound of the clearance, and the words that name it in the reason."""
 
 
 def resolve_trust(turn: Turn, config: Config) -> Clearance:
     """Resolve the clearance of a turn. Unknown names fail closed: they get `public`."""
     person = config.users.get(turn.user) if turn.user else None
     trust = person.trust if person else Trust.PUBLIC
-    room = config.rooms.get(turn.room)
-    named = turn.situation or (room.situation if room else "")
-    bounds = [get_situation_bound(named, config), *list_room_bounds(turn, config), *list_turn_bounds(turn)]
-    lowest = min(bounds, key=lambda bound: bound.level)
-    level = min(trust, lowest.level)
+    ceiling, source = min(list_bounds(turn, config), key=lambda bound: bound[0])
+    if person is None:
+        who = f"{turn.user!r} is not a known user" if turn.user else "no user is named"
+        reason = f"{who}; {source} allows up to {ceiling}"
+    elif ceiling < trust:
+        reason = f"{turn.user} is {trust} but {source} allows {ceiling} at most"
+    else:
+        reason = f"{turn.user} is {trust} and {source} allows {ceiling}"
+    warnings = [
+        f"{kind} {name!r} is not known and is treated as public; list {pronoun} under {kind}s"
+        for kind, name, known, pronoun in (
+            ("user", turn.user, config.users, "them"),
+            ("situation", turn.situation, config.situations, "it"),
+        )
+        if name and name not in known
+    ]
     return Clearance(
-        level=level,
+        level=min(trust, ceiling),
         user=turn.user,
         user_trust=trust,
-        ceiling=lowest.level,
-        reason=explain_clearance(turn, trust, lowest, known=person is not None),
-        warnings=tuple(list_trust_warnings(turn, config)),
+        ceiling=ceiling,
+        reason=reason,
+        warnings=tuple(warnings),
     )
 
 
-def get_situation_bound(name: str, config: Config) -> TrustBound:
-    """Return the bound of a situation; an unknown situation allows only `public`."""
-    situation = config.situations.get(name)
-    if situation is None:
-        label = f"situation {name!r} is not known, which" if name else "no situation is named, which"
-        return TrustBound(level=Trust.PUBLIC, allows=label)
-    return TrustBound(level=situation.ceiling, allows=f"a {name}")
-
-
-def list_room_bounds(turn: Turn, config: Config) -> list[TrustBound]:
-    """Return the bounds of a room: its ceiling, its situation and its members. A room is never a private chat."""
-    if not turn.room:
-        return []
+def list_bounds(turn: Turn, config: Config) -> list[Bound]:
+    """List the bounds by situation, room and turn; a turn's own ceiling, such as a schedule's, can only lower it."""
     room = config.rooms.get(turn.room)
-    if room is None:
-        return [get_situation_bound(GROUP_SITUATION, config)] if turn.situation in PRIVATE_SITUATIONS else []
-    bounds = [get_situation_bound(room.situation, config)]
-    if room.ceiling is not None:
-        bounds.append(TrustBound(level=room.ceiling, allows=f"room {turn.room}"))
-    if room.members is not None and turn.user not in room.members:
-        bounds.append(TrustBound(level=Trust.PUBLIC, allows=f"room {turn.room}, which does not list them as a member,"))
+    situations = [turn.situation or (room.situation if room else "")]
+    if turn.room and room is None and turn.situation in PRIVATE_SITUATIONS:
+        situations.append(GROUP_SITUATION)  # a room is never a private chat
+    elif room:
+        situations.append(room.situation)
+    bounds: list[Bound] = []
+    for name in situations:
+        unknown = f"situation {name!r} is not known, which" if name else "no situation is named, which"
+        bounds.append((get_ceiling(name, config), f"a {name}" if name in config.situations else unknown))
+    if room:
+        if room.ceiling is not None:
+            bounds.append((room.ceiling, f"room {turn.room}"))
+        if room.members is not None and turn.user not in room.members:
+            bounds.append((Trust.PUBLIC, f"room {turn.room}, which does not list them as a member,"))
+    if turn.ceiling is not None:
+        bounds.append((turn.ceiling, "the ceiling of this turn"))
     return bounds
 
 
-def list_turn_bounds(turn: Turn) -> list[TrustBound]:
-    """Return the ceiling that the turn sets for itself, such as a scheduled run's. It can only lower the clearance."""
-    return [] if turn.ceiling is None else [TrustBound(level=turn.ceiling, allows="the ceiling of this turn")]
+def get_ceiling(situation: str, config: Config) -> Trust:
+    """Return the ceiling of a situation; an unknown one allows only `public`."""
+    known = config.situations.get(situation)
+    return known.ceiling if known else Trust.PUBLIC
 
 
 def find_situation(turn: Turn, config: Config) -> str:
@@ -110,8 +116,8 @@ def find_situation(turn: Turn, config: Config) -> str:
         return GROUP_SITUATION
     if room is None or not turn.situation:
         return room.situation if room else turn.situation
-    named, own = get_situation_bound(turn.situation, config), get_situation_bound(room.situation, config)
-    return turn.situation if named.level < own.level else room.situation
+    is_lower = get_ceiling(turn.situation, config) < get_ceiling(room.situation, config)
+    return turn.situation if is_lower else room.situation
 
 
 def has_other_readers(turn: Turn) -> bool:
@@ -122,27 +128,6 @@ def has_other_readers(turn: Turn) -> bool:
 def find_audience(turn: Turn, clearance: Trust) -> Audience:
     """Return the audience of a turn's reply."""
     return Audience(clearance=clearance, person="" if has_other_readers(turn) else turn.user)
-
-
-def explain_clearance(turn: Turn, trust: Trust, lowest: TrustBound, *, known: bool) -> str:
-    """Explain the clearance in one sentence."""
-    if not known:
-        who = f"{turn.user!r} is not a known user" if turn.user else "no user is named"
-        return f"{who}; {lowest.allows} allows up to {lowest.level}"
-    has = f"{turn.user} is {trust}"
-    if lowest.level < trust:
-        return f"{has} but {lowest.allows} allows {lowest.level} at most"
-    return f"{has} and {lowest.allows} allows {lowest.level}"
-
-
-def list_trust_warnings(turn: Turn, config: Config) -> list[str]:
-    """Return a warning for each unknown name that lowered the clearance to `public`."""
-    warnings = []
-    if turn.user and turn.user not in config.users:
-        warnings.append(f"user {turn.user!r} is not known and is treated as public; list them under users")
-    if turn.situation and turn.situation not in config.situations:
-        warnings.append(f"situation {turn.situation!r} is not known and is treated as public; list it under situations")
-    return warnings
 
 
 CONVERSATIONS = "conversations"
@@ -164,11 +149,8 @@ class ArchivedSession:
 def is_archive(path: str) -> bool:
     """Return whether a path is in a folder of transcripts, ignoring case."""
     parts = path.split("/")
-    return (
-        len(parts) >= TRANSCRIPT_PATH_DEPTH
-        and parts[0].casefold() in TRANSCRIPT_ROOTS
-        and parts[2].casefold() == CONVERSATIONS
-    )
+    is_below = len(parts) >= TRANSCRIPT_PATH_DEPTH and parts[0].casefold() in TRANSCRIPT_ROOTS
+    return is_below and parts[2].casefold() == CONVERSATIONS
 
 
 def may_read_transcript(archived: ArchivedSession | None, turn: Turn, level: Trust) -> bool:
@@ -188,10 +170,7 @@ def may_read_transcript(archived: ArchivedSession | None, turn: Turn, level: Tru
 
 
 PLACEHOLDER = re.compile(r"\\\{\w+\\\}")
-PERSONAL_PLACEHOLDERS = (
-    "{group}",
-    "{user}",
-)  # a path with such a name belongs to some users; only its own slot knows to whom
+PERSONAL_PLACEHOLDERS = ("{group}", "{user}")  # such a path belongs to some users; only its own slot knows to whom
 
 
 class FileGuard:
@@ -203,10 +182,17 @@ class FileGuard:
         self._owner = config.owner
         self._stores = config.stores
         self._overlays = {situation.prompt_overlay for situation in config.situations.values()}
-        self._slots = [slot for slot in blueprint.slots if not slot.per_user and has_shared_path(slot)]
+        # The overlay has a rule of its own.
+        self._slots = [
+            slot
+            for slot in blueprint.slots
+            if not slot.per_user
+            and (place := slot.file or slot.folder) != "{overlay}"
+            and not any(name in place for name in PERSONAL_PLACEHOLDERS)
+        ]
         own = [slot.file for slot in blueprint.slots if slot.per_user and slot.file]
-        self._own = [compile_path_template(file) for file in own]
-        self._own += [compile_path_template(entry.path) for entry in config.prompt.files if entry.per_user]
+        own += [entry.path for entry in config.prompt.files if entry.per_user]
+        self._own = [compile_path_template(path) for path in own]
 
     def find_person(self, path: str) -> str:
         """Return the user who owns a personal file, or an empty string for a shared one."""
@@ -214,11 +200,6 @@ class FileGuard:
         if top == USERS_FOLDER:
             return rest.partition("/")[0]
         return self._owner if any(own.fullmatch(path) for own in self._own) else ""
-
-    def may_follow_link(self, path: str, target: str) -> bool:
-        """Return whether a link may point to a file: a personal file is reachable only from its owner's paths."""
-        person = self.find_person(target)
-        return not person or person == self.find_person(path)
 
     def find_required_trust(self, path: str) -> Trust:
         """Return the lowest clearance that may see a file; unlisted and personal files need `full`."""
@@ -238,12 +219,6 @@ class FileGuard:
         folders = [slot for slot in self._slots if slot.folder and lists_file(slot, path)]
         matches = [*(slot.file_required_trust for slot in files), *(slot.trust for slot in folders)]
         return max(matches, default=Trust.FULL)
-
-
-def has_shared_path(slot: Slot) -> bool:
-    """Return whether a slot's path is the same for every user; the overlay has a separate rule."""
-    place = slot.file or slot.folder
-    return place != "{overlay}" and not any(name in place for name in PERSONAL_PLACEHOLDERS)
 
 
 def lists_file(slot: Slot, path: str) -> bool:
@@ -283,18 +258,18 @@ def find_own_person(path: str) -> str:
 
 def find_own_level(path: str) -> Trust:
     """Return the lowest clearance that may see a file of a user's personal memory, by its folder."""
-    return LEVELS_BY_NAME.get(find_level_folder(path), Trust.FAMILIAR)
+    return find_entry_level(path) or Trust.FAMILIAR
 
 
 def is_own_entry(path: str) -> bool:
     """Return whether an agent saved a file of a user's personal memory, by its folder."""
-    return bool(find_own_person(path)) and find_level_folder(path) in LEVELS_BY_NAME
+    return bool(find_own_person(path)) and find_entry_level(path) is not None
 
 
-def find_level_folder(path: str) -> str:
-    """Return the level folder of a file in a user's personal memory, in lower case."""
+def find_entry_level(path: str) -> Trust | None:
+    """Return the level of the folder of a file in a user's personal memory, or None if the folder has no level."""
     parts = path.split("/")
-    return parts[3].casefold() if len(parts) > 4 else ""
+    return LEVELS_BY_NAME.get(parts[3].casefold()) if len(parts) > 4 else None
 
 
 def is_memory(path: str) -> bool:
@@ -331,12 +306,9 @@ def list_index_stores(person: str, clearance: Trust) -> list[str]:
 
 def find_index_store(path: str) -> str:
     """Return the index store of a file; each store has separate word statistics."""
-    person = find_own_person(path)
-    return (
-        f"{USERS_FOLDER}/{person}/{find_own_level(path)}"
-        if person
-        else path.removeprefix(STORES_PREFIX).partition("/")[0]
-    )
+    if person := find_own_person(path):
+        return f"{USERS_FOLDER}/{person}/{find_own_level(path)}"
+    return path.removeprefix(STORES_PREFIX).partition("/")[0]
 
 
 def find_store_folder(store: str) -> str:
@@ -386,15 +358,9 @@ def find_provenance(path: str, document: Document) -> Provenance | None:
     author = find_author(path)
     if not author:
         return None
-    return Provenance(
-        author=author,
-        clearance=join_lines(document.field("clearance")),
-        channel=join_lines(document.field("channel")),
-        session=join_lines(document.field("session")),
-        time=join_lines(document.field("time")),
-        wanted=join_lines(document.field("wanted")),
-        own=is_own_entry(path),
-    )
+    names = ("clearance", "channel", "session", "time", "wanted")
+    stated = {name: join_lines(document.field(name)) for name in names}
+    return Provenance(author=author, **stated, own=is_own_entry(path))
 
 
 def write_entries(entries: Iterable[Document]) -> str:

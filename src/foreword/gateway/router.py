@@ -15,7 +15,7 @@ from hashlib import sha256
 from foreword.config.load import NAME_CHANNELS, make_search
 from foreword.config.schema import Config, Room
 from foreword.engine.signal import find_noise
-from foreword.engine.trust import get_situation_bound
+from foreword.engine.trust import get_ceiling
 from foreword.gateway.channel import PUBLIC_SITUATION, ChatKind, InboundMessage
 from foreword.gateway.messages import RoutedMessage, SenderIds
 from foreword.gateway.messenger_commands import MessengerCommand, read_command
@@ -187,7 +187,7 @@ def resolve_situation(heard: InboundMessage, room: str, config: Config) -> str:
 
 def choose_stricter_situation(own: str, other: str, config: Config) -> str:
     """Return the other situation if it allows no more than the own one."""
-    lower = get_situation_bound(other, config).level <= get_situation_bound(own, config).level
+    lower = get_ceiling(other, config) <= get_ceiling(own, config)
     return other if lower else own
 
 

@@ -18,7 +18,7 @@ from foreword.agent.tools.registry import give_built_in_tools
 from foreword.assembly import Assembly
 from foreword.config.schema import Config
 from foreword.engine.sources.documents import join_lines
-from foreword.engine.trust import get_situation_bound, resolve_trust
+from foreword.engine.trust import get_ceiling, resolve_trust
 from foreword.errors import InputError
 from foreword.events.event import Reader
 from foreword.events.query import find_reader, query_log
@@ -115,8 +115,8 @@ class RequestContext:
         """Return the situation of a request: a private chat, or a named situation with a lower clearance."""
         if not named or named == PRIVATE_SITUATION:
             return PRIVATE_SITUATION
-        own, other = (get_situation_bound(name, self.config) for name in (PRIVATE_SITUATION, named))
-        if other.level >= own.level and named in self.config.situations:
+        own, other = (get_ceiling(name, self.config) for name in (PRIVATE_SITUATION, named))
+        if other >= own and named in self.config.situations:
             message = f"a request can only lower its clearance; situation {named} is not below {PRIVATE_SITUATION}"
             raise HttpError(422, message, param="situation")
         return named

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from foreword.config.schema import Config
-from foreword.engine.trust import get_situation_bound, resolve_trust
+from foreword.engine.trust import get_ceiling, resolve_trust
 from foreword.errors import Forbidden, InputError, UnknownName
 from foreword.gateway.channel import PUBLIC_SITUATION, Channel, ChatKind, FindsChatKind
 from foreword.storage import schedules
@@ -111,7 +111,7 @@ def resolve_run_clearance(
         raise RunRefused(f"its agent {schedule.agent!r} no longer exists")
     allowed = min(schedule.clearance, resolve_destination_clearance(schedule.user, to, config))
     if kind is ChatKind.BROADCAST:
-        allowed = min(allowed, get_situation_bound(PUBLIC_SITUATION, config).level)
+        allowed = min(allowed, get_ceiling(PUBLIC_SITUATION, config))
     if schedule.origin is ScheduleOrigin.AGENT and allowed < schedule.clearance:
         raise RunRefused(
             f"it was created at {schedule.clearance}, but {schedule.user} has only {allowed} at its destination; "
