@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 
-from foreword.config.schema import Agent, Identity
+from foreword.config.schema import Identity
 from foreword.engine.blueprint import NOT_PREFIX, TOOL_PREFIX, Slot, TurnRoomKind
 from foreword.engine.context import (
     STORED_IDENTITY_TRUST,
@@ -38,65 +38,51 @@ from foreword.resources import list_prompts
 from foreword.turn import Client, Turn
 from foreword.types import Mode, Pace, Placement, Trust, Verdict
 
+# The reasons why a condition, and its opposite, is not met.
 UNMET_REASONS = {
-    "tools": "the turn has no tools",
-    "not tools": "the turn has tools",
-    "native_tools": "the model has no native tool schemas",
-    "not native_tools": "the model has native tool schemas",
-    "shell": "the turn has no tool that runs commands",
-    "not shell": "the turn has a tool that runs commands",
-    "identity": "the agent has no identity",
-    "not identity": "the agent has an identity",
-    "sandbox": "no sandbox is known",
-    "not sandbox": "there is a sandbox",
-    "plan": "plan mode is off",
-    "not plan": "plan mode is on",
+    "tools": ("the turn has no tools", "the turn has tools"),
+    "native_tools": ("the model has no native tool schemas", "the model has native tool schemas"),
+    "shell": ("the turn has no tool that runs commands", "the turn has a tool that runs commands"),
+    "identity": ("the agent has no identity", "the agent has an identity"),
+    "sandbox": ("no sandbox is known", "there is a sandbox"),
+    "plan": ("plan mode is off", "plan mode is on"),
 }
 
 
 def find_unmet(conditions: tuple[str, ...], view: View) -> str:
     """Return why the first unmet condition is not met, or an empty string."""
     static = view if isinstance(view, StaticView) else view.static
-    for one in conditions:
-        if evaluate_condition(one.removeprefix(NOT_PREFIX), static, view) == one.startswith(NOT_PREFIX):
-            return UNMET_REASONS.get(one) or describe_tool_condition(one)
+    for condition in conditions:
+        name, negated = condition.removeprefix(NOT_PREFIX), condition.startswith(NOT_PREFIX)
+        _, colon, wanted = name.partition(":")
+        if evaluate_condition(name, wanted, static, view) is not negated:
+            continue
+        if not colon:
+            return UNMET_REASONS[name][negated]
+        tool = f"tool {wanted}" if name.startswith(TOOL_PREFIX) else f"{wanted} tool"
+        return f"the turn has {'a' if negated else 'no'} {tool}"
     return ""
 
 
-def describe_tool_condition(condition: str) -> str:
-    """Return the reason of an unmet tool condition."""
-    name = condition.removeprefix(NOT_PREFIX)
-    there = "a" if condition.startswith(NOT_PREFIX) else "no"
-    wanted = name.partition(":")[2]
-    return (
-        f"the turn has {there} tool {wanted}" if name.startswith(TOOL_PREFIX) else f"the turn has {there} {wanted} tool"
-    )
-
-
-def evaluate_condition(name: str, static: StaticView, view: View) -> bool:
-    """Evaluate one condition."""
-    kind, colon, wanted = name.partition(":")
-    if colon:
+def evaluate_condition(name: str, wanted: str, static: StaticView, view: View) -> bool:
+    """Evaluate one condition; `wanted` is the tool or the kind that it names."""
+    if wanted:
         return wanted in (
-            static.tools.names if f"{kind}:" == TOOL_PREFIX else {tool.kind for tool in static.tools.tools}
+            static.tools.names if name.startswith(TOOL_PREFIX) else {tool.kind for tool in static.tools.tools}
         )
     session = view.session if isinstance(view, TurnView) else view
+    identity = static.settings.identity
+    if isinstance(identity, Identity):
+        identity = "".join(getattr(identity, field.name) for field in fields(identity))
     known = {
         "tools": bool(static.tools),
         "native_tools": static.meter.facts.native_tools,
         "shell": bool(find_shell_tool(static.tools)),
-        "identity": has_identity(static.settings.identity),
+        "identity": bool(identity and identity.strip()),
         "sandbox": isinstance(session, SessionView) and session.sandbox is not None,
         "plan": isinstance(view, TurnView) and view.plan,
     }
     return known[name]
-
-
-def has_identity(identity: Identity | str | None) -> bool:
-    """Return whether an identity has any content."""
-    if identity is None or isinstance(identity, str):
-        return bool(identity and identity.strip())
-    return any(getattr(identity, field.name).strip() for field in fields(identity))
 
 
 UNKNOWN_TIME = datetime(1970, 1, 1, tzinfo=UTC)
@@ -131,50 +117,41 @@ def call_source(entry: PlannedSlot, view: View) -> tuple[Item, ...]:
     try:
         answer = source.fill(narrowed, entry)
     except Exception as error:  # noqa: BLE001 - a custom source may raise anything; the turn continues
-        reason = f"source {entry.slot.source!r} failed: {type(error).__name__}: {error}"
+        reason = f"source {slot.source!r} failed: {type(error).__name__}: {error}"
         answer = Missing(entry=entry, reason=reason, verdict=Verdict.DROPPED)
     if entry.template and isinstance(answer, Section) and answer.pattern is None and answer.path:
-        answer = parse_section_template(answer, get_static_view(view))
-    if slot.governs and (reason := find_loss(answer)):
-        raise UnusableRules(reason)
+        answer = parse_section_template(answer, view if isinstance(view, StaticView) else view.static)
+    if slot.governs:
+        check_rules(answer)
     if slot.form and not source.fields:
         answer = wrap_in_form(answer, entry, narrowed)
     if type(answer) is Missing:
         return (answer,)
     answers = answer if isinstance(answer, tuple) else (answer,)
     if not all(map(is_valid_item, answers)):
-        return (reject_items(entry, answers),)
+        kinds = ", ".join(sorted({type(one).__name__ for one in answers}))
+        reason = f"source {slot.source!r} must return sections with valid Unicode, not {kinds}"
+        return (Missing(entry=entry, reason=reason, verdict=Verdict.DROPPED),)
     return tuple(map(add_hint, answers)) if slot.hint and slot.placement is not Placement.NESTED else answers
 
 
-def find_loss(answer: tuple[Item, ...] | Item) -> str:
-    """Return why an existing text cannot be used, or an empty string."""
+def check_rules(answer: tuple[Item, ...] | Item) -> None:
+    """Raise UnusableRules if an existing text cannot be used."""
     for one in answer if isinstance(answer, tuple) else (answer,):
         if isinstance(one, Section) and one.lost:
-            return one.note
+            raise UnusableRules(one.note)
         if isinstance(one, Missing) and one.verdict is Verdict.DROPPED:
-            return one.reason
-    return ""
-
-
-def find_default_reason(answer: tuple[Item, ...] | Item) -> str | None:
-    """Return why there is no text and the form's default applies, or None."""
-    if isinstance(answer, Missing):
-        return answer.reason if answer.verdict is Verdict.ABSENT else None
-    return answer.note if isinstance(answer, Section) and answer.lost else None
-
-
-def get_static_view(view: View) -> StaticView:
-    """Return the static part of a view."""
-    return view if isinstance(view, StaticView) else view.static
+            raise UnusableRules(one.reason)
 
 
 def wrap_in_form(answer: tuple[Item, ...] | Item, entry: PlannedSlot, view: View) -> tuple[Item, ...] | Item:
     """Put a text into its slot's form; without a text, the form's default is used."""
     form = read_form(entry.slot.form)
-    reason = find_default_reason(answer) if form.default else None
-    if reason is not None:
-        answer = Section(entry=entry, text=form.default, origin="built-in default", note=reason)
+    if form.default:
+        if isinstance(answer, Missing) and answer.verdict is Verdict.ABSENT:
+            answer = Section(entry=entry, text=form.default, origin="built-in default", note=answer.reason)
+        elif isinstance(answer, Section) and answer.lost:
+            answer = Section(entry=entry, text=form.default, origin="built-in default", note=answer.note)
     if not isinstance(answer, Section):
         return answer
     before, after = split_form(entry.slot.form, get_field_values(form.names, view))
@@ -187,13 +164,6 @@ def is_valid_item(answer: object) -> bool:
         return isinstance(answer, Missing)
     words: tuple[object, ...] = (answer.text, answer.title)
     return all(isinstance(text, str) and (text.isascii() or is_unicode(text)) for text in words)
-
-
-def reject_items(entry: PlannedSlot, answers: tuple[object, ...]) -> Missing:
-    """Build the result of a source that returned invalid items; the turn continues."""
-    kinds = ", ".join(sorted({type(one).__name__ for one in answers}))
-    reason = f"source {entry.slot.source!r} must return sections with valid Unicode, not {kinds}"
-    return Missing(entry=entry, reason=reason, verdict=Verdict.DROPPED)
 
 
 def narrow_view(view: View, pace: Pace) -> View:
@@ -239,30 +209,25 @@ def make_static_view(
     plan: Plan, turn: Turn, context: AssemblyContext, toolkit: Toolkit, character: StoredCharacter
 ) -> StaticView:
     """Build the view of a static source."""
-    meter, budget = context.measure(turn.model), plan.blueprint.budget
-    window = meter.facts.window
+    meter, budget, clearance = context.measure(turn.model), plan.blueprint.budget, plan.clearance.level
+    window, settings = meter.facts.window, context.config.agents[turn.agent]
+    if character.identity is not None and clearance >= STORED_IDENTITY_TRUST:
+        settings = replace(settings, identity=character.identity)
     taken = budget.limit(window) if budget.turn_room is TurnRoomKind.FIXED else 0
     return StaticView(
         agent=turn.agent,
-        settings=apply_stored_identity(context.config.agents[turn.agent], character, plan),
+        settings=settings,
         character=character,
-        clearance=plan.clearance.level,
+        clearance=clearance,
         mode=plan.mode,
         tools=toolkit.tools,
         left_out=toolkit.left_out_names,
-        extensions=tuple(one for one in turn.extensions if one.trust <= plan.clearance.level),
-        files=SourceReader(context.files, context.guard(plan.blueprint), plan.clearance.level),
+        extensions=tuple(one for one in turn.extensions if one.trust <= clearance),
+        files=SourceReader(context.files, context.guard(plan.blueprint), clearance),
         stores=context.config.stores,
         meter=meter,
         beyond=budget.bound(window) - budget.get_answer_reserve(window) - taken,
     )
-
-
-def apply_stored_identity(settings: Agent, character: StoredCharacter, plan: Plan) -> Agent:
-    """Replace the configured identity by the stored one, if the clearance may see it."""
-    if character.identity is None or plan.clearance.level < STORED_IDENTITY_TRUST:
-        return settings
-    return replace(settings, identity=character.identity)
 
 
 def make_turn_view(
@@ -308,18 +273,14 @@ def check_slot_texts(slot: Slot) -> Iterator[str]:
     for name in (name for place in (slot.file, slot.folder, slot.text) for name in PATH_PLACEHOLDER.findall(place)):
         if name not in PATH_PLACEHOLDERS:
             yield f"has the unknown placeholder {{{name}}}{suggest_name(name, list(PATH_PLACEHOLDERS))}"
-    if slot.text and not PATH_PLACEHOLDER.search(slot.text) and not has_built_in_text(slot):
-        nearest = suggest_name(slot.text, sorted(list_prompts()))
-        yield f"names the built-in text {slot.text!r}, which does not exist{nearest}"
+    if slot.text and not PATH_PLACEHOLDER.search(slot.text):
+        prompts = list_prompts()
+        is_folder = slot.source in FOLDER_SOURCES and any(name.startswith(f"{slot.text}/") for name in prompts)
+        if slot.text not in prompts and not is_folder:
+            nearest = suggest_name(slot.text, sorted(prompts))
+            yield f"names the built-in text {slot.text!r}, which does not exist{nearest}"
     if slot.form:
         yield from check_form(slot.form, source)
-
-
-def has_built_in_text(slot: Slot) -> bool:
-    """Return whether the built-in text of a slot exists."""
-    prompts = list_prompts()
-    folder = slot.source in FOLDER_SOURCES and any(name.startswith(f"{slot.text}/") for name in prompts)
-    return slot.text in prompts or folder
 
 
 def check_form(form: str, source: Source) -> Iterator[str]:

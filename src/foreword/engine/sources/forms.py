@@ -8,7 +8,7 @@
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import cache, partial
 from typing import Any
@@ -23,7 +23,7 @@ from foreword.turn import Git, Host, Sandbox, Task, Toolset
 from foreword.types import Pace, frozen
 
 FORM_FIELD = re.compile(r"\{([a-z_0-9]+)(?:\|([^{}\n]*))?\}")
-FORM_GROUP = re.compile(r"\[\[|\[((?:[^\[\]]|\[\[)*)\]")
+FORM_GROUP = re.compile(r"(\[\[|\[(?:[^\[\]]|\[\[)*\])")
 FORM_NAME = re.compile(r"[a-z0-9_/-]+")
 TEXT_FIELD = "text"  # the field for the slot's own text
 HOLE = "\0"
@@ -37,36 +37,18 @@ class FormField:
     default: str = ""
 
 
-@frozen
-class FormGroup:
-    """A part of a line that needs all of its fields."""
-
-    parts: "tuple[str | FormField, ...]"
-
-    def fill(self, values: Mapping[str, str]) -> str | None:
-        """Fill the fields in; return None if one of them is empty."""
-        filled: list[str] = []
-        for part in self.parts:
-            if isinstance(part, str):
-                # Avoid a double full stop after a value that ends with one.
-                ended = filled and filled[-1].endswith(".") and part.startswith(".")
-                filled.append(part[1:] if ended else part)
-                continue
-            value = values.get(part.name, "") or part.default
-            if not value:
-                return None
-            filled.append(value)
-        return "".join(filled)
+FormPart = str | FormField
+FormLine = list[tuple[list[FormPart], bool]]
+"""The parts of a line, each with whether it is an optional group."""
 
 
 class Form:
     """A text with fields."""
 
     def __init__(self, text: str) -> None:
-        self._lines = [tuple(parse_line(line)) for line in split_lines(text.strip("\n"))]
-        fields = [
-            part for line in self._lines for group, _ in line for part in group.parts if isinstance(part, FormField)
-        ]
+        self._lines = parse_lines(text.strip("\n"))
+        parts = [part for line in self._lines for group, _ in line for part in group]
+        fields = [part for part in parts if isinstance(part, FormField)]
         self.names = tuple(dict.fromkeys(field.name for field in fields))
         self.default = next((field.default for field in fields if field.name == TEXT_FIELD), "")
 
@@ -85,57 +67,46 @@ class Form:
         return "\n".join(lines).strip("\n")
 
 
-def fill_line(line: Sequence[tuple[FormGroup, bool]], values: Mapping[str, str]) -> str | None:
+def fill_line(line: FormLine, values: Mapping[str, str]) -> str | None:
     """Fill one line in; return None if nothing of it remains."""
     filled = ""
-    ended = False  # whether the last value ended with a full stop
-    for group, optional in line:
-        piece = group.fill(values)
-        if piece is None and not optional:
+    ended = False  # whether the last part is a value with a full stop, which is not repeated
+    for parts, optional in line:
+        texts = [part if isinstance(part, str) else values.get(part.name, "") or part.default for part in parts]
+        if "" in texts:
+            if optional:
+                continue
             return None
-        if piece:
-            filled += piece[1:] if ended and piece.startswith(".") and isinstance(group.parts[0], str) else piece
-            ended = piece.endswith(".") and isinstance(group.parts[-1], FormField)
+        for part, text in zip(parts, texts, strict=True):
+            literal = isinstance(part, str)
+            filled += text[1:] if ended and literal and text.startswith(".") else text
+            ended = not literal and text.endswith(".")
     return filled if filled or not line else None
 
 
-def split_lines(text: str) -> Iterator[str]:
-    """Split a form into lines; a group that spans several lines stays whole."""
-    flat = FORM_GROUP.sub(lambda piece: " " * len(piece[0]), text)
-    start = 0
-    for line in flat.split("\n"):
-        yield text[start : start + len(line)]
-        start += len(line) + 1
-
-
-def parse_line(line: str) -> Iterator[tuple[FormGroup, bool]]:
-    """Parse one line into required parts and optional groups."""
-    at = 0
-    needed: list[str | FormField] = []
-    for piece in FORM_GROUP.finditer(line):
-        needed += parse_fields(line[at : piece.start()])
-        at = piece.end()
-        if piece[1] is None:
-            needed.append("[")
+def parse_lines(text: str) -> list[FormLine]:
+    """Parse a form into lines of required parts and optional groups; a group may span several lines."""
+    lines: list[FormLine] = [[]]
+    for at, piece in enumerate(FORM_GROUP.split(text)):
+        if at % 2 and piece != "[[":
+            lines[-1].append((parse_fields(piece[1:-1].replace("[[", "[")), True))
             continue
-        if needed:
-            yield FormGroup(parts=tuple(needed)), False
-            needed = []
-        yield FormGroup(parts=tuple(parse_fields(piece[1].replace("[[", "[")))), True
-    if needed := [*needed, *parse_fields(line[at:])]:
-        yield FormGroup(parts=tuple(needed)), False
+        for number, words in enumerate(("[" if at % 2 else piece).split("\n")):
+            if number:
+                lines.append([])
+            if words:
+                lines[-1].append((parse_fields(words), False))
+    return lines
 
 
-def parse_fields(text: str) -> Iterator[str | FormField]:
+def parse_fields(text: str) -> list[FormPart]:
     """Split a text at its fields."""
+    parts: list[FormPart] = []
     at = 0
     for field in FORM_FIELD.finditer(text):
-        if field.start() > at:
-            yield text[at : field.start()]
-        yield FormField(name=field[1], default=field[2] or "")
+        parts += [text[at : field.start()], FormField(name=field[1], default=field[2] or "")]
         at = field.end()
-    if at < len(text):
-        yield text[at:]
+    return [part for part in (*parts, text[at:]) if part != ""]
 
 
 @cache
@@ -197,11 +168,6 @@ def describe_host_line(view: SessionView) -> str:
     return join_facts({**known, **model, **sudo, **client})
 
 
-def describe_sandbox_line(sandbox: Sandbox | None) -> str:
-    """Write the limits of the sandbox as key=value."""
-    return join_facts({field.name: getattr(sandbox, field.name) for field in fields(Sandbox)}) if sandbox else ""
-
-
 def join_facts(facts: Mapping[str, object]) -> str:
     """Join the known facts as key=value, in order."""
     shown = {
@@ -212,16 +178,16 @@ def join_facts(facts: Mapping[str, object]) -> str:
     return " | ".join(f"{name}={value.replace('|', '/')}" for name, value in shown.items())
 
 
+def clean_text(text: Identity | str | None) -> str:
+    """Normalise the lines of a text; anything else than a text is empty."""
+    return normalise_lines(text).strip() if isinstance(text, str) else ""
+
+
 def get_agent_name(view: StaticView) -> str:
     """Return the name of the agent."""
     identity = view.settings.identity
     name = "" if identity is None or isinstance(identity, str) else identity.name
     return join_lines(name) or view.agent.capitalize()
-
-
-def get_identity_text(identity: Identity | str | None) -> str:
-    """Return the configured identity if it is a text."""
-    return normalise_lines(identity).strip() if isinstance(identity, str) else ""
 
 
 def list_directories(view: SessionView) -> Sequence[str]:
@@ -235,12 +201,7 @@ def find_directory(view: SessionView) -> str:
     return join_lines(view.project) or next(iter(list_directories(view)), "")
 
 
-def find_turn_directory(view: TurnView) -> str:
-    """Return the working directory of a turn: the project, the user's directory, or the agent's first one."""
-    return join_lines(view.session.project or view.cwd) or find_directory(view.session)
-
-
-def write_list(lines: Sequence[str]) -> str:
+def write_list(lines: Iterable[str]) -> str:
     """Write lines as a Markdown list."""
     return "\n".join(f"- {line}" for line in lines)
 
@@ -273,11 +234,6 @@ def get_task_field(name: str, view: TurnView) -> str:
     return join_lines(getattr(view.task, name)) if view.task else ""
 
 
-def write_tasks(view: TurnView) -> str:
-    """Write the active tasks with their statuses, one line each."""
-    return write_list([f"#{join_lines(t.id)} {join_lines(t.title)} ({join_lines(t.status)})" for t in view.state.tasks])
-
-
 def get_style_field(name: str, view: TurnView) -> str:
     """Return one field of the user's writing style."""
     found = getattr(view.state.communication, name) if view.state.communication else ""
@@ -290,7 +246,7 @@ def choose_bulletin(view: TurnView) -> str:
     A bulletin that the conversation already holds is not repeated.
     """
     fitting = [one for one in view.state.bulletins if one.trust <= view.static.clearance]
-    shown = [(one.trust, text) for one in fitting if (text := normalise_lines(one.text).strip())]
+    shown = [(one.trust, text) for one in fitting if (text := clean_text(one.text))]
     newest = max(shown, key=lambda one: one[0])[1] if shown else ""
     return "" if newest and any(newest in said for said in view.said) else newest
 
@@ -309,9 +265,9 @@ STATIC_FACTS: Mapping[str, Fact] = {
     "tools": lambda view: ", ".join([tool.name for tool in view.tools.tools]),
     "shell": lambda view: find_shell_tool(view.tools),
     "beyond": lambda view: round_tokens(view.beyond),
-    "identity": lambda view: get_identity_text(view.settings.identity),
-    "duties": lambda view: normalise_lines(view.settings.instructions).strip(),
-    "role": lambda view: normalise_lines(view.settings.role).strip(),
+    "identity": lambda view: clean_text(view.settings.identity),
+    "duties": lambda view: clean_text(view.settings.instructions),
+    "role": lambda view: clean_text(view.settings.role),
 }
 SESSION_FACTS: Mapping[str, Fact] = {
     "channel": lambda view: join_lines(view.channel),
@@ -322,11 +278,13 @@ SESSION_FACTS: Mapping[str, Fact] = {
     "additional": lambda view: write_list([one for one in list_directories(view) if one != find_directory(view)]),
     "os": lambda view: join_lines(view.host.os) if view.host else "",
     "host": describe_host_line,
-    "sandbox": lambda view: describe_sandbox_line(view.sandbox),
+    "sandbox": lambda view: join_facts(
+        {field.name: getattr(view.sandbox, field.name) for field in fields(Sandbox)} if view.sandbox else {}
+    ),
 }
 TURN_FACTS: Mapping[str, Fact] = {
     **{name: partial(get_clock_field, name) for name in CLOCK},
-    "working": find_turn_directory,
+    "working": lambda view: join_lines(view.session.project or view.cwd) or find_directory(view.session),
     "here": lambda view: "" if view.session.project else join_lines(view.cwd),
     "git": lambda view: describe_git(view.git),
     "remaining": lambda view: round_tokens(view.remaining),
@@ -335,8 +293,10 @@ TURN_FACTS: Mapping[str, Fact] = {
     "task_description": partial(get_task_field, "description"),
     "task_status": partial(get_task_field, "status"),
     "steps": lambda view: write_steps(view.task),
-    "tasks": write_tasks,
-    "workflow": lambda view: normalise_lines(view.state.workflow).strip(),
+    "tasks": lambda view: write_list(
+        f"#{join_lines(task.id)} {join_lines(task.title)} ({join_lines(task.status)})" for task in view.state.tasks
+    ),
+    "workflow": lambda view: clean_text(view.state.workflow),
     "formality": partial(get_style_field, "formality"),
     "length": partial(get_style_field, "length"),
     "topics": partial(get_style_field, "topics"),
@@ -344,34 +304,29 @@ TURN_FACTS: Mapping[str, Fact] = {
 }
 
 
-def collect_facts(pace: Pace) -> Mapping[str, tuple[Pace, Fact]]:
-    """Return the facts that a source of this pace may use, each with the pace of the view it is read from."""
-    paces = ((Pace.STATIC, STATIC_FACTS), (Pace.SESSION, SESSION_FACTS), (Pace.TURN, TURN_FACTS))
-    return {name: (its, fact) for its, facts in paces if its <= pace for name, fact in facts.items()}
-
-
-FACTS_BY_PACE: Mapping[Pace, Mapping[str, tuple[Pace, Fact]]] = {pace: collect_facts(pace) for pace in Pace}
+FACTS = (STATIC_FACTS, SESSION_FACTS, TURN_FACTS)
+# The facts that a source of each pace may use, each with the pace of the view it is read from.
+FACTS_BY_PACE: Mapping[Pace, Mapping[str, tuple[Pace, Fact]]] = {
+    pace: {name: (its, fact) for its in Pace if its <= pace for name, fact in FACTS[its].items()} for pace in Pace
+}
 
 
 def get_field_values(names: Sequence[str], view: View) -> tuple[str, ...]:
     """Return the values of fields in a view; a field that this pace does not know is empty."""
-    views: dict[Pace, Any]
+    views: tuple[Any, ...] = (view,)
     if isinstance(view, TurnView):
-        views = {Pace.STATIC: view.static, Pace.SESSION: view.session, Pace.TURN: view}
+        views = (view.static, view.session, view)
     elif isinstance(view, SessionView):
-        views = {Pace.STATIC: view.static, Pace.SESSION: view}
-    else:
-        views = {Pace.STATIC: view}
-    known, tools = FACTS_BY_PACE[max(views)], views[Pace.STATIC].tools
-    return tuple(
-        [fact[1](views[fact[0]]) if (fact := known.get(name)) else get_tool_name(name, tools) for name in names]
-    )
-
-
-def get_tool_name(name: str, tools: Toolset) -> str:
-    """Return the name of the tool that a field asks for, or an empty string if the turn does not have it."""
-    tool = name.removeprefix(TOOL_FIELD_PREFIX)
-    return tool if tool != name and tool in tools else ""
+        views = (view.static, view)
+    known, tools = FACTS_BY_PACE[Pace(len(views) - 1)], views[0].tools
+    values = []
+    for name in names:
+        if fact := known.get(name):
+            values.append(fact[1](views[fact[0]]))
+        else:
+            tool = name.removeprefix(TOOL_FIELD_PREFIX)
+            values.append(tool if tool != name and tool in tools else "")
+    return tuple(values)
 
 
 def find_shell_tool(tools: Toolset) -> str:
@@ -387,18 +342,14 @@ def fill_fact_form(view: View, entry: PlannedSlot) -> Item:
     if not text:
         reasons = [ABSENCE_REASONS[name] for name, value in values.items() if not value and name in ABSENCE_REASONS]
         return Missing(entry=entry, reason=reasons[0] if reasons else "nothing is known of it")
-    clock = view if isinstance(view, TurnView) and not CLOCK_NAMES.isdisjoint(form.names) else None
-    note = get_clock_field("note", clock) if clock else ""
-    return Section(entry=entry, text=text, origin="facts", note=note, gives_way=find_cut_line(text, values))
-
-
-def find_cut_line(text: str, values: Mapping[str, str]) -> int | None:
-    """Return the line of a filled form that is cut first, so that a bound task retains its status and steps."""
-    giving = values.get(CUT_FIRST_FIELD)
-    return text.count("\n", 0, text.index(giving)) if giving and giving in text else None
+    note = ""
+    if isinstance(view, TurnView) and not CLOCK_NAMES.isdisjoint(form.names):
+        note = get_clock_field("note", view)
+    # The line that is cut first, so that a bound task retains its status and steps.
+    first = values.get(CUT_FIRST_FIELD)
+    gives_way = text.count("\n", 0, text.index(first)) if first and first in text else None
+    return Section(entry=entry, text=text, origin="facts", note=note, gives_way=gives_way)
 
 
 source("about", Pace.STATIC, FACTS_BY_PACE[Pace.STATIC])(fill_fact_form)
-
-
 source("moment", Pace.TURN, FACTS_BY_PACE[Pace.TURN])(fill_fact_form)

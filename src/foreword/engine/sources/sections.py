@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import chain, count
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from foreword.engine.blueprint import Slot
 from foreword.engine.selection import PlannedSlot
@@ -152,6 +152,16 @@ class Missing(SlotItem):
 Item = Section | Missing
 
 
+def join_notes(*notes: str) -> str:
+    """Join the notes of a verdict that are not empty."""
+    return "; ".join(filter(None, notes))
+
+
+def make_text_item(entry: PlannedSlot, text: str, origin: str, absence: str) -> Item:
+    """Build the section of a text, or the reason why there is none."""
+    return Section(entry=entry, text=text, origin=origin) if text else Missing(entry=entry, reason=absence)
+
+
 def report_unusable(entry: PlannedSlot, reason: str, name: str = "", *, broken: bool = False) -> Section:
     """Build the section that reports a file that exists but cannot be used."""
     return Section(
@@ -194,7 +204,7 @@ def add_hint(item: Item) -> Item:
         return item
     with LOG_LOCK:
         log_once(hint)
-    return replace(item, note="; ".join(filter(None, (item.note, hint))))
+    return replace(item, note=join_notes(item.note, hint))
 
 
 @cache
@@ -204,6 +214,7 @@ def log_once(hint: str) -> None:
 
 
 SourceFunction = Callable[[Any, PlannedSlot], tuple[Item, ...] | Item]
+AnySource = TypeVar("AnySource", bound=SourceFunction)
 
 
 @frozen(eq=True)
@@ -220,10 +231,10 @@ class Source:
 SOURCES: dict[str, Source] = {}
 
 
-def source(name: str, pace: Pace, fields: Iterable[str] = ()) -> Callable[[SourceFunction], SourceFunction]:
+def source(name: str, pace: Pace, fields: Iterable[str] = ()) -> Callable[[AnySource], AnySource]:
     """Register a function as the source of this name; it receives a view of its pace."""
 
-    def register(fill: SourceFunction) -> SourceFunction:
+    def register(fill: AnySource) -> AnySource:
         if name in SOURCES and SOURCES[name].fill.__module__ != fill.__module__:
             raise InputError(f"a source named {name!r} already exists")
         SOURCES[name] = Source(name=name, pace=pace, fill=fill, fields=frozenset(fields))

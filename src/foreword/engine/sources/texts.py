@@ -1,19 +1,27 @@
 """Sources of texts: files of the workspace and of a project, built-in texts, and what the configuration says."""
 
 import os
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 
-from foreword.config.schema import Identity, Responsibility
+from foreword.config.schema import Identity
 from foreword.engine.context import STORED_IDENTITY_TRUST, FolderReader, SessionView, StaticView, TurnView
 from foreword.engine.selection import PlannedSlot
 from foreword.engine.signal import classify
 from foreword.engine.sources.documents import Document, FileProblem, join_lines, normalise_lines, read_builtin
 from foreword.engine.sources.forms import FACTS_BY_PACE, fill_fact_form, fill_form, read_form
 from foreword.engine.sources.injection import label_scan
-from foreword.engine.sources.sections import STORE_ORIGIN, Item, Missing, Section, report_unusable, source
-from foreword.turn import Signal
+from foreword.engine.sources.sections import (
+    STORE_ORIGIN,
+    Item,
+    Missing,
+    Section,
+    join_notes,
+    make_text_item,
+    report_unusable,
+    source,
+)
 from foreword.types import Pace, frozen
 
 STORAGE_KINDS = {"Files:": "files", "Instructions:": "instructions", "Memory:": "memory", "Schedules:": "schedule"}
@@ -29,24 +37,18 @@ def list_responsibilities(view: StaticView, entry: PlannedSlot) -> tuple[Item, .
             items.append(Section(entry=entry, name=title, title=title, text=text, origin="foreword.yaml"))
         else:
             items.append(Missing(entry=entry, name=title, reason="its content is blank"))
-    if view.clearance >= STORED_IDENTITY_TRUST:
-        given = {item.name.casefold() for item in items}
-        items += [
-            show_stored_responsibility(entry, given, one, at)
-            for at, one in enumerate(view.character.responsibilities, 1)
-        ]
+    given = {item.name.casefold() for item in items}
+    stored = view.character.responsibilities if view.clearance >= STORED_IDENTITY_TRUST else ()
+    for number, one in enumerate(stored, 1):
+        # A number instead of the title: the title is user text, and ids appear in logs and totals.
+        name = f"taken-on-{number}"
+        if one.title.casefold() in given:
+            reason = "the configuration has a responsibility with the same title"
+            items.append(Missing(entry=entry, name=name, reason=reason))
+        else:
+            text, title = one.content, one.title
+            items.append(Section(entry=entry, name=name, title=title, text=text, origin=STORE_ORIGIN, outside=True))
     return tuple(items) or Missing(entry=entry, reason="the agent has no responsibilities")
-
-
-def show_stored_responsibility(entry: PlannedSlot, given: Container[str], one: Responsibility, number: int) -> Item:
-    """Return a responsibility added at run time; a configured one with the same title takes precedence.
-
-    Its id has a number instead of its title: the title is user text, and ids appear in logs and totals.
-    """
-    name = f"taken-on-{number}"
-    if one.title.casefold() in given:
-        return Missing(entry=entry, name=name, reason="the configuration has a responsibility with the same title")
-    return Section(entry=entry, name=name, title=one.title, text=one.content, origin=STORE_ORIGIN, outside=True)
 
 
 @source("storage", Pace.SESSION)
@@ -58,9 +60,8 @@ def show_storage(view: SessionView, entry: PlannedSlot) -> Item:
         for line in read_builtin(entry.text).splitlines()
         if (label := line.partition(" ")[0]) in STORAGE_KINDS and STORAGE_KINDS[label] in kinds
     ]
-    if not lines:
-        return Missing(entry=entry, reason="the agent has no tool that stores anything")
-    return Section(entry=entry, text="\n".join(lines), origin=f"built-in {entry.text}")
+    absence = "the agent has no tool that stores anything"
+    return make_text_item(entry, "\n".join(lines), f"built-in {entry.text}", absence)
 
 
 @source("background", Pace.TURN)
@@ -81,15 +82,11 @@ LIGHT_WEIGHT, HEAVY_WEIGHT = 0.3, 0.8
 @source("signal", Pace.TURN)
 def show_signal(view: TurnView, entry: PlannedSlot) -> Item:
     """Return the guidance for the active signal; a signal given with the turn is not classified again."""
-    if view.signal is not None:
-        return make_signal_section(entry, view.signal)
-    if not view.message or view.message.isspace():
-        return Missing(entry=entry, reason="there is no message to classify")
-    return make_signal_section(entry, classify(view.message, view.session.channel))
-
-
-def make_signal_section(entry: PlannedSlot, signal: Signal) -> Section:
-    """Build the section of a signal."""
+    signal = view.signal
+    if signal is None:
+        if not view.message or view.message.isspace():
+            return Missing(entry=entry, reason="there is no message to classify")
+        signal = classify(view.message, view.session.channel)
     keys = [signal.mode.name, signal.genre.name]
     if signal.weight < LIGHT_WEIGHT:
         keys.append("BRIEF")
@@ -129,11 +126,6 @@ class FoundDocument:
 @source("file", Pace.STATIC)
 def read_file(view: StaticView, entry: PlannedSlot) -> Item:
     """Read the first of the entry's files that has a text, or the built-in text."""
-    return find_text(view, entry)
-
-
-def find_text(view: StaticView, entry: PlannedSlot) -> Item:
-    """Return the text of an entry: a file, or the built-in text."""
     found = find_document(view, entry)
     if found.lost and entry.slot.governs:
         return report_missing(entry, found)  # rules have no fallback text
@@ -174,32 +166,23 @@ def read_folder(view: StaticView, entry: PlannedSlot) -> tuple[Item, ...] | Item
 def read_text(_: StaticView, entry: PlannedSlot) -> Item:
     """Return a built-in text unchanged."""
     text = read_builtin(entry.text) if entry.text else ""
-    return (
-        Section(entry=entry, text=text, origin=f"built-in {entry.text}")
-        if text
-        else Missing(entry=entry, reason="there is none")
-    )
+    return make_text_item(entry, text, f"built-in {entry.text}", "there is none")
 
 
 @source("soul", Pace.STATIC)
 def read_soul(view: StaticView, entry: PlannedSlot) -> Item:
     """Return the soul: the stored one, or the configured one, or that of a file, or the built-in one."""
-    text = normalise_lines(view.settings.soul).strip()
-    return find_stored_soul(view, entry) or (
-        Section(entry=entry, text=text, origin="foreword.yaml") if text else find_text(view, entry)
-    )
+    configured = normalise_lines(view.settings.soul).strip()
+    if configured and not normalise_lines(view.character.soul).strip():
+        return Section(entry=entry, text=configured, origin="foreword.yaml")
+    return read_soul_file(view, entry)
 
 
 @source("soul_file", Pace.STATIC)
 def read_soul_file(view: StaticView, entry: PlannedSlot) -> Item:
     """Return the stored soul, or that of a file; the configuration is ignored."""
-    return find_stored_soul(view, entry) or find_text(view, entry)
-
-
-def find_stored_soul(view: StaticView, entry: PlannedSlot) -> Section | None:
-    """Return the stored soul, or None."""
-    text = normalise_lines(view.character.soul).strip()
-    return Section(entry=entry, text=text, origin=STORE_ORIGIN) if text else None
+    stored = normalise_lines(view.character.soul).strip()
+    return Section(entry=entry, text=stored, origin=STORE_ORIGIN) if stored else read_file(view, entry)
 
 
 @source("identity", Pace.STATIC, (*IDENTITY_FIELDS, "article", BODY_FIELD))
@@ -219,23 +202,21 @@ def read_identity(view: StaticView, entry: PlannedSlot) -> Item:
 def read_identity_file(view: StaticView, entry: PlannedSlot) -> Item:
     """Return the stored identity, or the text of a file; the configuration is ignored."""
     kept = view.character.identity
-    return find_text(view, entry) if kept is None else fill_identity(entry, kept, STORE_ORIGIN)
+    return read_file(view, entry) if kept is None else fill_identity(entry, kept, STORE_ORIGIN)
 
 
 def fill_identity(entry: PlannedSlot, identity: Identity | str, origin: str, note: str = "") -> Item:
     """Fill an identity that does not come from a file into the slot's form."""
-    values = get_identity_fields(identity, has_body=BODY_FIELD in read_form(entry.slot.form).names)
+    if isinstance(identity, Identity):
+        values = {name: join_lines(getattr(identity, name)) for name in IDENTITY_FIELDS}
+    elif BODY_FIELD in read_form(entry.slot.form).names:
+        values = {BODY_FIELD: normalise_lines(identity).strip()}
+    else:
+        values = {"description": join_lines(identity)}
     text = fill_slot_form(entry, values)
     if not text:
         return Missing(entry=entry, reason=note or f"the identity in {origin} has no field that this slot shows")
     return Section(entry=entry, text=text, origin=origin, note=note)
-
-
-def get_identity_fields(identity: Identity | str, *, has_body: bool) -> dict[str, str]:
-    """Return the fields of a configured identity; a text is its body, or its description if no body is shown."""
-    if isinstance(identity, str):
-        return {BODY_FIELD: normalise_lines(identity).strip()} if has_body else {"description": join_lines(identity)}
-    return {name: join_lines(getattr(identity, name)) for name in IDENTITY_FIELDS}
 
 
 @source("profile", Pace.SESSION, (*PROFILE_FIELDS, BODY_FIELD))
@@ -247,10 +228,7 @@ def read_profile(view: SessionView, entry: PlannedSlot) -> Item:
 @source("instructions", Pace.SESSION)
 def read_instructions(view: SessionView, entry: PlannedSlot) -> Item:
     """Return the user's permanent instructions."""
-    text = normalise_lines(view.instructions).strip()
-    return (
-        Section(entry=entry, text=text, origin="instructions") if text else Missing(entry=entry, reason="none are set")
-    )
+    return make_text_item(entry, normalise_lines(view.instructions).strip(), "instructions", "none are set")
 
 
 @source("channel", Pace.SESSION)
@@ -304,15 +282,10 @@ def make_section(
         title=title,
         path=document.path,
         sha256=document.sha256,
-        note="; ".join(filter(None, (document.note, note))),
+        note=join_notes(document.note, note),
         description=document.description,
         broken=broken,
     )
-
-
-def replace_text(section: Section, text: str, note: str = "") -> Section:
-    """Replace the text of a section; its path is removed, because the file has a different text."""
-    return replace(section, text=text, path="", note="; ".join(filter(None, (section.note, note))))
 
 
 def fill_fields(entry: PlannedSlot, found: FoundDocument, names: tuple[str, ...]) -> Item:
@@ -321,12 +294,12 @@ def fill_fields(entry: PlannedSlot, found: FoundDocument, names: tuple[str, ...]
     if document is None:
         return report_missing(entry, found)
     section = make_section(entry, document, note=found.note, broken=found.broken)
-    text = fill_slot_form(
-        entry, {**{name: join_lines(document.field(name)) for name in names}, BODY_FIELD: document.body}
-    )
+    values = {name: join_lines(document.field(name)) for name in names}
+    text = fill_slot_form(entry, {**values, BODY_FIELD: document.body})
     if not text:
         return Missing(entry=entry, reason=f"{document.path} has no field that this slot shows")
-    return section if text == document.body else replace_text(section, text)
+    # Without its path, the rest cannot be read: the file has a different text.
+    return section if text == document.body else replace(section, text=text, path="")
 
 
 def fill_slot_form(entry: PlannedSlot, values: dict[str, str]) -> str:
@@ -359,63 +332,42 @@ def read_project(view: SessionView, entry: PlannedSlot) -> tuple[Item, ...] | It
     if not view.static.files.has_folder(given):
         return Missing(entry=entry, reason=f"the project {join_lines(view.project)} is not a folder")
     project = os.path.realpath(given)
-    items: list[Item] = []
-    for folder in list_parent_folders(project, view.project_stops):
-        items.extend(
-            read_project_folder(view.static.files.visit(folder, view.alone), os.path.relpath(folder, project), entry)
-        )
-    return tuple(add_origin_notice(items)) or Missing(
-        entry=entry, reason="neither the project nor its parent folders have instructions"
-    )
-
-
-def list_parent_folders(project: str, stops: Sequence[str]) -> list[str]:
-    """List the folders from the first stop, or from the root of the file system, down to the project."""
-    ends = {os.path.realpath(os.path.expanduser(stop)) for stop in stops}
-    folders = [project]
+    ends = {os.path.realpath(os.path.expanduser(stop)) for stop in view.project_stops}
+    folders = [project]  # up to the first stop, or to the root of the file system
     while folders[-1] not in ends and os.path.dirname(folders[-1]) != folders[-1]:
         folders.append(os.path.dirname(folders[-1]))
-    return folders[::-1]
-
-
-def add_origin_notice(items: Iterable[Item]) -> Iterator[Item]:
-    """Put a notice about the origin of these texts before the first one."""
-    noted = False
-    for item in items:
-        if noted or not isinstance(item, Section) or item.lost:
-            yield item
-        else:
-            noted = True
-            yield replace(item, before=f"{read_builtin('outside')}\n{item.before}")
+    items: list[Item] = []
+    for folder in reversed(folders):
+        visitor = view.static.files.visit(folder, view.alone)
+        items.extend(read_project_folder(visitor, os.path.relpath(folder, project), entry))
+    for at, item in enumerate(items):
+        if isinstance(item, Section) and not item.lost:  # a notice about the origin of all of them
+            items[at] = replace(item, before=f"{read_builtin('outside')}\n{item.before}")
+            break
+    return tuple(items) or Missing(entry=entry, reason="neither the project nor its parent folders have instructions")
 
 
 def read_project_folder(visitor: FolderReader, place: str, entry: PlannedSlot) -> Iterator[Item]:
     """Read the files of one folder; two names of the same file are shown once, under the first name."""
+    rules = [path for path in visitor.list(RULES_FOLDER) if path.count("/") == RULES_FOLDER.count("/") + 1]
+    # The workspace's AGENTS.md has its own slot.
+    paths = [*FIRST_FILES, *rules, *([] if visitor.is_home else [LAST_FILE])]
     shown: set[str] = set()
-    for path in list_instruction_files(visitor):
-        if visitor.is_home and path == LAST_FILE:  # the workspace's AGENTS.md has its own slot
-            continue
+    for path in paths:
         name = os.path.normpath(os.path.join(place, path)).replace(os.sep, "/")
-        items = tuple(read_project_file(visitor, path, join_lines(name), entry))
+        item = read_project_file(visitor, path, join_lines(name), entry)
         target = visitor.find_target(path)
-        if items and target not in shown:
+        if item and target not in shown:
             shown.add(target)
-            yield from items
+            yield item
 
 
-def list_instruction_files(visitor: FolderReader) -> Iterator[str]:
-    """List the instruction files of one folder, in order."""
-    yield from FIRST_FILES
-    yield from (path for path in visitor.list(RULES_FOLDER) if path.count("/") == RULES_FOLDER.count("/") + 1)
-    yield LAST_FILE
-
-
-def read_project_file(visitor: FolderReader, path: str, name: str, entry: PlannedSlot) -> Iterator[Item]:
+def read_project_file(visitor: FolderReader, path: str, name: str, entry: PlannedSlot) -> Item | None:
     """Read one file from outside; a missing or empty file yields nothing."""
     match visitor.read(path):
         case Document() as document if document.body:
             before, note = label_scan(visitor.read_text(path))
-            yield Section(
+            return Section(
                 entry=entry,
                 name=name,
                 title=name,
@@ -423,12 +375,13 @@ def read_project_file(visitor: FolderReader, path: str, name: str, entry: Planne
                 origin=name,
                 sha256=document.sha256,
                 before=before,
-                note="; ".join(filter(None, (document.note, note))),
+                note=join_notes(document.note, note),
                 description=document.description,
             )
         case Document() if note := label_scan(visitor.read_text(path))[1]:
-            yield Missing(entry=entry, name=name, reason=f"{name} is blank, but {note}")
+            return Missing(entry=entry, name=name, reason=f"{name} is blank, but {note}")
         case FileProblem() as trouble:
-            yield report_unusable(entry, f"{name} {trouble.reason}", name)
+            return report_unusable(entry, f"{name} {trouble.reason}", name)
         case None if path.startswith(RULES_FOLDER):  # the file exists, but its name cannot be opened
-            yield report_unusable(entry, f"{name} {UNOPENABLE_REASON}", name)
+            return report_unusable(entry, f"{name} {UNOPENABLE_REASON}", name)
+    return None
