@@ -24,7 +24,10 @@ PATIENCE = 180  # seconds for all of them, on a machine that is busy with other 
 def fill(text: str, known: Mapping[str, str] = KNOWN, things: Mapping[str, Sequence[str]] = THINGS) -> list[str]:
     """Fill a template in: its literal text unchanged, and each item in angle brackets."""
     named = {name: [(f"the {thing}", (thing,)) for thing in found] for name, found in things.items()}
-    return [piece if isinstance(piece, str) else f"<{piece[0]}>" for piece in parse_template(text, known).fill(named)]
+    return [
+        piece if isinstance(piece, str) else f"<{piece[0]}>"
+        for piece in parse_template(text, known).expand_parts(named, ())[0]
+    ]
 
 
 def write(text: str, **known: str) -> str:
@@ -188,7 +191,7 @@ def test_values_are_not_templates(value: str) -> None:
 def test_labels_are_not_templates(label: str) -> None:
     """The name of an item cannot refer to another item, nor hide the text after it."""
     pattern = parse_template("{% for e in all %}{% if e %}[{{ e.name }}] {{ e }}{% endif %} {% endfor %}end", {})
-    pieces = pattern.fill({"all": [(label, ("first",)), ("second", ("second",))]})
+    pieces = pattern.expand_parts({"all": [(label, ("first",)), ("second", ("second",))]}, ())[0]
     plain = label.replace("\0", "")
     assert pieces == [f"[{plain}] ", ("first",), " [second] ", ("second",), " end"]
 
@@ -319,7 +322,8 @@ def said() -> Mapping[str, str]:
     script = (
         "import json, sys\nfrom foreword.engine.sources.template_language import InvalidTemplate, parse_template\n"
         "for name, text in json.load(sys.stdin).items():\n"
-        "    try:\n        parse_template(text, {'name': 'Ada'}).fill({'extensions': [('a', 1), ('b', 2)]})\n"
+        "    try:\n        parsed = parse_template(text, {'name': 'Ada'})\n"
+        "        parsed.expand_parts({'extensions': [('a', 1), ('b', 2)]}, ())\n"
         "    except InvalidTemplate as fault:\n        said = str(fault)\n"
         "    else:\n        said = 'filled'\n"
         "    print(json.dumps([name, said]), flush=True)\n"

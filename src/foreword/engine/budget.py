@@ -16,7 +16,7 @@ from foreword.engine.cuts import (
     shorten,
     write_stub,
 )
-from foreword.engine.sources.sections import FilledRun, Missing, Section, write_menu_line
+from foreword.engine.sources.sections import FilledRun, Missing, Section, join_notes, write_menu_line
 from foreword.engine.sources.toolkit import SCHEMAS_SOURCE
 from foreword.errors import BudgetError
 from foreword.types import Pace, Placement, Verdict, frozen
@@ -57,14 +57,12 @@ class TokenDemand:
 def measure_demands(sections: Sequence[Section], inputs: FitInputs, *, menu: bool = False) -> list[TokenDemand]:
     """Count the tokens that sections want, and those of their stubs; a section on the menu needs no stub."""
     caps = find_char_limits(sections)
-    return [
-        TokenDemand(
-            whole=apply_char_limit(section, caps.get(section), inputs),
-            stub=0 if menu and can_list(section) else count_stub_tokens(section, inputs),
-            cap=caps.get(section),
-        )
-        for section in sections
-    ]
+    demands = []
+    for section in sections:
+        stub = 0 if menu and can_list(section) else count_stub_tokens(section, inputs)
+        cap = caps.get(section)
+        demands.append(TokenDemand(whole=apply_char_limit(section, cap, inputs), stub=stub, cap=cap))
+    return demands
 
 
 def can_list(section: Section) -> bool:
@@ -184,15 +182,9 @@ def fit_section(one: TokenDemand, part: int, why: str, inputs: FitInputs) -> Fit
     if shortened is None:
         return drop_for_part(one, part, why, inputs)
     rest = f"; rest: {shortened.call}" if shortened.call else ""
-    reason = "; ".join(filter(None, (section.note, f"{why}; wants {wanted:,}{rest}")))
-    return Fitted(
-        item=section,
-        verdict=Verdict.SHORTENED,
-        reason=reason,
-        body=shortened.body,
-        wanted=wanted,
-        tokens=shortened.tokens,
-    )
+    reason = join_notes(section.note, f"{why}; wants {wanted:,}{rest}")
+    body, tokens = shortened.body, shortened.tokens
+    return Fitted(item=section, verdict=Verdict.SHORTENED, reason=reason, body=body, wanted=wanted, tokens=tokens)
 
 
 def drop_for_part(one: TokenDemand, part: int, why: str, inputs: FitInputs) -> Fitted:
@@ -205,30 +197,7 @@ def drop_section(one: TokenDemand, room: int, reason: str, inputs: FitInputs) ->
     gone = omit_section(one.section, one.wanted, Verdict.DROPPED, reason)
     if not one.stub or one.stub > room:
         return gone
-    return Fitted(
-        item=one.section,
-        verdict=Verdict.DROPPED,
-        reason=gone.reason,
-        body=write_stub(one.section, inputs),
-        wanted=one.wanted,
-        tokens=one.stub,
-    )
-
-
-def index_dropped(fitted: Fitted) -> Fitted:
-    """Turn a dropped file into a menu line, if its slot allows it."""
-    if fitted.verdict is not Verdict.DROPPED or not can_list(fitted.item):
-        return fitted
-    return omit_section(fitted.item, fitted.wanted, Verdict.INDEXED, f"{fitted.reason}; on the menu")
-
-
-def index_section(one: TokenDemand, menu: Section | None, inputs: FitInputs) -> Fitted:
-    """List a section that is only ever shown on the menu."""
-    if menu is None and one.wanted <= one.stub:
-        return one.whole
-    if menu is None:
-        return drop_section(one, one.base, "is read on demand, but the turn has no tool for that", inputs)
-    return omit_section(one.section, one.wanted, Verdict.INDEXED, "on the menu, to be read on demand")
+    return replace(gone, body=write_stub(one.section, inputs), tokens=one.stub)
 
 
 def write_menu(menu: Section, listed: Iterable[Section], inputs: FitInputs) -> Section:
@@ -267,16 +236,13 @@ class StableFit:
     """
 
     def __init__(self, inputs: FitInputs, runs: Sequence[FilledRun], *, overflow: bool) -> None:
-        self.inputs = inputs
-        self.budget = inputs.blueprint.budget
-        self.limit = inputs.limit
+        self.inputs, self.budget, self.limit = inputs, inputs.blueprint.budget, inputs.limit
         self.left = self.limit - inputs.tool_tokens
         self.fitted: dict[Section, Fitted] = {}
         self.used_by_tier = dict.fromkeys(self.budget.tiers, 0)
         every = [(run.pace, section) for run in runs for section in run.sections]
-        self.note(
-            one.whole for one in measure_demands([one for _, one in every if one.slot.source == SCHEMAS_SOURCE], inputs)
-        )
+        schemas = [section for _, section in every if section.slot.source == SCHEMAS_SOURCE]
+        self.note(one.whole for one in measure_demands(schemas, inputs))
         self.spent = {"tool schemas": self.limit - self.left}
         sections = [(pace, section) for pace, section in every if section.slot.source != SCHEMAS_SOURCE]
         self.menu = next((section for _, section in sections if section.slot.source == MENU_SOURCE), None)
@@ -292,7 +258,7 @@ class StableFit:
         self.listable += [one for one in wishes if can_list(one.section)]
         self.reserved = self.reserve_menu(wishes, overflow=overflow) if pace is Pace.SESSION else 0
         rest = self.demand(wishes)
-        self.note(index_section(one, self.menu, self.inputs) for one in rest if is_always_listed(one))
+        self.note(self.index_section(one) for one in rest if is_always_listed(one))
         rest = [one for one in rest if not is_always_listed(one)]
         room, pool = self.find_room(pace, rest)
         order = {tier: at for at, tier in enumerate(self.budget.tiers)}
@@ -304,6 +270,14 @@ class StableFit:
         self.spent |= {one.section.id: one.wanted for one in wishes if one.section.slot.required}
         names = ", ".join(one.section.id for one in rest)
         self.spent[f"{pace} slots ({names})"] = self.limit - self.left - sum(self.spent.values())
+
+    def index_section(self, one: TokenDemand) -> Fitted:
+        """List a section that is only ever shown on the menu."""
+        if self.menu is not None:
+            return omit_section(one.section, one.wanted, Verdict.INDEXED, "on the menu, to be read on demand")
+        if one.wanted <= one.stub:
+            return one.whole
+        return drop_section(one, one.base, "is read on demand, but the turn has no tool for that", self.inputs)
 
     def demand(self, wishes: Sequence[TokenDemand]) -> list[TokenDemand]:
         """Give the required slots what they need and return the others, or raise with the arithmetic."""
@@ -336,7 +310,12 @@ class StableFit:
         why = f"tier {tier} ends at {cap:.0%} of {self.limit:,}".replace("%", " %") if ceiling < room else pool
         fitted = share_room(wishes, min(ceiling, room), why, self.inputs)
         if self.menu is not None:
-            fitted = [index_dropped(one) for one in fitted]
+            fitted = [
+                omit_section(one.item, one.wanted, Verdict.INDEXED, f"{one.reason}; on the menu")
+                if one.verdict is Verdict.DROPPED and can_list(one.item)
+                else one
+                for one in fitted
+            ]
         self.overflows |= any(one.verdict is Verdict.INDEXED for one in fitted)
         self.note(fitted)
         used = sum(one.tokens for one in fitted)
@@ -370,8 +349,9 @@ class StableFit:
         fitted = self.fitted[self.menu] = fit_menu(written, self.menu.text, self.reserved, self.inputs)
         if fitted.body is None and fitted.verdict is Verdict.DROPPED:
             for one in indexed:
-                reason = f"{one.reason}, which does not fit either"
-                self.fitted[one.item] = omit_section(one.item, one.wanted, Verdict.DROPPED, reason)
+                self.fitted[one.item] = replace(
+                    one, verdict=Verdict.DROPPED, reason=f"{one.reason}, which does not fit either"
+                )
 
 
 def is_always_listed(one: TokenDemand) -> bool:
@@ -492,7 +472,11 @@ def check_window(inputs: FitInputs, conversation: int, system: int, turn: int) -
 def fit_turn(inputs: FitInputs, room: TurnRoom, runs: Sequence[FilledRun]) -> list[FittedRun]:
     """Fit the turn slots into their own room, so that they take nothing from the other slots."""
     tiers, window = inputs.blueprint.budget.turn_tiers, inputs.meter.facts.window
-    whole = [keep_run(run, inputs) for run in runs]
+    whole = []
+    for run in runs:
+        caps = find_char_limits(run.sections)
+        kept = {one: apply_char_limit(one, caps.get(one), inputs) for one in run.sections}
+        whole.append(order_verdicts(run, kept))
     if not tiers and not sum_slot_rooms(runs, inputs) and sum([run.tokens for run in whole]) <= room.left:
         return whole
     every = measure_demands([section for run in runs for section in run.sections], inputs)
@@ -504,7 +488,6 @@ def fit_turn(inputs: FitInputs, room: TurnRoom, runs: Sequence[FilledRun]) -> li
     if bases > left and (must or bases):
         pool = "the budget of the whole prompt" if room.used else "the budget of a turn"
         raise BudgetError(write_arithmetic({"the system prompt": room.used}, wishes, pool, room.left + room.used))
-    kept = [one.whole for one in must]
     if tiers:
         shared = share_turn_tiers(rest, left, room.whole, inputs)
     else:
@@ -513,7 +496,7 @@ def fit_turn(inputs: FitInputs, room: TurnRoom, runs: Sequence[FilledRun]) -> li
     for one in every:
         if own_room := one.section.slot.find_room(window):
             apart += share_room([one], own_room, f"its slot has a room of {own_room:,} tokens", inputs)
-    fitted = {one.item: one for one in (*kept, *shared, *apart)}
+    fitted = {one.item: one for one in (*(one.whole for one in must), *shared, *apart)}
     return [order_verdicts(run, fitted) for run in runs]
 
 
@@ -531,15 +514,6 @@ def share_turn_tiers(wishes: Sequence[TokenDemand], left: int, whole: int, input
         left -= sum(one.tokens for one in served)
         fitted += served
     return fitted
-
-
-def keep_run(run: FilledRun, inputs: FitInputs) -> FittedRun:
-    """Keep a run whole, within the character limits of its slots."""
-    caps = find_char_limits(run.sections)
-    items = [
-        apply_char_limit(item, caps.get(item), inputs) if isinstance(item, Section) else item for item in run.items
-    ]
-    return FittedRun(pace=run.pace, placement=run.placement, items=tuple(items))
 
 
 def order_verdicts(run: FilledRun, fitted: Mapping[Section, Fitted]) -> FittedRun:

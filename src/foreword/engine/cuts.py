@@ -3,27 +3,23 @@
 Whole lines are retained if they use enough of the room. A line longer than the room is cut after a word.
 """
 
-import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from itertools import accumulate
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from foreword.engine.blueprint import Blueprint, CutStyle
-from foreword.engine.sources.sections import Section, quote
+from foreword.engine.sources.documents import track_fence
+from foreword.engine.sources.sections import Section, join_notes, quote
 from foreword.engine.sources.toolkit import Toolkit
 from foreword.tokens.count import Meter
 from foreword.turn import Toolset
 from foreword.types import Mode, Verdict, frozen
 
-
-class SectionMeter(Protocol):
-    """Counts the tokens of a rendered section, heading and separator included."""
-
-    def weigh(self, section: Section, body: str) -> int:
-        """Return the tokens that a section takes in the prompt with this body."""
-        ...
+if TYPE_CHECKING:
+    from foreword.engine.render import Layout
 
 
 @frozen
@@ -36,7 +32,7 @@ class FitInputs:
     toolkit: Toolkit
     limit: int
     """The tokens that static and session slots may use together, tool schemas included."""
-    layout: SectionMeter
+    layout: "Layout"
 
     @property
     def tools(self) -> Toolset:
@@ -69,8 +65,7 @@ def keep_section(section: Section, wanted: int) -> Fitted:
 
 def omit_section(section: Section, wanted: int, verdict: Verdict, reason: str) -> Fitted:
     """Leave a section out of the text, with a reason."""
-    said = "; ".join(filter(None, (section.note, reason)))
-    return Fitted(item=section, verdict=verdict, reason=said, wanted=wanted)
+    return Fitted(item=section, verdict=verdict, reason=join_notes(section.note, reason), wanted=wanted)
 
 
 READ_SECTION_TOOL = "read_section"  # the tool that reads the omitted lines of a section
@@ -78,7 +73,6 @@ TOOL_LIST_SOURCES = ("tool_list", "tool_signatures")  # the sources with one sec
 HEAD_SHARE = 0.75  # the head's share of the retained text, where both ends are retained
 MIN_ROOM_USE = 0.5  # the share of the room that whole lines must use; below it, the next line is cut
 HEADING_DISTANCE_SHARE = 0.2  # the cut moves up to a heading within this share of the retained lines
-CODE_FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 
 
 @frozen
@@ -116,12 +110,17 @@ class Gap:
         return "\n".join([*self.lines[: self.head], *filter(None, [self.part])])
 
 
+def omit_all_lines(section: Section) -> Gap:
+    """Return the gap of a text of which nothing remains."""
+    return Gap(lines=section.text.split("\n"), head=0, tail=0)
+
+
 def shorten(section: Section, room: int, inputs: FitInputs, cap: int | None = None) -> Shortened | None:
     """Cut a section to at most `room` tokens and `cap` characters; return None if nothing useful would remain."""
-    at = section.gives_way
-    if at is not None and cap is None:
-        lines = section.text.split("\n")
-        if clipped := cut_line(section, room, inputs, Gap(lines=lines, head=at, tail=len(lines) - at - 1)):
+    everything = omit_all_lines(section)
+    if (at := section.gives_way) is not None and cap is None:
+        gap = replace(everything, head=at, tail=len(everything.lines) - at - 1)
+        if clipped := cut_line(section, room, inputs, gap):
             return clipped
     whole = keep_lines(section, room, inputs, cap)
     if whole and whole.tokens >= room * MIN_ROOM_USE:
@@ -131,11 +130,11 @@ def shorten(section: Section, room: int, inputs: FitInputs, cap: int | None = No
 
 def cut_next_line(section: Section, room: int, inputs: FitInputs, cap: int | None) -> Shortened | None:
     """Retain the lines that fit, and cut the next one."""
-    lines = section.text.split("\n")
-    spare = room - inputs.layout.weigh(section, write_marker(section, inputs, Gap(lines=lines, head=0, tail=0)))
-    head = count_lines([inputs.meter.count(line + "\n") for line in lines], spare)
-    most = None if cap is None else cap - sum(len(line) + 1 for line in lines[:head])
-    return cut_line(section, room, inputs, Gap(lines=lines, head=min(head, len(lines) - 1), tail=0), most)
+    gap = omit_all_lines(section)
+    spare = room - inputs.layout.weigh(section, write_marker(section, inputs, gap))
+    head = count_lines([inputs.meter.count(line + "\n") for line in gap.lines], spare)
+    most = None if cap is None else cap - sum(len(line) + 1 for line in gap.lines[:head])
+    return cut_line(section, room, inputs, replace(gap, head=min(head, len(gap.lines) - 1)), most)
 
 
 def cut_line(section: Section, room: int, inputs: FitInputs, gap: Gap, most: int | None = None) -> Shortened | None:
@@ -165,9 +164,10 @@ def end_at_word(line: str, most: int) -> str:
 
 def keep_lines(section: Section, room: int, inputs: FitInputs, cap: int | None = None) -> Shortened | None:
     """Retain whole lines, at both ends if the slot says so."""
-    lines = section.text.split("\n")
+    everything = omit_all_lines(section)
+    lines = everything.lines
     costs = [inputs.meter.count(line + "\n") for line in lines]
-    spare = room - inputs.layout.weigh(section, write_marker(section, inputs, Gap(lines=lines, head=0, tail=0)))
+    spare = room - inputs.layout.weigh(section, write_marker(section, inputs, everything))
     both_ends = section.slot.cut is CutStyle.HEAD_TAIL
     tail = count_lines(costs[::-1], int(spare * (1 - HEAD_SHARE))) if both_ends else 0
     head = count_lines(costs, int(spare * HEAD_SHARE) if both_ends else spare)
@@ -215,14 +215,7 @@ def join_around_gap(section: Section, inputs: FitInputs, gap: Gap) -> str:
 
 def find_open_fence(lines: Sequence[str]) -> str:
     """Return the fence of a code block that these lines leave open, or an empty string."""
-    fence = ""
-    for line in lines:
-        if found := CODE_FENCE.match(line):
-            if not fence:
-                fence = found[1]
-            elif found[1].startswith(fence) and line.strip() == found[1]:
-                fence = ""
-    return fence
+    return reduce(track_fence, lines, "")
 
 
 def write_marker(section: Section, inputs: FitInputs, gap: Gap) -> str:
@@ -249,23 +242,18 @@ def write_call(section: Section, inputs: FitInputs, gap: Gap) -> str:
     lines = f", lines={gap.last - gap.head}" if gap.tail else ""
     if section.path and "memory_get" in inputs.tools:
         return f"memory_get({quote(section.path)}, from={gap.first}{lines})"
-    if READ_SECTION_TOOL in inputs.tools and not omits_reader_tool(section, gap):
+    # Without its list of tools the model does not know the very tool that would read the rest.
+    unknown = section.slot.source in TOOL_LIST_SOURCES and READ_SECTION_TOOL not in gap.kept
+    if READ_SECTION_TOOL in inputs.tools and not unknown:
         return f"{READ_SECTION_TOOL}({quote(section.id)}, from={gap.first}{lines})"
     return ""
 
 
-def omits_reader_tool(section: Section, gap: Gap) -> bool:
-    """Return whether the omitted lines describe the very tool that would read them."""
-    return section.slot.source in TOOL_LIST_SOURCES and READ_SECTION_TOOL not in gap.kept
-
-
 def write_stub(section: Section, inputs: FitInputs) -> str:
     """Write that a whole text is left out, and the call that reads it; empty if the blueprint has no stubs."""
-    everything = Gap(lines=section.text.split("\n"), head=0, tail=0)
-    call = write_call(section, inputs, everything)
-    return fill_marker(
-        inputs.blueprint.stub if call else inputs.blueprint.stub_without_call, section, inputs, everything
-    )
+    gap, blueprint = omit_all_lines(section), inputs.blueprint
+    stub = blueprint.stub if write_call(section, inputs, gap) else blueprint.stub_without_call
+    return fill_marker(stub, section, inputs, gap)
 
 
 def find_char_limits(sections: Iterable[Section]) -> Mapping[Section, int]:
@@ -298,49 +286,37 @@ def apply_char_limit(section: Section, cap: int | None, inputs: FitInputs) -> Fi
         return keep_section(section, inputs.layout.weigh(section, section.text))
     limit = f"{section.slot.limit or section.slot.limit_all:,} characters"
     if cap == 0:
-        return drop_over_limit(section, f"the {limit} of {section.slot.id} end before it", inputs)
-    cut = cut_to_chars(section, cap, inputs)
-    rest = f"; rest: {cut.call}" if cut.call else ""
-    reason = f"has {len(section.text):,} characters, and {cap:,} are shown; the limit is {limit}{rest}"
-    return Fitted(
-        item=section,
-        verdict=Verdict.SHORTENED,
-        reason="; ".join(filter(None, (section.note, reason))),
-        body=cut.body,
-        wanted=cut.tokens,
-        tokens=cut.tokens,
-    )
-
-
-def drop_over_limit(section: Section, reason: str, inputs: FitInputs) -> Fitted:
-    """Drop a text for which its slot's limit leaves nothing, with a notice in its place."""
-    gone = omit_section(section, 0, Verdict.DROPPED, reason)
-    everything = Gap(lines=section.text.split("\n"), head=0, tail=0)
-    body = write_stub(section, inputs) or write_notice(section, 0, inputs, everything)
+        verdict, reason = Verdict.DROPPED, f"the {limit} of {section.slot.id} end before it"
+        body = write_stub(section, inputs) or write_notice(section, 0, inputs, omit_all_lines(section))
+    else:
+        verdict = Verdict.SHORTENED
+        body, call = cut_to_chars(section, cap, inputs)
+        rest = f"; rest: {call}" if call else ""
+        reason = f"has {len(section.text):,} characters, and {cap:,} are shown; the limit is {limit}{rest}"
     tokens = inputs.layout.weigh(section, body)
-    return replace(gone, body=body, wanted=tokens, tokens=tokens)
+    note = join_notes(section.note, reason)
+    return Fitted(item=section, verdict=verdict, reason=note, body=body, wanted=tokens, tokens=tokens)
 
 
-def cut_to_chars(section: Section, cap: int, inputs: FitInputs) -> Shortened:
-    """Cut a text to so many characters, with the notice in place of the rest."""
+def cut_to_chars(section: Section, cap: int, inputs: FitInputs) -> tuple[str, str]:
+    """Cut a text to so many characters, with the notice in place of the rest, and return the call that reads it."""
     text = section.text
     head = int(cap * HEAD_SHARE) if section.slot.cut is CutStyle.HEAD_TAIL else cap
-    tail = cap - head
+    end = len(text) - cap + head
     gap = Gap(
         lines=text.split("\n"),
         head=text.count("\n", 0, head + 1),  # whole lines before the cut
-        tail=text.count("\n", len(text) - tail) if tail else 0,
+        tail=text.count("\n", end),
     )
-    ending = text[len(text) - tail :].lstrip("\n") if tail else ""
+    ending = text[end:].lstrip("\n")
     parts = (
         text[:head].rstrip("\n"),
         find_open_fence(text[:head].split("\n")),
         write_notice(section, cap, inputs, gap),
-        find_open_fence(text[: len(text) - tail].split("\n")) if ending else "",
+        find_open_fence(text[:end].split("\n")) if ending else "",
         ending,
     )
-    body = "\n".join(filter(None, parts))
-    return Shortened(body=body, tokens=inputs.layout.weigh(section, body), call=write_call(section, inputs, gap))
+    return "\n".join(filter(None, parts)), write_call(section, inputs, gap)
 
 
 def write_notice(section: Section, cap: int, inputs: FitInputs, gap: Gap) -> str:

@@ -21,6 +21,7 @@ NOTHING = (None, "null", "Null", "NULL", "~")
 KNOWN_FIELDS = ("name", "description", "emoji", "creature", "vibe", "timezone", "location")
 # White space and comments at the start of a text.
 COMMENTS = re.compile(r"\s*(?:<!(?=--).*?-->\s*)*", re.DOTALL)
+CODE_FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 SIGNS = re.compile(r"^(?:[#>*+-]+\s+|\d+[.)]\s+)+")
 
 
@@ -164,6 +165,16 @@ def is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def track_fence(fence: str, line: str) -> str:
+    """Return the fence of the code block that is open after a line, given the one that is open before it."""
+    found = CODE_FENCE.match(line)
+    if not found:
+        return fence
+    if not fence:
+        return found[1]
+    return "" if found[1].startswith(fence) and line.strip() == found[1] else fence
 
 
 def escape_markup(text: str) -> str:

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 
 from foreword.config.schema import Store
 from foreword.engine.blueprint import SKILLS_SOURCE
@@ -17,6 +18,7 @@ from foreword.engine.sources.documents import (
     join_lines,
     normalise_lines,
     read_builtin,
+    track_fence,
 )
 from foreword.engine.sources.forms import fill_form, round_tokens
 from foreword.engine.sources.sections import (
@@ -53,7 +55,7 @@ MAX_FACT_CHARS = 200  # the maximum characters of a fact
 MAX_RECALLED_PARTS = 4  # the maximum parts of a file that are recalled
 WORD = re.compile(r"\w{3,}")
 PART_HEADING = "## "
-FENCE = re.compile(r"\s*(`{3,}|~{3,})")
+SKILL_FILE = "SKILL.md"
 
 
 @source("facts", Pace.STATIC)
@@ -66,7 +68,8 @@ def list_facts(view: StaticView, entry: PlannedSlot) -> Item:
     facts = load_facts(found.document)
     if facts is None:
         return report_unusable(entry, f"{path} holds no list of texts in JSON")
-    lines = list(dict.fromkeys(map(shorten_fact, facts)))
+    shown = [fact if len(fact) <= MAX_FACT_CHARS else fact[: MAX_FACT_CHARS - 1].rstrip() + "…" for fact in facts]
+    lines = list(dict.fromkeys(shown))
     long = sum(len(fact) > MAX_FACT_CHARS for fact in facts)
     note = f"{long:,} of them cut at {MAX_FACT_CHARS} characters" if long else ""
     if not lines:
@@ -103,11 +106,6 @@ def find_fact_text(value: object) -> Iterator[str]:
         yield from (value[key] for key in ("text", "content", "memory", "fact") if isinstance(value.get(key), str))
 
 
-def shorten_fact(fact: str) -> str:
-    """Shorten a fact to at most 200 characters."""
-    return fact if len(fact) <= MAX_FACT_CHARS else fact[: MAX_FACT_CHARS - 1].rstrip() + "…"
-
-
 @source("matching", Pace.TURN)
 def match_parts(view: TurnView, entry: PlannedSlot) -> Item:
     """Return the parts of a file that share words with the message, or nothing."""
@@ -130,11 +128,7 @@ def split_parts(text: str) -> tuple[tuple[str, frozenset[str]], ...]:
     parts: list[list[str]] = []
     fence = ""
     for line in text.split("\n"):
-        mark = FENCE.match(line)
-        if mark and not fence:
-            fence = mark[1]
-        elif mark and mark[1].startswith(fence) and line.strip() == mark[1]:
-            fence = ""
+        fence = track_fence(fence, line)
         if not fence and line.startswith(PART_HEADING):
             parts.append([line.removeprefix(PART_HEADING)])
         elif parts:
@@ -157,14 +151,19 @@ def list_skills(view: StaticView, entry: PlannedSlot) -> tuple[Item, ...] | Item
     blocks: list[str] = []
     troubles: list[str] = []
     beyond: list[Item] = []
-    room = entry.slot.limit
-    for path in view.files.list(entry.folder, "SKILL.md"):
+    room, limit = entry.slot.limit, f"{entry.slot.limit:,}"
+    for path in view.files.list(entry.folder, SKILL_FILE):
+        folder = path.removesuffix(f"/{SKILL_FILE}")
         match view.files.read(path):
             case Document() as document:
-                block = render_skill(path.removesuffix("/SKILL.md"), document)
+                block = render_skill(folder, document)
                 room -= len(block) + 1
                 if entry.slot.limit and room < 0:
-                    beyond.append(refuse_skill(entry, path))
+                    name, reason = (
+                        folder.removeprefix(f"{entry.folder}/"),
+                        f"the skill list is limited to {limit} characters",
+                    )
+                    beyond.append(Missing(entry=entry, name=name, reason=reason, verdict=Verdict.DROPPED))
                 else:
                     blocks.append(block)
             case trouble:
@@ -173,17 +172,10 @@ def list_skills(view: StaticView, entry: PlannedSlot) -> tuple[Item, ...] | Item
         return Missing(entry=entry, reason="; ".join(troubles) or "there are no skills")
     text = "\n".join(["<available_skills>", *blocks, "</available_skills>"])
     if beyond:
-        text += "\n" + fill_form("skills/beyond", (f"{entry.slot.limit:,}", f"{len(beyond):,}"))
+        text += "\n" + fill_form("skills/beyond", (limit, f"{len(beyond):,}"))
     if "read_skill" in view.tools or "memory_get" in view.tools:
         text += "\n" + read_builtin("skills/open" if "read_skill" in view.tools else "skills/read")
     return Section(entry=entry, text=text, origin=entry.folder, note="; ".join(troubles)), *beyond
-
-
-def refuse_skill(entry: PlannedSlot, path: str) -> Missing:
-    """Build the verdict of a skill beyond the limit of the list."""
-    name = path.removesuffix("/SKILL.md").removeprefix(f"{entry.folder}/")
-    reason = f"the skill list is limited to {entry.slot.limit:,} characters"
-    return Missing(entry=entry, name=name, reason=reason, verdict=Verdict.DROPPED)
 
 
 def render_skill(folder: str, document: Document) -> str:
@@ -207,7 +199,8 @@ def list_menu(view: SessionView, entry: PlannedSlot) -> Item:
     # The list is the same for everyone of one clearance, so a new session reuses it.
     lines, troubles = static.files.results.recall("memories", lambda: list_store_lines(static))
     if view.alone:
-        own = list_own_lines(view)
+        paths = list_own_paths(view.alone, static.clearance, static.files)
+        own = list_stores((OWN_STORE,), lambda _: paths, static.files.read, static.meter)
         lines, troubles = (*lines, *own[0]), (*troubles, *own[1])
     return Section(
         entry=entry,
@@ -223,14 +216,14 @@ def list_store_lines(view: StaticView) -> tuple[tuple[str, ...], tuple[str, ...]
     """List every readable file of the stores with its token count; other files are not opened."""
     known = {FACT_STORE: Store(trust=Trust.INNER), **view.stores}
     stores = [name for name, settings in sorted(known.items()) if view.clearance >= settings.trust]
-    return list_stores(stores, lambda store: list_store_paths(store, view), view.files.read, view.meter)
 
+    def list_paths(store: str) -> Sequence[str]:
+        if store != FACT_STORE or store in view.stores:
+            return view.files.list(f"memory/{store}")
+        found = not view.files.is_listed(FACTS_FILE) and isinstance(view.files.read(FACTS_FILE), Document)
+        return (FACTS_FILE,) if found else ()
 
-def list_own_lines(view: SessionView) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """List every readable file of the user's personal memory with its token count; other files are not opened."""
-    static = view.static
-    paths = list_own_paths(view.alone, static.clearance, static.files)
-    return list_stores((OWN_STORE,), lambda _: paths, static.files.read, static.meter)
+    return list_stores(stores, list_paths, view.files.read, view.meter)
 
 
 def list_own_paths(person: str, clearance: Trust, files: SourceReader) -> Sequence[str]:
@@ -238,14 +231,6 @@ def list_own_paths(person: str, clearance: Trust, files: SourceReader) -> Sequen
     if not person:
         return ()
     return [path for path in files.list(find_own_folder(person)) if find_own_level(path) <= clearance]
-
-
-def list_store_paths(store: str, view: StaticView) -> Sequence[str]:
-    """List the files of a store; the facts are a single JSON file."""
-    if store == FACT_STORE and store not in view.stores:
-        found = not view.files.is_listed(FACTS_FILE) and isinstance(view.files.read(FACTS_FILE), Document)
-        return (FACTS_FILE,) if found else ()
-    return view.files.list(f"memory/{store}")
 
 
 def list_stores(
@@ -266,7 +251,10 @@ def list_stores(
                 case Document() as document if document.path == FACTS_FILE and not load_facts(document):
                     troubles.append(NO_FACTS)
                 case Document() as document if document.body:
-                    lines.append(write_memory_line(document, meter))
+                    facts = document.path == FACTS_FILE
+                    text = "\n".join(load_facts(document) or ()) if facts else document.body
+                    about = "short facts" if facts else document.description
+                    lines.append(write_menu_line(show_path(document.path), meter.count(text), about))
                 case FileProblem() as trouble:
                     troubles.append(f"{path} {trouble.reason}")
                 case None:
@@ -290,15 +278,7 @@ def write_entries_line(group: str, found: Sequence[Document], meter: Meter) -> s
     return write_menu_line(group, meter.count(write_entries(found)), f"{len(found):,} {about}")
 
 
-def write_memory_line(document: Document, meter: Meter) -> str:
-    """Write the menu line of one memory."""
-    if document.path == FACTS_FILE:
-        return write_menu_line(FACTS_FILE, meter.count("\n".join(load_facts(document) or ())), "short facts")
-    return write_menu_line(show_path(document.path), meter.count(document.body), document.description)
-
-
 HEADING_TOKENS = 20  # tokens of the slot's room that are reserved for its heading
-SKILL_FILE = "SKILL.md"
 
 
 @source("recall", Pace.TURN)
@@ -356,23 +336,19 @@ def list_recallable(plan: Plan, view: StaticView) -> Sequence[Document]:
     """
     if plan.mode is not Mode.BRIEF:
         return ()
-    entries = [entry for run in plan.runs for entry in run.entries if is_visible_entry(entry, plan.mode)]
-    found = {document.path: document for entry in entries for document in read_entry_files(entry, view)}
+    found: dict[str, Document] = {}
+    for entry in (entry for run in plan.runs for entry in run.entries):
+        # An entry is visible if it is in the prompt, or if only the prompt mode leaves it out.
+        left_out = entry.verdict is Verdict.ABSENT and entry.reason == describe_mode_absence(plan.mode)
+        if (entry.verdict is None or left_out) and not entry.slot.governs:
+            found |= {document.path: document for document in read_entry_files(entry, view)}
     return [found[path] for path in sorted(found) if path not in (MAIN_FILE, FACTS_FILE)]
-
-
-def is_visible_entry(entry: PlannedSlot, mode: Mode) -> bool:
-    """Return whether a turn may see an entry: it is in the prompt, or only the prompt mode leaves it out."""
-    left_out = entry.verdict is Verdict.ABSENT and entry.reason == describe_mode_absence(mode)
-    return (entry.verdict is None or left_out) and not entry.slot.governs
 
 
 def read_entry_files(entry: PlannedSlot, view: StaticView) -> Iterator[Document]:
     """Read the files of an entry: the first candidate with a text, and every file of its folder."""
-    skills = entry.slot.source == SKILLS_SOURCE
-    folder = view.files.list(entry.folder, SKILL_FILE if skills else "") if entry.folder else ()
-    candidates = (view.files.read(path) for path in entry.paths)
-    first = next((one for one in candidates if isinstance(one, Document) and one.body), None)
-    if first:
-        yield first
+    candidates = (one for path in entry.paths if isinstance(one := view.files.read(path), Document) and one.body)
+    yield from islice(candidates, 1)
+    name = SKILL_FILE if entry.slot.source == SKILLS_SOURCE else ""
+    folder = view.files.list(entry.folder, name) if entry.folder else ()
     yield from (one for path in folder if isinstance(one := view.files.read(path), Document) and one.body)

@@ -55,10 +55,6 @@ class ParsedTemplate:
     """The variables that it uses."""
     known: Mapping[str, str | tuple[str, ...]]
 
-    def fill(self, variables: Mapping[str, Sequence[tuple[str, T]]]) -> list[str | T]:
-        """Expand the template; the items of each variable are returned in their places."""
-        return self.expand_parts(variables, ())[0]
-
     def expand_parts(
         self, variables: Mapping[str, Sequence[tuple[str, T]]], moving: Sequence[str]
     ) -> tuple[list[str | T], list[str | T]]:
@@ -76,12 +72,20 @@ class ParsedTemplate:
 
     def _write(self, template: Any, context: Mapping[str, Any], steps: "StepCounter") -> str:
         """Expand one part, with placeholders for the items."""
+        pieces, size = [], 0
         try:
-            return "".join(limit_output(template.generate({**self.known, **context, STEPS: steps})))
+            for piece in template.generate({**self.known, **context, STEPS: steps}):
+                pieces.append(piece)
+                size += len(piece)
+                if size > MAX_OUTPUT_CHARS:
+                    break
         except InvalidTemplate:
             raise
         except Exception as error:  # noqa: BLE001 - a template may raise anything, and must not end the turn
             raise InvalidTemplate(f"cannot be filled in: {error}") from None
+        if size > MAX_OUTPUT_CHARS:
+            raise InvalidTemplate(f"writes more than {MAX_OUTPUT_CHARS:,} characters")
+        return "".join(pieces)
 
 
 @frozen
@@ -99,20 +103,10 @@ NO_LISTS: Mapping[str, tuple[str, ...]] = {}
 def parse_template(
     text: str, known: Mapping[str, str], lists: Mapping[str, tuple[str, ...]] = NO_LISTS
 ) -> ParsedTemplate:
-    """Parse a template, or raise TemplateFault with the line."""
+    """Parse a template, or raise InvalidTemplate with the line."""
     names = compile_template(text).names
     texts = {name: value.replace(SIGN, "") for name, value in known.items()}
     return ParsedTemplate(source=text, names=names, known={**texts, **lists})
-
-
-def limit_output(pieces: Iterable[str]) -> Iterator[str]:
-    """Yield the output of a template, up to the maximum size."""
-    size = 0
-    for piece in pieces:
-        size += len(piece)
-        if size > MAX_OUTPUT_CHARS:
-            raise InvalidTemplate(f"writes more than {MAX_OUTPUT_CHARS:,} characters")
-        yield piece
 
 
 class StepCounter:
@@ -148,8 +142,10 @@ class Placeholder(Generic[T]):
         first = number * MAX_VARIABLE_ITEMS
         things[first] = tuple(thing for _, thing in named)
         things |= {first + at: (thing,) for at, (_, thing) in enumerate(named, 1)}
-        parts = [cls(label.replace(SIGN, ""), write_sign(first + at), ()) for at, (label, _) in enumerate(named, 1)]
-        return cls("", write_sign(first) if named else "", parts)
+        parts = [
+            cls(label.replace(SIGN, ""), f"{SIGN}{first + at}{SIGN}", ()) for at, (label, _) in enumerate(named, 1)
+        ]
+        return cls("", f"{SIGN}{first}{SIGN}" if named else "", parts)
 
     @property
     def instructions(self) -> "Placeholder[T]":
@@ -172,11 +168,6 @@ class Placeholder(Generic[T]):
 
     def __len__(self) -> int:
         return len(self._parts)
-
-
-def write_sign(number: int) -> str:
-    """Write the sign of a placeholder."""
-    return f"{SIGN}{number}{SIGN}"
 
 
 def split_placeholders(text: str, things: Mapping[int, tuple[T, ...]], placed: set[int]) -> Iterator[str | T]:
@@ -213,11 +204,10 @@ def compile_template(text: str, moving: frozenset[str] = frozenset()) -> Compile
         check_nodes(tree)  # first: Jinja would evaluate constants such as 9 ** 9 ** 9
         names = find_variables(tree)
         for loop in tree.find_all(nodes.For):
-            step = (*loop.body, *([loop.test] if loop.test else ()))
-            cost = nodes.Const(
-                1 + sum(get_node_cost(node) for part in step for node in walk_nodes(part)) // STEP_COST_UNIT
-            )
-            loop.iter = nodes.Filter(loop.iter, COUNTED, [cost], [], None, None, lineno=loop.lineno)
+            step = [node for part in (*loop.body, loop.test) if part for node in walk_nodes(part)]
+            cost = sum(1 + len(read_constant(node)) // STEP_COST_UNIT for node in step)
+            steps = nodes.Const(1 + cost // STEP_COST_UNIT)
+            loop.iter = nodes.Filter(loop.iter, COUNTED, [steps], [], None, None, lineno=loop.lineno)
         parts = [nodes.Template(body, lineno=1) for body in split_body(tree.body, moving)]
         stable, rest = (environment.from_string(part.set_environment(environment)) for part in parts)
         return CompiledTemplate(stable=stable, moving=rest, names=names)
@@ -237,13 +227,10 @@ def split_body(body: Sequence[Any], moving: frozenset[str]) -> tuple[list[Any], 
     for node in body:
         several = isinstance(node, nodes.Output)
         flat += [nodes.Output([one], lineno=one.lineno) for one in node.nodes] if several else [node]
-    first = next((at for at, node in enumerate(flat) if uses_variable(node, moving)), len(flat))
-    return flat[:first], flat[first:]
-
-
-def uses_variable(tree: Any, names: frozenset[str]) -> bool:
-    """Return whether a node uses one of these variables."""
-    return any(type(node).__name__ == "Name" and node.name in names for node in walk_nodes(tree))
+    for at, node in enumerate(flat):
+        if any(type(one).__name__ == "Name" and one.name in moving for one in walk_nodes(node)):
+            return flat[:at], flat[at:]
+    return flat, []
 
 
 def find_variables(tree: Any) -> frozenset[str]:
@@ -277,11 +264,6 @@ def walk_nodes(tree: Any) -> Iterator[Any]:
         node = waiting.pop()
         yield node
         waiting.extend(reversed(list(node.iter_child_nodes())))
-
-
-def get_node_cost(node: Any) -> int:
-    """Return the cost of one node in a loop step."""
-    return 1 + len(read_constant(node)) // STEP_COST_UNIT
 
 
 def read_constant(node: Any) -> str:

@@ -10,7 +10,16 @@ from foreword.engine.context import StaticView
 from foreword.engine.selection import PlannedSlot
 from foreword.engine.sources.documents import read_builtin
 from foreword.engine.sources.forms import STATIC_FACTS
-from foreword.engine.sources.sections import FilledRun, Item, Missing, Section, add_hint, report_unusable, source
+from foreword.engine.sources.sections import (
+    FilledRun,
+    Item,
+    Missing,
+    Section,
+    add_hint,
+    join_notes,
+    report_unusable,
+    source,
+)
 from foreword.engine.sources.template_language import InvalidTemplate, parse_template
 from foreword.engine.sources.texts import FoundDocument, find_document, make_section, report_missing, use_built_in
 from foreword.engine.trust import OWN_STORE
@@ -28,11 +37,9 @@ def read_template(view: StaticView, entry: PlannedSlot) -> Item:
     found = find_document(view, entry)
     built_in = read_builtin(entry.text) if entry.text else ""
     if found.document is None:
-        return (
-            parse_section_template(use_built_in(entry, entry.text, built_in, found), view)
-            if built_in
-            else report_missing(entry, found)
-        )
+        if not built_in:
+            return report_missing(entry, found)
+        return parse_section_template(use_built_in(entry, entry.text, built_in, found), view)
     section = parse_section_template(make_section(entry, found.document, note=found.note), view, found.document.first)
     if not built_in or not (section.lost or section.pattern):
         return section
@@ -58,23 +65,16 @@ def read_listed(view: StaticView, entry: PlannedSlot) -> Item:
 def parse_section_template(section: Section, view: StaticView, first: int = 1) -> Section:
     """Parse a section's text as a template; `first` is the line of its file where it begins."""
     known = {name: STATIC_FACTS[name](view) for name in PLAIN_VARIABLES}
-    mode = str(view.mode)
-    moving = read_builtin("moving")
+    known |= {"mode": str(view.mode), "goose_mode": str(view.mode), CLOCK_VARIABLE: read_builtin("moving")}
     try:
-        lists = {"tools": tuple(tool.name for tool in view.tools.tools)}
-        pattern = parse_template(
-            section.text, {**known, "mode": mode, "goose_mode": mode, CLOCK_VARIABLE: moving}, lists
-        )
+        pattern = parse_template(section.text, known, {"tools": tuple(tool.name for tool in view.tools.tools)})
     except InvalidTemplate as fault:
         return report_unusable(section.entry, f"{section.origin} {fault.below(first - 1)}", section.name, broken=True)
     if not pattern.names and "{" not in section.text:
         return section
-    note = (
-        f"{CLOCK_VARIABLE} changes with every turn, so each message carries it"
-        if CLOCK_VARIABLE in pattern.names
-        else ""
-    )
-    return replace(section, pattern=pattern, path="", note="; ".join(filter(None, (section.note, note))))
+    note = f"{CLOCK_VARIABLE} changes with every turn, so each message carries it"
+    note = join_notes(section.note, note if CLOCK_VARIABLE in pattern.names else "")
+    return replace(section, pattern=pattern, path="", note=note)
 
 
 SECTION_GAP = "\n\n"
@@ -90,18 +90,19 @@ def expand_templates(runs: Sequence[FilledRun | None]) -> tuple[FilledRun | None
         return tuple(runs)
     expander = TemplateExpander(known)
     expanded: list[FilledRun | None] = []
-    for _, group in groupby(runs, key=lambda run: run is None):
-        together = [*group]
-        known = [run for run in together if run]
-        expanded += group_runs(placed for run in known for placed in expander.flow(run)) if known else together
+    for is_turn, group in groupby(runs, key=lambda run: run is None):
+        if is_turn:
+            expanded += group
+        else:
+            expanded += group_runs(placed for run in group if run for placed in expander.flow(run))
     return tuple(expanded)
 
 
 def group_runs(flow: Iterator[PlacedItem]) -> Iterator[FilledRun]:
     """Group adjacent items with the same pace and placement into runs."""
-    groups = groupby(flow, key=lambda placed: placed[:2])
     runs = [
-        FilledRun(pace=pace, placement=where, items=tuple(one[2] for one in group)) for (pace, where), group in groups
+        FilledRun(pace=pace, placement=where, items=tuple(one[2] for one in group))
+        for (pace, where), group in groupby(flow, key=lambda placed: placed[:2])
     ]
     for run, following in zip_longest(runs, runs[1:]):
         first = next(following.sections, None) if following else None
@@ -154,18 +155,18 @@ class TemplateExpander:
                 {name: [(name_section(one), one) for one in found] for name, found in given.items()}, faster
             )
         except InvalidTemplate as fault:
-            reason = append_note(template.note, f"{template.origin} {fault}")
+            reason = join_notes(template.note, f"{template.origin} {fault}")
             if template.instead is None:
                 return self.fill(report_unusable(template.entry, reason, template.name, broken=True), pace)
-            note = append_note(reason, "the built-in text is used instead")
+            note = join_notes(reason, "the built-in text is used instead")
             return self.fill(replace(template.instead, note=note, broken=True), pace)
         unknown = ", ".join(sorted(pattern.names - pattern.known.keys() - self._nested.keys()))
-        note = append_note(template.note, f"unknown variables are left out: {unknown}" if unknown else "")
+        note = join_notes(template.note, f"unknown variables are left out: {unknown}" if unknown else "")
         for name in named:
             if name not in names:
-                note = append_note(note, f"{name} has its own place")
+                note = join_notes(note, f"{name} has its own place")
             elif self._taken.setdefault(name, template) is not template:
-                note = append_note(note, f"{name} is already in {self._taken[name].origin}")
+                note = join_notes(note, f"{name} is already in {self._taken[name].origin}")
         return ExpandedTemplate(
             template=replace(template, note=note, pattern=None),
             stable=stable,
@@ -181,11 +182,8 @@ class TemplateExpander:
             if isinstance(item, Section) and item.pattern:
                 yield from self.expand(item, run)
             elif isinstance(item, Section) and is_unusable_nested(item):
-                yield (
-                    run.pace,
-                    run.placement,
-                    Missing(entry=item.entry, name=item.name, reason=item.note, verdict=Verdict.DROPPED),
-                )
+                lost = Missing(entry=item.entry, name=item.name, reason=item.note, verdict=Verdict.DROPPED)
+                yield run.pace, run.placement, lost
             elif isinstance(item, Missing) or (not taken and run.placement is not Placement.NESTED):
                 yield run.pace, run.placement, item
             elif not taken:
@@ -214,20 +212,15 @@ class TemplateExpander:
             pace = run.pace if stable and at < len(sections) - len(moving) else expanded.pace
             yield pace, run.placement, add_hint(section)
         placed = {section.id for section in sections}
+        reason = f"{expanded.template.origin} does not use it"
         for one in (one for found in expanded.given.values() for one in found):
             if one.id not in placed:
-                reason = f"{expanded.template.origin} does not use it"
                 yield run.pace, run.placement, Missing(entry=one.entry, name=one.name, reason=reason)
 
 
 def is_unusable_nested(item: Section) -> bool:
     """Return whether a nested text is unusable, so that the template treats it as empty."""
     return item.lost and item.slot.placement is Placement.NESTED
-
-
-def append_note(note: str, more: str) -> str:
-    """Append to a verdict's note."""
-    return "; ".join(filter(None, (note, more)))
 
 
 def name_section(section: Section) -> str:

@@ -13,7 +13,7 @@ from foreword.engine.selection import Plan, PlannedSlot
 from foreword.engine.sources.documents import join_lines, normalise_lines, read_builtin
 from foreword.engine.sources.forms import read_form
 from foreword.engine.sources.injection import label_scan
-from foreword.engine.sources.sections import Item, Missing, Section, number_duplicates, source
+from foreword.engine.sources.sections import Item, Missing, Section, make_text_item, number_duplicates, source
 from foreword.tokens.count import Meter
 from foreword.turn import NO_TOOLS, Tool, Toolset
 from foreword.types import Pace, frozen
@@ -32,10 +32,7 @@ def list_tools(view: StaticView, entry: PlannedSlot) -> Item:
 
 def make_tool_list(view: StaticView, entry: PlannedSlot, lines: Sequence[str]) -> Item:
     """Build a section with one line per tool, and one for the tools that are left out."""
-    text = "\n".join([*lines, *name_left_out(view)])
-    return (
-        Section(entry=entry, text=text, origin="tools") if text else Missing(entry=entry, reason="there are no tools")
-    )
+    return make_text_item(entry, "\n".join([*lines, *name_left_out(view)]), "tools", "there are no tools")
 
 
 def name_left_out(view: StaticView) -> Iterator[str]:
@@ -58,16 +55,11 @@ def clean_line(text: str) -> str:
 @source("tool_signatures", Pace.STATIC)
 def list_signatures(view: StaticView, entry: PlannedSlot) -> Item:
     """List the tools that this clearance may use, one line each, with their parameters."""
-    lines = [
-        ": ".join(filter(None, (f"- {tool.name}({write_signature(tool)})", shorten_description(tool))))
-        for tool in view.tools.tools
-    ]
+    lines = []
+    for tool in view.tools.tools:
+        parameters = [f"{name}{'' if needed else '?'}: {kind}" for name, kind, needed in list_parameters(tool)]
+        lines.append(": ".join(filter(None, (f"- {tool.name}({', '.join(parameters)})", shorten_description(tool)))))
     return make_tool_list(view, entry, lines)
-
-
-def write_signature(tool: Tool) -> str:
-    """Write the parameters of a tool as `name: type`, with a question mark after an optional name."""
-    return ", ".join(f"{name}{'' if needed else '?'}: {kind}" for name, kind, needed in list_parameters(tool))
 
 
 @source(SCHEMAS_SOURCE, Pace.STATIC)
@@ -89,7 +81,8 @@ def show_schema(tool: Tool) -> Iterator[str]:
             f"{name} ({kind}{', required' if needed else ''})" for name, kind, needed in parameters
         )
     if exceeds_line(tool.parameters):
-        yield f"Schema: {write_schema(tool.parameters)}"
+        schema = json.dumps(tool.parameters, sort_keys=True, ensure_ascii=False)
+        yield f"Schema: {schema if schema.isprintable() else json.dumps(tool.parameters, sort_keys=True)}"
 
 
 def exceeds_line(schema: Mapping[str, Any]) -> bool:
@@ -110,12 +103,6 @@ def list_parameters(tool: Tool) -> Iterator[tuple[str, str, bool]]:
         yield clean_line(str(name)), clean_line(kinds), isinstance(required, (list, tuple)) and name in required
 
 
-def write_schema(parameters: Mapping[str, Any]) -> str:
-    """Write a schema as JSON on one line."""
-    text = json.dumps(parameters, sort_keys=True, ensure_ascii=False)
-    return text if text.isprintable() else json.dumps(parameters, sort_keys=True)
-
-
 @source("tool_guidance", Pace.STATIC)
 def guide_tools(view: StaticView, entry: PlannedSlot) -> Item:
     """Return the guidance for each kind of tool once."""
@@ -128,48 +115,31 @@ def guide_tools(view: StaticView, entry: PlannedSlot) -> Item:
         if kind and (text := read_builtin(f"tools/{kind}"))
     ]
     lines += name_left_out(view)
-    if not lines:
-        return Missing(entry=entry, reason="the turn has no tools that need guidance")
-    return Section(entry=entry, text="\n".join(lines), origin="built-in tools")
+    absence = "the turn has no tools that need guidance"
+    return make_text_item(entry, "\n".join(lines), "built-in tools", absence)
 
 
 @source("tool_hints", Pace.STATIC)
 def hint_tools(view: StaticView, entry: PlannedSlot) -> Item:
     """Return the built-in hint of each tool that has one."""
     hints = [read_builtin(f"{entry.text}/{tool.name}") for tool in view.tools.tools]
-    text = "\n".join(filter(None, hints))
-    return (
-        Section(entry=entry, text=text, origin=f"built-in {entry.text}")
-        if text
-        else Missing(entry=entry, reason="no tool has one")
-    )
+    return make_text_item(entry, "\n".join(filter(None, hints)), f"built-in {entry.text}", "no tool has one")
 
 
 @source("extensions", Pace.STATIC)
 def show_extensions(view: StaticView, entry: PlannedSlot) -> tuple[Item, ...] | Item:
     """Return the scanned instructions of each tool server, sorted by name."""
-    speaking = [(clean_line(one.name), text) for one in view.extensions if (text := clean_text(one.instructions))]
-    speaking.sort()
+    texts = [
+        (clean_line(one.name), normalise_lines(one.instructions).replace("\0", "").strip()) for one in view.extensions
+    ]
+    speaking = sorted((name, text) for name, text in texts if text)
     names = number_duplicates(name for name, _ in speaking)
     items = [
-        Section(
-            entry=entry,
-            name=name,
-            title=title,
-            text=text,
-            origin=f"extension {title}",
-            before=warning,
-            note=note,
-        )
+        Section(entry=entry, name=name, title=title, text=text, origin=f"extension {title}", before=warning, note=note)
         for name, (title, text) in zip(names, speaking, strict=True)
         for warning, note in [label_scan(text)]
     ]
     return tuple(items) or Missing(entry=entry, reason="no extension has instructions")
-
-
-def clean_text(text: str) -> str:
-    """Normalise a text from outside, and retain its lines."""
-    return normalise_lines(text).replace("\0", "").strip()
 
 
 # The order of tools by kind where not all of them fit. Tools of other kinds are in the middle.
@@ -208,15 +178,25 @@ NO_TOOLKIT = Toolkit(tools=NO_TOOLS)
 def choose_tools(named: Toolset | None, plan: Plan, meter: Meter) -> Toolkit:
     """Choose the tools that a turn offers."""
     allowed = named.allowed(plan.clearance.level) if named else NO_TOOLS
-    shown = find_shown(plan)
+    slots = [entry.slot for run in plan.runs for entry in run.entries if entry.verdict is None]
+    shown = {slot.source for slot in slots}  # the sources and the form fields that the prompt has
+    shown |= {name for slot in slots if slot.form for name in read_form(slot.form).names}
     useful = tuple(tool for tool in allowed.tools if not tool.shown_in or not shown.isdisjoint(tool.shown_in))
     tools = allowed if len(useful) == len(allowed.tools) else Toolset.in_order(useful)
     native = meter.facts.native_tools
     if not tools or not (native or SCHEMAS_SOURCE in shown):
         return Toolkit(tools=tools)
-    weights = [meter.count(tool.schema if native else write_schema_text(tool)) for tool in tools.tools]
-    limit = plan.blueprint.budget.tool_limit(meter.facts.window)
-    kept = fit_tools(tools.tools, weights, limit)
+    # A model without native tools gets the schemas as sections.
+    texts = [
+        tool.schema if native else "\n".join([f"### {tool.name}", *show_schema(tool), "", ""]) for tool in tools.tools
+    ]
+    weights = [meter.count(text) for text in texts]
+    limit = left = plan.blueprint.budget.tool_limit(meter.facts.window)
+    kept: set[int] = set()  # the most needed kinds first, then in toolset order
+    for at in sorted(range(len(weights)), key=lambda at: rank_tool(tools.tools[at])):
+        if weights[at] <= left:
+            kept.add(at)
+            left -= weights[at]
     left_out = [
         OmittedTool(tool=tool, tokens=tokens)
         for at, (tool, tokens) in enumerate(zip(tools.tools, weights, strict=True))
@@ -230,30 +210,8 @@ def choose_tools(named: Toolset | None, plan: Plan, meter: Meter) -> Toolkit:
     )
 
 
-def find_shown(plan: Plan) -> frozenset[str]:
-    """Return the sources and the form fields that the prompt of a plan has."""
-    slots = [entry.slot for run in plan.runs for entry in run.entries if entry.verdict is None]
-    fields = [name for slot in slots if slot.form for name in read_form(slot.form).names]
-    return frozenset([*(slot.source for slot in slots), *fields])
-
-
-def fit_tools(tools: Sequence[Tool], weights: Sequence[int], limit: int) -> frozenset[int]:
-    """Return the positions of the tools that fit: the most needed kinds first, then in toolset order."""
-    kept: set[int] = set()
-    for at in sorted(range(len(tools)), key=lambda at: rank_tool(tools[at])):
-        if weights[at] <= limit:
-            kept.add(at)
-            limit -= weights[at]
-    return frozenset(kept)
-
-
 def rank_tool(tool: Tool) -> int:
     """Rank a tool by its kind."""
     if tool.kind in FIRST_KINDS:
         return FIRST_KINDS.index(tool.kind) - len(FIRST_KINDS)
     return LAST_KINDS.index(tool.kind) + 1 if tool.kind in LAST_KINDS else 0
-
-
-def write_schema_text(tool: Tool) -> str:
-    """Write a tool as the prompt shows it to a model without native tools."""
-    return "\n".join([f"### {tool.name}", *show_schema(tool), "", ""])
