@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from foreword.engine.blueprint import CONDITIONS, Blueprint, Budget, Slot, load_blueprint
+from foreword.engine.blueprint import Blueprint, Budget, Slot
+from foreword.engine.blueprint_file import CONDITIONS, load_blueprint
 from foreword.engine.selection import HOOK_ENTRY_POINTS
 from foreword.engine.sources.forms import SESSION_FACTS, STATIC_FACTS, TURN_FACTS
 from foreword.engine.sources.sections import SOURCES
@@ -98,7 +99,7 @@ def test_reference_is_whole(names: list[str]) -> None:
 @pytest.mark.parametrize("name", DIALECTS)
 def test_dialect_has_a_page(name: str) -> None:
     """The page of a dialect names every slot in order, with its heading if that differs from the name."""
-    blueprint = load_blueprint(read_blueprint(name) or "", f"{name}.yaml", SOURCES)
+    blueprint = load_blueprint(read_blueprint(name) or "", f"{name}.yaml")
     page = (ROOT / "docs" / "dialects" / f"{name}.md").read_text(encoding="utf-8")
     text = " ".join(page.partition("\n## What it shows")[2].partition("\n## ")[0].split())
     slots = [

@@ -18,13 +18,13 @@ from foreword.assemble import assemble
 from foreword.assembly import Assembly
 from foreword.config.load import load_config
 from foreword.config.schema import Config
-from foreword.engine.blueprint import Blueprint, load_blueprint
+from foreword.engine.blueprint import Blueprint
+from foreword.engine.blueprint_file import load_blueprint
 from foreword.engine.context import AssemblyContext
 from foreword.engine.selection import load_hooks
 from foreword.engine.sources.documents import Document, FileProblem
 from foreword.engine.sources.files import Files, replace_files
-from foreword.engine.sources.fill import check_slot_texts
-from foreword.engine.sources.sections import SOURCES, Passage
+from foreword.engine.sources.sections import Passage
 from foreword.engine.trust import Audience, has_other_readers, resolve_trust
 from foreword.errors import ConfigError, ConfigFault, ForewordError, InputError, UnknownName, WorkspaceError
 from foreword.host import find_host_zone
@@ -261,7 +261,7 @@ class Workspace:
         text = read_blueprint(name) if own is None else own
         if text is None:
             raise UnknownName("blueprint", name, self.blueprint_names())
-        return load_blueprint(text, f"blueprints/{name}.yaml", SOURCES, check_slot_texts)
+        return load_blueprint(text, f"blueprints/{name}.yaml")
 
     def blueprint_names(self) -> tuple[str, ...]:
         """List the blueprints that this workspace can use."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from foreword.assembly import Assembly, ReportRow
-from foreword.engine.blueprint import CONDITIONS, find_condition_pace
+from foreword.engine.blueprint_file import CONDITIONS, find_condition_pace
 from foreword.engine.sources.fill import UNMET_REASONS
 from foreword.testing import make_workspace
 from foreword.turn import Sandbox, Tool, Toolset, Turn

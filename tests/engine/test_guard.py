@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from foreword.config.load import load_config
-from foreword.engine.blueprint import load_blueprint
-from foreword.engine.sources.sections import SOURCES
+from foreword.engine.blueprint_file import load_blueprint
 from foreword.engine.trust import FileGuard
 from foreword.resources import read_blueprint
 from foreword.testing import make_workspace
@@ -127,5 +126,5 @@ def test_link_to_somebodys_own_file(tmp_path: Path, target: str) -> None:
 )
 def test_least(path: str, least: Trust) -> None:
     """A folder opens what its source would list and nothing else; a group's and a person's own files are for full."""
-    blueprint = load_blueprint(read_blueprint("default") or "", "x.yaml", SOURCES)
+    blueprint = load_blueprint(read_blueprint("default") or "", "x.yaml")
     assert FileGuard(blueprint, load_config(f"{PERSONAL}agents: {{a: {{}}}}\n")).find_required_trust(path) == least

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from foreword.config.load import load_config
-from foreword.engine.blueprint import load_blueprint
+from foreword.engine.blueprint_file import load_blueprint
 from foreword.engine.selection import FileEntry, Hook, HookContext, Plan, PlannedSlot, select_slots
-from foreword.engine.sources.sections import SOURCES
 from foreword.engine.trust import resolve_trust
 from foreword.errors import ConfigError, InputError
 from foreword.resources import read_blueprint
@@ -40,7 +39,7 @@ def plan(
     """Plan a turn under hooks that change the list of files in these ways."""
     turn = Turn(**{"agent": "reid", "user": user, "situation": "dm", **facts})
     hooks = {f"h{number}": wrap(change) for number, change in enumerate(changes)}
-    blueprint = load_blueprint(read_blueprint(base) or base, "x.yaml", SOURCES)
+    blueprint = load_blueprint(read_blueprint(base) or base, "x.yaml")
     return select_slots(turn, resolve_trust(turn, config), config, blueprint, hooks)
 
 
@@ -85,7 +84,7 @@ def test_what_it_sees() -> None:
         return files
 
     turn = Turn(agent="reid", user="bob", situation="dm", channel="web", mode=Mode.FULL)
-    blueprint = load_blueprint(read_blueprint("default") or "", "x.yaml", SOURCES)
+    blueprint = load_blueprint(read_blueprint("default") or "", "x.yaml")
     select_slots(turn, resolve_trust(turn, CONFIG), CONFIG, blueprint, {"look": look})
     ((files, occasion),) = seen
     assert {one.slot: one.path for one in files} == {

@@ -13,8 +13,6 @@ from foreword.engine.blueprint import (
     Voice,
     load_blueprint,
 )
-from foreword.engine.sources.fill import check_slot_texts
-from foreword.engine.sources.sections import SOURCES
 from foreword.errors import ConfigError
 from foreword.resources import list_blueprints, read_blueprint
 from foreword.types import Mode, Pace, Placement, Trust
@@ -25,7 +23,7 @@ SLOT = "slots: [{id: soul, source: file, pace: static}]\n"
 
 def read(text: str) -> Blueprint:
     """Load a blueprint."""
-    return load_blueprint(text, "blueprints/mine.yaml", SOURCES)
+    return load_blueprint(text, "blueprints/mine.yaml")
 
 
 def list_faults(text: str) -> list[str]:
@@ -298,5 +296,5 @@ def test_wording(slot: str, fault: str) -> None:
     Seen to fail while such a slot was absent, or printed the name of its form.
     """
     with pytest.raises(ConfigError) as caught:
-        load_blueprint(WRITTEN.format(slot=slot), "x.yaml", SOURCES, check_slot_texts)
+        load_blueprint(WRITTEN.format(slot=slot), "x.yaml")
     assert [(one.line, fault in one.message) for one in caught.value.faults] == [(5, True)]

@@ -3,16 +3,14 @@
 import pytest
 
 from foreword.config.load import load_config
-from foreword.engine.blueprint import load_blueprint
+from foreword.engine.blueprint_file import load_blueprint
 from foreword.engine.selection import Plan, PlannedSlot, expand_path, select_slots
-from foreword.engine.sources import fill  # noqa: F401 - importing it registers the sources
-from foreword.engine.sources.sections import SOURCES
 from foreword.engine.trust import resolve_trust
 from foreword.resources import read_blueprint
 from foreword.turn import Turn
 from foreword.types import Mode, Pace, Placement, Trust, Verdict
 
-DEFAULT = load_blueprint(read_blueprint("default") or "", "default.yaml", SOURCES)
+DEFAULT = load_blueprint(read_blueprint("default") or "", "default.yaml")
 CONFIG = load_config("""\
 owner: alice
 agents: {reid: {}}

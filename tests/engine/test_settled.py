@@ -78,5 +78,5 @@ def test_asked_for(see):
     assert see() == "new"
     see.path.write_text("newer")
     assert see() == "new"
-    see.settled.look(now=True)
+    see.settled.reread(now=True)
     assert see() == "newer"

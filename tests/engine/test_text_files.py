@@ -9,10 +9,9 @@ import pytest
 from foreword.assemble import assemble
 from foreword.config.schema import Agent, Config, Identity, PromptFile, PromptFiles, User
 from foreword.dialects import make_meter
-from foreword.engine.blueprint import load_blueprint
+from foreword.engine.blueprint_file import load_blueprint
 from foreword.engine.context import AssemblyContext
 from foreword.engine.sources.files import Files, TextFiles
-from foreword.engine.sources.sections import SOURCES
 from foreword.engine.trust import Clearance
 from foreword.resources import list_blueprints, read_blueprint
 from foreword.testing import NOON
@@ -51,7 +50,7 @@ def test_nothing_is_there(path: str) -> None:
 @pytest.mark.parametrize("name", list_blueprints())
 def test_every_blueprint(name: str) -> None:
     """Every blueprint makes a prompt of a configuration alone; nothing in it comes from a file."""
-    blueprint = load_blueprint(read_blueprint(name) or "", name, SOURCES)
+    blueprint = load_blueprint(read_blueprint(name) or "", name)
     agent = Agent(blueprint=name, identity=Identity(name="Ada"), soul="Be kind.", instructions="Work.")
     assembly = assemble(TURN, make_context(agent), blueprint)
     assert assembly.prompt.text
@@ -60,7 +59,7 @@ def test_every_blueprint(name: str) -> None:
 
 def test_no_project() -> None:
     """Without a workspace a project's folder on the disk is not read."""
-    blueprint = load_blueprint(read_blueprint("default") or "", "default", SOURCES)
+    blueprint = load_blueprint(read_blueprint("default") or "", "default")
     assembly = assemble(replace(TURN, project="/"), make_context(Agent()), blueprint)
     row = next(row for row in assembly.rows() if row.id == "project")
     assert row.reason == "the project / is not a folder"
@@ -68,7 +67,7 @@ def test_no_project() -> None:
 
 def test_listed_files() -> None:
     """A file that the configuration lists does not exist where there are no files."""
-    blueprint = load_blueprint(read_blueprint("default") or "", "default", SOURCES)
+    blueprint = load_blueprint(read_blueprint("default") or "", "default")
     listed = PromptFiles(files=(PromptFile(path="X.md"), PromptFile(path="Y.md", template=True)))
     assembly = assemble(TURN, make_context(Agent(), prompt=listed), blueprint)
     reasons = {row.id: row.reason for row in assembly.rows() if row.id.startswith("files:")}
@@ -78,7 +77,7 @@ def test_listed_files() -> None:
 def test_same_turn_twice() -> None:
     """The same turn in the same context gives the same text, and its clearance is resolved as usual."""
     context = make_context(Agent(soul="Be kind."))
-    blueprint = load_blueprint(read_blueprint("default") or "", "default", SOURCES)
+    blueprint = load_blueprint(read_blueprint("default") or "", "default")
     first, second = assemble(TURN, context, blueprint), assemble(TURN, context, blueprint)
     assert first.prompt.text == second.prompt.text
     assert isinstance(first.clearance, Clearance)

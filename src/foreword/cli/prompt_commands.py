@@ -9,7 +9,8 @@ from foreword import resources
 from foreword.cli import output
 from foreword.cli.inputs import add_turn_options, assemble_turn, find_folder, open_named_workspace, relate_faults
 from foreword.cli.output import PACE_STYLES, count, draw_bar, is_narrow, print_json, print_table
-from foreword.engine.blueprint import Blueprint, Budget, Slot, TurnRoomKind, load_blueprint
+from foreword.engine.blueprint import Blueprint, Budget, Slot, TurnRoomKind
+from foreword.engine.blueprint_file import load_blueprint
 from foreword.errors import ConfigError, InputError, UnknownName
 from foreword.types import Trust
 from foreword.workspace import Workspace
@@ -197,13 +198,11 @@ def load_named_blueprint(workspace: Workspace | None, name: str) -> Blueprint:
             return workspace.blueprint(name)
         except ConfigError as error:
             raise relate_faults(error, workspace.files.root) from None
-    from foreword.engine.sources.fill import check_slot_texts
-    from foreword.engine.sources.sections import SOURCES
 
     text = resources.read_blueprint(name)
     if text is None:
         raise UnknownName("blueprint", name, resources.list_blueprints())
-    return load_blueprint(text, f"blueprints/{name}.yaml", SOURCES, check_slot_texts)
+    return load_blueprint(text, f"blueprints/{name}.yaml")
 
 
 def describe_blueprint(workspace: Workspace | None, name: str) -> str:

@@ -87,14 +87,8 @@ def _read_docstrings(kind: type) -> tuple[str, dict[str, str]]:
         tree = ast.parse(textwrap.dedent(inspect.getsource(ancestor))).body[0]
         if isinstance(tree, ast.ClassDef):
             summary = ast.get_docstring(tree) or ""
-            notes |= _read_notes(tree)
+            for statement, following in zip(tree.body, tree.body[1:], strict=False):
+                match statement, following:
+                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(note))):
+                        notes[name] = inspect.cleandoc(note)
     return summary, notes
-
-
-def _read_notes(tree: ast.ClassDef) -> dict[str, str]:
-    notes: dict[str, str] = {}
-    for statement, following in zip(tree.body, tree.body[1:], strict=False):
-        match statement, following:
-            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(note))):
-                notes[name] = inspect.cleandoc(note)
-    return notes

@@ -83,7 +83,6 @@ def load_config(
         *check_references(values, blueprints, list_caches),
         *check_duplicates(values),
         *check_rooms(values),
-        *check_models(values),
         *check_servers(values),
         *check_providers(values),
         *check_schedules(values),
@@ -105,16 +104,15 @@ def normalize_names(node: Node, keys: tuple[str, ...] = ()) -> Node:
         case SequenceNode():
             return replace(node, items=tuple(normalize_names(item, (*keys, "*")) for item in node.items))
         case MappingNode():
-            named = keys in _NAMING
-            return replace(node, entries=tuple(_normalize_entry(entry, keys, named=named) for entry in node.entries))
+            return replace(node, entries=tuple(_normalize_entry(entry, keys) for entry in node.entries))
     return node
 
 
-def _normalize_entry(entry: tuple[Node, Node], keys: tuple[str, ...], *, named: bool) -> tuple[Node, Node]:
+def _normalize_entry(entry: tuple[Node, Node], keys: tuple[str, ...]) -> tuple[Node, Node]:
     key, value = entry
     if not isinstance(key, ScalarNode):
         return entry
-    if named:
+    if keys in _NAMING:
         return replace(key, text=normalize_name(key.text)), normalize_names(value, (*keys, "*"))
     return key, normalize_names(value, (*keys, key.text))
 
@@ -125,6 +123,12 @@ def check_values(values: ParsedValues) -> Iterator[ConfigProblem]:
         for keys, place in find_values(values, *pattern):
             if place.value is not None and (problem := check(place.value)):
                 yield keys, place.line, problem
+    for keys, place in find_values(values, "models", "*", "*"):
+        may_be_zero = str(keys[-1]).endswith("_usd") or keys[-1] == "cache_minimum"
+        if problem := check_not_negative(place.value):
+            yield keys, place.line, problem
+        elif place.value == 0 and place.value is not False and not may_be_zero:
+            yield keys, place.line, "must be above 0"
 
 
 def check_names(values: ParsedValues) -> Iterator[ConfigProblem]:
@@ -214,16 +218,6 @@ def check_rooms(values: ParsedValues) -> Iterator[ConfigProblem]:
             unused = "needs `trigger: regex`" if room.pattern else ""
             if problem := check_pattern(room.pattern) if room.trigger == "regex" else unused:
                 yield where, values.get(where, place).line, problem
-
-
-def check_models(values: ParsedValues) -> Iterator[ConfigProblem]:
-    """Check the numbers of models."""
-    for keys, place in find_values(values, "models", "*", "*"):
-        may_be_zero = str(keys[-1]).endswith("_usd") or keys[-1] == "cache_minimum"
-        if problem := check_not_negative(place.value):
-            yield keys, place.line, problem
-        elif place.value == 0 and place.value is not False and not may_be_zero:
-            yield keys, place.line, "must be above 0"
 
 
 def check_servers(values: ParsedValues) -> Iterator[ConfigProblem]:
@@ -344,10 +338,13 @@ def is_hidden(path: str) -> bool:
 MAX_SEARCHED_CHARS = 1_000  # characters of a text that a search reads
 MAX_PATTERN_CHARS = 200  # maximum characters of a pattern
 MAX_TRIES = 2_500_000  # maximum tries of a search in the worst case
-QUANTIFIERS = {"?": (0, 1), "*": (0, MAX_SEARCHED_CHARS), "+": (1, MAX_SEARCHED_CHARS)}
-_TIMES = re.compile(r"[*+?]|\{(\d+)(,(\d*))?\}|\{,(\d+)\}")
-_SIMPLE = re.compile(r"\\[AbBdDsSwWZ]|\\[^A-Za-z0-9]|\\[fnrtv]|\\x[0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}")
-_SET = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]")
+_TOKEN = re.compile(
+    r"(?P<open>\((?:\?:)?)|(?P<close>\))|(?P<branch>\|)|\[\^?\]?(?:\\.|[^\]\\])*\]"
+    r"|\\(?:[AbBdDsSwWZ]|[^A-Za-z0-9]|[fnrtv]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4})|(?P<escape>\\)|.",
+    re.DOTALL,
+)
+# Lazy and possessive quantifiers count the same.
+_TIMES = re.compile(r"(?:[*+?]|\{(?P<exact>\d+)\}|\{(?P<least>\d*),(?P<most>\d*)\})[?+]?")
 
 
 class RefusedPattern(InputError):
@@ -362,7 +359,7 @@ def check_pattern(pattern: str) -> str:
         return f"has {len(pattern):,} characters; the maximum is {MAX_PATTERN_CHARS}"
     try:
         re.compile(pattern)
-        tries = _TryCounter(pattern).count()
+        tries = count_tries(pattern)
     except re.error as error:
         return f"is not a regular expression: {error}"
     except (OverflowError, RecursionError):
@@ -378,74 +375,48 @@ def make_search(pattern: str) -> Callable[[str], bool]:
     return lambda text: compiled.search(text[:MAX_SEARCHED_CHARS]) is not None
 
 
-class _TryCounter:
-    """Reads a pattern from left to right and counts the tries a search can need."""
+def count_tries(pattern: str) -> int:
+    """Count the tries that a search can need; raise RefusedPattern for a pattern without a known bound."""
+    groups: list[tuple[int, int, bool]] = []
+    branches, tries, varies = 0, 1, False  # of the current group; `varies` if it can match in several ways
+    at = 0
+    while token := _TOKEN.match(pattern, at):
+        at = token.end()
+        inner, inner_varies = 1, False
+        if token.lastgroup == "escape":
+            raise RefusedPattern("refers to a group or uses an unsupported escape")
+        if token.lastgroup == "open":
+            if pattern.startswith("?", at):
+                raise RefusedPattern("has an unsupported kind of group; use only ( ) and (?: )")
+            groups.append((branches, tries, varies))
+            branches, tries, varies = 0, 1, False
+            continue
+        if token.lastgroup == "branch":
+            branches, tries, varies = branches + tries, 1, True
+            continue
+        if token.lastgroup == "close":
+            inner, inner_varies = branches + tries, varies
+            branches, tries, varies = groups.pop()
+        least, most = 1, 1
+        if times := _TIMES.match(pattern, at):
+            at = times.end()
+            least, most = read_times(times)
+        if most > 1 and inner_varies:
+            raise RefusedPattern("repeats a part that can itself vary; repeat single characters or fixed words")
+        varies = varies or inner_varies or most > least
+        tries *= inner * (most - least + 1)
+    anchored = pattern.startswith(("^", r"\A")) and "|" not in pattern
+    return (1 if anchored else MAX_SEARCHED_CHARS) * (branches + tries)
 
-    def __init__(self, pattern: str) -> None:
-        self._pattern = pattern
-        self._at = 0
 
-    def count(self) -> int:
-        """Count the tries from all positions of a text."""
-        starts = 1 if self._pattern.startswith(("^", r"\A")) and "|" not in self._pattern else MAX_SEARCHED_CHARS
-        return starts * self._read_group()[0]
-
-    def _read_group(self) -> tuple[int, bool]:
-        """Read to the end of a group; return its tries, and whether it can match in several ways."""
-        branches, tries, varies = 0, 1, False
-        while self._at < len(self._pattern) and self._pattern[self._at] != ")":
-            if self._pattern[self._at] == "|":
-                self._at += 1
-                branches, tries, varies = branches + tries, 1, True
-                continue
-            inner, inner_varies = self._read_atom()
-            least, most = self._read_times()
-            if most > 1 and inner_varies:
-                raise RefusedPattern("repeats a part that can itself vary; repeat single characters or fixed words")
-            varies = varies or inner_varies or most > least
-            tries *= inner * (most - least + 1)
-        return branches + tries, varies
-
-    def _read_atom(self) -> tuple[int, bool]:
-        """Read one character, set or group."""
-        sign = self._pattern[self._at]
-        if sign == "(":
-            self._open_group()
-            found = self._read_group()
-            self._at += 1
-            return found
-        if sign == "[" and (whole := _SET.match(self._pattern, self._at)):
-            self._at = whole.end()
-        elif sign == "\\":
-            escaped = _SIMPLE.match(self._pattern, self._at)
-            if not escaped:
-                raise RefusedPattern("refers to a group or uses an unsupported escape")
-            self._at = escaped.end()
-        else:
-            self._at += 1
-        return 1, False
-
-    def _open_group(self) -> None:
-        self._at += 1
-        if self._pattern.startswith("?:", self._at):
-            self._at += 2
-        elif self._pattern.startswith("?", self._at):
-            raise RefusedPattern("has an unsupported kind of group; use only ( ) and (?: )")
-
-    def _read_times(self) -> tuple[int, int]:
-        """Read the minimum and maximum repetitions of the last atom."""
-        found = _TIMES.match(self._pattern, self._at)
-        if not found:
-            return 1, 1
-        self._at = found.end()
-        if self._pattern.startswith(("?", "+"), self._at):  # lazy and possessive quantifiers count the same
-            self._at += 1
-        if found[0] in QUANTIFIERS:
-            return QUANTIFIERS[found[0]]
-        least = min(int(found[1] or 0), MAX_SEARCHED_CHARS)
-        if found[1] and found[2] is None:
-            return least, least
-        return least, min(int(found[3] or found[4] or MAX_SEARCHED_CHARS), MAX_SEARCHED_CHARS)
+def read_times(times: re.Match[str]) -> tuple[int, int]:
+    """Read the minimum and maximum repetitions of a quantifier."""
+    if times["exact"]:
+        return (exact := min(int(times["exact"]), MAX_SEARCHED_CHARS)), exact
+    sign = times[0][0]
+    least = int(times["least"] or 0) if sign == "{" else int(sign == "+")
+    most = int(times["most"] or MAX_SEARCHED_CHARS) if sign == "{" else 1 if sign == "?" else MAX_SEARCHED_CHARS
+    return min(least, MAX_SEARCHED_CHARS), min(most, MAX_SEARCHED_CHARS)
 
 
 NOT_IMPLEMENTED = "cannot be 'pass' yet: client-side tools are not implemented; use ignore or refuse"

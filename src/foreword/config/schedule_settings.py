@@ -121,9 +121,8 @@ def find_cron_problem(line: str) -> str:
         minute, hour, day, month, weekday = line.split()
         if field == "day-of-month" and month != "*" and not find_cron_problem(f"{minute} {hour} {day} * {weekday}"):
             return "a day that never comes"
-        return f"whose {field} cannot be read" + (
-            f": it goes from {CRON_RANGES[field]}" if field in CRON_RANGES else ""
-        )
+        known = f": it goes from {CRON_RANGES[field]}" if field in CRON_RANGES else ""
+        return f"whose {field} cannot be read{known}"
     except (AssertionError, ValueError):
         return "which cannot be read"
     except (StopIteration, OverflowError):
@@ -227,13 +226,8 @@ def check_schedule_names(entry: ScheduleSettings, known: Mapping[str, list[str]]
     if entry.user not in known["users"]:
         yield "user", f"is {entry.user!r}, who is not listed under users{suggest_name(entry.user, known['users'])}"
     if entry.agent and known["agents"] and entry.agent not in known["agents"]:
-        yield (
-            "agent",
-            f"is {entry.agent!r}, which is not listed under agents{suggest_name(entry.agent, known['agents'])}",
-        )
+        nearest = suggest_name(entry.agent, known["agents"])
+        yield "agent", f"is {entry.agent!r}, which is not listed under agents{nearest}"
     if entry.to and ":" not in entry.to and entry.to not in known["rooms"]:
-        nearest = suggest_name(entry.to, known["rooms"])
-        yield (
-            "to",
-            f"is {entry.to!r}, which is neither an address such as telegram:1001 nor listed under rooms{nearest}",
-        )
+        problem = "which is neither an address such as telegram:1001 nor listed under rooms"
+        yield "to", f"is {entry.to!r}, {problem}{suggest_name(entry.to, known['rooms'])}"

@@ -185,11 +185,8 @@ def convert_node(node: Node, kind: type[T], file: str) -> ParsedConfig[T]:
     """Convert a node to this dataclass; collect problems instead of raising."""
     structurer = _Structurer(file)
     value = structurer.read(node, kind, (), node.line)
-    return ParsedConfig(
-        value=None if structurer.faults else cast("T", value),
-        faults=tuple(structurer.faults),
-        values=structurer.values,
-    )
+    faults = tuple(structurer.faults)
+    return ParsedConfig(value=None if faults else cast("T", value), faults=faults, values=structurer.values)
 
 
 def format_keys(keys: Keys) -> str:

@@ -11,12 +11,12 @@ from functools import cache, partial
 
 from foreword.assemble import assemble
 from foreword.config.schema import Agent, Config, Identity, User
-from foreword.engine.blueprint import TOOL_PREFIX, Blueprint, Slot, load_blueprint
+from foreword.engine.blueprint import TOOL_PREFIX, Blueprint, Slot
+from foreword.engine.blueprint_file import load_blueprint
 from foreword.engine.context import AssemblyContext
 from foreword.engine.cuts import Fitted
 from foreword.engine.sources.documents import read_builtin
 from foreword.engine.sources.files import NO_TEXTS, TextFiles
-from foreword.engine.sources.sections import SOURCES
 from foreword.errors import BudgetError, InputError
 from foreword.resources import read_blueprint
 from foreword.tokens.count import Counter, Meter
@@ -70,7 +70,7 @@ def make_identity(identity: Mapping[str, str] | None, names: Sequence[str]) -> I
 @cache
 def load_dialect(name: str) -> Blueprint:
     """Load a shipped blueprint and give half of the large window to the prompt."""
-    blueprint = load_blueprint(read_blueprint(name) or "", f"blueprints/{name}.yaml", SOURCES)
+    blueprint = load_blueprint(read_blueprint(name) or "", f"blueprints/{name}.yaml")
     half = WINDOW_TOKENS // 2
     return replace(
         blueprint,

@@ -190,7 +190,7 @@ class IndexSync:
         if store in SINGLE_FILE_STORES:
             path = SINGLE_FILE_STORES[store]
             found = isinstance(files.read(path), Document) and files.find_target(path) == path
-            return {path: files.stamp(path)} if found and (path == MAIN_FILE or path not in self._listed) else {}
+            return files.stamps((path,)) if found and (path == MAIN_FILE or path not in self._listed) else {}
         if files.find_target(folder) != folder:
             return {}
         paths = [path for path in files.list(folder) if path not in self._listed]

@@ -89,13 +89,10 @@ class Files:
         The owner and the log get them. Files of a user's personal memory are left out: that user's menu shows them.
         """
         with self._lock:
-            beyond = [
-                (f"{visited.root}/{path}", one)
-                for visited in self._visited.values()
-                for path, one in visited.faults.items()
-            ]
-            ours = {path: one for path, one in self._faults.items() if not find_own_person(path)}
-            return {**ours, **dict(beyond)}
+            found = {path: one for path, one in self._faults.items() if not find_own_person(path)}
+            for visited in self._visited.values():
+                found |= {f"{visited.root}/{path}": one for path, one in visited.faults.items()}
+            return found
 
     @property
     def losses(self) -> Mapping[str, FileProblem]:
@@ -129,10 +126,6 @@ class Files:
             return path
         inside = "." if real == self.root else real.removeprefix(self.below).replace(os.sep, "/")
         return inside if self._holds(real) else path
-
-    def stamp(self, path: str) -> str:
-        """Return a stamp that changes with the file, without opening it; empty if that is not certain."""
-        return self.stamps((path,))[path]
 
     def stamps(self, paths: Iterable[str]) -> dict[str, str]:
         """Return the stamps of many files. A hot path, so it is one plain loop."""
@@ -168,7 +161,8 @@ class Files:
         if now or clock - self._swept >= REFRESH_INTERVAL_S:
             with self._lock:
                 self._swept = clock
-                self._sweep()
+                if self._sweep():
+                    self.generation += 1
         return self.generation
 
     def watch_link(self, path: str) -> None:
@@ -183,7 +177,8 @@ class Files:
             self._visited[folder] = files  # ordered by last visit
             return files
 
-    def _sweep(self) -> None:
+    def _sweep(self) -> bool:
+        """Drop from the caches what changed on the disk, and return whether anything did."""
         stale = self._find_stale()
         gone = [key for key, seen in [*self._folders.items()] if self._has_changed(key, seen)]
         for path in stale:
@@ -198,18 +193,26 @@ class Files:
         moved = [path for path, seen in self._links.items() if self._sign(path) != seen.signature]
         for path in moved:
             del self._links[path]
+        left = [*self._visited][:-MAX_VISITED_FOLDERS]  # the least recently visited ones
         before = [(files, files.generation) for files in self._visited.values()]
         elsewhere = [files for files, generation in before if files.refresh(now=True) != generation]
-        if self._leave() or stale or gone or moved or elsewhere:
-            self.generation += 1
-        self._forget()
+        for folder in left:
+            del self._visited[folder]
+        # Missing names are dropped from a large cache; the next request checks them again.
+        if len(self._files) > MAX_WATCHED_NAMES:
+            self._files = {path: seen for path, seen in self._files.items() if seen.value is not None}
+        if len(self._folders) > MAX_WATCHED_NAMES:
+            self._folders = {key: seen for key, seen in self._folders.items() if seen.value}
+        return bool(stale or gone or moved or elsewhere or left)
 
     def _keep(self, path: str, seen: CachedFile[str | FileProblem | None]) -> CachedFile[str | FileProblem | None]:
         """Retain the last good text of a file whose new text cannot be used, unless a link now leads elsewhere.
 
         Without a good text, a text that only fails as a template or as fields is left to its source.
         """
-        before, trouble = self._before.get(path), self._judge(path, seen.value)
+        before, trouble = self._before.get(path), seen.value if isinstance(seen.value, FileProblem) else None
+        if isinstance(seen.value, str) and (reason := find_text_problem(path, seen.value, self.templates)):
+            trouble = FileProblem(path=path, reason=reason, stays=True)
         if before is None or trouble is None or not seen.place or seen.place != before.place:
             self._drop(path)
             if trouble and path.endswith(PROSE_SUFFIX) and not is_memory(path):  # the index reports unreadable memories
@@ -218,17 +221,9 @@ class Files:
         self._faults[path] = trouble
         return replace(seen, value=before.value)
 
-    def _judge(self, path: str, found: str | FileProblem | None) -> FileProblem | None:
-        """Return the problem with the value read at a path, or None."""
-        if not isinstance(found, str):
-            return found
-        reason = find_text_problem(path, found, self.templates)
-        return FileProblem(path=path, reason=reason, stays=True) if reason else None
-
     def _drop(self, path: str) -> None:
-        self._before.pop(path, None)
-        self._faults.pop(path, None)
-        self._losses.pop(path, None)
+        for records in (self._before, self._faults, self._losses):
+            records.pop(path, None)
 
     def _find_stale(self) -> Sequence[str]:
         """Return the files that changed. A hot path, so it is one plain loop."""
@@ -262,37 +257,19 @@ class Files:
             self._folders[key] = self._list(folder, name)
         return self._folders[key].value != seen.value
 
-    def _leave(self) -> bool:
-        """Drop the least recently visited folders above the maximum."""
-        left = [*self._visited][:-MAX_VISITED_FOLDERS]
-        for folder in left:
-            del self._visited[folder]
-        return bool(left)
-
-    def _forget(self) -> None:
-        """Drop missing names from the cache when it is large; the next request checks them again."""
-        if len(self._files) > MAX_WATCHED_NAMES:
-            self._files = {path: seen for path, seen in self._files.items() if seen.value is not None}
-        if len(self._folders) > MAX_WATCHED_NAMES:
-            self._folders = {key: seen for key, seen in self._folders.items() if seen.value}
-
     def _sign(self, path: str) -> Signature:
         try:
             return sign_file(os.stat(f"{self.root}/{path}"))
         except (OSError, ValueError):
             return None
 
-    def _locate_folder(self, folder: str) -> str | None:
+    def _list(self, folder: str, name: str) -> CachedFile[tuple[str, ...]]:
+        wanted = os.path.join(self.root, folder)
         try:
             place = os.path.realpath(self.locate(folder), strict=True)
         except (OSError, PathRefused):
-            return None
-        return place if self._holds(place) else None
-
-    def _list(self, folder: str, name: str) -> CachedFile[tuple[str, ...]]:
-        place = self._locate_folder(folder)
-        if place is None:
-            wanted = os.path.join(self.root, folder)
+            place = ""
+        if not self._holds(place):
             return CachedFile(sign_folders([wanted]), (), folders=(wanted,))
         found: list[str] = []
         folders: list[str] = []
@@ -302,13 +279,11 @@ class Files:
             folders.append(base)
             part = os.path.relpath(base, place).replace(os.sep, "/")
             prefix = folder if part == "." else f"{folder}/{part}"
-            matching = (name,) if name else tuple(file for file in files if file.endswith(".md"))
-            found.extend(f"{prefix}/{file}" for file in matching if file in files)
+            matching = [file for file in files if (file == name if name else file.endswith(".md"))]
+            found.extend(f"{prefix}/{file}" for file in matching)
         found += [f"{os.path.relpath(error.filename, self.root)}/" for error in unreadable]
-        signature = sign_folders(folders)
-        return CachedFile(
-            signature, tuple(sorted(map(clean_name, found))), racy=is_racy(signature), folders=tuple(folders)
-        )
+        signature, names = sign_folders(folders), tuple(sorted(map(clean_name, found)))
+        return CachedFile(signature, names, racy=is_racy(signature), folders=tuple(folders))
 
     def locate(self, path: str) -> str:
         """Return the absolute path of a relative one; refuse an absolute path or one with `..`."""
@@ -323,8 +298,9 @@ class Files:
     def _read(self, path: str) -> CachedFile[str | FileProblem | None]:
         place = ""
         try:
-            place = self._settle(self.locate(path))
-            facts, raw = self._open(place, self.locate(path))
+            real = os.path.realpath(self.locate(path), strict=True)
+            place = real if self._holds(real) else ""
+            facts, raw = self._open(real, self.locate(path))
         except FileNotFoundError:
             return CachedFile(None, None)
         except (OSError, ValueError, PathRefused) as error:
@@ -333,13 +309,9 @@ class Files:
             return CachedFile(self._sign(path), trouble, place=stays)
         return CachedFile(sign_file(facts), decode_text(path, raw), racy=is_racy(sign_file(facts)), place=place)
 
-    def _settle(self, place: str) -> str:
-        real = os.path.realpath(place, strict=True)
+    def _open(self, real: str, place: str) -> tuple[os.stat_result, bytes]:
         if not self._holds(real):
             raise UnusableError("leads out of its workspace or project and is refused")
-        return real
-
-    def _open(self, real: str, place: str) -> tuple[os.stat_result, bytes]:
         # Non-blocking, so that a named pipe cannot hang the turn.
         handle = os.open(real, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
         try:

@@ -1,11 +1,11 @@
 """Fill the slots of a plan: each source gets a view of its pace, and its answer goes into its slot."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 
 from foreword.config.schema import Identity
-from foreword.engine.blueprint import NOT_PREFIX, TOOL_PREFIX, Slot, TurnRoomKind
+from foreword.engine.blueprint import NOT_PREFIX, TOOL_PREFIX, TurnRoomKind
 from foreword.engine.context import (
     STORED_IDENTITY_TRUST,
     AssemblyContext,
@@ -16,25 +16,21 @@ from foreword.engine.context import (
     TurnView,
     View,
 )
-from foreword.engine.selection import PATH_PLACEHOLDER, PATH_PLACEHOLDERS, Plan, PlannedSlot, SlotRun
+from foreword.engine.selection import Plan, PlannedSlot, SlotRun
 from foreword.engine.sources import texts  # noqa: F401 - importing registers its sources
 from foreword.engine.sources.documents import is_unicode
 from foreword.engine.sources.forms import (
-    FORM_NAME,
-    TEXT_FIELD,
-    TOOL_FIELD_PREFIX,
     find_shell_tool,
     get_field_values,
     read_form,
     split_form,
 )
 from foreword.engine.sources.memory_sections import list_recallable
-from foreword.engine.sources.sections import SOURCES, FilledRun, Item, Missing, Passage, Section, Source, add_hint
+from foreword.engine.sources.sections import SOURCES, FilledRun, Item, Missing, Passage, Section, add_hint
 from foreword.engine.sources.templates import expand_templates, parse_section_template
 from foreword.engine.sources.toolkit import Toolkit
 from foreword.engine.trust import Audience, find_audience, has_other_readers
-from foreword.errors import UnusableRules, suggest_name
-from foreword.resources import list_prompts
+from foreword.errors import UnusableRules
 from foreword.turn import Client, Turn
 from foreword.types import Mode, Pace, Placement, Trust, Verdict
 
@@ -261,37 +257,3 @@ def make_recall(plan: Plan, view: SessionView, context: AssemblyContext) -> Call
         return None
     audience = Audience(clearance=view.static.clearance, person=view.alone)
     return lambda message: memories.recall(message, audience, list_recallable(plan, view.static))
-
-
-FACT_SOURCES = {Pace.STATIC: "about", Pace.SESSION: "place", Pace.TURN: "moment"}
-FOLDER_SOURCES = ("tool_hints",)  # sources whose text is a folder of texts
-
-
-def check_slot_texts(slot: Slot) -> Iterator[str]:
-    """Yield the problems with the texts of a slot whose source is known."""
-    source = SOURCES[slot.source]
-    for name in (name for place in (slot.file, slot.folder, slot.text) for name in PATH_PLACEHOLDER.findall(place)):
-        if name not in PATH_PLACEHOLDERS:
-            yield f"has the unknown placeholder {{{name}}}{suggest_name(name, list(PATH_PLACEHOLDERS))}"
-    if slot.text and not PATH_PLACEHOLDER.search(slot.text):
-        prompts = list_prompts()
-        is_folder = slot.source in FOLDER_SOURCES and any(name.startswith(f"{slot.text}/") for name in prompts)
-        if slot.text not in prompts and not is_folder:
-            nearest = suggest_name(slot.text, sorted(prompts))
-            yield f"names the built-in text {slot.text!r}, which does not exist{nearest}"
-    if slot.form:
-        yield from check_form(slot.form, source)
-
-
-def check_form(form: str, source: Source) -> Iterator[str]:
-    """Check a form: it must exist, and its source must know its fields."""
-    if FORM_NAME.fullmatch(form) and form not in list_prompts():
-        yield f"names the form {form!r}, which does not exist{suggest_name(form, sorted(list_prompts()))}"
-        return
-    names = read_form(form).names
-    known = source.fields or {*SOURCES[FACT_SOURCES[source.pace]].fields, TEXT_FIELD}
-    for name in names:
-        if name not in known and not name.startswith(TOOL_FIELD_PREFIX):
-            yield f"has the unknown field {{{name}}} in its form{suggest_name(name, sorted(known))}"
-    if not source.fields and TEXT_FIELD not in names:
-        yield "has a form without {text}, so its own text has no place"
