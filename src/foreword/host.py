@@ -84,38 +84,20 @@ def find_host(environ: Mapping[str, str] = os.environ) -> Host:
     return Host(host=name, os=OS_NAMES.get(system, system.lower()), arch=arch, shell=shell)
 
 
-def describe_host(config: "Config", environ: Mapping[str, str] = os.environ) -> Host:
-    """Return the facts of this machine; the configuration may override the one about sudo."""
-    from dataclasses import replace
-
-    sudo = config.host.sudo
-    return replace(
-        find_host(environ), sudo_non_interactive=find_sudo(environ.get("PATH", "")) if sudo is None else sudo
-    )
-
-
 def describe_place(config: "Config", environ: Mapping[str, str] = os.environ) -> tuple[Host, Sandbox | None]:
-    """Return the facts of the place where an agent works: the machine and its sandbox."""
-    return describe_host(config, environ), describe_sandbox(config)
+    """Return the facts of the place where an agent works: the machine and the configured sandbox.
 
-
-def describe_sandbox(config: "Config") -> Sandbox | None:
-    """Return the configured sandbox, or None."""
-    from dataclasses import fields
-
-    settings = config.sandbox
-    return Sandbox(**{one.name: getattr(settings, one.name) for one in fields(Sandbox)}) if settings else None
-
-
-def find_sudo(path: str) -> bool | None:
-    """Return True if this process is root and has sudo; otherwise None, for unknown.
-
-    sudo itself is not run: it logs a failed attempt and may send a mail to root.
+    Without a setting, sudo is known only if this process is root and has it. sudo itself is not run: it logs a failed
+    attempt and may send a mail to root.
     """
+    from dataclasses import fields, replace
     from shutil import which
 
-    is_root = hasattr(os, "geteuid") and os.geteuid() == 0
-    return True if is_root and which("sudo", path=path) else None
+    sudo, settings = config.host.sudo, config.sandbox
+    if sudo is None and hasattr(os, "geteuid") and os.geteuid() == 0 and which("sudo", path=environ.get("PATH", "")):
+        sudo = True
+    sandbox = Sandbox(**{one.name: getattr(settings, one.name) for one in fields(Sandbox)}) if settings else None
+    return replace(find_host(environ), sudo_non_interactive=sudo), sandbox
 
 
 def find_git(path: str, patience: float = GIT_TIMEOUT_S) -> Git | None:

@@ -78,7 +78,7 @@ def find_own(world):
     return ({("telegram", "1001")} | paired) if world["alice"] else set()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(deadline=None)
 @given(
     before=WORLD,
     after=WORLD,

@@ -241,20 +241,18 @@ def render_prompt(fit: Fit, stable: Sequence[PromptBlock | None], layout: Layout
 
 def join_separator_blocks(blocks: Iterable[PromptBlock], separator: str) -> Iterator[PromptBlock]:
     """Join a block that is only a separator to the next block: providers reject blank text blocks."""
-    bare: PromptBlock | None = None
+    lone: PromptBlock | None = None
     for block in blocks:
-        whole = join_blocks(bare, block) if bare else block
-        bare = block if block.text == separator and whole is block else None
-        if bare is None:
-            yield whole
-
-
-def join_blocks(first: PromptBlock, second: PromptBlock) -> PromptBlock:
-    """Put a block before another; the result has the pace of the second."""
-    size = len(first.text)
-    moved = [Span(span.id, span.start + size, span.end + size, span.tokens) for span in second.spans]
-    text, tokens = first.text + second.text, first.tokens + second.tokens
-    return replace(second, text=text, tokens=tokens, spans=(*first.spans, *moved))
+        if lone is None and block.text == separator:
+            lone = block
+            continue
+        whole = block
+        if lone:
+            size, spans = len(lone.text), list(lone.spans)
+            spans += [Span(span.id, span.start + size, span.end + size, span.tokens) for span in block.spans]
+            text, tokens = lone.text + block.text, lone.tokens + block.tokens
+            whole, lone = replace(block, text=text, tokens=tokens, spans=tuple(spans)), None
+        yield whole
 
 
 def strip_separator(block: PromptBlock, separator: str) -> PromptBlock:

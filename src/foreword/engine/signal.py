@@ -110,10 +110,7 @@ def find_rule_words(text: str) -> set[str]:
 
 def choose_outcome(rules: Rules[Outcome], found: set[str], otherwise: Outcome) -> Outcome:
     """Return the outcome of the first rule with a matching word."""
-    for outcome, words in rules:
-        if not words.isdisjoint(found):
-            return outcome
-    return otherwise
+    return next((outcome for outcome, words in rules if not words.isdisjoint(found)), otherwise)
 
 
 def compute_weight(length: int, found: set[str]) -> float:
@@ -182,18 +179,13 @@ class WritingStyle:
 
 def measure_style(message: str) -> WritingStyle | None:
     """Measure the style of one message, or return None if the user wrote none of its text."""
-    own = strip_foreign_text(message[:MAX_STYLE_CHARS])
+    # Labels, quotes, code and addresses were not written by the user.
+    own = _CODE.sub(" ", _QUOTED.sub(" ", drop_labels(message[:MAX_STYLE_CHARS])))
     words = _WORD.findall(own)
     if not words:
         return None
-    return WritingStyle(
-        words=min(len(words), MAX_STYLE_WORDS), tone=find_tone(own, len(words)), topics=find_topics(own, message)
-    )
-
-
-def strip_foreign_text(text: str) -> str:
-    """Remove labels, quotes, code and addresses, which the user did not write."""
-    return _CODE.sub(" ", _QUOTED.sub(" ", drop_labels(text)))
+    tone, topics = find_tone(own, len(words)), find_topics(own, message)
+    return WritingStyle(words=min(len(words), MAX_STYLE_WORDS), tone=tone, topics=topics)
 
 
 def find_tone(text: str, words: int) -> int:
@@ -215,8 +207,8 @@ def find_topics(own: str, message: str) -> tuple[str, ...]:
     return tuple(word for word in found if word not in common)
 
 
-MIN_MESSAGE_CHARS = 3  # characters
-MIN_WEIGHT = 0.3  # weight
+MIN_MESSAGE_CHARS = 3
+MIN_WEIGHT = 0.3
 MAX_GREETING_CHARS = 200  # the maximum characters of a greeting; a longer message has content
 
 GREETING = (
@@ -251,12 +243,7 @@ def find_noise(message: str, signal: Signal | None = None) -> str:
         return ""
     if len(text) <= MAX_GREETING_CHARS and NOTHING_ELSE.fullmatch(normalise_message(text)):
         return "it is a greeting and nothing else"
-    if known.weight < MIN_WEIGHT and not wants_something(known):
+    is_talk = known.genre in (Genre.INFORM, Genre.EXPRESS) and known.type is SignalType.GENERAL
+    if known.weight < MIN_WEIGHT and is_talk and known.mode is SignalMode.ASSIST:
         return f"its weight of {known.weight:.3g} is under {MIN_WEIGHT}"
     return ""
-
-
-def wants_something(signal: Signal) -> bool:
-    """Return whether a signal is more than talk: work, an order, a decision, a promise or an issue."""
-    talk = signal.genre in (Genre.INFORM, Genre.EXPRESS)
-    return signal.mode is not SignalMode.ASSIST or not talk or signal.type is not SignalType.GENERAL

@@ -13,6 +13,7 @@ from foreword.resources import list_prompts, read_resource
 from foreword.types import frozen
 
 FRONT_MATTER_FENCE = "---\n"
+CLOSING_FENCE = re.compile(r"^---[^\S\n]*$", re.MULTILINE)
 LINE_BREAKS = ("\r\n", "\r", "\x0b", "\x0c", "\x85", "\u2028", "\u2029")
 MAX_DESCRIPTION_CHARS = 100  # the maximum characters of a description
 # A field that means the same to a YAML parser and to a person: a plain key, and a value without YAML syntax.
@@ -89,14 +90,8 @@ def normalise_lines(raw: str) -> str:
 
 def find_fence(text: str) -> int | None:
     """Return the position of the line that closes the front matter, or None."""
-    at = text.find("\n---", len(FRONT_MATTER_FENCE) - 1)
-    while at != -1:
-        line_end = text.find("\n", at + 1)
-        line = text[at + 1 : line_end if line_end != -1 else None]
-        if line.rstrip() == "---":
-            return at + 1
-        at = text.find("\n---", at + 4)
-    return None
+    found = CLOSING_FENCE.search(text, len(FRONT_MATTER_FENCE))
+    return found.start() if found else None
 
 
 def parse_meta(text: str) -> tuple[Mapping[str, str], str]:
@@ -205,10 +200,8 @@ def read_prompt(name: str) -> str:
 
 TEMPLATE_FILE = "SYSTEM.md"  # a template in any folder; other files are if the configuration says so
 FIELDS_FILE = "IDENTITY.md"  # its front matter is its content
-HARMLESS_ENDINGS = (
-    " and was ignored",
-    ", so it is taken for text",
-)  # endings of notes about files that are used nevertheless
+# The endings of notes about files that are used nevertheless.
+HARMLESS_ENDINGS = (" and was ignored", ", so it is taken for text")
 
 
 def find_text_problem(path: str, text: str, templates: Collection[str]) -> str:
