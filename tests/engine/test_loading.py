@@ -11,8 +11,8 @@ from foreword.engine.blueprint import (
     SharingOrder,
     TurnRoomKind,
     Voice,
-    load_blueprint,
 )
+from foreword.engine.blueprint_file import load_blueprint
 from foreword.errors import ConfigError
 from foreword.resources import list_blueprints, read_blueprint
 from foreword.types import Mode, Pace, Placement, Trust
