@@ -8,7 +8,7 @@ from conversation import Conversation
 from foreword.agent.tools.registry import WITH_STATE
 from foreword.events.event import EventType
 from foreword.storage.database import use_state
-from foreword.storage.tasks import read_tasks
+from foreword.storage.sessions import read_tasks
 from foreword.testing import ScriptedCall, ScriptedReply
 
 WISH = "Always answer in bullet points."

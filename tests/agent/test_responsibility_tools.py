@@ -9,7 +9,7 @@ from foreword.agent.tools.registry import WITH_STATE
 from foreword.agent.tools.state_tools import RESPONSIBILITIES
 from foreword.errors import InputError, UnknownName
 from foreword.storage.database import open_state
-from foreword.storage.tasks import find_workflow
+from foreword.storage.sessions import find_workflow
 from foreword.testing import make_workspace
 from foreword.turn import Turn
 from foreword.types import Trust

@@ -8,7 +8,7 @@ import pytest
 from foreword.agent.tools.registry import WITH_STATE
 from foreword.errors import InputError, UnknownName
 from foreword.storage.database import open_state
-from foreword.storage.tasks import find_active_task, read_tasks
+from foreword.storage.sessions import find_active_task, read_tasks
 from foreword.testing import make_workspace
 from foreword.turn import State, Step, Task, Turn
 

@@ -19,7 +19,7 @@ from foreword.engine.trust import resolve_trust
 from foreword.gateway import session_manager
 from foreword.gateway.channel import ChatKind
 from foreword.gateway.transcripts import Archiver
-from foreword.storage import overheard_messages
+from foreword.storage import history
 from foreword.storage.sessions import COLUMNS, convert_archive_row
 from foreword.testing import FakeRecorder, ManualClock
 
@@ -107,8 +107,8 @@ def forget_trust(patch):
 
 def forget_rooms(patch):
     """Disable the separation of rooms."""
-    query = overheard_messages.SELECT_ANSWERED
-    patch.setattr(overheard_messages, "SELECT_ANSWERED", query.replace("sessions.room = ?", "sessions.room IS NOT ?"))
+    query = history.SELECT_ANSWERED
+    patch.setattr(history, "SELECT_ANSWERED", query.replace("sessions.room = ?", "sessions.room IS NOT ?"))
 
 
 def forget_strangers(patch):

@@ -28,8 +28,7 @@ from foreword.memory.entry import Note
 from foreword.storage.agents import replace_instructions
 from foreword.storage.database import open_state
 from foreword.storage.history import compact_history
-from foreword.storage.sessions import get_session, record_written, reserve_path
-from foreword.storage.tasks import add_plan, replace_tasks
+from foreword.storage.sessions import add_plan, get_session, record_written, replace_tasks, reserve_path
 from foreword.storage.turns import TurnState, TurnUsage
 from foreword.storage.writer import Writer, ignore_result
 from foreword.testing import NOON, ManualClock, make_workspace, write_files

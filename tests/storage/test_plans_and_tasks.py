@@ -3,7 +3,8 @@
 import pytest
 
 from foreword.errors import InputError
-from foreword.storage.tasks import (
+from foreword.storage.database import writing
+from foreword.storage.sessions import (
     PlanState,
     add_plan,
     find_active_task,
@@ -19,8 +20,10 @@ from foreword.turn import Step, Task
 def test_plans(state):
     """The plans of a session are stored with their state and listed newest first."""
     assert find_newest_plan(state, "s1") is None
-    first, second = add_plan(state, "s1", "1. Look.\n"), add_plan(state, "s1", "1. Look.\n2. Write.")
+    add_plan(state, "s1", "1. Look.\n")
+    add_plan(state, "s1", "1. Look.\n2. Write.")
     add_plan(state, "s2", "Another's.")
+    second, first = list_plans(state, "s1")
     assert first.text == "1. Look."
     assert find_newest_plan(state, "s1") == second
     assert set_plan_state(state, second.id, PlanState.ACCEPTED)
@@ -50,11 +53,9 @@ def test_tasks(state):
 
 
 def test_tasks_whole_or_not_at_all(state):
-    """A list that cannot be stored leaves the old one, also in a transaction of the caller."""
+    """A list that cannot be stored leaves the old one."""
     task = Task(id="a", title="Read")
     replace_tasks(state, "s1", [task])
-    state.execute("BEGIN")
-    with pytest.raises(Exception, match="UNIQUE"):
+    with pytest.raises(Exception, match="UNIQUE"), writing(state):
         replace_tasks(state, "s1", [Task(id="b", title="one"), Task(id="b", title="two")])
-    state.execute("COMMIT")
     assert read_tasks(state, "s1") == (task,)

@@ -29,7 +29,7 @@ from foreword.storage.profiles import (
     read_profile,
     store_bulletin,
 )
-from foreword.storage.tasks import MAX_WORKFLOW_CHARS, copy_workflow, find_workflow, replace_workflow
+from foreword.storage.sessions import MAX_WORKFLOW_CHARS, copy_tasks, find_workflow, replace_workflow
 from foreword.turn import Bulletin, Communication
 from foreword.types import Trust
 
@@ -41,7 +41,7 @@ def test_workflow(state):
     assert find_workflow(state, "s1") == ""
     assert replace_workflow(state, "s1", " Stage 1.\n") == "Stage 1."
     replace_workflow(state, "s1", "Stage 2.")
-    copy_workflow(state, "s1", "s2")
+    copy_tasks(state, "s1", "s2")
     assert (find_workflow(state, "s1"), find_workflow(state, "s2")) == ("Stage 2.", "Stage 2.")
     assert replace_workflow(state, "s1", " ") == ""
     assert (find_workflow(state, "s1"), find_workflow(state, "s2")) == ("", "Stage 2.")

@@ -29,8 +29,9 @@ from foreword.promptcache.decision import NO_LEDGER, Ledger, decide_prefix
 from foreword.promptcache.ledger import PrefixDecision, count_warm_tokens
 from foreword.promptcache.ledger_json import quote_to_json
 from foreword.promptcache.rules import Calibration
+from foreword.storage.database import fetch_all
 from foreword.storage.ledgers import read_calibrations
-from foreword.storage.sessions import SESSION_COLUMNS, Session, read_session
+from foreword.storage.sessions import SESSION_COLUMNS, Session
 from foreword.tokens.prices import PricedRequest, find_prices
 from foreword.turn import Turn
 from foreword.types import EditPolicy, TextEnum, Trust, frozen
@@ -188,7 +189,7 @@ def read_pricing_inputs(
 ) -> PricingInputs:
     """Read the recently used sessions, or those whose id starts with `id_prefix`, as far as the reader may see them."""
     query = f"SELECT {SESSION_COLUMNS} FROM sessions WHERE id IN (SELECT session_id FROM ledgers) ORDER BY used DESC"
-    visible = list(filter(is_visible, map(read_session, state.execute(query))))
+    visible = list(filter(is_visible, fetch_all(Session, state.execute(query))))
     if id_prefix:
         chosen = [session for session in visible if session.id.startswith(id_prefix)]
     else:

@@ -18,10 +18,10 @@ from foreword.events.tracer import Tracer
 from foreword.gateway.messages import AcceptedTurn, ClientRequest, NotFound, RoutedMessage, load_message
 from foreword.gateway.notifications import make_note
 from foreword.gateway.session_manager import make_event_context, resolve_session_key
-from foreword.storage import held_call_rows, history, turns
+from foreword.storage import history, turns
 from foreword.storage.deliveries import OutboundMessage, post_message
-from foreword.storage.held_call_rows import HeldCall, HeldState
 from foreword.storage.sessions import get_session
+from foreword.storage.turns import HeldCall, HeldState
 from foreword.storage.writer import Writer
 from foreword.types import Trust
 from foreword.workspace import Workspace
@@ -47,15 +47,15 @@ class HeldCalls:
     async def list(self, user: str, clearance: Trust) -> Sequence[HeldCall]:
         """List the waiting calls of a person at or below a clearance, the oldest first."""
         now = self._clock()
-        return await self._writer.read(lambda state: held_call_rows.list_waiting(state, user, clearance, now))
+        return await self._writer.read(lambda state: turns.list_waiting(state, user, clearance, now))
 
     async def list_of_turn(self, turn: str) -> Sequence[HeldCall]:
         """List the waiting calls of a turn, the oldest first."""
-        return await self._writer.read(lambda state: held_call_rows.list_of_turn(state, turn))
+        return await self._writer.read(lambda state: turns.list_of_turn(state, turn))
 
     async def get(self, user: str, clearance: Trust, identifier: str) -> HeldCall:
         """Return a call of a person at or below a clearance; raise NotFound for any other."""
-        held = await self._writer.read(lambda state: held_call_rows.find_held(state, identifier.strip().lower()))
+        held = await self._writer.read(lambda state: turns.find_held(state, identifier.strip().lower()))
         if held is None or held.user != user or held.clearance > clearance:
             raise NotFound("held call")
         return held
@@ -103,7 +103,7 @@ class HeldCalls:
     async def expire(self) -> None:
         """Drop the expired calls, and record that in their sessions."""
         now = self._clock()
-        for held in await self._writer.read(lambda state: held_call_rows.list_overdue(state, now)):
+        for held in await self._writer.read(lambda state: turns.list_overdue(state, now)):
             await self._end(held, HeldState.EXPIRED, EXPIRED_TEXT.format(name=held.name, id=held.id), post=True)
 
     async def _end(self, held: HeldCall, became: HeldState, note: str = "", *, post: bool = False) -> bool:
@@ -111,7 +111,7 @@ class HeldCalls:
         now = self._clock()
 
         def work(state: sqlite3.Connection) -> bool:
-            if not held_call_rows.end_waiting(state, held.id, became, now):
+            if not turns.end_waiting(state, held.id, became, now):
                 return False
             if note:
                 beginning = history.find_newest_hash(state, held.session)

@@ -19,15 +19,13 @@ from foreword.gateway.messages import AcceptedTurn, NotFound, RoutedMessage, dum
 from foreword.gateway.notifications import CHARS_PER_TOKEN, add_to_current_conversations, add_to_private_conversation
 from foreword.gateway.session_manager import find_duplicate, make_idempotency_key
 from foreword.gateway.session_state import LedgerEntry, SessionCache
-from foreword.storage import held_call_rows, history, turns
-from foreword.storage.database import format_moment
+from foreword.storage import history, turns
+from foreword.storage.database import format_moment, insert_row
 from foreword.storage.deliveries import OutboundMessage, post_message
-from foreword.storage.held_call_rows import CallToHold, HeldCall
 from foreword.storage.history import HistoryKind, HistoryPiece
 from foreword.storage.profiles import learn_style
-from foreword.storage.sessions import Session, is_own, touch_session
-from foreword.storage.tasks import add_plan
-from foreword.storage.turns import TurnState, TurnUsage
+from foreword.storage.sessions import Session, add_plan, touch_session
+from foreword.storage.turns import HeldCall, TurnState, TurnUsage
 from foreword.storage.writer import Writer, make_lease_owner
 from foreword.turn import Message
 from foreword.types import Delivery, frozen
@@ -115,14 +113,15 @@ class Inbox:
         if known := find_duplicate(state, incoming, session.key, now):
             return AcceptedTurn(turn=known.turn, session=known.session.id, repeated=True)
         if incoming.held:
-            held_call_rows.mark_allowed(state, incoming.held, new.turn, now)
+            turns.mark_allowed(state, incoming.held, new.turn, now)
         status, due = TurnState.RUNNING, now.timestamp()
         if first := turns.find_first_unfinished(state, session.id):
             queued = first[0] is TurnState.QUEUED
             status, due = (TurnState.QUEUED, max(due, first[1])) if queued else (TurnState.WAITING, due)
         claimed = status is TurnState.RUNNING
-        turns.add_turn(
+        insert_row(
             state,
+            "turns",
             id=new.turn,
             session_id=session.id,
             user_id=incoming.user,
@@ -181,39 +180,40 @@ class Inbox:
         self, claimed: ClaimedTurn, question: ApprovalNeeded, arguments: Mapping[str, Any]
     ) -> HeldCall | None:
         """Store a call that needs approval; return None if too many calls of that person wait."""
-        call = CallToHold(
-            turn=claimed.turn,
-            session=claimed.session.id,
-            user=claimed.incoming.user,
-            call=question.id,
-            name=question.name,
-            arguments=arguments,
-            question=question.question,
-        )
 
         def work(state: sqlite3.Connection) -> HeldCall | None:
             turns.check_lease(state, self._get_lease(claimed))
-            return held_call_rows.hold_call(state, call, self._clock())
+            return turns.hold_call(
+                state,
+                turn=claimed.turn,
+                session=claimed.session.id,
+                user=claimed.incoming.user,
+                call=question.id,
+                name=question.name,
+                arguments=arguments,
+                question=question.question,
+                now=self._clock(),
+            )
 
         return await self._writer.write_durable(work)
 
     async def find_held(self, claimed: ClaimedTurn) -> HeldCall:
         """Find the held call that a turn runs."""
-        held = await self._writer.read(lambda state: held_call_rows.find_held(state, claimed.incoming.held))
+        held = await self._writer.read(lambda state: turns.find_held(state, claimed.incoming.held))
         if held is None or held.run != claimed.turn:
             raise NotFound("held call")
         return held
 
     async def list_held(self, claimed: ClaimedTurn) -> Sequence[HeldCall]:
         """List the calls of a turn that wait for approval."""
-        return await self._writer.read(lambda state: held_call_rows.list_of_turn(state, claimed.turn))
+        return await self._writer.read(lambda state: turns.list_of_turn(state, claimed.turn))
 
     async def store_held_result(self, claimed: ClaimedTurn, text: str) -> None:
         """Store the result of a turn's held call for later attempts."""
 
         def work(state: sqlite3.Connection) -> None:
             turns.check_lease(state, self._get_lease(claimed))
-            held_call_rows.store_held_result(state, claimed.incoming.held, text)
+            turns.store_held_result(state, claimed.incoming.held, text)
 
         await self._writer.write_durable(work)
 
@@ -329,7 +329,7 @@ def describe_result(result: TurnResult) -> dict[str, Any]:
 def is_private_message(claimed: ClaimedTurn) -> bool:
     """Return whether a known person wrote the message of a turn in private."""
     incoming = claimed.incoming
-    return is_own(claimed.session.key) and not incoming.scheduled_run and incoming.situation != UNATTENDED_SITUATION
+    return claimed.session.key.is_own and not incoming.scheduled_run and incoming.situation != UNATTENDED_SITUATION
 
 
 def estimate_tokens(messages: Messages) -> int:

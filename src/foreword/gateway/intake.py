@@ -27,10 +27,10 @@ from foreword.gateway.pairing import PairingAttempts, redeem_code
 from foreword.gateway.rooms import store_overheard
 from foreword.gateway.router import Route, RoutingDecision, find_family, find_identity, route
 from foreword.gateway.session_manager import make_idempotency_key, resolve_session_key
-from foreword.storage import overheard_messages, turns
+from foreword.storage import history, turns
 from foreword.storage.deliveries import OutboundMessage, is_posted, post_message
-from foreword.storage.held_call_rows import HeldCall
 from foreword.storage.pairings import PairedIdentity, find_paired, revoke_codes
+from foreword.storage.turns import HeldCall
 from foreword.storage.writer import Writer
 from foreword.types import frozen
 from foreword.workspace import Workspace
@@ -305,7 +305,7 @@ def find_exceeded_limit(state: sqlite3.Connection, incoming: RoutedMessage, conf
 def is_unchanged(state: sqlite3.Connection, message: InboundMessage, incoming: RoutedMessage) -> bool:
     """Return whether an edit has the same text as its message or the previous edit."""
     first = make_idempotency_key(replace(incoming, key=message.corrects))
-    text = overheard_messages.find_latest_edit(state, first) if first else None
+    text = history.find_latest_edit(state, first) if first else None
     return text is not None and drop_correction_label(text) == drop_correction_label(message.text)
 
 
@@ -313,4 +313,4 @@ def find_earlier(state: sqlite3.Connection, key: str) -> tuple[bool, AcceptedTur
     """Return whether a message was received before, and the turn that it became."""
     if turn := turns.find_by_key(state, key):
         return True, AcceptedTurn(turn=turn.turn, session=turn.session, repeated=True)
-    return overheard_messages.is_overheard(state, key) or is_posted(state, f"answer\x00{key}"), None
+    return history.is_overheard(state, key) or is_posted(state, f"answer\x00{key}"), None

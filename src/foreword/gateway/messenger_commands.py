@@ -8,8 +8,7 @@ from foreword.errors import InputError
 from foreword.gateway.equipment import list_roots, open_project
 from foreword.gateway.messages import RoutedMessage
 from foreword.gateway.session_manager import resolve_session_key, set_field, settle_plan, switch_plan
-from foreword.storage.sessions import Session, add_session, find_current_session
-from foreword.storage.tasks import PlanState, find_newest_plan
+from foreword.storage.sessions import PlanState, Session, add_session, find_current_session, find_newest_plan
 from foreword.storage.turns import Exchange, list_unfinished
 from foreword.types import frozen
 from foreword.workspace import Workspace

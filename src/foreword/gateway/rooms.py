@@ -14,7 +14,7 @@ from foreword.engine.sources.documents import read_prompt
 from foreword.gateway.messages import RoutedMessage
 from foreword.gateway.notifications import make_note
 from foreword.gateway.pairing import clean_name
-from foreword.storage import overheard_messages
+from foreword.storage import history
 from foreword.storage.history import append_piece
 from foreword.storage.sessions import Session
 
@@ -30,9 +30,7 @@ def store_overheard(
     """Store a message for its room, and delete old ones."""
     text = incoming.text if len(incoming.text) <= MAX_OVERHEARD_CHARS else f"{incoming.text[:MAX_OVERHEARD_CHARS]}…"
     place = (incoming.channel, incoming.room)
-    overheard_messages.store_overheard(
-        state, place, user=incoming.user, name=clean_name(name), text=text, key=key, now=now
-    )
+    history.store_overheard(state, place, user=incoming.user, name=clean_name(name), text=text, key=key, now=now)
 
 
 def prefix_author(user: str, text: str) -> str:
@@ -54,11 +52,11 @@ def write_model_text(incoming: RoutedMessage) -> str:
 
 def catch_up(state: sqlite3.Connection, session: Session) -> int:
     """Add the messages of the room since the last turn to a session; return the number of added pieces."""
-    first = overheard_messages.is_first_session(state, session)
+    first = history.is_first_session(state, session)
     since = session.created - CATCH_UP_PERIOD if first else session.created
     found = [
-        *overheard_messages.list_answered(state, session, since, MAX_CATCH_UP),
-        *overheard_messages.take_overheard(state, session, since, MAX_CATCH_UP),
+        *history.list_answered(state, session, since, MAX_CATCH_UP),
+        *history.take_overheard(state, session, since, MAX_CATCH_UP),
     ]
     newest = sorted(found, key=lambda message: message.moment)[-MAX_CATCH_UP:]
     runs = [list(run) for _, run in groupby(newest, key=lambda message: message.turn)]

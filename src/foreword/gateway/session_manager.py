@@ -22,11 +22,18 @@ from foreword.events.tracer import Tracer, TraceStep
 from foreword.gateway.messages import KeyReused, NotFound, RoutedMessage, WrongSession
 from foreword.gateway.notifications import CHARS_PER_TOKEN, Notification, make_note, make_notification
 from foreword.gateway.session_state import HistoryRow, load_history
-from foreword.storage import history, sessions, tasks, turns
+from foreword.storage import history, sessions, turns
 from foreword.storage.history import EMPTY_HASH, HistoryKind
 from foreword.storage.ledgers import copy_ledger
-from foreword.storage.sessions import Session, SessionKey, add_session, find_current_session, get_session
-from foreword.storage.tasks import PlanState, SessionPlan
+from foreword.storage.sessions import (
+    PlanState,
+    Session,
+    SessionKey,
+    SessionPlan,
+    add_session,
+    find_current_session,
+    get_session,
+)
 from foreword.storage.turns import Exchange, NewestTurn, TurnMatch
 from foreword.storage.writer import Writer
 from foreword.turn import Message, Task, Turn
@@ -345,8 +352,7 @@ class SessionManager:
             history.copy_history(state, identifier, positions[count - 1] if count else 0, made.id)
             copy_ledger(state, identifier, made.id, whole=whole)
             if whole:  # tasks and workflow exist in their current state only
-                tasks.copy_tasks(state, identifier, made.id)
-                tasks.copy_workflow(state, identifier, made.id)
+                sessions.copy_tasks(state, identifier, made.id)
             return made
 
         return await self._writer.write(work)
@@ -399,7 +405,7 @@ class SessionManager:
 
     async def list_plans(self, identifier: str) -> Sequence[SessionPlan]:
         """List the plans of a session, the newest first."""
-        return await self._writer.write(lambda state: tasks.list_plans(state, identifier))
+        return await self._writer.write(lambda state: sessions.list_plans(state, identifier))
 
     async def settle_plan(self, identifier: str, became: PlanState) -> SessionPlan:
         """Mark the newest plan of a session; accepting it ends plan mode."""
@@ -407,7 +413,7 @@ class SessionManager:
 
     async def list_tasks(self, identifier: str) -> Sequence[Task]:
         """List the tasks of a session."""
-        return await self._writer.write(lambda state: tasks.read_tasks(state, identifier))
+        return await self._writer.write(lambda state: sessions.read_tasks(state, identifier))
 
 
 def require_session(state: sqlite3.Connection, identifier: str) -> Session:
@@ -421,17 +427,17 @@ def require_session(state: sqlite3.Connection, identifier: str) -> Session:
 def switch_plan(state: sqlite3.Connection, session: str, *, on: bool) -> None:
     """Switch plan mode on or off; switching it off drops a plan that was not accepted."""
     set_field(state, session, "plan", int(on))
-    newest = None if on else tasks.find_newest_plan(state, session)
+    newest = None if on else sessions.find_newest_plan(state, session)
     if newest and newest.state is PlanState.PROPOSED:
-        tasks.set_plan_state(state, newest.id, PlanState.DROPPED)
+        sessions.set_plan_state(state, newest.id, PlanState.DROPPED)
 
 
 def settle_plan(state: sqlite3.Connection, session: str, became: PlanState) -> SessionPlan:
     """Mark the newest plan of a session; accepting it ends plan mode."""
-    plan = tasks.find_newest_plan(state, session)
+    plan = sessions.find_newest_plan(state, session)
     if plan is None:
         raise InputError("this session has no plan yet; turn plan mode on and ask for one")
-    tasks.set_plan_state(state, plan.id, became)
+    sessions.set_plan_state(state, plan.id, became)
     if became is PlanState.ACCEPTED:
         set_field(state, session, "plan", 0)
     return replace(plan, state=became)

@@ -20,8 +20,7 @@ from foreword.promptcache.rules import NO_CALIBRATION, Calibration, update_calib
 from foreword.storage import ledgers
 from foreword.storage.history import HistoryKind, StoredRow, read_rows
 from foreword.storage.profiles import read_bulletins, read_profile
-from foreword.storage.sessions import Session, is_own
-from foreword.storage.tasks import find_workflow, read_tasks
+from foreword.storage.sessions import Session, find_workflow, read_tasks
 from foreword.tokens.prices import PricedRequest, find_prices
 from foreword.turn import Message, State, Turn
 from foreword.types import EditPolicy, Trust, frozen
@@ -147,7 +146,7 @@ def read_session_state(state: sqlite3.Connection, session: Session, policy: str)
     return State(
         workflow=find_workflow(state, session.id),
         tasks=read_tasks(state, session.id),
-        communication=read_profile(state, key.user, key.clearance) if is_own(key) else None,
+        communication=read_profile(state, key.user, key.clearance) if key.is_own else None,
         bulletins=read_bulletins(state, key.agent, key.clearance, policy) if key.clearance > Trust.PUBLIC else (),
     )
 

@@ -28,14 +28,13 @@ from foreword.events.tracer import Tracer, describe_error
 from foreword.gateway.rooms import prefix_author
 from foreword.host import load_zone
 from foreword.memory.entry import drafted, write_head
-from foreword.storage.database import format_moment, open_state, parse_moment
-from foreword.storage.overheard_messages import delete_expired_overheard, has_expired_overheard
+from foreword.storage.database import fetch_all, format_moment, open_state, parse_moment
+from foreword.storage.history import delete_expired_overheard, has_expired_overheard
 from foreword.storage.sessions import (
     SESSION_COLUMNS,
     Archive,
     Session,
     SessionKey,
-    read_session,
     record_written,
     reserve_path,
 )
@@ -234,7 +233,7 @@ ARCHIVE_INTERVAL_S = 5.0  # seconds between two checks
 IDLE_PERIOD = timedelta(days=1)  # a conversation without messages for this long is finished
 CLOCK_TOLERANCE = timedelta(hours=1)  # allowed clock difference between processes
 SELECT_DUE_SESSIONS = f"""
-SELECT {", ".join(f"sessions.{name.strip()}" for name in SESSION_COLUMNS.split(","))}
+SELECT {SESSION_COLUMNS}
 FROM sessions LEFT JOIN archives ON archives.session_id = sessions.id
 WHERE sessions.used >= ? AND (sessions.user_id != '' OR sessions.room != '')
     AND (SELECT max(position) FROM {TRANSCRIPT_ROWS} WHERE history.session_id = sessions.id)
@@ -302,8 +301,9 @@ class Archiver:
         config = self._workspace.config
         with closing(open_state(self._workspace.state).connection) as state:
             state.execute("PRAGMA query_only=ON")
-            found = state.execute(SELECT_DUE_SESSIONS, (self._since, format_moment(now - IDLE_PERIOD))).fetchall()
-        return [session for row in found if find_archive_folder((session := read_session(row)).key, config)]
+            due = state.execute(SELECT_DUE_SESSIONS, (self._since, format_moment(now - IDLE_PERIOD)))
+            found = fetch_all(Session, due)
+        return [session for session in found if find_archive_folder(session.key, config)]
 
     async def _archive(self, session: Session) -> bool:
         """Write the transcript of a session: reserve its path in the state, write the file, then mark it as written."""
@@ -389,7 +389,7 @@ def list_readable(state: sqlite3.Connection, reader: Reader) -> Sequence[Session
             OR EXISTS (SELECT 1 FROM turns WHERE turns.session_id = sessions.id AND turns.user_id = ?4)))
     ORDER BY used DESC, id"""
     given = (int(reader.clearance), reader.room, sees_all(reader), reader.user)
-    found = map(read_session, state.execute(asked, given))
+    found = fetch_all(Session, state.execute(asked, given))
     return [one for one in found if may_read_text(reader, one.key.person)]
 
 

@@ -42,8 +42,7 @@ from foreword.promptcache.decision import NO_LEDGER, Ledger
 from foreword.promptcache.ledger import LedgerState
 from foreword.storage.history import compact_history
 from foreword.storage.ledgers import remove_all_updates, remove_update_texts
-from foreword.storage.sessions import Session
-from foreword.storage.tasks import find_active_task
+from foreword.storage.sessions import Session, find_active_task
 from foreword.storage.turns import read_taken
 from foreword.storage.writer import Writer
 from foreword.tokens.count import Meter

@@ -36,8 +36,7 @@ from foreword.gateway.rooms import write_model_text
 from foreword.gateway.session_state import LedgerEntry, TokenLesson
 from foreword.gateway.turn_inputs import AccessChanged, PreparedTurn, TurnInputs, count_tokens
 from foreword.promptcache.ledger import LedgerState
-from foreword.storage.held_call_rows import MAX_HELD_CALLS
-from foreword.storage.turns import LeaseLost, TurnReply, TurnState, TurnUsage
+from foreword.storage.turns import MAX_HELD_CALLS, LeaseLost, TurnReply, TurnState, TurnUsage
 from foreword.storage.writer import write_until_stored
 from foreword.types import Mode, Trust, frozen
 

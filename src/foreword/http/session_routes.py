@@ -13,8 +13,7 @@ from foreword.gateway.session_state import list_plain_messages
 from foreword.http import request_context as shared
 from foreword.http.error_responses import make_not_found
 from foreword.http.request_context import ContextDep, RequestContext, RequestModel, ResponseModel
-from foreword.storage.sessions import Session
-from foreword.storage.tasks import PlanState, SessionPlan
+from foreword.storage.sessions import PlanState, Session, SessionPlan
 
 SessionPath = Annotated[str, Path(max_length=64, description="The id of a session.")]
 

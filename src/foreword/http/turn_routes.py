@@ -23,9 +23,8 @@ from foreword.http import request_context as shared
 from foreword.http import sse
 from foreword.http.error_responses import SESSION_HEADER, HttpError, list_error_responses, make_not_found
 from foreword.http.request_context import ContextDep, RequestContext, RequestModel, ResponseModel
-from foreword.storage.held_call_rows import HeldCall
 from foreword.storage.sessions import SessionKey
-from foreword.storage.turns import TurnReply, TurnState
+from foreword.storage.turns import HeldCall, TurnReply, TurnState
 from foreword.types import Trust
 
 FAILURE_STATUSES = {TurnState.REFUSED: 402, TurnState.FAILED: 502, TurnState.STOPPED: 409}

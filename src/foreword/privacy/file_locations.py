@@ -22,7 +22,7 @@ from foreword.privacy import subject
 from foreword.privacy.database_locations import STATE, DataLocation, ExportedItem
 from foreword.privacy.subject import OWN_NAMES_SQL, Databases, Redactor, Subject
 from foreword.storage import sessions
-from foreword.storage.database import format_moment
+from foreword.storage.database import fetch_all, format_moment
 from foreword.types import Trust
 
 
@@ -253,7 +253,7 @@ class TranscriptLocation(DataLocation):
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(root, archive.path))
         sessions.drop_archive(state, archive.path)
-        if transcript and not archive.is_own:
+        if transcript and not archive.user:
             renewed = transcripts.describe_archive(transcript, config)
             other = transcripts.find_archive_path(transcript, config, archive.session)
             path = sessions.reserve_path(state, renewed, other)
@@ -264,8 +264,8 @@ class TranscriptLocation(DataLocation):
 
 def list_archives(databases: Databases, condition: str) -> list[sessions.Archive]:
     """List the transcripts that match a condition."""
-    query = f"SELECT {sessions.COLUMNS} FROM archives WHERE {condition} ORDER BY path"
-    return [sessions.convert_archive_row(row) for row in databases.state.execute(query)]
+    query = f"SELECT * FROM archives WHERE {condition} ORDER BY path"
+    return fetch_all(sessions.Archive, databases.state.execute(query))
 
 
 def read_transcript(databases: Databases, archive: sessions.Archive) -> transcripts.Transcript | None:

@@ -9,21 +9,27 @@ from typing import Any
 from foreword.config.schema import Identity, Responsibility
 from foreword.engine.context import NO_CHARACTER, StoredCharacter
 from foreword.errors import InputError
-from foreword.storage.database import is_whole, stamp
+from foreword.storage.database import fetch_all, insert_row, is_whole, stamp
 from foreword.types import Trust
 
 MAX_RESPONSIBILITIES = 20  # per agent, in addition to those of its configuration
-MAX_TITLE_CHARS, MAX_CONTENT_CHARS = 100, 2_000  # characters
-LIST_RESPONSIBILITIES = "SELECT title, content FROM responsibilities WHERE agent = ? ORDER BY added, title"
-ADD_RESPONSIBILITY = "INSERT INTO responsibilities (agent, title, content, user_id, added) VALUES (?, ?, ?, ?, ?)"
+MAX_TITLE_CHARS, MAX_CONTENT_CHARS = 100, 2_000
+MAX_SOUL_CHARS = 200_000  # a prompt has no room for more
+MAX_INSTRUCTIONS_CHARS = 20_000  # a prompt shows fewer, the storage has all
+SET_AGENT = (
+    "INSERT INTO agent_configurations (agent_name, soul, identity, updated)"
+    " VALUES (:agent, coalesce(:soul, ''), :identity, :updated) ON CONFLICT (agent_name) DO UPDATE SET"
+    " soul = coalesce(:soul, soul), identity = iif(:named, :identity, identity), updated = :updated"
+)
+INSTRUCTIONS_FIXED = (
+    "the standing instructions cannot be changed in this conversation; a person can, by foreword instructions set"
+)
 
 
 def list_responsibilities(state: sqlite3.Connection, agent: str) -> tuple[Responsibility, ...]:
     """List the responsibilities of an agent, oldest first."""
-    return tuple(
-        Responsibility(title=title, content=content)
-        for title, content in state.execute(LIST_RESPONSIBILITIES, (agent,))
-    )
+    query = "SELECT title, content FROM responsibilities WHERE agent = ? ORDER BY added, title"
+    return tuple(fetch_all(Responsibility, state.execute(query, (agent,))))
 
 
 def add_responsibility(state: sqlite3.Connection, agent: str, one: Responsibility, user: str) -> None:
@@ -34,7 +40,8 @@ def add_responsibility(state: sqlite3.Connection, agent: str, one: Responsibilit
         raise InputError(f"there is a responsibility {one.title!r} already; remove it first, or choose another title")
     if len(held) >= MAX_RESPONSIBILITIES:
         raise InputError(f"an agent may take on at most {MAX_RESPONSIBILITIES} responsibilities; remove one first")
-    state.execute(ADD_RESPONSIBILITY, (agent, one.title, one.content, user, stamp()))
+    columns = {"agent": agent, "title": one.title, "content": one.content, "user_id": user, "added": stamp()}
+    insert_row(state, "responsibilities", **columns)
 
 
 def remove_responsibility(state: sqlite3.Connection, agent: str, title: str) -> bool:
@@ -55,18 +62,10 @@ def check_responsibility(one: Responsibility) -> None:
             raise InputError(f"the {what} has invalid characters")
 
 
-MAX_SOUL_CHARS = 200_000  # characters of a soul; a prompt has no room for more
-FIND_AGENT = "SELECT soul, identity FROM agent_configurations WHERE agent_name = ?"
-SET_AGENT = (
-    "INSERT INTO agent_configurations (agent_name, soul, identity, updated)"
-    " VALUES (:agent, coalesce(:soul, ''), :identity, :updated) ON CONFLICT (agent_name) DO UPDATE SET"
-    " soul = coalesce(:soul, soul), identity = iif(:named, :identity, identity), updated = :updated"
-)
-
-
 def find_character(state: sqlite3.Connection, agent: str) -> StoredCharacter:
     """Return the stored attributes of an agent."""
-    row = state.execute(FIND_AGENT, (agent,)).fetchone()
+    query = "SELECT soul, identity FROM agent_configurations WHERE agent_name = ?"
+    row = state.execute(query, (agent,)).fetchone()
     soul, identity = row or ("", None)
     taken = list_responsibilities(state, agent)
     if row is None and not taken:
@@ -83,16 +82,11 @@ def set_character(
         raise InputError(f"a soul or an identity may have at most {MAX_SOUL_CHARS:,} characters; nothing was changed")
     if any("\0" in text or not is_whole(text) for text in texts):
         raise InputError("it has invalid characters; nothing was changed")
-    state.execute(
-        SET_AGENT,
-        {
-            "agent": agent,
-            "soul": None if soul is None else soul.strip(),
-            "identity": encode_identity(identity),
-            "named": identity is not None,
-            "updated": stamp(),
-        },
-    )
+    given = list_identity_fields(identity)
+    value = identity.strip() if isinstance(identity, str) else given
+    columns = {"agent": agent, "soul": None if soul is None else soul.strip(), "named": identity is not None}
+    encoded = json.dumps(value, ensure_ascii=False) if given else None
+    state.execute(SET_AGENT, {**columns, "identity": encoded, "updated": stamp()})
 
 
 def list_identity_fields(identity: Identity | str | None) -> dict[str, str]:
@@ -101,14 +95,6 @@ def list_identity_fields(identity: Identity | str | None) -> dict[str, str]:
         return {"description": identity.strip()} if identity and identity.strip() else {}
     found = {field.name: str(getattr(identity, field.name)).strip() for field in fields(Identity)}
     return {name: text for name, text in found.items() if text}
-
-
-def encode_identity(identity: Identity | str | None) -> str | None:
-    """Encode an identity as JSON: an object, a string, or None if empty."""
-    if not list_identity_fields(identity):
-        return None
-    value = identity.strip() if isinstance(identity, str) else list_identity_fields(identity)
-    return json.dumps(value, ensure_ascii=False)
 
 
 def parse_identity(raw: str | None) -> Identity | str | None:
@@ -126,26 +112,13 @@ def parse_identity(raw: str | None) -> Identity | str | None:
     return value.strip() or None if isinstance(value, str) else None
 
 
-MAX_INSTRUCTIONS_CHARS = 20_000  # characters; a prompt shows fewer, the storage has all
-INSTRUCTIONS_FIXED = (
-    "the standing instructions cannot be changed in this conversation; a person can, by foreword instructions set"
-)
-FIND_INSTRUCTIONS = (
-    "SELECT instructions FROM user_agent_prompt_customizations WHERE user_id = ? AND agent_name = ? AND clearance <= ?"
-)
-REPLACE_INSTRUCTIONS = (
-    "INSERT INTO user_agent_prompt_customizations (user_id, agent_name, instructions, clearance, updated)"
-    " VALUES (?, ?, ?, ?, ?) ON CONFLICT (user_id, agent_name) DO UPDATE"
-    " SET instructions = excluded.instructions, clearance = excluded.clearance, updated = excluded.updated"
-)
-
-
 def find_instructions(state: sqlite3.Connection, user: str, agent: str, clearance: Trust = Trust.FULL) -> str | None:
-    """Return a user's instructions for an agent at a clearance.
-
-    Cleared instructions are empty; None means that there never were any.
-    """
-    row = state.execute(FIND_INSTRUCTIONS, (user, agent, int(clearance))).fetchone()
+    """Return a user's instructions at a clearance: empty if cleared, None if there never were any."""
+    query = (
+        "SELECT instructions FROM user_agent_prompt_customizations"
+        " WHERE user_id = ? AND agent_name = ? AND clearance <= ?"
+    )
+    row = state.execute(query, (user, agent, clearance)).fetchone()
     return None if row is None else str(row[0])
 
 
@@ -163,19 +136,20 @@ def replace_instructions(
     if learned is not None and find_instructions(state, user, agent) != find_instructions(state, user, agent, learned):
         raise InputError(INSTRUCTIONS_FIXED)
     state.execute(
-        REPLACE_INSTRUCTIONS, (user, agent, kept, int(Trust.FAMILIAR if learned is None else learned), stamp())
+        "INSERT INTO user_agent_prompt_customizations (user_id, agent_name, instructions, clearance, updated)"
+        " VALUES (?, ?, ?, ?, ?) ON CONFLICT (user_id, agent_name) DO UPDATE"
+        " SET instructions = excluded.instructions, clearance = excluded.clearance, updated = excluded.updated",
+        (user, agent, kept, Trust.FAMILIAR if learned is None else learned, stamp()),
     )
     return kept
 
 
 def check_instructions(text: str) -> str:
     """Strip a text and refuse it if it cannot be stored completely."""
-    kept = text.strip()
-    if len(kept) > MAX_INSTRUCTIONS_CHARS:
-        raise InputError(
-            f"the instructions have {len(kept):,} characters, but may have at most {MAX_INSTRUCTIONS_CHARS:,};"
-            " nothing was changed"
-        )
+    kept, most = text.strip(), MAX_INSTRUCTIONS_CHARS
+    if len(kept) > most:
+        problem = f"the instructions have {len(kept):,} characters, but may have at most {most:,}; nothing was changed"
+        raise InputError(problem)
     if "\0" in kept or not is_whole(kept):
         raise InputError("the instructions have invalid characters; nothing was changed")
     return kept

@@ -6,12 +6,10 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from hmac import compare_digest
 from typing import Self
 
 from foreword.errors import InputError, UnknownName, quote_name
-from foreword.events.period import format_timestamp, parse_timestamp
-from foreword.storage.database import LOCK_TIMEOUT_S, open_state
+from foreword.storage.database import LOCK_TIMEOUT_S, fetch_all, fetch_one, format_moment, insert_row, open_state
 from foreword.types import frozen
 
 TOKEN_PREFIX = "fwd_"  # makes a leaked token recognisable
@@ -19,9 +17,6 @@ TOKEN_BYTES = 32  # random bytes of a token
 MAX_TOKEN_NAME_CHARS = 100
 MAX_TOKEN_DAYS = 36_500
 USE_PRECISION = timedelta(hours=1)  # precision of the stored time of last use
-TOKEN_COLUMNS = "id, user_id, hash, name, created, used, expires"
-# Compared if no token is found, so that an unknown token takes the same time as a known one; nothing has this hash.
-NO_TOKEN_ROW = ("", "", "0" * 64, "", "1970-01-01T00:00:00.000000Z", None, None)
 
 
 @frozen(eq=True)
@@ -45,11 +40,6 @@ class CreatedToken:
     token: ApiToken
 
 
-def read_clock() -> datetime:
-    """Return the current time."""
-    return datetime.now(UTC)
-
-
 def hash_token(secret: str) -> str:
     """Hash a token; a fast hash is enough for random secrets."""
     return sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
@@ -59,7 +49,10 @@ class ApiTokens:
     """The tokens of a workspace."""
 
     def __init__(
-        self, folder: str, clock: Callable[[], datetime] = read_clock, patience: float = LOCK_TIMEOUT_S
+        self,
+        folder: str,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        patience: float = LOCK_TIMEOUT_S,
     ) -> None:
         self._connection = open_state(folder, patience).connection
         self._clock = clock
@@ -69,71 +62,48 @@ class ApiTokens:
         if user not in users:
             raise UnknownName("user", user, users)
         if len(name) > MAX_TOKEN_NAME_CHARS or not name.isprintable():
-            raise InputError(
-                f"the name of a token must be printable and at most {MAX_TOKEN_NAME_CHARS} characters long"
-            )
+            problem = f"the name of a token must be printable and at most {MAX_TOKEN_NAME_CHARS} characters long"
+            raise InputError(problem)
         if days is not None and not 1 <= days <= MAX_TOKEN_DAYS:
             raise InputError(f"a token can be valid for 1 to {MAX_TOKEN_DAYS:,} days, not {days}")
-        now = self._clock()
-        secret = TOKEN_PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
-        token = ApiToken(
-            id=secrets.token_hex(4),
-            user=user,
+        now, secret = self._clock(), TOKEN_PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
+        expires = now + timedelta(days=days) if days else None
+        token = ApiToken(id=secrets.token_hex(4), user=user, name=name, created=now, used=None, expires=expires)
+        insert_row(
+            self._connection,
+            "tokens",
+            id=token.id,
+            user_id=user,
+            hash=hash_token(secret),
             name=name,
-            created=now,
-            used=None,
-            expires=now + timedelta(days=days) if days else None,
-        )
-        self._connection.execute(
-            f"INSERT INTO tokens ({TOKEN_COLUMNS}) VALUES (?, ?, ?, ?, ?, NULL, ?)",
-            (
-                token.id,
-                user,
-                hash_token(secret),
-                name,
-                format_timestamp(now),
-                token.expires and format_timestamp(token.expires),
-            ),
+            created=format_moment(now),
+            expires=expires and format_moment(expires),
         )
         return CreatedToken(secret=secret, token=token)
 
     def find(self, secret: str, users: Collection[str]) -> ApiToken | None:
-        """Find a valid token in constant time.
-
-        One hash, one index lookup, one comparison: the time is the same for valid and invalid tokens.
-        """
-        hashed = hash_token(secret)
-        row = self._connection.execute(
-            f"SELECT {TOKEN_COLUMNS} FROM tokens WHERE hash = ?",
-            (hashed,),
-        ).fetchone()
-        same = compare_digest((row or NO_TOKEN_ROW)[2], hashed)
-        token, now = read_token(row or NO_TOKEN_ROW), self._clock()
-        good = (same, token.user in users, token.expires is None or now < token.expires)
-        if not all(good):
-            return None
-        self._note_use(token, now)
+        """Find a valid token and record its use. The lookup by hash takes the same time for any wrong token."""
+        token = self._find_valid("hash", hash_token(secret), users)
+        now = self._clock()
+        if token and (token.used is None or now - token.used >= USE_PRECISION):
+            with suppress(sqlite3.Error):
+                self._connection.execute("UPDATE tokens SET used = ? WHERE id = ?", (format_moment(now), token.id))
         return token
 
     def is_valid(self, identifier: str, users: Collection[str]) -> bool:
         """Return whether a token exists, has not expired and belongs to a configured user."""
-        row = self._connection.execute(f"SELECT {TOKEN_COLUMNS} FROM tokens WHERE id = ?", (identifier,)).fetchone()
-        token = read_token(row) if row else None
-        return token is not None and token.user in users and (token.expires is None or self._clock() < token.expires)
+        return self._find_valid("id", identifier, users) is not None
 
-    def _note_use(self, token: ApiToken, now: datetime) -> None:
-        """Record the use of a token at most once an hour; ignore errors."""
-        if token.used is None or now - token.used >= USE_PRECISION:
-            with suppress(sqlite3.Error):
-                self._connection.execute("UPDATE tokens SET used = ? WHERE id = ?", (format_timestamp(now), token.id))
+    def _find_valid(self, column: str, value: str, users: Collection[str]) -> ApiToken | None:
+        token = fetch_one(ApiToken, self._connection.execute(f"SELECT * FROM tokens WHERE {column} = ?", (value,)))
+        if token is None or token.user not in users or (token.expires and self._clock() >= token.expires):
+            return None
+        return token
 
     def find_all(self, user: str = "") -> list[ApiToken]:
         """List the tokens of a person, or all of them, the newest last."""
-        rows = self._connection.execute(
-            f"SELECT {TOKEN_COLUMNS} FROM tokens WHERE user_id = ?1 OR ?1 = '' ORDER BY created, id",
-            (user,),
-        )
-        return [read_token(row) for row in rows]
+        query = "SELECT * FROM tokens WHERE user_id = ?1 OR ?1 = '' ORDER BY created, id"
+        return fetch_all(ApiToken, self._connection.execute(query, (user,)))
 
     def revoke(self, which: str) -> list[ApiToken]:
         """Revoke one token by its id, or all tokens of a person; return the revoked ones."""
@@ -152,16 +122,3 @@ class ApiTokens:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def read_token(row: tuple[str, str, str, str, str, str | None, str | None]) -> ApiToken:
-    """Make a token from its row."""
-    key, user, _, name, created, used, expires = row
-    return ApiToken(
-        id=key,
-        user=user,
-        name=name,
-        created=parse_timestamp(created),
-        used=parse_timestamp(used) if used else None,
-        expires=parse_timestamp(expires) if expires else None,
-    )

@@ -1,19 +1,26 @@
-"""The SQLite files of a workspace: the state, the event log and the budgets.
+"""The SQLite files of a workspace: the state, the event log and the budgets; their rows as values.
 
 Opening a file creates its tables, upgrades an older schema, refuses a newer one and checks for damage.
 """
 
+import json
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from dataclasses import is_dataclass
 from datetime import UTC, datetime
+from enum import Enum
+from functools import cache
 from itertools import chain, count
+from types import NoneType, UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from foreword.errors import InputError
 from foreword.resources import read_resource
 from foreword.types import frozen
 
+T = TypeVar("T")
 TIMESTAMP_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"  # UTC, as text that sorts by time
 
 
@@ -25,6 +32,11 @@ def format_moment(moment: datetime) -> str:
 def parse_moment(text: str) -> datetime:
     """Read a stored time."""
     return datetime.strptime(text, TIMESTAMP_FORMAT).replace(tzinfo=UTC)
+
+
+def stamp() -> str:
+    """Return the current time as stored in the state."""
+    return format_moment(datetime.now(UTC))
 
 
 LOCK_TIMEOUT_S = 5.0  # seconds to wait for another process's write lock
@@ -276,11 +288,6 @@ def is_whole(text: str) -> bool:
     return text.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in text)
 
 
-def stamp() -> str:
-    """Return the current time as stored in the state."""
-    return format_moment(datetime.now(UTC))
-
-
 STATE_FILE = "state.sqlite"
 STATE_SCHEMA = DatabaseSchema(
     text="state.sql",
@@ -346,3 +353,60 @@ def writing(connection: sqlite3.Connection) -> Iterator[None]:
         if connection.in_transaction:  # a full disk has already ended it
             connection.execute("ROLLBACK")
         raise
+
+
+def fetch_all(kind: type[T], cursor: sqlite3.Cursor) -> list[T]:
+    """Make a value of each row. A column sets the field of its name, without a final `_id`."""
+    names = [column[0].removesuffix("_id") for column in cursor.description]
+    return [make_value(kind, dict(zip(names, row, strict=True))) for row in cursor]
+
+
+def fetch_one(kind: type[T], cursor: sqlite3.Cursor) -> T | None:
+    """Make a value of the first row, if any."""
+    return next(iter(fetch_all(kind, cursor)), None)
+
+
+def make_value(kind: Any, row: Mapping[str, Any], *, nested: bool = False) -> Any:
+    """Make a value from columns by its type hints. A nested value without a column has one column for each field."""
+    values: dict[str, Any] = {}
+    for name, (hint, is_optional) in list_hints(kind).items():
+        if name not in row and is_dataclass(hint):
+            values[name] = make_value(hint, row, nested=True)
+        elif name in row or nested:
+            value = row[name]
+            if value is not None:
+                values[name] = find_converter(hint)(value)
+            elif is_optional or hint is str:
+                values[name] = None if is_optional else ""
+    return kind(**values)
+
+
+@cache
+def list_hints(kind: Any) -> Mapping[str, tuple[Any, bool]]:
+    """Return the type of each field, and whether it may be None."""
+    found: dict[str, tuple[Any, bool]] = {}
+    for name, hint in get_type_hints(kind).items():
+        members = get_args(hint) if get_origin(hint) is UnionType else (hint,)
+        found[name] = (next(member for member in members if member is not NoneType), NoneType in members)
+    return found
+
+
+@cache
+def find_converter(hint: Any) -> Callable[[Any], Any]:
+    """Find the function that converts a column: JSON to a structure, text or seconds to a time, and words to enums."""
+    origin = get_origin(hint) or hint
+    if origin is tuple:
+        return lambda raw: tuple(json.loads(raw))
+    if is_dataclass(origin):
+        return lambda raw: hint(**json.loads(raw))
+    if origin is datetime:
+        return lambda raw: parse_moment(raw) if isinstance(raw, str) else datetime.fromtimestamp(raw, UTC)
+    if isinstance(origin, type) and issubclass(origin, Enum | bool):
+        return origin
+    return json.loads if origin is Mapping else lambda raw: raw
+
+
+def insert_row(state: sqlite3.Connection, table: str, /, verb: str = "INSERT", **columns: Any) -> int:
+    """Insert a row; return the number of inserted rows."""
+    names, places = ", ".join(columns), ", ".join("?" * len(columns))
+    return state.execute(f"{verb} INTO {table} ({names}) VALUES ({places})", tuple(columns.values())).rowcount

@@ -2,10 +2,10 @@
 
 import json
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from datetime import datetime, timedelta
 
-from foreword.storage.database import format_moment
+from foreword.storage.database import fetch_all, format_moment
 from foreword.storage.writer import is_dead_owner
 from foreword.types import TextEnum, frozen
 
@@ -16,7 +16,7 @@ WHERE id IN (SELECT id FROM outbox AS mine WHERE state = 'pending' AND due <= ?
     AND channel IN (SELECT value FROM json_each(?)) AND NOT EXISTS (SELECT 1 FROM outbox AS other
         WHERE other.state IN ('pending', 'sending') AND other.channel = mine.channel
         AND other.address = mine.address AND other.id < mine.id) ORDER BY id LIMIT ?)
-RETURNING id, part, attempt, {OUTBOX_COLUMNS}"""
+RETURNING id AS number, part, attempt, lease_owner AS owner, {OUTBOX_COLUMNS}"""
 TAKE_OVER = f"""
 UPDATE outbox SET state = iif(channel IN (SELECT value FROM json_each(?)), 'pending', 'uncertain'), lease_owner = ''
 WHERE state = 'sending' AND lease_owner = ? AND (lease_until < ? OR ?)
@@ -87,11 +87,8 @@ def claim_deliveries(
 ) -> list[DeliveryLease]:
     """Claim the first due message of each address."""
     until = (now + lease).timestamp()
-    rows = state.execute(CLAIM_DUE, (owner, until, now.timestamp(), json.dumps(list(channels)), limit)).fetchall()
-    return [
-        DeliveryLease(number=number, message=read_outbound(row), part=part, attempt=attempt, owner=owner)
-        for number, part, attempt, *row in sorted(rows)
-    ]
+    claimed = state.execute(CLAIM_DUE, (owner, until, now.timestamp(), json.dumps(list(channels)), limit))
+    return sorted(fetch_all(DeliveryLease, claimed), key=lambda lease: lease.number)
 
 
 def take_over_deliveries(
@@ -102,8 +99,10 @@ def take_over_deliveries(
     uncertain: list[OutboundMessage] = []
     for (other,) in state.execute(query, (owner,)).fetchall():
         parameters = (json.dumps(list(idempotent)), other, now.timestamp(), is_dead_owner(other))
-        rows = state.execute(TAKE_OVER, parameters).fetchall()
-        uncertain += [read_outbound(row) for status, *row in rows if status == DeliveryStatus.UNCERTAIN.value]
+        for status, key, channel, address, text, turn in state.execute(TAKE_OVER, parameters).fetchall():
+            if status == DeliveryStatus.UNCERTAIN.value:
+                message = OutboundMessage(key=key, channel=channel, address=address, text=text, turn=turn or "")
+                uncertain.append(message)
     return uncertain
 
 
@@ -111,24 +110,7 @@ def store_result(
     state: sqlite3.Connection, lease: DeliveryLease, status: DeliveryStatus, now: datetime, wait: float = 0.0
 ) -> None:
     """Store the result of a part. A message that stays pending without a wait continues with its next part."""
-    pending = status is DeliveryStatus.PENDING and not wait
-    sent = status is DeliveryStatus.SENT
-    state.execute(
-        STORE_RESULT,
-        (
-            str(status),
-            int(sent or pending),
-            pending,
-            now.timestamp() + wait,
-            format_moment(now) if sent else None,
-            lease.number,
-            lease.owner,
-            lease.attempt,
-        ),
-    )
-
-
-def read_outbound(row: Sequence[str | None]) -> OutboundMessage:
-    """Make an outbound message from its row."""
-    key, channel, address, text, turn = (value or "" for value in row)
-    return OutboundMessage(key=key, channel=channel, address=address, text=text, turn=turn)
+    pending, sent = status is DeliveryStatus.PENDING and not wait, status is DeliveryStatus.SENT
+    delivered, due, moment = int(sent or pending), now.timestamp() + wait, format_moment(now) if sent else None
+    key = (lease.number, lease.owner, lease.attempt)
+    state.execute(STORE_RESULT, (str(status), delivered, pending, due, moment, *key))

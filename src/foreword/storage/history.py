@@ -1,4 +1,4 @@
-"""The history in the state: one row per turn with its messages, and summaries that replace compacted rows.
+"""The history in the state: one row per turn with its messages, summaries of compacted rows, and room messages.
 
 Compacted rows are not deleted, so a session can be forked before them. A hash chain over the messages identifies the
 session of a client that resends its history.
@@ -7,10 +7,10 @@ session of a client that resends its history.
 import hashlib
 import sqlite3
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from foreword.storage.database import parse_moment
-from foreword.storage.sessions import WHERE_SESSION_KEY, SessionKey
+from foreword.storage.database import fetch_all, format_moment, insert_row
+from foreword.storage.sessions import WHERE_SESSION_KEY, Session, SessionKey
 from foreword.turn import Message
 from foreword.types import TextEnum, Trust, frozen
 
@@ -20,8 +20,9 @@ INSERT_COLUMNS = "session_id, position, turn_id, kind, messages, tokens, folded,
 
 # The turn of a notification belongs to another session; the note about a held call has a turn of its session.
 SELECT_NOTIFICATIONS = """
-SELECT history.rowid, history.session_id, history.position, history.messages, sessions.agent, turns.finished,
-    json_extract(turns.request, '$.errand.schedule'), schedules.name, schedules.say
+SELECT history.rowid AS number, history.session_id, history.position, history.messages, sessions.agent,
+    turns.finished AS moment, json_extract(turns.request, '$.errand.schedule') AS schedule,
+    schedules.name, schedules.say
 FROM history JOIN sessions ON sessions.id = history.session_id LEFT JOIN turns ON turns.id = history.turn_id
 LEFT JOIN schedules ON schedules.id = json_extract(turns.request, '$.errand.schedule')
 WHERE history.kind = 'room' AND turns.session_id IS NOT history.session_id
@@ -172,9 +173,16 @@ def append_piece(state: sqlite3.Connection, session: str, piece: HistoryPiece) -
 
 def write_piece(state: sqlite3.Connection, session: str, position: int, piece: HistoryPiece) -> None:
     """Write a piece at a position."""
-    state.execute(
-        f"INSERT INTO history ({INSERT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, 0, ?)",
-        (session, position, piece.turn, str(piece.kind), piece.messages, piece.tokens, piece.beginning),
+    insert_row(
+        state,
+        "history",
+        session_id=session,
+        position=position,
+        turn_id=piece.turn,
+        kind=str(piece.kind),
+        messages=piece.messages,
+        tokens=piece.tokens,
+        beginning=piece.beginning,
     )
 
 
@@ -205,7 +213,7 @@ def copy_history(state: sqlite3.Connection, session: str, upto: int, into: str) 
 
 def list_notifications(state: sqlite3.Connection, session: str) -> list[NotificationRow]:
     """List the notifications in a session since its last turn, the oldest first."""
-    return [read_notification(row) for row in state.execute(NOTIFICATIONS_OF_SESSION, (session,))]
+    return fetch_all(NotificationRow, state.execute(NOTIFICATIONS_OF_SESSION, (session,)))
 
 
 def list_notifications_of(
@@ -220,23 +228,107 @@ def list_notifications_of(
         return [], newest
     # An erasure can remove the newest rows, whose numbers are then given again.
     parameters = (min(after, newest), user, channel, int(clearance))
-    found = [read_notification(row) for row in state.execute(NOTIFICATIONS_OF_PERSON, parameters)]
+    found = fetch_all(NotificationRow, state.execute(NOTIFICATIONS_OF_PERSON, parameters))
     return found, max([newest, *(row.number for row in found)])
 
 
-def read_notification(
-    row: tuple[int, str, int, bytes, str, str | None, str | None, str | None, str | None],
-) -> NotificationRow:
-    """Make a notification from its row."""
-    number, session, position, messages, agent, finished, schedule, name, say = row
-    return NotificationRow(
-        number=number,
-        session=session,
-        position=position,
-        messages=messages,
-        agent=agent,
-        moment=parse_moment(finished) if finished else None,
-        schedule=schedule or "",
-        name=name or "",
-        say=say or "",
+OVERHEARD_PERIOD = timedelta(days=1)
+MAX_OVERHEARD = 200  # messages per room
+# Sessions store the highest number they have read, so the number of a deleted message must not be reused.
+NEXT_NUMBER = (
+    "1 + max((SELECT coalesce(max(id), 0) FROM overheard), (SELECT coalesce(max(overheard), 0) FROM sessions))"
+)
+SELECT_ANSWERED = """
+SELECT turns.id AS turn, turns.user_id, turns.text, turns.reply, turns.received AS moment
+FROM turns JOIN sessions ON sessions.id = turns.session_id
+WHERE sessions.agent = ? AND sessions.channel = ? AND sessions.room = ? AND sessions.clearance != ?
+    AND turns.state = 'answered' AND turns.received > ?
+    AND NOT EXISTS (SELECT 1 FROM history WHERE history.session_id = ? AND history.turn_id = turns.id)
+ORDER BY turns.number DESC LIMIT ?"""
+SELECT_OVERHEARD = """
+SELECT id, user_id, text, heard AS moment FROM overheard WHERE channel = ? AND room = ? AND id > ? AND heard > ?
+ORDER BY id DESC LIMIT ?"""
+SELECT_LATEST_EDIT = """
+SELECT text, received AS moment FROM turns WHERE key = ?1 OR key > ?2 AND key < ?3
+UNION ALL SELECT text, heard FROM overheard WHERE key = ?1 OR key > ?2 AND key < ?3
+ORDER BY moment DESC LIMIT 1"""
+
+
+@frozen
+class RoomMessage:
+    """A message in a room outside a session."""
+
+    moment: str
+    user: str
+    text: str
+    reply: str = ""
+    turn: str | None = None
+    """The turn, if the agent answered it."""
+
+
+def store_overheard(
+    state: sqlite3.Connection,
+    place: tuple[str, str],
+    *,
+    user: str,
+    name: str,
+    text: str,
+    key: str | None,
+    now: datetime,
+) -> None:
+    """Store a message for its room, which is a channel and a name, and delete old ones."""
+    state.execute(
+        "INSERT OR IGNORE INTO overheard (id, channel, room, user_id, name, text, heard, key)"
+        f" VALUES ({NEXT_NUMBER}, ?, ?, ?, ?, ?, ?, ?)",
+        (*place, user, name, text, format_moment(now), key),
     )
+    state.execute(
+        "DELETE FROM overheard WHERE channel = ?1 AND room = ?2 AND (heard < ?3 OR id <= (SELECT id FROM overheard"
+        " WHERE channel = ?1 AND room = ?2 ORDER BY id DESC LIMIT 1 OFFSET ?4))",
+        (*place, format_moment(now - OVERHEARD_PERIOD), MAX_OVERHEARD),
+    )
+
+
+def is_overheard(state: sqlite3.Connection, key: str) -> bool:
+    """Return whether a message with this idempotency key was overheard."""
+    return state.execute("SELECT 1 FROM overheard WHERE key = ?", (key,)).fetchone() is not None
+
+
+def find_latest_edit(state: sqlite3.Connection, key: str) -> str | None:
+    """Find the newest text of the message with this key: its own, or that of its last edit."""
+    row = state.execute(SELECT_LATEST_EDIT, (key, f"{key}:", f"{key};")).fetchone()
+    return str(row[0]) if row else None
+
+
+def has_expired_overheard(state: sqlite3.Connection, now: datetime) -> bool:
+    """Return whether any message is too old; rooms without new messages need this check."""
+    query = "SELECT EXISTS (SELECT 1 FROM overheard WHERE heard < ?)"
+    return bool(state.execute(query, (format_moment(now - OVERHEARD_PERIOD),)).fetchone()[0])
+
+
+def delete_expired_overheard(state: sqlite3.Connection, now: datetime) -> None:
+    """Delete old messages in every room."""
+    state.execute("DELETE FROM overheard WHERE heard < ?", (format_moment(now - OVERHEARD_PERIOD),))
+
+
+def is_first_session(state: sqlite3.Connection, session: Session) -> bool:
+    """Return whether a session is the first one of its session key."""
+    query = f"SELECT 1 FROM sessions WHERE {WHERE_SESSION_KEY} AND id != ? AND created <= ? LIMIT 1"
+    return state.execute(query, (*session.key.columns, session.id, format_moment(session.created))).fetchone() is None
+
+
+def list_answered(state: sqlite3.Connection, session: Session, since: datetime, limit: int) -> list[RoomMessage]:
+    """List the messages answered in sessions of other clearances, the newest first."""
+    key = session.key
+    columns = (key.agent, key.channel, key.room, key.clearance, format_moment(since), session.id, limit)
+    return fetch_all(RoomMessage, state.execute(SELECT_ANSWERED, columns))
+
+
+def take_overheard(state: sqlite3.Connection, session: Session, since: datetime, limit: int) -> list[RoomMessage]:
+    """List the overheard messages, the newest first, and mark them as read by this session."""
+    (last,) = state.execute("SELECT overheard FROM sessions WHERE id = ?", (session.id,)).fetchone()
+    key = (session.key.channel, session.key.room, last, format_moment(since), limit)
+    rows = state.execute(SELECT_OVERHEARD, key).fetchall()
+    if rows:
+        state.execute("UPDATE sessions SET overheard = ? WHERE id = ?", (rows[0][0], session.id))
+    return [RoomMessage(moment=moment, user=user, text=text) for _, user, text, moment in rows]

@@ -4,6 +4,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
@@ -12,13 +13,9 @@ from foreword.promptcache.changes import remove_notices, remove_updates
 from foreword.promptcache.ledger import LedgerState, Prefix, clear_ledger
 from foreword.promptcache.ledger_json import dump_ledger, dump_prefix, hash_prefix, parse_ledger, parse_stored_prefix
 from foreword.promptcache.rules import Calibration
-from foreword.storage.database import STATE_FILE, stamp, use_state
+from foreword.storage.database import STATE_FILE, fetch_all, fetch_one, insert_row, stamp, use_state
 from foreword.types import EditPolicy, frozen
 
-FIND_LEDGER = (
-    "SELECT ledgers.frozen, ledgers.base, bases.lines FROM ledgers JOIN bases ON bases.name = ledgers.base"
-    " WHERE session_id = ?"
-)
 # A damaged prefix is repaired by the next session that uses it. Others are not rewritten.
 STORE_PREFIX = (
     "INSERT INTO bases (name, lines) VALUES (?, ?)"
@@ -56,8 +53,8 @@ class EditDecision:
 
 def find_ledger(state: sqlite3.Connection, session: str) -> LedgerRow | None:
     """Return the ledger row of a session."""
-    row = state.execute(FIND_LEDGER, (session,)).fetchone()
-    return LedgerRow(frozen=row[0], base=row[1], lines=row[2]) if row else None
+    query = "SELECT frozen, base, lines FROM ledgers JOIN bases ON bases.name = ledgers.base WHERE session_id = ?"
+    return fetch_one(LedgerRow, state.execute(query, (session,)))
 
 
 def replace_ledger(state: sqlite3.Connection, session: str, row: LedgerRow) -> None:
@@ -236,11 +233,8 @@ def read_edits(state: sqlite3.Connection) -> Mapping[tuple[str, str], EditPolicy
 
 def decide_edit(state: sqlite3.Connection, path: str, sha: str, policy: EditPolicy) -> None:
     """Store a decision about one edit of a file. It does not apply to the next edit."""
-    state.execute(
-        "INSERT INTO edits (path, sha256, policy, decided) VALUES (?, ?, ?, ?) ON CONFLICT (path) DO UPDATE"
-        " SET sha256 = excluded.sha256, policy = excluded.policy, decided = excluded.decided",
-        (path, sha, str(policy), stamp()),
-    )
+    columns = {"path": path, "sha256": sha, "policy": str(policy), "decided": stamp()}
+    insert_row(state, "edits", "INSERT OR REPLACE", **columns)
 
 
 def delete_edit_decision(state: sqlite3.Connection, path: str) -> bool:
@@ -250,18 +244,14 @@ def delete_edit_decision(state: sqlite3.Connection, path: str) -> bool:
 
 def list_edits(state: sqlite3.Connection) -> list[EditDecision]:
     """List the decisions, newest first."""
-    asked = "SELECT path, sha256, policy, decided FROM edits ORDER BY decided DESC, path"
-    return [EditDecision(path=path, sha256=sha, policy=EditPolicy(policy), decided=decided)
-            for path, sha, policy, decided in state.execute(asked)]  # fmt: skip
+    query = "SELECT path, sha256, policy, decided FROM edits ORDER BY decided DESC, path"
+    return fetch_all(EditDecision, state.execute(query))
 
 
 def read_calibrations(state: sqlite3.Connection) -> Mapping[str, Calibration]:
     """Read the token calibrations by model."""
-    asked = "SELECT model, calls, ratio, raw, error FROM calibrations ORDER BY model"
-    return {
-        model: Calibration(model=model, calls=calls, ratio=ratio, raw=raw, error=error)
-        for model, calls, ratio, raw, error in state.execute(asked)
-    }
+    query = "SELECT model, calls, ratio, raw, error FROM calibrations ORDER BY model"
+    return {known.model: known for known in fetch_all(Calibration, state.execute(query))}
 
 
 def find_calibrations(folder: str) -> Mapping[str, Calibration]:
@@ -274,8 +264,4 @@ def find_calibrations(folder: str) -> Mapping[str, Calibration]:
 
 def write_calibration(state: sqlite3.Connection, known: Calibration) -> None:
     """Store a token calibration."""
-    state.execute(
-        "INSERT INTO calibrations (model, calls, ratio, raw, error) VALUES (?, ?, ?, ?, ?) ON CONFLICT (model)"
-        " DO UPDATE SET calls = excluded.calls, ratio = excluded.ratio, raw = excluded.raw, error = excluded.error",
-        (known.model, known.calls, known.ratio, known.raw, known.error),
-    )
+    insert_row(state, "calibrations", "INSERT OR REPLACE", **asdict(known))

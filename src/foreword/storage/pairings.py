@@ -5,7 +5,7 @@ from collections.abc import Collection
 from datetime import datetime
 from hashlib import sha256
 
-from foreword.storage.database import format_moment, parse_moment
+from foreword.storage.database import fetch_all, format_moment, insert_row
 from foreword.types import frozen
 
 
@@ -21,17 +21,15 @@ class PairedIdentity:
 
 
 def hash_code(code: str) -> str:
-    """Hash a code."""
+    """Hash a pairing code; its case does not matter."""
     return sha256(code.upper().encode()).hexdigest()
 
 
 def store_code(state: sqlite3.Connection, code: str, user: str, now: datetime, until: datetime) -> None:
     """Store a code of a user; it replaces their earlier one."""
     state.execute("DELETE FROM pairings WHERE user_id = ? OR expires <= ?", (user, format_moment(now)))
-    state.execute(
-        "INSERT INTO pairings (hash, user_id, created, expires) VALUES (?, ?, ?, ?)",
-        (hash_code(code), user, format_moment(now), format_moment(until)),
-    )
+    created, expires = format_moment(now), format_moment(until)
+    insert_row(state, "pairings", hash=hash_code(code), user_id=user, created=created, expires=expires)
 
 
 def take_code(state: sqlite3.Connection, code: str, now: datetime) -> str:
@@ -54,10 +52,9 @@ def revoke_codes_of(state: sqlite3.Connection, user: str) -> int:
 
 def store_identity(state: sqlite3.Connection, paired: PairedIdentity) -> None:
     """Link an identity to a user."""
-    state.execute(
-        "INSERT OR REPLACE INTO identities (identity, user_id, name, paired) VALUES (?, ?, ?, ?)",
-        (paired.identity, paired.user, paired.name, format_moment(paired.since)),
-    )
+    since = format_moment(paired.since)
+    columns = {"identity": paired.identity, "user_id": paired.user, "name": paired.name, "paired": since}
+    insert_row(state, "identities", "INSERT OR REPLACE", **columns)
 
 
 def delete_identities(state: sqlite3.Connection, identities: Collection[str]) -> None:
@@ -73,8 +70,5 @@ def find_paired(state: sqlite3.Connection, identity: str) -> str:
 
 def list_paired(state: sqlite3.Connection) -> list[PairedIdentity]:
     """List the paired identities, the newest last."""
-    rows = state.execute("SELECT identity, user_id, name, paired FROM identities ORDER BY paired, identity")
-    return [
-        PairedIdentity(identity=identity, user=user, name=name, since=parse_moment(since))
-        for identity, user, name, since in rows
-    ]
+    query = "SELECT identity, user_id, name, paired AS since FROM identities ORDER BY paired, identity"
+    return fetch_all(PairedIdentity, state.execute(query))

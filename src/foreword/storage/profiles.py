@@ -3,24 +3,19 @@
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import field
 
 from foreword.engine.signal import WritingStyle, measure_style
-from foreword.storage.database import stamp
+from foreword.storage.database import fetch_all, fetch_one, stamp
 from foreword.turn import Bulletin, Communication
 from foreword.types import Trust, frozen
 
-READ_BULLETINS = (
-    "SELECT clearance, text FROM bulletins WHERE agent = ? AND clearance <= ? AND text != ''"
-    " AND substr(source, 1, length(?)) = ? ORDER BY clearance"
+STORE_PROFILE = (
+    "INSERT INTO profiles (user_id, clearance, learned, messages, updated) VALUES (?, ?, ?, 1, ?)"
+    " ON CONFLICT (user_id, clearance) DO UPDATE"
+    " SET learned = excluded.learned, messages = messages + 1, updated = excluded.updated"
 )
-FIND_BULLETIN = "SELECT made, source, author FROM bulletins WHERE agent = ? AND clearance = ?"
-CLAIM_BULLETIN = (
-    "INSERT INTO bulletins (agent, clearance, text, author, made) VALUES (?, ?, '', '', ?)"
-    " ON CONFLICT (agent, clearance) DO UPDATE SET made = excluded.made WHERE made = ?"
-)
-STORE_BULLETIN = "UPDATE bulletins SET text = ?, author = ?, source = ? WHERE agent = ? AND clearance = ? AND made = ?"
 
 
 @frozen(eq=True)
@@ -37,24 +32,32 @@ NO_BULLETIN = BulletinOrigin()
 
 def read_bulletins(state: sqlite3.Connection, agent: str, clearance: Trust, policy: str) -> tuple[Bulletin, ...]:
     """Read the bulletins of an agent that are visible at a clearance and were made under the current policy."""
-    found = state.execute(READ_BULLETINS, (agent, int(clearance), policy, policy))
-    return tuple(Bulletin(text=text, trust=Trust(level)) for level, text in found)
+    query = (
+        "SELECT clearance AS trust, text FROM bulletins WHERE agent = ? AND clearance <= ? AND text != ''"
+        " AND substr(source, 1, length(?)) = ? ORDER BY clearance"
+    )
+    return tuple(fetch_all(Bulletin, state.execute(query, (agent, clearance, policy, policy))))
 
 
 def find_bulletin_origin(state: sqlite3.Connection, agent: str, clearance: Trust) -> BulletinOrigin:
     """Return when and from what the current bulletin was made."""
-    row = state.execute(FIND_BULLETIN, (agent, int(clearance))).fetchone()
-    return BulletinOrigin(moment=row[0], source=row[1], author=row[2]) if row else NO_BULLETIN
+    query = "SELECT made AS moment, source, author FROM bulletins WHERE agent = ? AND clearance = ?"
+    return fetch_one(BulletinOrigin, state.execute(query, (agent, clearance))) or NO_BULLETIN
 
 
 def claim_bulletin(state: sqlite3.Connection, agent: str, clearance: Trust, now: str, before: BulletinOrigin) -> bool:
     """Claim the creation of a bulletin unless another process has. The old text stays until the new one is stored."""
-    return state.execute(CLAIM_BULLETIN, (agent, int(clearance), now, before.moment)).rowcount == 1
+    query = (
+        "INSERT INTO bulletins (agent, clearance, text, author, made) VALUES (?, ?, '', '', ?)"
+        " ON CONFLICT (agent, clearance) DO UPDATE SET made = excluded.made WHERE made = ?"
+    )
+    return state.execute(query, (agent, clearance, now, before.moment)).rowcount == 1
 
 
 def store_bulletin(state: sqlite3.Connection, agent: str, bulletin: Bulletin, made: BulletinOrigin) -> None:
     """Store the new text, unless a memory that it may contain was forgotten meanwhile."""
-    state.execute(STORE_BULLETIN, (bulletin.text, made.author, made.source, agent, int(bulletin.trust), made.moment))
+    query = "UPDATE bulletins SET text = ?, author = ?, source = ? WHERE agent = ? AND clearance = ? AND made = ?"
+    state.execute(query, (bulletin.text, made.author, made.source, agent, bulletin.trust, made.moment))
 
 
 def clear_bulletins(state: sqlite3.Connection) -> None:
@@ -69,13 +72,6 @@ MAX_TOPICS = 5  # topics in a profile
 TONE_THRESHOLD = 0.3  # mean tone from which a user counts as formal, or casual if negative
 MAX_SHORT_WORDS, MAX_MEDIUM_WORDS = 15, 60  # words of a short message, and of a medium one
 LENGTH_STEP_WORDS = 5  # words to which the mean length is rounded
-READ_PROFILES = "SELECT learned FROM profiles WHERE user_id = ? AND clearance <= ? ORDER BY clearance"
-FIND_PROFILE = "SELECT learned FROM profiles WHERE user_id = ? AND clearance = ?"
-STORE_PROFILE = (
-    "INSERT INTO profiles (user_id, clearance, learned, messages, updated) VALUES (?, ?, ?, 1, ?)"
-    " ON CONFLICT (user_id, clearance) DO UPDATE"
-    " SET learned = excluded.learned, messages = messages + 1, updated = excluded.updated"
-)
 
 
 @frozen(eq=True)
@@ -121,20 +117,19 @@ def learn_style(state: sqlite3.Connection, user: str, clearance: Trust, message:
     manner = measure_style(message)
     if manner is None:
         return False
-    row = state.execute(FIND_PROFILE, (user, int(clearance))).fetchone()
-    known = (parse_counts(row[0]) if row else StyleCounts()).take_in(manner)
-    state.execute(STORE_PROFILE, (user, int(clearance), encode_counts(known), stamp()))
+    query = "SELECT learned FROM profiles WHERE user_id = ? AND clearance = ?"
+    row = state.execute(query, (user, clearance)).fetchone()
+    known = (StyleCounts(**json.loads(row[0])) if row else StyleCounts()).take_in(manner)
+    value = {"messages": known.messages, "words": known.words, "tone": known.tone, "topics": known.topics}
+    learned = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    state.execute(STORE_PROFILE, (user, clearance, learned, stamp()))
     return True
 
 
 def read_profile(state: sqlite3.Connection, user: str, clearance: Trust) -> Communication | None:
     """Return a user's profile at a clearance, or None with too few messages."""
-    return describe_style(parse_counts(raw) for (raw,) in state.execute(READ_PROFILES, (user, int(clearance))))
-
-
-def describe_style(learned: Iterable[StyleCounts]) -> Communication | None:
-    """Combine learned counts into a profile."""
-    known = list(learned)
+    query = "SELECT learned FROM profiles WHERE user_id = ? AND clearance <= ? ORDER BY clearance"
+    known = [StyleCounts(**json.loads(raw)) for (raw,) in state.execute(query, (user, clearance))]
     messages = sum(one.messages for one in known)
     if messages < MIN_MESSAGES:
         return None
@@ -162,14 +157,3 @@ def describe_length(mean: float) -> str:
     """Describe the mean length of messages, rounded."""
     size = "short" if mean <= MAX_SHORT_WORDS else "medium" if mean <= MAX_MEDIUM_WORDS else "long"
     return f"{size}, about {max(LENGTH_STEP_WORDS, round(mean / LENGTH_STEP_WORDS) * LENGTH_STEP_WORDS)} words"
-
-
-def encode_counts(known: StyleCounts) -> str:
-    """Encode learned counts as JSON."""
-    value = {"messages": known.messages, "words": known.words, "tone": known.tone, "topics": known.topics}
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def parse_counts(raw: str) -> StyleCounts:
-    """Parse learned counts from JSON."""
-    return StyleCounts(**json.loads(raw))

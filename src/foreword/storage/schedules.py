@@ -3,19 +3,15 @@
 import json
 import re
 import sqlite3
-from collections.abc import Collection, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Collection
+from datetime import datetime, timedelta
 
 from foreword.config.schedule_settings import MissedRuns
 from foreword.errors import Forbidden, InputError
-from foreword.storage.database import format_moment, parse_moment
+from foreword.storage.database import fetch_all, fetch_one, format_moment, insert_row
 from foreword.storage.writer import is_dead_owner
 from foreword.types import Delivery, TextEnum, Trust, frozen
 
-SCHEDULE_COLUMNS = (
-    "id, name, origin, agent, user_id, kind, moment, zone, say, delivery, channel, address, room, situation, clearance,"
-    " missed, created, due, ran, note, state"
-)
 LEASE_DURATION = timedelta(seconds=30)
 RUN_SITUATION = "system"
 MAX_TITLE_CHARS = 24
@@ -108,70 +104,46 @@ def shorten_title(say: str) -> str:
     return name[: MAX_TITLE_CHARS + 1].rpartition("-")[0] or name[:MAX_TITLE_CHARS]
 
 
-def read_schedule(row: Sequence[object]) -> StoredSchedule:
-    """Convert a row to a schedule."""
-    key, name, origin, agent, user, kind, moment, zone, say, delivery, channel, address, room, *rest = row
-    _, clearance, missed, created, due, ran, note, state = rest
-    return StoredSchedule(
-        id=str(key),
-        name=str(name),
-        origin=ScheduleOrigin(origin),
-        agent=str(agent),
-        user=str(user),
-        timing=Timing(kind=TimingKind(kind), moment=str(moment), zone=str(zone)),
-        say=str(say),
-        delivery=Delivery(delivery),
-        to=Destination(channel=str(channel), address=str(address), room=str(room)),
-        clearance=Trust(int(str(clearance))),
-        missed=MissedRuns(missed),
-        created=parse_moment(str(created)),
-        due=None if due is None else datetime.fromtimestamp(float(str(due)), UTC),
-        ran=None if ran is None else datetime.fromtimestamp(float(str(ran)), UTC),
-        note=str(note),
-        state=ScheduleState(state),
-    )
-
-
 def put_schedule(state: sqlite3.Connection, schedule: StoredSchedule) -> None:
     """Insert a schedule, or replace the one with the same id."""
     timing, to = schedule.timing, schedule.to
-    row = (
-        schedule.id,
-        schedule.name,
-        str(schedule.origin),
-        schedule.agent,
-        schedule.user,
-        str(timing.kind),
-        timing.moment,
-        timing.zone,
-        schedule.say,
-        str(schedule.delivery),
-        to.channel,
-        to.address,
-        to.room,
-        RUN_SITUATION,
-        int(schedule.clearance),
-        str(schedule.missed),
-        format_moment(schedule.created),
-        schedule.due.timestamp() if schedule.due else None,
-        schedule.ran.timestamp() if schedule.ran else None,
-        schedule.note,
-        str(schedule.state),
+    insert_row(
+        state,
+        "schedules",
+        "INSERT OR REPLACE",
+        id=schedule.id,
+        name=schedule.name,
+        origin=str(schedule.origin),
+        agent=schedule.agent,
+        user_id=schedule.user,
+        kind=str(timing.kind),
+        moment=timing.moment,
+        zone=timing.zone,
+        say=schedule.say,
+        delivery=str(schedule.delivery),
+        channel=to.channel,
+        address=to.address,
+        room=to.room,
+        situation=RUN_SITUATION,
+        clearance=schedule.clearance,
+        missed=str(schedule.missed),
+        created=format_moment(schedule.created),
+        due=schedule.due.timestamp() if schedule.due else None,
+        ran=schedule.ran.timestamp() if schedule.ran else None,
+        note=schedule.note,
+        state=str(schedule.state),
     )
-    placeholders = ", ".join("?" * len(row))
-    state.execute(f"INSERT OR REPLACE INTO schedules ({SCHEDULE_COLUMNS}) VALUES ({placeholders})", row)
 
 
 def list_schedules(state: sqlite3.Connection, user: str = "") -> list[StoredSchedule]:
     """List the schedules of a user, or all, in order of the next run."""
-    query = f"SELECT {SCHEDULE_COLUMNS} FROM schedules WHERE user_id = ?1 OR ?1 = '' ORDER BY state DESC, due, id"
-    return [read_schedule(row) for row in state.execute(query, (user,))]
+    query = "SELECT * FROM schedules WHERE user_id = ?1 OR ?1 = '' ORDER BY state DESC, due, id"
+    return fetch_all(StoredSchedule, state.execute(query, (user,)))
 
 
 def get_schedule(state: sqlite3.Connection, key: str) -> StoredSchedule | None:
     """Return a schedule by its id."""
-    row = state.execute(f"SELECT {SCHEDULE_COLUMNS} FROM schedules WHERE id = ?", (key,)).fetchone()
-    return read_schedule(row) if row else None
+    return fetch_one(StoredSchedule, state.execute("SELECT * FROM schedules WHERE id = ?", (key,)))
 
 
 def find_schedule(state: sqlite3.Connection, which: str) -> StoredSchedule:
@@ -206,13 +178,13 @@ def claim_due_schedules(state: sqlite3.Connection, now: datetime, owner: str) ->
     """Claim due schedules that no live process has leased."""
     query = "SELECT DISTINCT lease_owner FROM schedules WHERE lease_owner != '' AND lease_owner != ?"
     dead = json.dumps([other for (other,) in state.execute(query, (owner,)).fetchall() if is_dead_owner(other)])
-    rows = state.execute(
+    claimed = state.execute(
         "UPDATE schedules SET lease_owner = ?, lease_until = ? WHERE state = 'waiting' AND due <= ?"
         " AND (lease_owner IN ('', ?) OR lease_until < ? OR lease_owner IN (SELECT value FROM json_each(?)))"
-        f" RETURNING {SCHEDULE_COLUMNS}",
+        " RETURNING *",
         (owner, (now + LEASE_DURATION).timestamp(), now.timestamp(), owner, now.timestamp(), dead),
-    ).fetchall()
-    return sorted(map(read_schedule, rows), key=lambda schedule: (schedule.due or now, schedule.id))
+    )
+    return sorted(fetch_all(StoredSchedule, claimed), key=lambda schedule: (schedule.due or now, schedule.id))
 
 
 def finish_run(

@@ -1,4 +1,4 @@
-"""Sessions, and the transcripts that archive them."""
+"""Sessions with their tasks, plans and workflow, and the transcripts that archive them."""
 
 import json
 import sqlite3
@@ -7,12 +7,11 @@ from datetime import datetime
 from typing import Literal
 
 from foreword.engine.trust import ArchivedSession
+from foreword.errors import InputError
 from foreword.events.tracer import make_id
-from foreword.storage.database import format_moment, parse_moment
-from foreword.types import Trust, frozen
-
-COLUMNS = "path, session_id, agent, channel, room, user_id, clearance, people, upto"
-RESERVE_PATH = f"INSERT OR IGNORE INTO archives ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, '[]', 0)"
+from foreword.storage.database import fetch_all, fetch_one, format_moment, insert_row, is_whole, stamp
+from foreword.turn import Step, Task
+from foreword.types import TextEnum, Trust, frozen
 
 
 @frozen(eq=True)
@@ -33,44 +32,29 @@ class Archive:
     upto: int = 0
     """The position in the session's history up to which it is written."""
 
-    @property
-    def is_own(self) -> bool:
-        """Whether it is a private transcript of one user."""
-        return bool(self.user)
-
-
-def convert_archive_row(row: Sequence[object]) -> Archive:
-    """Convert a row."""
-    path, session, agent, channel, room, user, clearance, people, upto = row
-    return Archive(
-        path=str(path),
-        session=str(session),
-        agent=str(agent),
-        channel=str(channel),
-        room=str(room),
-        user=str(user),
-        clearance=Trust(int(str(clearance))),
-        people=tuple(json.loads(str(people))),
-        upto=int(str(upto)),
-    )
-
 
 def find_archive_access(state: sqlite3.Connection, path: str) -> ArchivedSession | None:
     """Return the access attributes of a transcript, or None if the file is not an archive."""
-    asked = "SELECT clearance, channel, room, user_id FROM archives WHERE path = ?"
-    row = state.execute(asked, (path,)).fetchone()
-    if row is None:
-        return None
-    clearance, channel, room, user = row
-    return ArchivedSession(clearance=Trust(clearance), channel=channel, room=room, user=user)
+    query = "SELECT clearance, channel, room, user_id FROM archives WHERE path = ?"
+    return fetch_one(ArchivedSession, state.execute(query, (path,)))
 
 
 def reserve_path(state: sqlite3.Connection, archive: Archive, other: str) -> str:
     """Reserve a path for a session's transcript: the existing one, else `archive.path`, else `other`."""
     for path in (archive.path, other):
-        state.execute(
-            RESERVE_PATH,
-            (path, archive.session, archive.agent, archive.channel, archive.room, archive.user, int(archive.clearance)),
+        insert_row(
+            state,
+            "archives",
+            "INSERT OR IGNORE",
+            path=path,
+            session_id=archive.session,
+            agent=archive.agent,
+            channel=archive.channel,
+            room=archive.room,
+            user_id=archive.user,
+            clearance=archive.clearance,
+            people="[]",
+            upto=0,
         )
         row = state.execute("SELECT path FROM archives WHERE session_id = ?", (archive.session,)).fetchone()
         if row:
@@ -109,17 +93,21 @@ class SessionKey:
 
     @property
     def columns(self) -> tuple[str, str, str, int, str]:
-        """Return the key as the columns of a row."""
-        return (self.agent, self.channel, self.room, int(self.clearance), self.user)
+        """Return the key as the parameters of `WHERE_SESSION_KEY`."""
+        return (self.agent, self.channel, self.room, self.clearance, self.user)
 
-
-def is_own(key: SessionKey) -> bool:
-    """Return whether a session key belongs to one known person in private."""
-    return key.user != "" and key.room == "" and key.clearance > Trust.PUBLIC
+    @property
+    def is_own(self) -> bool:
+        """Whether the key belongs to one known person in private."""
+        return self.user != "" and self.room == "" and self.clearance > Trust.PUBLIC
 
 
 SessionField = Literal["plan", "model", "project"]
-SESSION_COLUMNS = "id, agent, channel, room, clearance, user_id, situation, created, used, parent, plan, model, project"
+SESSION_COLUMNS = (
+    "sessions.id, sessions.agent, sessions.channel, sessions.room, sessions.clearance, sessions.user_id,"
+    " sessions.situation, sessions.created, sessions.used, sessions.parent, sessions.plan, sessions.model,"
+    " sessions.project"
+)
 WHERE_SESSION_KEY = "agent = ? AND channel = ? AND room = ? AND clearance = ? AND user_id = ?"
 
 
@@ -142,48 +130,21 @@ class Session:
     """The directory of the open project."""
 
 
-def read_session(row: Sequence[object]) -> Session:
-    """Make a session from its row."""
-    identifier, agent, channel, room, clearance, user, situation, created, used, parent, plan, model, project = row
-    return Session(
-        id=str(identifier),
-        key=SessionKey(
-            agent=str(agent),
-            channel=str(channel),
-            room=str(room),
-            clearance=Trust(int(str(clearance))),
-            user=str(user),
-        ),
-        situation=str(situation),
-        created=parse_moment(str(created)),
-        used=parse_moment(str(used)),
-        parent=str(parent or ""),
-        plan=bool(plan),
-        model=str(model),
-        project=str(project),
-    )
-
-
 def get_session(state: sqlite3.Connection, identifier: str) -> Session | None:
     """Return a session by its id."""
-    row = state.execute(f"SELECT {SESSION_COLUMNS} FROM sessions WHERE id = ?", (identifier,)).fetchone()
-    return read_session(row) if row else None
+    return fetch_one(Session, state.execute(f"SELECT {SESSION_COLUMNS} FROM sessions WHERE id = ?", (identifier,)))
 
 
 def find_current_session(state: sqlite3.Connection, key: SessionKey) -> Session | None:
     """Find the current session of a session key."""
-    asked = (
-        f"SELECT {SESSION_COLUMNS} FROM sessions WHERE {WHERE_SESSION_KEY} AND current = 1 ORDER BY used DESC LIMIT 1"
-    )
-    row = state.execute(asked, key.columns).fetchone()
-    return read_session(row) if row else None
+    where = f"{WHERE_SESSION_KEY} AND current = 1 ORDER BY used DESC LIMIT 1"
+    return fetch_one(Session, state.execute(f"SELECT {SESSION_COLUMNS} FROM sessions WHERE {where}", key.columns))
 
 
 def add_session(
     state: sqlite3.Connection, key: SessionKey, situation: str, now: datetime, parent: Session | None = None
 ) -> Session:
     """Create a session and make it the current one of its session key."""
-    state.execute(f"UPDATE sessions SET current = 0 WHERE {WHERE_SESSION_KEY} AND current = 1", key.columns)
     session = Session(
         id=make_id(128),
         key=key,
@@ -195,22 +156,32 @@ def add_session(
         model=parent.model if parent else "",
         project=parent.project if parent else "",
     )
-    moment = format_moment(now)
-    state.execute(
-        f"INSERT INTO sessions ({SESSION_COLUMNS}, current) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)",
-        (
-            session.id,
-            *key.columns,
-            situation,
-            moment,
-            moment,
-            session.parent or None,
-            int(session.plan),
-            session.model,
-            session.project,
-        ),
+    insert_row(
+        state,
+        "sessions",
+        id=session.id,
+        agent=key.agent,
+        channel=key.channel,
+        room=key.room,
+        clearance=key.clearance,
+        user_id=key.user,
+        situation=situation,
+        created=format_moment(now),
+        used=format_moment(now),
+        parent=session.parent or None,
+        plan=session.plan,
+        model=session.model,
+        project=session.project,
     )
+    make_current(state, session)
     return session
+
+
+def make_current(state: sqlite3.Connection, session: Session) -> None:
+    """Make a session the current one of its session key."""
+    query = f"UPDATE sessions SET current = 0 WHERE {WHERE_SESSION_KEY} AND current = 1"
+    state.execute(query, session.key.columns)
+    state.execute("UPDATE sessions SET current = 1 WHERE id = ?", (session.id,))
 
 
 def touch_session(state: sqlite3.Connection, session: str, now: datetime) -> None:
@@ -221,31 +192,130 @@ def touch_session(state: sqlite3.Connection, session: str, now: datetime) -> Non
 def list_sessions_of(state: sqlite3.Connection, user: str, limit: int) -> list[Session]:
     """List the private sessions of a person, the most recently used first."""
     query = f"SELECT {SESSION_COLUMNS} FROM sessions WHERE user_id = ? AND user_id != '' ORDER BY used DESC LIMIT ?"
-    return [read_session(row) for row in state.execute(query, (user, limit))]
+    return fetch_all(Session, state.execute(query, (user, limit)))
 
 
 def list_sessions(state: sqlite3.Connection, key: SessionKey, limit: int) -> list[Session]:
     """List the sessions of one session key, the most recently used first."""
     query = f"SELECT {SESSION_COLUMNS} FROM sessions WHERE {WHERE_SESSION_KEY} ORDER BY used DESC LIMIT ?"
-    return [read_session(row) for row in state.execute(query, (*key.columns, limit))]
+    return fetch_all(Session, state.execute(query, (*key.columns, limit)))
 
 
 def list_current_ids(state: sqlite3.Connection, place: SessionKey) -> list[str]:
     """List the current sessions at a place: at or above its clearance in private, and of any clearance in a room."""
     query = (
-        "SELECT id FROM sessions WHERE agent = ? AND channel = ? AND room = ? AND user_id = ? AND current = 1"
-        " AND (clearance >= ? OR room != '')"
+        "SELECT id FROM sessions WHERE agent = ? AND channel = ? AND room = ? AND (clearance >= ? OR room != '')"
+        " AND user_id = ? AND current = 1"
     )
-    columns = (place.agent, place.channel, place.room, place.user, int(place.clearance))
-    return [session for (session,) in state.execute(query, columns)]
-
-
-def make_current(state: sqlite3.Connection, session: Session) -> None:
-    """Make a session the current one of its session key."""
-    state.execute(f"UPDATE sessions SET current = 0 WHERE {WHERE_SESSION_KEY} AND current = 1", session.key.columns)
-    state.execute("UPDATE sessions SET current = 1 WHERE id = ?", (session.id,))
+    return [session for (session,) in state.execute(query, place.columns)]
 
 
 def set_session_field(state: sqlite3.Connection, session: str, name: SessionField, value: str | int) -> bool:
     """Change a setting of a session; return whether the session exists."""
     return state.execute(f"UPDATE sessions SET {name} = ? WHERE id = ?", (value, session)).rowcount == 1
+
+
+class PlanState(TextEnum):
+    """The state of a plan."""
+
+    PROPOSED = "proposed"
+    ACCEPTED = "accepted"
+    DROPPED = "dropped"
+
+
+@frozen(eq=True)
+class SessionPlan:
+    """One plan of a session."""
+
+    id: int
+    session: str
+    created: str
+    text: str
+    state: PlanState
+
+
+def add_plan(state: sqlite3.Connection, session: str, text: str) -> None:
+    """Store a plan of a session."""
+    if not text.strip():
+        raise InputError("a plan without words is not a plan")
+    insert_row(state, "plans", session_id=session, created=stamp(), text=text.strip(), state=str(PlanState.PROPOSED))
+
+
+def list_plans(state: sqlite3.Connection, session: str) -> list[SessionPlan]:
+    """List the plans of a session, newest first."""
+    query = "SELECT id, session_id, created, text, state FROM plans WHERE session_id = ? ORDER BY id DESC"
+    return fetch_all(SessionPlan, state.execute(query, (session,)))
+
+
+def find_newest_plan(state: sqlite3.Connection, session: str) -> SessionPlan | None:
+    """Return the newest plan of a session."""
+    return next(iter(list_plans(state, session)), None)
+
+
+def set_plan_state(state: sqlite3.Connection, number: int, became: PlanState) -> bool:
+    """Set the state of a plan. Return whether the plan exists."""
+    return state.execute("UPDATE plans SET state = ? WHERE id = ?", (str(became), number)).rowcount == 1
+
+
+ACTIVE_STATUS = "active"
+
+
+def read_tasks(state: sqlite3.Connection, session: str) -> tuple[Task, ...]:
+    """Return the tasks of a session in order."""
+    query = "SELECT id, title, description, status, steps FROM tasks WHERE session_id = ? ORDER BY position"
+    return tuple(
+        Task(id=key, title=title, description=about, status=status, steps=tuple(Step(**s) for s in json.loads(steps)))
+        for key, title, about, status, steps in state.execute(query, (session,))
+    )
+
+
+def find_active_task(tasks: Sequence[Task]) -> Task | None:
+    """Return the active task of a session."""
+    return next((task for task in tasks if task.status == ACTIVE_STATUS), None)
+
+
+def replace_tasks(state: sqlite3.Connection, session: str, tasks: Sequence[Task]) -> None:
+    """Replace all tasks of a session, within the caller's transaction."""
+    state.execute("DELETE FROM tasks WHERE session_id = ?", (session,))
+    for position, task in enumerate(tasks):
+        steps = json.dumps([{"text": step.text, "status": step.status} for step in task.steps], ensure_ascii=False)
+        insert_row(
+            state,
+            "tasks",
+            session_id=session,
+            id=task.id,
+            title=task.title,
+            description=task.description,
+            status=task.status,
+            steps=steps,
+            position=position,
+        )
+
+
+def copy_tasks(state: sqlite3.Connection, session: str, into: str) -> None:
+    """Copy the tasks and the workflow of a session to another one."""
+    replace_tasks(state, into, read_tasks(state, session))
+    replace_workflow(state, into, find_workflow(state, session))
+
+
+MAX_WORKFLOW_CHARS = 2_000  # characters; a longer text would displace other parts of the tail
+
+
+def find_workflow(state: sqlite3.Connection, session: str) -> str:
+    """Return the workflow of a session, or an empty string."""
+    row = state.execute("SELECT text FROM workflows WHERE session_id = ?", (session,)).fetchone()
+    return str(row[0]) if row else ""
+
+
+def replace_workflow(state: sqlite3.Connection, session: str, text: str) -> str:
+    """Store the workflow of a session and return it. A blank text ends the workflow; an invalid one changes nothing."""
+    kept = text.strip()
+    if len(kept) > MAX_WORKFLOW_CHARS:
+        raise InputError(f"a workflow may have at most {MAX_WORKFLOW_CHARS:,} characters; this one has {len(kept):,}")
+    if "\0" in kept or not is_whole(kept):
+        raise InputError("the workflow has invalid characters; nothing was changed")
+    if kept:
+        insert_row(state, "workflows", "INSERT OR REPLACE", session_id=session, text=kept, updated=stamp())
+    else:
+        state.execute("DELETE FROM workflows WHERE session_id = ?", (session,))
+    return kept

@@ -3,7 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Callable, Hashable
-from datetime import UTC, datetime
+from datetime import datetime
 from threading import Lock
 from typing import TypeVar, cast
 
@@ -15,6 +15,7 @@ from foreword.storage.database import (
     STATE_FILE,
     FileIdentity,
     StorageError,
+    fetch_all,
     identify_file,
     is_damage,
     make_damage_error,
@@ -134,18 +135,8 @@ def list_paired_identities(state: sqlite3.Connection, user: str) -> tuple[str, .
 
 def list_pending_schedules(state: sqlite3.Connection) -> tuple[PendingSchedule, ...]:
     """List the pending schedules, next one first."""
-    rows = state.execute(
-        "SELECT id, name, user_id, room, clearance, due FROM schedules"
+    query = (
+        "SELECT id, coalesce(nullif(name, ''), id) AS title, user_id, room, clearance, due FROM schedules"
         " WHERE state = 'waiting' AND due IS NOT NULL ORDER BY due, id"
     )
-    return tuple(
-        PendingSchedule(
-            id=key,
-            title=name or key,
-            user=user,
-            room=room,
-            clearance=Trust(clearance),
-            due=datetime.fromtimestamp(due, UTC),
-        )
-        for key, name, user, room, clearance, due in rows
-    )
+    return tuple(fetch_all(PendingSchedule, state.execute(query)))

@@ -1,21 +1,23 @@
-"""The turns in the state: accepted messages with their leases, their progress and their results.
+"""The turns in the state: accepted messages with their leases, their progress, their results and their held calls.
 
-A process works on a turn under a lease, and only the holder of the lease writes to its row.
+A process works on a turn under a lease, and only the holder of the lease writes to its row. A held call is a tool call
+that waits for a person's approval, or waited for it.
 """
 
 import json
 import sqlite3
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from foreword.errors import ForewordError
+from foreword.errors import ForewordError, InputError
 from foreword.events.event import TracePosition, Usage
-from foreword.storage.database import format_moment, parse_moment
-from foreword.storage.sessions import SESSION_COLUMNS, WHERE_SESSION_KEY, Session, SessionKey, read_session
+from foreword.events.tracer import make_id
+from foreword.storage.database import fetch_all, fetch_one, format_moment, insert_row
+from foreword.storage.sessions import SESSION_COLUMNS, WHERE_SESSION_KEY, Session, SessionKey
 from foreword.storage.writer import is_dead_owner
-from foreword.types import TextEnum, frozen
+from foreword.types import TextEnum, Trust, frozen
 
 RETRY_WINDOW = timedelta(seconds=60)  # after the end of a turn; a later request is a new message
 RUNNING_WINDOW = timedelta(days=1)  # no turn is retried for longer
@@ -23,12 +25,13 @@ RECENT_SESSIONS = 20  # of one person, searched for an interrupted session
 
 TURNS_AND_SESSIONS = "turns JOIN sessions ON sessions.id = turns.session_id"
 REPLY_COLUMNS = (
-    "turns.id, turns.session_id, sessions.agent, turns.user_id, turns.state, turns.reply, turns.received,"
-    " turns.finished, turns.usage, turns.cost_usd, turns.prompt_hash, turns.cut"
+    "turns.id AS turn, turns.session_id, sessions.agent, turns.user_id, turns.state, turns.reply AS text,"
+    " turns.received, turns.finished, turns.usage, iif(turns.usage IS NULL, 0.0, turns.cost_usd) AS cost_usd,"
+    " turns.prompt_hash, turns.cut"
 )
 SELECT_CLAIMED = f"""
-SELECT turns.id, turns.text, turns.request, turns.attempt, turns.place, turns.received, turns.taken, turns.usage,
-    turns.cost_usd, {", ".join(f"sessions.{name.strip()}" for name in SESSION_COLUMNS.split(","))}
+SELECT turns.id AS turn, turns.text, turns.request, turns.attempt, turns.place AS position, turns.received, turns.taken,
+    turns.usage, iif(turns.usage IS NULL, 0.0, turns.cost_usd) AS cost_usd, {SESSION_COLUMNS}
 FROM {TURNS_AND_SESSIONS} WHERE turns.id = ?"""
 SELECT_DUE = """
 SELECT 1 FROM turns WHERE finished IS NULL
@@ -48,7 +51,7 @@ WHERE_LEASE = "id = ? AND state = 'running' AND lease_owner = ? AND attempt = ?"
 NO_LEASE = {"lease_owner": "", "lease_until": 0}
 # Only the newest message of a session can have lost its answer. The run of a held call is not a message.
 SELECT_RETRIED = """
-SELECT id, session_id, text, request FROM turns
+SELECT id AS turn, session_id, text, request FROM turns
 WHERE user_id = :user AND channel = :channel AND received > :day AND (finished IS NULL OR finished > :recent
     AND NOT EXISTS (SELECT 1 FROM turns AS later WHERE later.session_id = turns.session_id
         AND later.number > turns.number AND coalesce(json_extract(later.request, '$.held'), '') = ''))
@@ -56,7 +59,8 @@ AND state NOT IN ('stopped', 'failed')
 AND json_extract(request, '$.request.token') = :token AND json_extract(request, '$.request.digest') = :digest
 ORDER BY number DESC LIMIT 1"""
 SELECT_NEWEST = f"""
-SELECT sessions.id, turns.id, turns.text, turns.reply, turns.finished, json_extract(turns.request, '$.beginning')
+SELECT sessions.id AS session, turns.id AS turn, turns.text, turns.reply, turns.finished,
+    json_extract(turns.request, '$.beginning') AS beginning
 FROM (SELECT id, used FROM sessions WHERE {WHERE_SESSION_KEY} ORDER BY used DESC LIMIT {RECENT_SESSIONS}) AS sessions
 JOIN turns ON turns.number = (SELECT max(number) FROM turns WHERE session_id = sessions.id)
 ORDER BY sessions.used DESC"""
@@ -188,12 +192,6 @@ class NewestTurn:
     """Hash of the conversation that the client sent before the message."""
 
 
-def add_turn(state: sqlite3.Connection, /, **columns: Any) -> None:
-    """Add the row of an accepted message."""
-    places = ", ".join("?" * len(columns))
-    state.execute(f"INSERT INTO turns ({', '.join(columns)}) VALUES ({places})", tuple(columns.values()))
-
-
 def find_first_unfinished(state: sqlite3.Connection, session: str) -> tuple[TurnState, float] | None:
     """Find the state and the due time of the oldest unfinished turn of a session."""
     query = "SELECT state, due FROM turns WHERE session_id = ? AND finished IS NULL ORDER BY number LIMIT 1"
@@ -217,19 +215,9 @@ def claim_due(state: sqlite3.Connection, owner: str, now: datetime, lease: timed
 
 def read_claimed(state: sqlite3.Connection, identifier: str) -> ClaimedRow:
     """Read a turn to work on; raise ValueError, TypeError or KeyError for a damaged row."""
-    row = state.execute(SELECT_CLAIMED, (identifier,)).fetchone()
-    turn, text, request, attempt, place, received, taken, usage, cost_usd, *session = row
-    return ClaimedRow(
-        turn=turn,
-        session=read_session(session),
-        text=text,
-        request=request,
-        attempt=attempt,
-        position=TracePosition(**json.loads(place)),
-        received=parse_moment(received),
-        taken=taken,
-        spent=TurnUsage(usage=Usage(**json.loads(usage)), cost_usd=cost_usd) if usage else TurnUsage(),
-    )
+    claimed = fetch_one(ClaimedRow, state.execute(SELECT_CLAIMED, (identifier,)))
+    assert claimed is not None
+    return claimed
 
 
 def read_message(state: sqlite3.Connection, turn: str) -> tuple[str, str]:
@@ -323,8 +311,8 @@ def request_stop(state: sqlite3.Connection, turn: str) -> TurnState | None:
 
 def find_by_key(state: sqlite3.Connection, key: str | None) -> TurnMatch | None:
     """Find the turn of a message by its idempotency key."""
-    row = state.execute("SELECT id, session_id, text, request FROM turns WHERE key = ?", (key,)).fetchone()
-    return read_match(row)
+    query = "SELECT id AS turn, session_id, text, request FROM turns WHERE key = ?"
+    return fetch_one(TurnMatch, state.execute(query, (key,)))
 
 
 def find_retried(
@@ -339,23 +327,12 @@ def find_retried(
         "day": format_moment(now - RUNNING_WINDOW),
         "recent": format_moment(now - RETRY_WINDOW),
     }
-    return read_match(state.execute(SELECT_RETRIED, parameters).fetchone())
-
-
-def read_match(row: Sequence[str] | None) -> TurnMatch | None:
-    """Make a match from its row."""
-    if row is None:
-        return None
-    turn, session, text, request = row
-    return TurnMatch(turn=turn, session=session, text=text, request=request)
+    return fetch_one(TurnMatch, state.execute(SELECT_RETRIED, parameters))
 
 
 def list_newest(state: sqlite3.Connection, key: SessionKey) -> list[NewestTurn]:
     """List the newest turn of each recent session of a session key, the most recently used session first."""
-    return [
-        NewestTurn(session=session, turn=turn, text=text, reply=reply, finished=finished, beginning=beginning)
-        for session, turn, text, reply, finished, beginning in state.execute(SELECT_NEWEST, key.columns)
-    ]
+    return fetch_all(NewestTurn, state.execute(SELECT_NEWEST, key.columns))
 
 
 def find_newest_id(state: sqlite3.Connection, session: str) -> str:
@@ -373,15 +350,15 @@ def count_received(state: sqlite3.Connection, first: str, until: str, since: dat
 
 def find_reply(state: sqlite3.Connection, turn: str) -> TurnReply | None:
     """Find the current result of a turn."""
-    row = state.execute(f"SELECT {REPLY_COLUMNS} FROM {TURNS_AND_SESSIONS} WHERE turns.id = ?", (turn,)).fetchone()
-    return read_reply(row) if row else None
+    query = f"SELECT {REPLY_COLUMNS} FROM {TURNS_AND_SESSIONS} WHERE turns.id = ?"
+    return fetch_one(TurnReply, state.execute(query, (turn,)))
 
 
 def list_unfinished(state: sqlite3.Connection, session: str) -> list[Exchange]:
     """List the unfinished messages of a session, the oldest first."""
     where = "turns.session_id = ? AND turns.finished IS NULL ORDER BY turns.number"
-    rows = state.execute(f"SELECT turns.text, {REPLY_COLUMNS} FROM {TURNS_AND_SESSIONS} WHERE {where}", (session,))
-    return [Exchange(asked=text, reply=read_reply(row)) for text, *row in rows]
+    query = f"SELECT turns.text AS asked, {REPLY_COLUMNS} FROM {TURNS_AND_SESSIONS} WHERE {where}"
+    return fetch_all(Exchange, state.execute(query, (session,)))
 
 
 def list_missed(state: sqlite3.Connection, session: str, limit: int) -> list[Exchange]:
@@ -394,27 +371,153 @@ def list_missed(state: sqlite3.Connection, session: str, limit: int) -> list[Exc
     later = "turns.finished > (SELECT max(received) FROM turns WHERE session_id = ?1)"
     newest = f"turns.number = (SELECT max(number) FROM turns WHERE {ended})"
     query = (
-        f"SELECT turns.text, {REPLY_COLUMNS} FROM {TURNS_AND_SESSIONS} WHERE {ended} AND ({later} OR {newest})"
+        f"SELECT turns.text AS asked, {REPLY_COLUMNS} FROM {TURNS_AND_SESSIONS} WHERE {ended} AND ({later} OR {newest})"
         " ORDER BY turns.number DESC LIMIT ?2"
     )
-    rows = state.execute(query, (session, limit)).fetchall()
-    return [Exchange(asked=text, reply=read_reply(row)) for text, *row in reversed(rows)]
+    return fetch_all(Exchange, state.execute(query, (session, limit)))[::-1]
 
 
-def read_reply(row: Sequence[Any]) -> TurnReply:
-    """Make a reply from its row."""
-    turn, session, agent, user, state, text, received, finished, usage, cost_usd, prompt_hash, cut = row
-    return TurnReply(
-        turn=turn,
-        session=session,
-        agent=agent,
-        user=user,
-        state=TurnState(state),
-        text=text or "",
-        received=parse_moment(received),
-        finished=parse_moment(finished) if finished else None,
-        usage=Usage(**json.loads(usage)) if usage else Usage(),
-        cost_usd=cost_usd if usage else 0.0,
-        prompt_hash=prompt_hash or "",
-        cut=bool(cut),
+HELD_FOR = timedelta(hours=24)
+MAX_HELD_CALLS = 20  # of one person, waiting at the same time
+ID_BITS = 32
+
+SELECT_HELD = """
+SELECT held_calls.id, held_calls.turn_id, held_calls.session_id, sessions.agent, sessions.channel, held_calls.user_id,
+    sessions.clearance, held_calls.name, held_calls.arguments, held_calls.question, held_calls.state,
+    held_calls.created, held_calls.expires, held_calls.run_id, held_calls.result
+FROM held_calls JOIN sessions ON sessions.id = held_calls.session_id WHERE"""
+SELECT_SAME = f"""{SELECT_HELD} (held_calls.turn_id = ?1 AND held_calls.call_id = ?2)
+OR (held_calls.session_id = ?3 AND held_calls.user_id = ?4 AND held_calls.name = ?5
+    AND held_calls.arguments = ?6 AND held_calls.state = 'waiting' AND held_calls.expires > ?7)
+ORDER BY held_calls.turn_id = ?1 DESC LIMIT 1"""
+
+
+class HeldState(TextEnum):
+    """The state of a held call."""
+
+    WAITING = "waiting"
+    ALLOWED = "allowed"
+    """A turn runs it or has run it."""
+    DENIED = "denied"
+    EXPIRED = "expired"
+    REFUSED = "refused"
+    """The person no longer has the clearance of the session."""
+
+
+@frozen(eq=True)
+class HeldCall:
+    """A tool call that waits for approval, or waited for it."""
+
+    id: str
+    turn: str
+    """The newest turn that made it."""
+    session: str
+    agent: str
+    channel: str
+    user: str
+    clearance: Trust
+    name: str
+    arguments: Mapping[str, Any]
+    question: str
+    """The tool and its arguments, for a person."""
+    state: HeldState
+    created: datetime
+    expires: datetime
+    run: str = ""
+    """The turn that runs it."""
+    result: str | None = None
+    """The answer of the tool."""
+
+
+def hold_call(
+    state: sqlite3.Connection,
+    *,
+    turn: str,
+    session: str,
+    user: str,
+    call: str,
+    name: str,
+    arguments: Mapping[str, Any],
+    question: str,
+    now: datetime,
+) -> HeldCall | None:
+    """Store a call that needs approval, with the model's id of it; return None if too many wait.
+
+    The same call of a session waits once. It moves to the newest turn that makes it, whose reply then announces it.
+    """
+    text, moment = json.dumps(arguments, ensure_ascii=False, sort_keys=True), now.timestamp()
+    if held := fetch_one(HeldCall, state.execute(SELECT_SAME, (turn, call, session, user, name, text, moment))):
+        if held.turn != turn:
+            state.execute("UPDATE held_calls SET turn_id = ?, call_id = ? WHERE id = ?", (turn, call, held.id))
+        return replace(held, turn=turn)
+    query = "SELECT count(*) FROM held_calls WHERE user_id = ? AND state = 'waiting' AND expires > ?"
+    if state.execute(query, (user, moment)).fetchone()[0] >= MAX_HELD_CALLS:
+        return None
+    identifier = make_id(ID_BITS)
+    while find_held(state, identifier):
+        identifier = make_id(ID_BITS)
+    insert_row(
+        state,
+        "held_calls",
+        turn_id=turn,
+        call_id=call,
+        session_id=session,
+        user_id=user,
+        name=name,
+        arguments=text,
+        id=identifier,
+        question=question,
+        state="waiting",
+        created=format_moment(now),
+        expires=(now + HELD_FOR).timestamp(),
     )
+    return find_held(state, identifier)
+
+
+def mark_allowed(state: sqlite3.Connection, identifier: str, run: str, now: datetime) -> None:
+    """Mark a held call as allowed, together with the acceptance of the turn that runs it."""
+    allowed = state.execute(
+        "UPDATE held_calls SET state = 'allowed', run_id = ?, decided = ?"
+        " WHERE id = ? AND state = 'waiting' AND expires > ?",
+        (run, format_moment(now), identifier, now.timestamp()),
+    ).rowcount
+    if not allowed:
+        raise InputError(f"call {identifier} is no longer waiting")
+
+
+def end_waiting(state: sqlite3.Connection, identifier: str, became: HeldState, now: datetime) -> bool:
+    """End a waiting call without running it; return whether it was waiting."""
+    query = "UPDATE held_calls SET state = ?, decided = ? WHERE id = ? AND state = 'waiting'"
+    return state.execute(query, (str(became), format_moment(now), identifier)).rowcount == 1
+
+
+def store_held_result(state: sqlite3.Connection, identifier: str, text: str) -> None:
+    """Store the answer of the tool for later attempts at the turn."""
+    state.execute("UPDATE held_calls SET result = ? WHERE id = ?", (text, identifier))
+
+
+def find_held(state: sqlite3.Connection, identifier: str) -> HeldCall | None:
+    """Find a held call by its id."""
+    return fetch_one(HeldCall, state.execute(f"{SELECT_HELD} held_calls.id = ?", (identifier,)))
+
+
+def list_waiting(state: sqlite3.Connection, user: str, clearance: Trust, now: datetime) -> list[HeldCall]:
+    """List the waiting calls of a person at or below a clearance, the oldest first."""
+    where = "held_calls.user_id = ? AND sessions.clearance <= ? AND held_calls.expires > ?"
+    return list_held(state, where, user, clearance, now.timestamp())
+
+
+def list_of_turn(state: sqlite3.Connection, turn: str) -> list[HeldCall]:
+    """List the waiting calls of a turn, the oldest first."""
+    return list_held(state, "held_calls.turn_id = ?", turn)
+
+
+def list_overdue(state: sqlite3.Connection, now: datetime) -> list[HeldCall]:
+    """List the waiting calls that have expired."""
+    return list_held(state, "held_calls.expires <= ?", now.timestamp())
+
+
+def list_held(state: sqlite3.Connection, where: str, *parameters: object) -> list[HeldCall]:
+    """List the waiting calls that a condition selects, the oldest first."""
+    order = "held_calls.state = 'waiting' ORDER BY held_calls.expires, held_calls.id"
+    return fetch_all(HeldCall, state.execute(f"{SELECT_HELD} {where} AND {order}", parameters))

@@ -9,8 +9,8 @@ from foreword.engine.sources.documents import normalise_lines
 from foreword.engine.sources.injection import scan_injections
 from foreword.engine.trust import has_other_readers
 from foreword.errors import Forbidden, InputError, quote_name, suggest_name
-from foreword.storage import agents, tasks
-from foreword.storage.database import is_whole, use_state
+from foreword.storage import agents, sessions
+from foreword.storage.database import is_whole, use_state, writing
 from foreword.turn import STEP_STATUSES, Step, Task, ToolAnswer
 from foreword.types import Trust
 
@@ -141,8 +141,8 @@ def task_write(run: ToolRun) -> ToolAnswer:
     if not run.turn.session:
         raise InputError("this turn belongs to no session, so there is nowhere to keep its tasks")
     parsed = parse_tasks(run.arguments["tasks"])
-    with use_state(run.workspace.state) as state:
-        tasks.replace_tasks(state, run.turn.session, parsed)
+    with use_state(run.workspace.state) as state, writing(state):
+        sessions.replace_tasks(state, run.turn.session, parsed)
     return run.answer(describe_tasks(parsed), count=len(parsed))
 
 
@@ -152,7 +152,7 @@ def task_write(run: ToolRun) -> ToolAnswer:
     {
         "text": {
             "type": "string",
-            "maxLength": tasks.MAX_WORKFLOW_CHARS,
+            "maxLength": sessions.MAX_WORKFLOW_CHARS,
             "description": "The process, the stage it is in, and what comes next, in a few lines.",
         }
     },
@@ -164,7 +164,7 @@ def workflow_write(run: ToolRun) -> ToolAnswer:
     if not run.turn.session:
         raise InputError("this turn belongs to no session, so there is nowhere to keep its workflow")
     with use_state(run.workspace.state) as state:
-        stored = tasks.replace_workflow(state, run.turn.session, run.get_text("text"))
+        stored = sessions.replace_workflow(state, run.turn.session, run.get_text("text"))
     return run.answer("The workflow is written." if stored else "No workflow is active any more.", count=1)
 
 
@@ -175,7 +175,7 @@ def parse_tasks(listed: object) -> tuple[Task, ...]:
     ids = [task.id for task in parsed]
     if twice := sorted({one for one in ids if ids.count(one) > 1}):
         raise InputError(f"two tasks have the id {quote_name(twice[0])}")
-    if len([task for task in parsed if task.status == tasks.ACTIVE_STATUS]) > 1:
+    if len([task for task in parsed if task.status == sessions.ACTIVE_STATUS]) > 1:
         raise InputError("more than one task is active; keep one under way at a time")
     return parsed
 

@@ -24,8 +24,7 @@ from foreword.events import event, lines
 from foreword.gateway import messages, router, service, session_manager
 from foreword.gateway.channels.pull_channel import TerminalChannel, submit_message
 from foreword.storage import history, turns
-from foreword.storage.sessions import Session
-from foreword.storage.tasks import PlanState, SessionPlan
+from foreword.storage.sessions import PlanState, Session, SessionPlan
 from foreword.tokens.models import find_model
 from foreword.turn import Turn
 from foreword.types import Trust

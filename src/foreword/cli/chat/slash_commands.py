@@ -19,8 +19,8 @@ from foreword.events.period import format_timestamp
 from foreword.events.sent_prompts import find_prompts
 from foreword.events.tracer import Tracer
 from foreword.gateway.reload import PREVIOUS_IN_USE, explain_fallback
-from foreword.storage.held_call_rows import HeldCall
-from foreword.storage.tasks import PlanState
+from foreword.storage.sessions import PlanState
+from foreword.storage.turns import HeldCall
 from foreword.types import Pace, Trust, frozen
 
 NO_TURNS_YET = "no turns yet"
