@@ -30,7 +30,7 @@ from foreword.storage.database import open_state
 from foreword.storage.history import compact_history
 from foreword.storage.sessions import add_plan, get_session, record_written, replace_tasks, reserve_path
 from foreword.storage.turns import TurnState, TurnUsage
-from foreword.storage.writer import Writer, ignore_result
+from foreword.storage.writer import Writer
 from foreword.testing import NOON, ManualClock, make_workspace, write_files
 from foreword.turn import Step, Task, Turn
 from foreword.types import Trust
@@ -132,7 +132,7 @@ class People:
             position=received.position,
             received=self.clock(),
         )
-        claimed = await self.inbox.add(arrival, ignore_result, ignore_result)
+        claimed = await self.inbox.add(arrival, lambda _: None, lambda _: None)
         if incoming.room:
             await self.writer.write(lambda state: catch_up(state, admitted.session))
         return claimed, key

@@ -7,6 +7,7 @@ import asyncio
 import json
 import re
 import sqlite3
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from ipaddress import ip_address
@@ -25,7 +26,6 @@ from foreword.events.tracer import Tracer, describe_error, make_id
 from foreword.gateway.channel import NotStored
 from foreword.gateway.channels.pull_channel import WEB_CHANNEL
 from foreword.http.error_responses import MAX_QUOTED_PATH_CHARS, HttpError, to_http_error
-from foreword.http.rate_limit import RateLimiter
 from foreword.storage.api_tokens import ApiToken, ApiTokens
 from foreword.turn import Turn
 
@@ -50,6 +50,9 @@ HOST_HEADER = re.compile(r"(?:\[(?P<ipv6>[^\]]*)\]|(?P<name>[^:\[]*?)\.?)(?::\d+
 FAILURE_RATE_DIVISOR = 20  # an address may fail authentication at 1/20 of a user's rate
 LIVE_SETTINGS = ("hosts", "rate", "cors")
 RESTART_SETTINGS = ("host", "port", "public")  # the listen address, which needs a restart
+
+MAX_BUCKETS = 10_000  # of a rate limit; the least recently used ones are dropped first
+MINUTE_S = 60.0
 
 OPEN_PATHS = ("/healthz", "/readyz")  # the only paths that need no token
 MAX_ANONYMOUS_EVENTS_PER_MINUTE = 60  # recorded failures without a valid token; the rest is only counted
@@ -124,14 +127,6 @@ def replay_body(body: bytes, receive: Receive, state: dict[str, Any]) -> Receive
     return replay
 
 
-def make_preflight_response(scope: Scope) -> Response:
-    """Answer a preflight: allow every method of the application's routes. The request itself needs a token."""
-    routes = scope["app"].state.routes
-    methods = sorted({method for route in routes for method in route.methods or ()})
-    headers = {**PREFLIGHT_HEADERS, "Access-Control-Allow-Methods": ", ".join(methods)}
-    return Response(status_code=204, headers=headers)
-
-
 def list_allowed_hosts(settings: HttpServer) -> frozenset[str]:
     """List the allowed Host headers, which protect against DNS rebinding: loopback, our address, `server.hosts`."""
     bound = () if settings.host in WILDCARD_HOSTS else (settings.host,)
@@ -155,6 +150,28 @@ def check_listen_address(settings: HttpServer) -> None:
             f"{settings.host} is reachable from other machines; to allow this, pass --public "
             "or set server.public: true in foreword.yaml"
         )
+
+
+class RateLimiter:
+    """Token buckets by name, each with the capacity of one minute."""
+
+    def __init__(self, most: int, clock: Callable[[], float] = time.monotonic, names: int = MAX_BUCKETS) -> None:
+        self._most = float(most)
+        self._clock = clock
+        self._names = names
+        self._levels: dict[str, tuple[float, float]] = {}
+        """Fill level of each bucket, and the time of it."""
+
+    def take(self, name: str) -> float:
+        """Take one from a bucket; return 0, or the seconds to wait if it is empty."""
+        now = self._clock()
+        left, at = self._levels.pop(name, (self._most, now))  # the first entry is then the least recently used
+        left = min(self._most, left + (now - at) * self._most / MINUTE_S)
+        wait = 0.0 if left >= 1.0 else (1.0 - left) * MINUTE_S / self._most
+        self._levels[name] = (left if wait else left - 1.0, now)
+        if len(self._levels) > self._names:
+            del self._levels[next(iter(self._levels))]
+        return wait
 
 
 class AccessPolicy:
@@ -239,7 +256,10 @@ class RequestMiddleware:
             send.headers["Access-Control-Expose-Headers"] = EXPOSED_HEADERS
             send.headers["Vary"] = "Origin"
             if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
-                await make_preflight_response(scope)(scope, receive, send)
+                # Every method of the routes is allowed: the request itself needs a token.
+                methods = {method for route in scope["app"].state.routes for method in route.methods or ()}
+                allowed = {**PREFLIGHT_HEADERS, "Access-Control-Allow-Methods": ", ".join(sorted(methods))}
+                await Response(status_code=204, headers=allowed)(scope, receive, send)
                 return
         if scope["path"] not in OPEN_PATHS:
             token = self._authenticate(headers, scope)

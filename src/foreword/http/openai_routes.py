@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from foreword.agent.agent_events import TurnEnd, TurnEnded
 from foreword.agent.reply_stream import SEPARATOR, StreamedText
 from foreword.errors import UnknownName
-from foreword.events.event import Usage
 from foreword.events.otlp import clean_traceparent
 from foreword.gateway import housekeeping
 from foreword.gateway.channels.pull_channel import OPENAI_CHANNEL, WebChannel, submit_message
@@ -283,8 +282,7 @@ async def create_completion(
     reply = await turn_routes.wait_for_answer(request, context, accepted.turn)
     held = await list_held(context, reply.turn)
     response.headers.update(headers | ({HELD_HEADER: ", ".join(call.held for call in held)} if held else {}))
-    own, finish = describe_turn(reply, held), get_finish_reason(reply)
-    return make_completion(body.model, reply.text, reply.usage, own, created=created, finish=finish)
+    return make_completion(body.model, reply, held, created)
 
 
 def check_tools(body: ChatRequest, policy: str) -> None:
@@ -394,21 +392,40 @@ async def answer_housekeeping(
         if error.end is TurnEnd.REFUSED:
             raise HttpError(402, error.message) from error
         raise HttpError(502, "the model failed; the request was not stored") from error
-    own = ForewordField(turn=answer.id, session="", state=str(TurnState.ANSWERED), cost_usd=answer.cost_usd)
-    return make_completion(body.model, answer.text, answer.usage, own, created=int(context.now.timestamp()))
+    reply = TurnReply(
+        turn=answer.id,
+        session="",
+        agent=body.model,
+        user=context.user,
+        state=TurnState.ANSWERED,
+        text=answer.text,
+        received=context.now,
+        usage=answer.usage,
+        cost_usd=answer.cost_usd,
+    )
+    return make_completion(body.model, reply, [], int(context.now.timestamp()))
 
 
-def make_completion(
-    model: str, text: str, usage: Usage, own: ForewordField, *, created: int, finish: Literal["stop", "length"] = "stop"
-) -> Completion:
-    """Return an answer in OpenAI's format."""
+def make_completion(model: str, reply: TurnReply, held: list[turn_routes.HeldShape], created: int) -> Completion:
+    """Return a reply in OpenAI's format."""
+    usage = reply.usage
+    choice = CompletionChoice(
+        message=AssistantMessage(content=reply.text), finish_reason="length" if reply.cut else "stop"
+    )
     return Completion(
-        id=f"chatcmpl-{own.turn}",
+        id=f"chatcmpl-{reply.turn}",
         created=created,
         model=model,
-        choices=[CompletionChoice(message=AssistantMessage(content=text), finish_reason=finish)],
-        usage=convert_usage(usage),
-        foreword=own,
+        choices=[choice],
+        usage=CompletionUsage(
+            prompt_tokens=usage.tokens_in,
+            completion_tokens=usage.tokens_out,
+            total_tokens=usage.tokens_in + usage.tokens_out,
+            prompt_tokens_details=PromptDetails(cached_tokens=usage.cache_read),
+        ),
+        foreword=ForewordField(
+            turn=reply.turn, session=reply.session, state=str(reply.state), cost_usd=reply.cost_usd, held=held
+        ),
     )
 
 
@@ -447,10 +464,11 @@ async def stream_reply(
     if reply.state is not TurnState.ANSWERED or not streamed.text.strip():
         # The text was not streamed yet: the turn is queued, or it was answered before this request.
         yield write_chunk(head, {"content": f"{SEPARATOR}{reply.text}" if streamed.text else reply.text})
-    head["foreword"] = describe_turn(reply, await list_held(context, reply.turn)).model_dump(mode="json")
-    yield write_chunk(head, {}, get_finish_reason(reply))
+    completion = make_completion(body.model, reply, await list_held(context, reply.turn), created)
+    head["foreword"] = completion.foreword.model_dump(mode="json")
+    yield write_chunk(head, {}, completion.choices[0].finish_reason)
     if body.wants_usage:
-        yield sse.write_event({**head, "choices": [], "usage": convert_usage(reply.usage).model_dump()})
+        yield sse.write_event({**head, "choices": [], "usage": completion.usage.model_dump()})
     yield sse.write_event("[DONE]")
 
 
@@ -463,28 +481,6 @@ def write_chunk(head: Mapping[str, Any], delta: dict[str, Any], finish: str | No
 async def list_held(context: RequestContext, turn: str) -> list[turn_routes.HeldShape]:
     """List the turn's calls that wait for approval."""
     return [turn_routes.describe_held_call(call) for call in await context.gateway.held.list_of_turn(turn)]
-
-
-def convert_usage(usage: Usage) -> CompletionUsage:
-    """Convert usage to OpenAI's fields."""
-    return CompletionUsage(
-        prompt_tokens=usage.tokens_in,
-        completion_tokens=usage.tokens_out,
-        total_tokens=usage.tokens_in + usage.tokens_out,
-        prompt_tokens_details=PromptDetails(cached_tokens=usage.cache_read),
-    )
-
-
-def describe_turn(reply: TurnReply, held: list[turn_routes.HeldShape]) -> ForewordField:
-    """Return the `foreword` field of an answer."""
-    return ForewordField(
-        turn=reply.turn, session=reply.session, state=str(reply.state), cost_usd=reply.cost_usd, held=held
-    )
-
-
-def get_finish_reason(reply: TurnReply) -> Literal["stop", "length"]:
-    """Return OpenAI's `finish_reason` for a reply."""
-    return "length" if reply.cut else "stop"
 
 
 @model_router.get("", operation_id="listModels")

@@ -168,11 +168,13 @@ class RequestContext:
 
     async def read_client_request(self, request: Request, **more: Any) -> ClientRequest:
         """Collect the facts about a request that a retry is recognised by."""
-        count = request.headers.get(RETRY_COUNT_HEADER, "")
+        count, body = request.headers.get(RETRY_COUNT_HEADER, ""), json.loads(await request.body())
+        content = {name: value for name, value in body.items() if name not in DELIVERY_FIELDS}
+        hashed = json.dumps([request.headers.get(SESSION_HEADER, ""), content], sort_keys=True, separators=(",", ":"))
         return ClientRequest(
             id=self.request_id,
             token=self.token,
-            digest=hash_request(json.loads(await request.body()), request.headers.get(SESSION_HEADER, "")),
+            digest=sha256(hashed.encode()).hexdigest(),
             retry=count.isdecimal() and int(count[:9]) > 0,
             **more,
         )
@@ -215,9 +217,3 @@ def read_languages(header: str | None) -> str:
     """Read Accept-Language: the valid tags at its beginning, at most ten."""
     tags = LANGUAGE_TAGS.match((header or "").replace(" ", ""))
     return tags[0] if tags and len(tags[0]) <= MAX_CLIENT_FACT_CHARS else ""
-
-
-def hash_request(body: dict[str, Any], session: str) -> str:
-    """Hash a body without delivery options and with the session header; the order of keys does not matter."""
-    hashed = [session, {name: value for name, value in body.items() if name not in DELIVERY_FIELDS}]
-    return sha256(json.dumps(hashed, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -68,7 +68,7 @@ class WaitingClients:
         self._stop = stop
         self.stops_turns = stops_turns
         self._clients: dict[str, set[object]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Future[bool]] = set()
 
     @contextmanager
     def join(self, turn: str) -> Iterator[object]:
@@ -84,7 +84,7 @@ class WaitingClients:
         """Remove a client, and stop the turn if no other client waits for it."""
         self._remove(turn, client)
         if turn not in self._clients:
-            task = asyncio.create_task(self._stop_turn(turn))
+            task = asyncio.ensure_future(self._stop(turn))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -93,9 +93,6 @@ class WaitingClients:
         clients.discard(client)
         if not clients:
             self._clients.pop(turn, None)
-
-    async def _stop_turn(self, turn: str) -> None:
-        await self._stop(turn)
 
     async def wait(self, request: Request, turn: str, reply: Awaitable[TurnReply]) -> TurnReply:
         """Wait for the reply to a turn."""

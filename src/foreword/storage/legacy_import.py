@@ -28,12 +28,7 @@ AGENTS_TABLE = "agent_configurations"
 CUSTOMIZATIONS_TABLE = "user_agent_prompt_customizations"
 NOTES_TABLE = "agent_long_term_memory"
 OLD_NOTES_TABLE = f"old_{NOTES_TABLE}"  # in an upgraded state: rows that could not be imported
-TABLE_QUERIES = {
-    AGENTS_TABLE: "SELECT * FROM agent_configurations ORDER BY rowid",
-    CUSTOMIZATIONS_TABLE: "SELECT * FROM user_agent_prompt_customizations ORDER BY rowid",
-    NOTES_TABLE: "SELECT * FROM agent_long_term_memory ORDER BY rowid",
-    OLD_NOTES_TABLE: "SELECT * FROM old_agent_long_term_memory ORDER BY rowid",
-}
+IMPORTED_TABLES = (AGENTS_TABLE, CUSTOMIZATIONS_TABLE, NOTES_TABLE, OLD_NOTES_TABLE)
 AGENT_NAME_COLUMNS = ("agent_name", "name")  # possible column names for an agent's name
 ADD_AGENT = (
     "INSERT INTO agent_configurations (agent_name, soul, identity, updated) VALUES (?, ?, ?, ?)"
@@ -91,17 +86,17 @@ def read_rows(path: str) -> dict[str, list[LegacyRow]]:
     wanted = f"{AGENTS_TABLE}, {CUSTOMIZATIONS_TABLE} or {NOTES_TABLE}"
     if not os.path.isfile(path):
         raise InputError(f"{path} is not a file; name a SQLite database with the table {wanted}")
-    found: dict[str, list[LegacyRow]] = {name: [] for name in TABLE_QUERIES}
+    found: dict[str, list[LegacyRow]] = {name: [] for name in IMPORTED_TABLES}
     try:
         with closing(connect_read_only(path)) as old:
             old.row_factory = sqlite3.Row
             old.text_factory = decode_text
-            names = {row["name"] for row in old.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            for name in names & found.keys():
-                found[name] = [dict(row) for row in old.execute(TABLE_QUERIES[name])]
+            names = [name for name in IMPORTED_TABLES if has_table(old, name)]
+            for name in names:
+                found[name] = [dict(row) for row in old.execute(f"SELECT * FROM {name} ORDER BY rowid")]
     except sqlite3.Error as error:
         raise InputError(f"{path} cannot be read as a SQLite database: {error}") from None
-    if not names & found.keys():
+    if not names:
         raise InputError(f"{path} has no table {wanted}")
     found[NOTES_TABLE] += found.pop(OLD_NOTES_TABLE)
     return found
@@ -141,7 +136,7 @@ def merge_customizations(rows: Iterable[LegacyRow]) -> list[tuple[str, str, str]
 
 def is_active(row: LegacyRow) -> bool:
     """Return whether a customization was active, which is the default."""
-    return row.get("is_active") not in (0, False, "0", "false", "f")
+    return row.get("is_active") not in (0, "0", "false", "f")
 
 
 def find_priority(row: LegacyRow) -> float:
@@ -216,19 +211,10 @@ class NotesReport:
         for name, note in ROW_NOTES.items():
             if rows := self.rows.get(name, ()):
                 what = note.format(columns=", ".join(self.unread_columns))
-                lines.append(f"{NOTES_TABLE}: {show_count(len(rows), 'row', 'rows')} {what}: {name_rows(rows)}")
+                more = f" and {len(rows) - MAX_SHOWN_ROWS:,} more" if len(rows) > MAX_SHOWN_ROWS else ""
+                shown = ", ".join(rows[:MAX_SHOWN_ROWS]) + more
+                lines.append(f"{NOTES_TABLE}: {len(rows):,} {'row' if len(rows) == 1 else 'rows'} {what}: {shown}")
         return lines
-
-
-def show_count(number: int, one: str, many: str) -> str:
-    """Format a count with its noun."""
-    return f"{number:,} {one if number == 1 else many}"
-
-
-def name_rows(rows: Sequence[str]) -> str:
-    """List row names, up to `MAX_SHOWN_ROWS`."""
-    more = f" and {len(rows) - MAX_SHOWN_ROWS:,} more" if len(rows) > MAX_SHOWN_ROWS else ""
-    return ", ".join(rows[:MAX_SHOWN_ROWS]) + more
 
 
 def import_notes(rows: Iterable[LegacyRow], root: str, config: Config, now: datetime) -> NotesReport:
@@ -276,7 +262,11 @@ class NoteRow:
 
 def read_note_row(row: LegacyRow, number: int) -> NoteRow:
     """Parse a row with any of the known column names."""
-    filled = {name: read_text(value) for name, value in row.items() if value not in (None, "", b"")}
+    filled = {
+        name: to_text(value).encode("utf-8", "replace").decode()  # a lone surrogate cannot be stored
+        for name, value in row.items()
+        if value not in (None, "", b"")
+    }
     agent_column = next((name for name in AGENT_COLUMNS if name in filled), "")
     time_column, time = find_time(row)
     user, agent = filled.get("user_id", ""), filled.get(agent_column, "")
@@ -290,11 +280,6 @@ def read_note_row(row: LegacyRow, number: int) -> NoteRow:
         time=time,
         unread=tuple(name for name in filled if name not in used),
     )
-
-
-def read_text(value: object) -> str:
-    """Convert a column to text that can be encoded as UTF-8."""
-    return to_text(value).encode("utf-8", "replace").decode()
 
 
 def show_part(text: str) -> str:
@@ -405,7 +390,8 @@ def import_state_notes(folder: str, root: str, config: Config, now: datetime) ->
             remove_imported_rows(state, rows, config)
     except InputError as error:
         return [f"{NOTES_TABLE} is not imported yet: {error}"]
-    return [f"{NOTES_TABLE}: {show_count(report.saved, 'entry', 'entries')} imported", *report.list_lines()]
+    entries = "1 entry" if report.saved == 1 else f"{report.saved:,} entries"
+    return [f"{NOTES_TABLE}: {entries} imported", *report.list_lines()]
 
 
 def remove_imported_rows(state: sqlite3.Connection, rows: Iterable[LegacyRow], config: Config) -> None:
@@ -414,49 +400,37 @@ def remove_imported_rows(state: sqlite3.Connection, rows: Iterable[LegacyRow], c
     A row that another program has written meanwhile remains until the next start.
     """
     found = {tuple(row.items()): refuse_row(read_note_row(row, 0), config, ()) for row in rows}
-    refused = {row for row, reason in found.items() if reason}
-    imported = found.keys() - refused
     state.text_factory = decode_text
     state.execute("PRAGMA secure_delete=ON")  # a forgotten entry must not remain in free pages
     with writing(state):
-        for table in (OLD_NOTES_TABLE, NOTES_TABLE):
+        for table in filter(lambda name: has_table(state, name), (OLD_NOTES_TABLE, NOTES_TABLE)):
             for number, row in list_numbered(state, table):
-                is_refused = table == NOTES_TABLE and tuple(row.items()) in refused
-                if is_refused:
-                    copy_to_old_table(state, number, list(row))
-                if is_refused or tuple(row.items()) in imported:
+                refusal = found.get(tuple(row.items()))
+                if refusal and table == NOTES_TABLE:
+                    copy_to_old_table(state, number, row)
+                if refusal == "" or (refusal and table == NOTES_TABLE):
                     state.execute(f"DELETE FROM {table} WHERE rowid = ?", (number,))
         if has_table(state, NOTES_TABLE) and not list_numbered(state, NOTES_TABLE):
             state.execute(f"DROP TABLE {NOTES_TABLE}")
 
 
 def list_numbered(state: sqlite3.Connection, table: str) -> list[tuple[int, LegacyRow]]:
-    """List the rows of a table with their row ids. A missing table has none."""
-    if not has_table(state, table):
-        return []
+    """List the rows of a table with their row ids."""
     found = state.execute(f"SELECT rowid, * FROM {table}")
     names = [column[0] for column in found.description][1:]
     return [(number, dict(zip(names, values, strict=True))) for number, *values in found]
 
 
-def copy_to_old_table(state: sqlite3.Connection, number: int, names: Sequence[str]) -> None:
+def copy_to_old_table(state: sqlite3.Connection, number: int, names: Iterable[str]) -> None:
     """Copy a row to the table old_…. Create the table or add columns if necessary."""
-    if not has_table(state, OLD_NOTES_TABLE):
-        state.execute(f"CREATE TABLE {OLD_NOTES_TABLE} AS SELECT * FROM {NOTES_TABLE} WHERE 0")
+    state.execute(f"CREATE TABLE IF NOT EXISTS {OLD_NOTES_TABLE} AS SELECT * FROM {NOTES_TABLE} WHERE 0")
     known = {name for (name,) in state.execute("SELECT name FROM pragma_table_info(?)", (OLD_NOTES_TABLE,))}
-    for name in names:
-        if name not in known:
-            state.execute(f"ALTER TABLE {OLD_NOTES_TABLE} ADD COLUMN {quote_column(name)}")
-    columns = ", ".join(map(quote_column, names))
-    state.execute(
-        f"INSERT INTO {OLD_NOTES_TABLE} ({columns}) SELECT {columns} FROM {NOTES_TABLE} WHERE rowid = ?", (number,)
-    )
-
-
-def quote_column(name: str) -> str:
-    """Quote a column name for SQL."""
-    doubled = name.replace('"', '""')
-    return f'"{doubled}"'
+    quoted = {name: '"' + name.replace('"', '""') + '"' for name in names}
+    for name in quoted.keys() - known:
+        state.execute(f"ALTER TABLE {OLD_NOTES_TABLE} ADD COLUMN {quoted[name]}")
+    columns = ", ".join(quoted.values())
+    query = f"INSERT INTO {OLD_NOTES_TABLE} ({columns}) SELECT {columns} FROM {NOTES_TABLE} WHERE rowid = ?"
+    state.execute(query, (number,))
 
 
 def has_notes_table(path: str) -> bool:

@@ -54,10 +54,6 @@ REWRITE_CHUNK_BYTES = 1 << 20  # bytes per write when the WAL is rewritten
 sync = getattr(os, "fdatasync", os.fsync)  # fdatasync is faster where it exists
 
 
-def ignore_result(_: Any) -> None:
-    """Do nothing."""
-
-
 @frozen
 class WriteJob:
     """A unit of work, and the future that waits for it."""
@@ -66,24 +62,40 @@ class WriteJob:
     loop: asyncio.AbstractEventLoop
     future: "asyncio.Future[Any]"
     durable: bool
-    on_commit: Callable[[Any], None]
-    """Called with the result after the commit, before the fsync."""
-    on_sync_error: Callable[[sqlite3.Error], None]
-    """Called with the error if the fsync failed and the caller continues anyway."""
+    on_commit: Callable[[Any], None] | None
+    on_sync_error: Callable[[sqlite3.Error], None] | None
     context: Context
+
+    def call(self, what: Callable[..., None], *said: Any) -> None:
+        """Call a function on the event loop."""
+        with suppress(RuntimeError):  # the loop may be closed
+            self.loop.call_soon_threadsafe(what, *said, context=self.context)
+
+    def resolve(self, result: Any, error: BaseException | None) -> None:
+        """Set the result or the error of the future, unless it is done."""
+
+        def set_outcome() -> None:
+            if self.future.done():
+                return
+            if error is None:
+                self.future.set_result(result)
+            else:
+                self.future.set_exception(error)
+
+        self.call(set_outcome)
 
 
 async def write_until_stored(
     write: Callable[[], Awaitable[object]],
     delays: Sequence[float],
-    on_first_failure: Callable[[sqlite3.Error], None] = ignore_result,
+    on_first_failure: Callable[[sqlite3.Error], None] | None = None,
 ) -> None:
     """Repeat a write until the disk accepts it; the last delay repeats."""
     for attempt in count():
         try:
             await write()
         except sqlite3.Error as error:
-            if attempt == 0:
+            if attempt == 0 and on_first_failure:
                 on_first_failure(error)
             await asyncio.sleep(delays[min(attempt, len(delays) - 1)])
         else:
@@ -97,10 +109,11 @@ class Writer:
         self._connection = connection
         self._wait = sync
         connection.execute("PRAGMA synchronous=NORMAL")  # the writer calls fsync itself, after the commit
-        self._path = find_database_path(connection)
+        (_, _, self._path) = connection.execute("PRAGMA database_list").fetchone()
         self._unsynced = True
         self._fault: sqlite3.Error | None = None
-        self._reader = open_reader(self._path)
+        self._reader = sqlite3.connect(self._path, timeout=0, isolation_level=None, check_same_thread=False)
+        self._reader.execute("PRAGMA query_only=ON")
         self._jobs: SimpleQueue[WriteJob | None] = SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="foreword-state", daemon=True)
@@ -108,7 +121,7 @@ class Writer:
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Write: run a job in a transaction; cancelling the caller does not undo it."""
-        return await self._hand_in(work, durable=False)
+        return await self._submit(work, durable=False)
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Read: at once on this thread, or through the writer if the state is locked."""
@@ -126,23 +139,23 @@ class Writer:
     async def write_durable(
         self,
         work: Callable[[sqlite3.Connection], T],
-        on_commit: Callable[[T], None] = ignore_result,
-        on_sync_error: Callable[[sqlite3.Error], None] = ignore_result,
+        on_commit: Callable[[T], None] | None = None,
+        on_sync_error: Callable[[sqlite3.Error], None] | None = None,
     ) -> T:
         """Write durably: run a job and wait for the fsync, or raise its error.
 
         `on_commit` is called on the event loop before the fsync. A caller that continues even if the fsync fails passes
         `on_sync_error`: it is called with the error, and the result is returned.
         """
-        return await self._hand_in(work, durable=True, on_commit=on_commit, on_sync_error=on_sync_error)
+        return await self._submit(work, durable=True, on_commit=on_commit, on_sync_error=on_sync_error)
 
-    def _hand_in(
+    def _submit(
         self,
         work: Callable[[sqlite3.Connection], T],
         *,
         durable: bool,
-        on_commit: Callable[[T], None] = ignore_result,
-        on_sync_error: Callable[[sqlite3.Error], None] = ignore_result,
+        on_commit: Callable[[T], None] | None = None,
+        on_sync_error: Callable[[sqlite3.Error], None] | None = None,
     ) -> "asyncio.Future[T]":
         if self._closed:
             raise sqlite3.ProgrammingError("the state is closed")
@@ -169,21 +182,15 @@ class Writer:
         self._connection.close()
 
     def _run(self) -> None:
-        while True:
-            first = self._jobs.get()
-            if first is None:
-                return
-            batch, last = [first], False
+        job = self._jobs.get()
+        while job is not None:
+            batch = [job]
             with suppress(Empty):
-                while len(batch) < MAX_JOBS_PER_BATCH:
-                    job = self._jobs.get_nowait()
-                    if job is None:
-                        last = True
-                        break
+                while len(batch) < MAX_JOBS_PER_BATCH and (job := self._jobs.get_nowait()) is not None:
                     batch.append(job)
             self._work(batch)
-            if last:
-                return
+            if job is not None:
+                job = self._jobs.get()
 
     def _work(self, batch: list[WriteJob]) -> None:
         before = self._connection.total_changes
@@ -197,21 +204,22 @@ class Writer:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
             for job in batch:
-                call_on_loop(job, resolve_future, job.future, None, error)
+                job.resolve(None, error)
             return
         self._unsynced = self._unsynced or self._connection.total_changes != before
+        durable: list[tuple[WriteJob, Any]] = []
         for job, result, failure in results:
             if not job.durable or failure is not None:
-                call_on_loop(job, resolve_future, job.future, result, failure)
-            elif job.on_commit is not ignore_result:
-                call_on_loop(job, job.on_commit, result)
-        if durable := [(job, result) for job, result, failure in results if job.durable and failure is None]:
-            fault = self._sync()
-            for job, result in durable:
-                goes_on = job.on_sync_error is not ignore_result
-                if goes_on and fault is not None:
-                    call_on_loop(job, job.on_sync_error, fault)
-                call_on_loop(job, resolve_future, job.future, result, None if goes_on else fault)
+                job.resolve(result, failure)
+                continue
+            durable.append((job, result))
+            if job.on_commit:
+                job.call(job.on_commit, result)
+        fault = self._sync() if durable else None
+        for job, result in durable:
+            if fault is not None and job.on_sync_error:
+                job.call(job.on_sync_error, fault)
+            job.resolve(result, None if job.on_sync_error else fault)
 
     def _rewrite_wal(self) -> None:
         """Rewrite the WAL after a failed fsync, within a write transaction; until then no fsync is trusted."""
@@ -251,19 +259,6 @@ class Writer:
         return result, None
 
 
-def find_database_path(connection: sqlite3.Connection) -> str:
-    """Return the path of a connection's database file."""
-    (_, _, path) = connection.execute("PRAGMA database_list").fetchone()
-    return str(path)
-
-
-def open_reader(path: str) -> sqlite3.Connection:
-    """Open a second, read-only connection that does not wait for locks."""
-    reader = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
-    reader.execute("PRAGMA query_only=ON")
-    return reader
-
-
 def probe_write(connection: sqlite3.Connection) -> None:
     """Rewrite a header value unchanged: a write that needs disk space and changes nothing."""
     (number,) = connection.execute("PRAGMA user_version").fetchone()
@@ -279,19 +274,3 @@ def rewrite_file(path: str) -> None:
         while piece := file.read(REWRITE_CHUNK_BYTES):
             file.seek(-len(piece), os.SEEK_CUR)
             file.write(piece)  # a short write is continued by the next read
-
-
-def call_on_loop(job: WriteJob, what: Callable[..., None], *said: Any) -> None:
-    """Call a function on the event loop of a job."""
-    with suppress(RuntimeError):  # the loop may be closed
-        job.loop.call_soon_threadsafe(what, *said, context=job.context)
-
-
-def resolve_future(future: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
-    """Set the result or the error of a future, unless it is done."""
-    if future.done():
-        return
-    if error is None:
-        future.set_result(result)
-    else:
-        future.set_exception(error)
