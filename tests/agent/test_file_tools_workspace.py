@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -68,19 +69,19 @@ def see_all(ws, user, given):
     return shown
 
 
-@pytest.mark.parametrize("user", LEVELS)
 @pytest.mark.parametrize("above", [False, True])
-def test_each_file(tmp_path, user, above):
+def test_each_file(tmp_path, above):
     """Every workspace file is visible from its trust on, under any directory."""
     ws = make(tmp_path / "ws", str(tmp_path) if above else ".")
     start = f"{tmp_path}/ws" if above else "."
-    for path, least in PLACES.items():
+    for user, (path, least) in product(LEVELS, PLACES.items()):
         seen = least is not None and LEVELS[user] >= least
         shown = call(ws, user, "read_file", path=f"{start}/{path}")
         assert shown.endswith(f"\nplum in {path}") is seen, path
         assert seen or shown == f"there is no '{start}/{path}' here"
         assert (f"{path}:1: plum" in call(ws, user, "search_files", text="plum")) is seen, path
-    assert call(ws, user, "read_file", path=f"{start}/foreword.yaml") == f"there is no '{start}/foreword.yaml' here"
+    for user in LEVELS:
+        assert call(ws, user, "read_file", path=f"{start}/foreword.yaml") == f"there is no '{start}/foreword.yaml' here"
 
 
 @settings(max_examples=15, deadline=None)
@@ -117,21 +118,23 @@ def test_a_directory_in_the_workspace(tmp_path, path):
     assert carols == ("notes/listed.md:1: plum in notes/listed.md" if path == "notes" else "Nothing was found.")
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["SOUL.md", "new.md", "memory/private/x.md", "memory/shared/new/x.md", "users/alice/x.md", "users/bob/x.md",
-     "skills/tea/SKILL.md", "skills/new/SKILL.md", "rules/x.md", "agents/reid/SOUL.md", "blueprints/x.yaml",
-     "notes/listed.md", "foreword.yaml", ".env", ".foreword/x", "prompts/x.md", "channels/web.md", "groups/g/x.md"],
-)  # fmt: skip
+UNWRITABLE = [
+    *("SOUL.md", "new.md", "memory/private/x.md", "memory/shared/new/x.md", "users/alice/x.md", "users/bob/x.md"),
+    *("skills/tea/SKILL.md", "skills/new/SKILL.md", "rules/x.md", "agents/reid/SOUL.md", "blueprints/x.yaml"),
+    *("notes/listed.md", "foreword.yaml", ".env", ".foreword/x", "prompts/x.md", "channels/web.md", "groups/g/x.md"),
+]
+
+
 @pytest.mark.parametrize("above", [False, True])
-def test_what_prompts_are_made_of(tmp_path, path, above):
+def test_what_prompts_are_made_of(tmp_path, above):
     """Files that prompts, memory or the configuration are made from are not written, whether they exist or not."""
     ws = make(tmp_path / "ws", str(tmp_path) if above else ".")
     before = {name: (tmp_path / "ws" / name).read_bytes() for name in PLACES}
     start = f"{tmp_path}/ws" if above else "."
-    assert "was not written" in call(ws, "alice", "write_file", path=f"{start}/{path}", text="x")
+    for path in UNWRITABLE:
+        assert "was not written" in call(ws, "alice", "write_file", path=f"{start}/{path}", text="x"), path
+        assert path in PLACES or path == "foreword.yaml" or not (tmp_path / "ws" / path).exists(), path
     assert {name: (tmp_path / "ws" / name).read_bytes() for name in PLACES} == before
-    assert path in PLACES or path == "foreword.yaml" or not (tmp_path / "ws" / path).exists()
     assert not (tmp_path / "ws" / "memory" / "shared" / "new").exists()
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from itertools import cycle
 
 import pytest
 from conversation import LAMPS, MODELS, Conversation, Lamps, equip, with_tools
@@ -39,8 +40,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(("fault", "shape"), [*zip(FAULTS, cycle(SHAPES)), *(("half", shape) for shape in SHAPES[1:])])
 def test_faults(tmp_path, stand_in, shape, fault):
     """Each fault ends the turn with a message and an error event, and the next turn is answered."""
     talk = Conversation(tmp_path, stand_in.url, MODELS[shape])
@@ -151,8 +151,7 @@ TROUBLE = {
 }
 
 
-@pytest.mark.parametrize("trouble", TROUBLE)
-@pytest.mark.parametrize("shape", ["anthropic", "openai", "responses"])
+@pytest.mark.parametrize(("trouble", "shape"), [*zip(TROUBLE, cycle(["anthropic", "openai", "responses"]))])
 def test_tools_in_trouble(tmp_path, stand_in, shape, trouble):
     """A failed or invalid call is answered with text for the model, and the turn continues."""
     called, error, words = TROUBLE[trouble]

@@ -99,8 +99,11 @@ def kill_at(talk, step, message, **facts):
     return load_messages(stored[-1])
 
 
-@pytest.mark.parametrize("model", [*MODELS.values(), "ollama:tiny"])
-@pytest.mark.parametrize("step", [1, 2, 3, 4, 5])
+RESUMED = [(model, step) for model in (MODELS["anthropic"], "ollama:tiny") for step in (1, 2, 3, 4, 5)]
+RESUMED += [(MODELS[shape], 2) for shape in ("openai", "responses", "gemini")]
+
+
+@pytest.mark.parametrize(("model", "step"), RESUMED)
 def test_going_on(tmp_path, stand_in, model, step):
     """A turn that died after any step resumes after it, and repeats no finished call."""
     talk = Conversation(tmp_path, stand_in.url, model)

@@ -141,22 +141,20 @@ PATHS = [
 ]
 
 
-@pytest.mark.parametrize("path", PATHS, ids=range(len(PATHS)))
 @pytest.mark.parametrize("user", ["bob", "mallory"])
-def test_not_for_them(ws: Workspace, user: str, path: str) -> None:
+def test_not_for_them(ws: Workspace, user: str) -> None:
     """Withheld and missing paths get the same error."""
-    with pytest.raises(InputError) as caught:
-        get(ws, path, user)
-    assert str(caught.value) == f"there is no {quote_name(path)} here"
+    for path in PATHS:
+        with pytest.raises(InputError) as caught:
+            get(ws, path, user)
+        assert str(caught.value) == f"there is no {quote_name(path)} here"
 
 
-@pytest.mark.parametrize(
-    "path", ["secret.md", "foreword.yaml", "memory/../secret.md", "skills/../secret.md", "AGENTS.md/"]
-)
-def test_not_for_the_owner_either(ws: Workspace, path: str) -> None:
+def test_not_for_the_owner_either(ws: Workspace) -> None:
     """The tools read what the prompt offers, not any file."""
-    with pytest.raises(InputError, match="there is no"):
-        get(ws, path)
+    for path in ("secret.md", "foreword.yaml", "memory/../secret.md", "skills/../secret.md", "AGENTS.md/"):
+        with pytest.raises(InputError, match="there is no"):
+            get(ws, path)
 
 
 def test_withheld_section(ws: Workspace) -> None:

@@ -243,24 +243,18 @@ class McpServers:
         pinned = self._find_pinned(assembly.turn.session or assembly)
         try:
             with route.used.hold():
-                if not route.original:
-                    await self._restore_link(route, assembly, pinned, str(arguments.get("uri", "")))
-                text = await self._send(route, pinned, arguments)
+                if route.original:
+                    text = await self._call_tool(route, pinned, arguments)
+                else:
+                    text = await self._read_resource(route, assembly, pinned, str(arguments.get("uri", "")))
         except ServerError as error:
             self._record(route.server, error)
             raise ToolError(f"server {route.server!r} did not answer: {error}") from error
         return ToolAnswer(text=text, tokens=await asyncio.to_thread(assembly.meter.count, text[:100_000]))
 
-    async def _send(self, route: ToolRoute, pinned: PinnedTools, arguments: Mapping[str, Any]) -> str:
-        """Call a tool of a server, or read a resource that one of its tools linked in the same conversation."""
+    async def _call_tool(self, route: ToolRoute, pinned: PinnedTools, arguments: Mapping[str, Any]) -> str:
+        """Call a tool of a server, and record the resources that its answer links."""
         used = route.used
-        if not route.original:
-            uri = str(arguments.get("uri", ""))
-            if pinned.links.get(uri) is not used:
-                raise InputError(
-                    "no tool of this server has linked that resource in this conversation; call the tool that links it"
-                )
-            return mcp_tools.read_resource(await used.connection.read(uri))
         if used.listing and route.original not in {one.name for one in used.listing.tools}:
             raise ToolError(f"the server {route.server!r} has no such tool any more")
         result = await used.connection.call(route.original, arguments)
@@ -268,17 +262,20 @@ class McpServers:
             pinned.links |= dict.fromkeys(mcp_tools.list_links(result), used)
         return mcp_tools.read_answer(result, route.reader)
 
-    async def _restore_link(self, route: ToolRoute, assembly: Assembly, pinned: PinnedTools, uri: str) -> None:
-        """Restore a link from the stored tool results of the conversation: links in memory are lost at a restart."""
-        turn = assembly.turn
-        if not turn.session or pinned.links.get(uri) is route.used:
-            return
-        line = mcp_tools.render_link(route.reader, uri)
-        for tool, text in await self._results(turn.session):
-            other = self._routes.get((turn.agent, tool))
-            if other and other.original and other.used is route.used and line in text.split("\n"):
-                pinned.links[uri] = route.used
-                return
+    async def _read_resource(self, route: ToolRoute, assembly: Assembly, pinned: PinnedTools, uri: str) -> str:
+        """Read a resource that a tool of the same server linked in the same conversation."""
+        turn, line = assembly.turn, mcp_tools.render_link(route.reader, uri)
+        if pinned.links.get(uri) is not route.used and turn.session:  # links in memory are lost at a restart
+            for tool, text in await self._results(turn.session):
+                other = self._routes.get((turn.agent, tool))
+                if other and other.original and other.used is route.used and line in text.split("\n"):
+                    pinned.links[uri] = route.used
+                    break
+        if pinned.links.get(uri) is not route.used:
+            raise InputError(
+                "no tool of this server has linked that resource in this conversation; call the tool that links it"
+            )
+        return mcp_tools.read_resource(await route.used.connection.read(uri))
 
     def _find_pinned(self, owner: str | Assembly) -> PinnedTools:
         """Return the tool lists and links of a session, or of a turn without a session."""

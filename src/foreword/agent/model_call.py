@@ -1,7 +1,7 @@
 """Model calls: reserve budget, set cache breakpoints, send, account for the answer, and retry transient errors."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from datetime import datetime
@@ -25,7 +25,7 @@ from foreword.agent.agent_events import BudgetExceeded, CallRestarted, ProviderE
 from foreword.agent.conversation import HistorySegment, SegmentedHistory, convert_to_texts, list_user_messages
 from foreword.agent.providers.model_clients import ENGINE_HOST, OpenModel
 from foreword.agent.providers.transport import OutgoingPrompt, request_diagnosis, use_prompt
-from foreword.agent.reply_stream import FencedCallParser
+from foreword.agent.reply_stream import FencedCallParser, ReplyPart
 from foreword.agent.retry import RetryPolicy, translate_provider_error
 from foreword.assembly import Assembly
 from foreword.config.schema import Config, ModelOverride
@@ -194,16 +194,14 @@ class ModelCaller:
         for number, wait in enumerate((*waits, None), 1):
             pause = None
             try:
-                with turn.step(
-                    EventType.API_CALL, model=context.assembly.turn.model, prompt_hash=context.key, attempt=number
-                ) as call:
+                model = context.assembly.turn.model
+                with turn.step(EventType.API_CALL, model=model, prompt_hash=context.key, attempt=number) as call:
                     try:
                         return await self._call(call, own)
                     except ProviderError as error:
                         error.tries, error.whom = number, self._name_model()
-                        pause = (
-                            context.retrying.choose(wait, error.wait) if error.passing and wait is not None else None
-                        )
+                        if error.passing and wait is not None:
+                            pause = context.retrying.choose(wait, error.wait)
                         call.note(**describe_retry(error, pause, last=wait is None))
                         raise
             except ProviderError:
@@ -350,18 +348,16 @@ class ModelCaller:
                 async with context.opened.model.request_stream(list(messages), settings, NO_TOOLS) as stream:
                     async for event in stream:
                         self._is_streaming = True
-                        await self._pass_on(read_delta_text(event), fences)
+                        piece = read_delta_text(event)
+                        await self._emit_text(fences.feed(piece) if fences else [piece])
                     response = stream.get()
         if fences:
-            for found in fences.finish():
-                if isinstance(found, str):
-                    await context.callbacks.emit(TextDelta(text=found))
+            await self._emit_text(fences.finish())
         return response
 
-    async def _pass_on(self, piece: str, fences: FencedCallParser | None) -> None:
-        """Pass text on, without fenced calls."""
-        found = fences.feed(piece) if fences else [piece]
-        for text in found:
+    async def _emit_text(self, parts: Iterable[ReplyPart]) -> None:
+        """Emit the text of an answer, without its fenced calls."""
+        for text in parts:
             if text and isinstance(text, str):
                 await self._context.callbacks.emit(TextDelta(text=text))
 

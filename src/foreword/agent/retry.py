@@ -49,7 +49,7 @@ MESSAGE_KEYS = ("message", "error", "detail", "msg")
 
 
 def translate_provider_error(error: Exception) -> ForewordError:
-    """Convert an error of a provider or its library to ours; return one of our own errors that a library wrapped."""
+    """Convert an error of a provider or its library; unwrap a ForewordError that a library has wrapped."""
     causes = list(list_causes(error))
     if ours := next((cause for cause in causes if isinstance(cause, ForewordError)), None):
         return ours

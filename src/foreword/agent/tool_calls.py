@@ -152,9 +152,8 @@ def redact_arguments(reason: str, context: ToolContext, asked: ToolCall | Malfor
     for text in texts:
         reason = reason.replace(text, "…")
     # A quotation may be truncated or escaped, so it need not equal a whole argument.
-    return QUOTATION.sub(
-        lambda found: "'…'" if any(shares_word(found[0], text) for text in texts) else found[0], reason
-    )
+    words = {word for text in texts for word in WORD_PATTERN.findall(text)}
+    return QUOTATION.sub(lambda found: found[0] if words.isdisjoint(WORD_PATTERN.findall(found[0])) else "'…'", reason)
 
 
 def list_argument_texts(value: object) -> Iterator[str]:
@@ -167,11 +166,6 @@ def list_argument_texts(value: object) -> Iterator[str]:
     elif isinstance(value, (list, tuple)):
         for one in value:
             yield from list_argument_texts(one)
-
-
-def shares_word(quotation: str, text: str) -> bool:
-    """Return whether a quotation shares a word with a text."""
-    return not set(WORD_PATTERN.findall(quotation)).isdisjoint(WORD_PATTERN.findall(text))
 
 
 def find_tool(assembly: Assembly, asked: ToolCall | MalformedCall) -> Tool | str:
@@ -218,19 +212,19 @@ async def run_tool(step: TraceStep, context: ToolContext, asked: ToolCall, secon
     try:
         async with asyncio.timeout(seconds):
             answer = await context.tools.call(context.assembly, asked.name, asked.arguments)
-    except StorageError as error:  # the message names a local file, and the model cannot correct the error
-        return record_tool_failure(step, asked.name, error)
     except Forbidden as error:
         return record_refusal(step, context, asked, f"{asked.name} refused: {error}", reason=str(error))
-    except (InputError, ToolError) as error:
-        reason = redact_arguments(str(error), context, asked)
-        step.note(status="failed", error=reason[:MAX_LOGGED_REASON_CHARS] or type(error).__name__)
-        return ToolResult(text=f"{asked.name} failed: {error}", done=False)
     except TimeoutError:
         step.note(error=f"no answer within {seconds:g} s")
         return ToolResult(text=f"{asked.name} did not answer within {seconds:g} seconds.", done=False)
     except Exception as error:  # noqa: BLE001 - a tool may run third-party code
-        return record_tool_failure(step, asked.name, error)
+        if isinstance(error, InputError | ToolError) and not isinstance(error, StorageError):
+            reason = redact_arguments(str(error), context, asked)
+            step.note(status="failed", error=reason[:MAX_LOGGED_REASON_CHARS] or type(error).__name__)
+            return ToolResult(text=f"{asked.name} failed: {error}", done=False)
+        # The message may name a local file, and the model cannot correct the error.
+        step.note(**describe_error(error))
+        return ToolResult(text=f"{asked.name} failed ({type(error).__name__}); the log has the details.", done=False)
     finally:
         CURRENT_CALL.reset(here)
     record_memory_event(step, asked.name, answer, **describe_arguments(context, asked))
@@ -253,20 +247,12 @@ def record_refusal(
     return ToolResult(text=text, done=False)
 
 
-def record_tool_failure(step: TraceStep, name: str, error: Exception) -> ToolResult:
-    """Record an unexpected error; the model gets only its type."""
-    step.note(**describe_error(error))
-    return ToolResult(text=f"{name} failed ({type(error).__name__}); the log has the details.", done=False)
-
-
 def render_answer(answer: TextExcerpt | ToolAnswer) -> str:
     """Return an answer as text for the model, truncated to the limit."""
     more = f"\n(more: {answer.more})" if isinstance(answer, TextExcerpt) and answer.more else ""
-    text = (
-        answer.text
-        if len(answer.text) <= MAX_RESULT_CHARS
-        else f"{answer.text[:MAX_RESULT_CHARS]}\n(cut: {len(answer.text):,} characters)"
-    )
+    text = answer.text
+    if len(text) > MAX_RESULT_CHARS:
+        text = f"{text[:MAX_RESULT_CHARS]}\n(cut: {len(text):,} characters)"
     return f"{text}{more}" or "(nothing)"
 
 
