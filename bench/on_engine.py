@@ -111,7 +111,7 @@ class Player:
         request = {"model": self.name, "messages": [{"role": "system", "content": "".join(system[1])}]}
         what = OutgoingPrompt(
             envelope=Envelope(shape=self._opened.shape, model=self.name, request=request),
-            said=list_user_messages(history),
+            user_messages=list_user_messages(history),
             max_tokens=self._longest,
             cache_key=self.name,
         )

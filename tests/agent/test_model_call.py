@@ -25,7 +25,7 @@ class Engine:
     def __init__(self, *answers):
         self._answers = [*answers]
 
-    def remembers(self, _at):
+    def find_cache_start(self, _at):
         """Return the next answer."""
         return self._answers.pop(0)
 
@@ -37,7 +37,7 @@ def call(tmp_path):
     request = assembly.envelope("openai").request
 
     def call(ledger_state, at, engine, read=0.0):
-        opened = OpenModel(model=None, shape="openai", remembers=engine.remembers if engine else None)
+        opened = OpenModel(model=None, shape="openai", find_cache_start=engine.find_cache_start if engine else None)
         accounting = TurnLedger(assembly, opened, ledger_state, str(at))
         accounting.write(request, (), at)
         return accounting.settle(Usage(tokens_in=1_000, tokens_out=1, cache_read=int(read * 1_000)), {})

@@ -16,7 +16,7 @@ TEXT = {"anthropic": "text", "openai": "text", "responses": "input_text"}
 
 def send(shape, request, said=SAID):
     """Make the parts of a request."""
-    return OutgoingPrompt(envelope=Envelope(shape=shape, model="m", request=request), said=said, max_tokens=64)
+    return OutgoingPrompt(envelope=Envelope(shape=shape, model="m", request=request), user_messages=said, max_tokens=64)
 
 
 FINISHED = {
@@ -51,7 +51,7 @@ def test_ours(tmp_path, shape):
     newest = envelope.request[where][-1]
     texts = tuple(part["text"] for part in newest.get("content") or newest["parts"])
     body = insert_prompt(
-        FINISHED[shape], OutgoingPrompt(envelope=envelope, said=(UserMessage(texts=texts),), max_tokens=64)
+        FINISHED[shape], OutgoingPrompt(envelope=envelope, user_messages=(UserMessage(texts=texts),), max_tokens=64)
     ).request
     assert "theirs" not in json.dumps(body)
     assert not {"tool_choice", "toolConfig", "cache_control"} & body.keys()
@@ -106,7 +106,7 @@ def test_places_of_what_was_said(shape):
     owned = insert_prompt(
         {**FINISHED[shape], where: [theirs, answer, theirs]}, send(shape, {"model": "m", where: []}, said)
     )
-    words = [json.dumps(owned.request[where][at]) for at in owned.said]
+    words = [json.dumps(owned.request[where][at]) for at in owned.places]
     assert [text in words[at] for at, text in enumerate(("one", "two"))] == [True, True]
 
 

@@ -286,9 +286,9 @@ class SegmentedHistory:
         at, begin, segments = 0, 0, list(self._known)
         for one, count in zip(fresh, self._counts, strict=bool(fresh)):
             at += count
-            if at >= len(owned.said):
+            if at >= len(owned.places):
                 raise ForeignRequest("the request lacks a user message; it was not sent")
-            end = owned.said[at]
+            end = owned.places[at]
             start = segments[-1].end if segments else self._opening
             written = one.find(self._shape, self._meter, start)
             if written is None:

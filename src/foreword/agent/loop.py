@@ -111,7 +111,7 @@ class TurnInput:
     attempt: int = 1
     results: tuple[str, ...] = ()
     """Results of held calls that ran before the model is called; they follow the user's message."""
-    apart: bool = False
+    is_side_request: bool = False
     """Whether this is a side request, such as a subagent's, that must not use the session's cache key."""
     response_format: str = ""
     """The required response format; empty for plain text."""
@@ -170,7 +170,7 @@ class TurnRun:
 
     def _conclude(self, outcome: Outcome) -> Outcome:
         usage, usd = self._caller.add_up()
-        return replace(outcome, usage=usage, cost_usd=usd, prompt_hash=self._context.key)
+        return replace(outcome, usage=usage, cost_usd=usd, prompt_hash=self._context.prompt_hash)
 
     async def _run_tools(self, turn: TraceStep, newest: ModelResponse) -> bool:
         """Run the calls of the newest answer that have no result yet; return whether the answer had any calls."""
@@ -252,7 +252,7 @@ class AgentLoop:
         decision = work.assembly.prefix_decision
         node.emit(
             EventType.PROMPT_BUILT,
-            prompt_hash=context.key,
+            prompt_hash=context.prompt_hash,
             layers=work.assembly.prompt.section_count,
             tokens=work.assembly.used,
             cached_tokens=measure_prefix(work.assembly),
@@ -290,7 +290,9 @@ class AgentLoop:
         self, assembly: Assembly, above: TraceStep, *, response_format: str = "", max_tokens: int | None = None
     ) -> str:
         """Call a model once outside any turn and return its text; run no tools."""
-        work = TurnInput(assembly=assembly, apart=True, response_format=response_format, max_tokens=max_tokens)
+        work = TurnInput(
+            assembly=assembly, is_side_request=True, response_format=response_format, max_tokens=max_tokens
+        )
         context = self._connect(work, NO_CALLBACKS)
         return read_text(await ModelCaller(context).call(above, (make_first_message(context.envelope),)))
 
@@ -303,7 +305,7 @@ class AgentLoop:
             if why := find_unsupported_format(opened, work.response_format, assembly.turn.model, tools=tools):
                 raise InputError(why)
         # A side request under the conversation's key would replace the conversation in the provider's cache.
-        opened = replace(opened, keyed=False) if work.apart else opened
+        opened = replace(opened, keyed=False) if work.is_side_request else opened
         provider = self._workspace.config.providers.get(assembly.turn.model.partition(":")[0])
         ledger = TurnLedger(
             assembly,
@@ -319,7 +321,7 @@ class AgentLoop:
             # The envelope omits the history: stored messages are sent again byte for byte.
             envelope=replace(assembly, turn=replace(assembly.turn, history=())).envelope(opened.shape),
             ledger=ledger,
-            key=self._event_stream.prompts.keep(assembly) if self._event_stream.prompts else "",
+            prompt_hash=self._event_stream.prompts.keep(assembly) if self._event_stream.prompts else "",
             config=self._workspace.config,
             event_stream=self._event_stream,
             callbacks=callbacks,
@@ -409,7 +411,7 @@ class Delegation:
             extensions=extensions,
         )
         sub = await means.assemble(turn)
-        outcome = await means.loop.run(TurnInput(assembly=sub, apart=True), CURRENT_CALL.get())
+        outcome = await means.loop.run(TurnInput(assembly=sub, is_side_request=True), CURRENT_CALL.get())
         if outcome.end is not TurnEnd.ANSWERED:
             raise ToolError(f"the helper came to no end: {outcome.text}")
         return ToolAnswer(text=outcome.text, tokens=assembly.meter.count(outcome.text))

@@ -121,7 +121,7 @@ class TurnLedger:
 
     def _check_engine(self, at: datetime) -> None:
         """Mark the cached prefix as lost if the engine was restarted."""
-        since = self._opened.remembers(at) if self._opened.remembers else None
+        since = self._opened.find_cache_start(at) if self._opened.find_cache_start else None
         if since and self._ledger_state and self._ledger_state.last.at < since:
             self._ledger_state = mark_lost(self._ledger_state)
 
@@ -164,8 +164,7 @@ class CallContext:
     opened: OpenModel
     envelope: Envelope
     ledger: TurnLedger
-    key: str
-    """The hash of the prompt."""
+    prompt_hash: str
     config: Config
     event_stream: EventStream
     callbacks: TurnCallbacks
@@ -195,7 +194,9 @@ class ModelCaller:
             pause = None
             try:
                 model = context.assembly.turn.model
-                with turn.step(EventType.API_CALL, model=model, prompt_hash=context.key, attempt=number) as call:
+                with turn.step(
+                    EventType.API_CALL, model=model, prompt_hash=context.prompt_hash, attempt=number
+                ) as call:
                     try:
                         return await self._call(call, own)
                     except ProviderError as error:
@@ -333,7 +334,7 @@ class ModelCaller:
         longest = self._bound_answer(own)
         what = OutgoingPrompt(
             envelope=context.envelope,
-            said=list_user_messages(messages),
+            user_messages=list_user_messages(messages),
             max_tokens=longest,
             cache_key=make_cache_key(context.assembly.turn) if context.opened.keyed else "",
             system_messages=context.assembly.meter.facts.cache.system_messages,

@@ -164,7 +164,9 @@ async def open_gateway(
             place=lambda: describe_place(workspace.config, environ),
         )
         preparing = opened.enter_context(
-            closing(TurnInputs(workspace, writer, equipping, loop.ask, clock, find_engine_start=models.remembers))
+            closing(
+                TurnInputs(workspace, writer, equipping, loop.ask, clock, find_engine_start=models.find_cache_start)
+            )
         )
         delegating.means = SubagentMeans(loop=loop, toolbox=toolbox, assemble=preparing.assemble)
         inbox = Inbox(writer, clock, cache=preparing.cache)

@@ -57,7 +57,7 @@ def test_room_of_a_file(tmp_path):
         )
         for blocks in (2, 3_000)
     ]
-    assert [(setup.slots, setup.aside > 0) for setup in setups] == [(4, True), (1, False)]
+    assert [(setup.slots, setup.spill_mb > 0) for setup in setups] == [(4, True), (1, False)]
 
 
 BROKEN = {

@@ -57,7 +57,7 @@ def test_a_question_beside_a_conversation(tmp_path, environ):
             with Tracer(house.heard, find_context(assembly)).step(EventType.SESSION_COMPACTED) as step:
                 await house.loop.ask(assembly, step)
             helper = Turn(user="alice", situation="dm", session="a", message="Find a fruit.", mode=Mode.MINIMAL)
-            await house.run(helper, apart=True)
+            await house.run(helper, is_side_request=True)
             outcome = await house.say("a", "Name a fruit.")
             assert goes_on(before.text, before.usage, outcome.usage), (before.usage, outcome.usage)
 
@@ -66,7 +66,7 @@ def test_a_question_beside_a_conversation(tmp_path, environ):
 
 def test_more_sessions_than_slots(weights):
     """A session that lost its slot gets its cached conversation back."""
-    engine = EmbeddedEngine(EngineSettings(path=weights, weights=None, window=512, slots=1, aside=64))
+    engine = EmbeddedEngine(EngineSettings(path=weights, weights=None, window=512, slots=1, spill_mb=64))
     try:
         running = engine.start()
 
@@ -85,11 +85,11 @@ def test_more_sessions_than_slots(weights):
 def test_asked_while_it_starts(weights):
     """A request during the start of the engine gets the same cache lifetime as one before it."""
     engine, done = EmbeddedEngine(EngineSettings(path=weights, weights=None, window=256, slots=1)), threading.Event()
-    since = engine.remembers(NOON)
+    since = engine.find_cache_start(NOON)
 
     def ask_on():
         while not done.is_set():
-            engine.remembers(NOON + timedelta(hours=1))
+            engine.find_cache_start(NOON + timedelta(hours=1))
 
     with ThreadPoolExecutor(2) as pool:
         asking = [pool.submit(ask_on) for _ in range(2)]
@@ -99,6 +99,6 @@ def test_asked_while_it_starts(weights):
             done.set()
         assert [one.result() for one in asking] == [None, None]
     try:
-        assert engine.remembers(NOON + timedelta(hours=2)) == since
+        assert engine.find_cache_start(NOON + timedelta(hours=2)) == since
     finally:
         engine.stop()

@@ -95,9 +95,9 @@ class EmbeddedEngine:
         self._asking = threading.Lock()  # held briefly, unlike the lock of `start`
         self._held: tuple[RunningEngine | None, int] = (None, 0)
         """The running engine and the number of starts; one value, because it is read during a start."""
-        self._awaited = 0
+        self._cache_start_number = 0
         """The number of the start that began the current cache lifetime; the next start if the engine is dead."""
-        self._since: datetime | None = None
+        self._cache_start: datetime | None = None
 
     def start(self) -> RunningEngine:
         """Return the running engine; fetch its weights and start it if needed, which takes seconds."""
@@ -111,7 +111,7 @@ class EmbeddedEngine:
                 self._held = (running, starts + 1)
             return running
 
-    def remembers(self, at: datetime) -> datetime:
+    def find_cache_start(self, at: datetime) -> datetime:
         """Return the start of the current cache lifetime; call it before and after each request, with its time.
 
         A dead engine has lost its cache, and the next request restarts it.
@@ -120,9 +120,9 @@ class EmbeddedEngine:
             running, starts = self._held
             gone = running is None or not running.alive
             now = starts + 1 if gone else starts
-            if self._since is None or now != self._awaited:
-                self._awaited, self._since = now, at
-            return at if gone else self._since
+            if self._cache_start is None or now != self._cache_start_number:
+                self._cache_start_number, self._cache_start = now, at
+            return at if gone else self._cache_start
 
     def stop(self) -> None:
         """End the process."""
@@ -144,7 +144,7 @@ def start_engine(setup: EngineSettings) -> RunningEngine:
         "key": key,
         "window": setup.window,
         "slots": setup.slots,
-        "aside": setup.aside,
+        "spill_mb": setup.spill_mb,
         "threads": setup.threads,
         "template": weights.template if weights else "",
         "temp": weights.temperature if weights else None,

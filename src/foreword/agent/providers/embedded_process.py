@@ -52,7 +52,7 @@ def serve_model(settings: dict[str, Any]) -> Any:
     params.n_ctx = settings["window"] * settings["slots"]
     params.n_parallel = settings["slots"]
     params.kv_unified = False  # each slot has its own part of the KV cache
-    params.cache_ram_mib = settings["aside"]  # RAM for the caches of sessions that lost their slot
+    params.cache_ram_mib = settings["spill_mb"]  # RAM for the caches of sessions that lost their slot
     params.ctx_shift = False  # refuse requests that do not fit instead of dropping tokens
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = settings["threads"]
     params.n_batch = BATCH_TOKENS

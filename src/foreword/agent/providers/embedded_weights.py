@@ -256,7 +256,7 @@ class EngineSettings:
     """The weights to fetch; None for a file of the user."""
     window: int
     slots: int = MAX_SLOTS
-    aside: int = 0
+    spill_mb: int = 0
     """MB for the caches of sessions that lost their slots."""
     threads: int = 1
 
@@ -277,11 +277,13 @@ def make_engine_settings(facts: ModelFacts, environ: Mapping[str, str] | Secrets
         size = read_sizes(path).token_bytes * facts.window
         slots = max(1, min(MAX_SLOTS, KV_CACHE_BYTES // size)) if size else 1
         # The engine always keeps the newest cache, even if it exceeds the limit.
-        aside = SPILL_MB if 0 < size <= SPILL_MB << 20 else 0
-        return EngineSettings(path=path, weights=None, window=facts.window, slots=slots, aside=aside, threads=threads)
+        spill_mb = SPILL_MB if 0 < size <= SPILL_MB << 20 else 0
+        return EngineSettings(
+            path=path, weights=None, window=facts.window, slots=slots, spill_mb=spill_mb, threads=threads
+        )
     weights = find_weights(facts.name.partition(":")[2])
     return EngineSettings(
-        path=find_cache_folder(environ), weights=weights, window=facts.window, aside=SPILL_MB, threads=threads
+        path=find_cache_folder(environ), weights=weights, window=facts.window, spill_mb=SPILL_MB, threads=threads
     )
 
 

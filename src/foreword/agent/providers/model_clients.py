@@ -112,7 +112,7 @@ class OpenModel:
     shape: str
     keyed: bool = False
     """Whether requests carry a cache key of the conversation."""
-    remembers: Callable[[datetime], datetime] | None = None
+    find_cache_start: Callable[[datetime], datetime] | None = None
     """Returns the start of the current cache lifetime, if it is known: a restarted engine loses its cache."""
 
 
@@ -181,10 +181,10 @@ class ModelClients:
                 self._models[name] = opened
         return opened
 
-    def remembers(self, name: str, at: datetime) -> datetime | None:
+    def find_cache_start(self, name: str, at: datetime) -> datetime | None:
         """Return the start of an open model's cache lifetime, if it is known."""
         opened = self._models.get(name)
-        return opened.remembers(at) if opened and opened.remembers else None
+        return opened.find_cache_start(at) if opened and opened.find_cache_start else None
 
     async def start(self, name: str) -> OpenModel:
         """Open a model ahead of its first request: import its library, fetch and load its weights."""
@@ -219,7 +219,7 @@ class ModelClients:
         )
         client = self._clients[name] = self._make_client(EngineTransport(engine))
         model = open_openai("compatible", name.partition(":")[2], f"http://{ENGINE_HOST}/v1", "none", client)
-        return OpenModel(model=model, shape="openai", keyed=True, remembers=engine.remembers)
+        return OpenModel(model=model, shape="openai", keyed=True, find_cache_start=engine.find_cache_start)
 
     def _find_provider(self, prefix: str) -> Provider:
         """Return a provider; its configured address overrides the environment, which overrides the default."""

@@ -134,7 +134,7 @@ class OwnRequest:
 
     shape: str
     request: Body
-    said: tuple[int, ...] = ()
+    places: tuple[int, ...] = ()
     """The index of each user message in the conversation, counted after its opening."""
 
 
@@ -148,7 +148,7 @@ class OutgoingPrompt:
     """The parts of the next request that are ours: prompt, user messages, token limit and cache options."""
 
     envelope: Envelope
-    said: UserMessages
+    user_messages: UserMessages
     max_tokens: int
     cache_key: str = ""
     """An opaque key of the conversation, for providers that cache per key."""
@@ -177,10 +177,10 @@ def insert_prompt(body: Body, sending: OutgoingPrompt) -> OwnRequest:
     shape = sending.envelope.shape
     if shape not in INSERTERS:
         raise UnknownName("shape of a request", shape, INSERTERS)
-    request, said = INSERTERS[shape](body, sending)
+    request, places = INSERTERS[shape](body, sending)
     if sending.response_format:
         request = add_response_format(shape, request, sending.response_format)
-    return OwnRequest(shape=shape, request=request, said=tuple(said))
+    return OwnRequest(shape=shape, request=request, places=tuple(places))
 
 
 def insert_into_anthropic(body: Body, sending: OutgoingPrompt) -> InsertedRequest:
@@ -255,7 +255,7 @@ def fill_user_messages(
 
     Raise ForeignRequest if the number of user messages differs.
     """
-    said, filled, places = iter(sending.said), list[Body](), list[int]()
+    said, filled, places = iter(sending.user_messages), list[Body](), list[int]()
     for message in messages:
         if not is_said(message):
             filled.append(message)
