@@ -87,9 +87,9 @@ async def decline_to_ask(_: ApprovalNeeded) -> bool | None:
     return None
 
 
-async def refuse_unapproved_call(asking: ApprovalNeeded, _: Mapping[str, Any]) -> str:
+async def refuse_unapproved_call(request: ApprovalNeeded, _: Mapping[str, Any]) -> str:
     """Refuse a call that needs approval where calls cannot be held."""
-    return f"{asking.name} was not called: it needs a person's yes, and nobody can be asked here."
+    return f"{request.name} was not called: it needs a person's yes, and nobody can be asked here."
 
 
 async def allow_start(_id: str, _name: str) -> bool:
@@ -191,7 +191,7 @@ class ProviderError(TurnEnded):
         super().__init__(f"{status_code} {message}" if status_code else message)
         self.status_code = status_code
         self.wait = wait
-        self.whom = "The model"
+        self.model_title = "The model"
         """The model as shown to the person: with name and address if their trust allows it."""
         self.passing = passing
         self.too_long = too_long
@@ -206,8 +206,8 @@ class ProviderError(TurnEnded):
         if self.too_long:
             return "The conversation has become too long for the model."
         if self.passing:
-            return f"{self.whom} cannot be reached right now{status}. Your message is kept and will be answered."
-        return f"{self.whom} could not answer this{status}. The log has the details."
+            return f"{self.model_title} cannot be reached right now{status}. Your message is kept and will be answered."
+        return f"{self.model_title} could not answer this{status}. The log has the details."
 
 
 class BudgetExceeded(TurnEnded):

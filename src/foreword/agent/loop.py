@@ -179,29 +179,29 @@ class TurnRun:
                 await self._run_tool(turn, parse_arguments(call.tool_name, call.args), call)
             return bool(list_tool_calls(newest))
         calls = parse_calls(read_text(newest))
-        for place, asked in list(enumerate(calls))[count_fenced_results(self.messages) :]:
-            await self._run_tool(turn, asked, place)
+        for place, call in list(enumerate(calls))[count_fenced_results(self.messages) :]:
+            await self._run_tool(turn, call, place)
         return bool(calls)
 
-    async def _run_tool(self, turn: TraceStep, asked: ToolCall | MalformedCall, call: ToolCallPart | int) -> None:
+    async def _run_tool(self, turn: TraceStep, call: ToolCall | MalformedCall, place: ToolCallPart | int) -> None:
         """Run a tool and persist its result before any event announces it."""
         callbacks = self._context.callbacks
-        name = asked.name[:MAX_CALLED_NAME_CHARS] if isinstance(asked, ToolCall) else ""
+        name = call.name[:MAX_CALLED_NAME_CHARS] if isinstance(call, ToolCall) else ""
         await callbacks.emit(ToolStarted(name=name))
-        result = await run_tool_call(turn, self._tools, asked, self._identify(asked, call))
-        if isinstance(call, ToolCallPart):
-            await self._store(add_result(self.messages, call, result.text, failed=not result.done))
+        result = await run_tool_call(turn, self._tools, call, self._identify(call, place))
+        if isinstance(place, ToolCallPart):
+            await self._store(add_result(self.messages, place, result.text, failed=not result.done))
         else:
             await self._store(add_fenced_result(self.messages, f"Result of {name or 'your block'}:\n{result.text}"))
         await callbacks.emit(ToolFinished(name=name, done=result.done))
 
-    def _identify(self, asked: ToolCall | MalformedCall, call: ToolCallPart | int) -> str:
+    def _identify(self, call: ToolCall | MalformedCall, place: ToolCallPart | int) -> str:
         """Return an id for a call that is unique in the turn and the same after an interruption."""
         answers = len(read_answers(self.messages))
-        if isinstance(call, ToolCallPart):
-            return f"{answers}.{call.tool_call_id}"
-        said = [asked.name, asked.arguments] if isinstance(asked, ToolCall) else []
-        return f"{answers}.{call}.{sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]}"
+        if isinstance(place, ToolCallPart):
+            return f"{answers}.{place.tool_call_id}"
+        said = [call.name, call.arguments] if isinstance(call, ToolCall) else []
+        return f"{answers}.{place}.{sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]}"
 
     async def _store(self, messages: Messages) -> None:
         self.messages = messages
@@ -242,7 +242,7 @@ class AgentLoop:
         self._event_stream = listeners
         self._tools = tools or Toolbox(workspace)
         self._bounds = bounds
-        self._retrying = retrying
+        self._retry_policy = retrying
         self._recent: deque[tuple[str, datetime]] = deque()
         """The session and end of each recent turn."""
 
@@ -272,10 +272,10 @@ class AgentLoop:
             return await run.give_up(error)
 
     async def call_tool(
-        self, assembly: Assembly, asked: ToolCall, node: TraceNode, callbacks: TurnCallbacks, call: str
+        self, assembly: Assembly, call: ToolCall, node: TraceNode, callbacks: TurnCallbacks, call_id: str
     ) -> ToolResult:
         """Run one tool for a turn before its model is called, under a stable call id."""
-        return await run_tool_call(node, self._make_tool_context(assembly, callbacks), asked, call)
+        return await run_tool_call(node, self._make_tool_context(assembly, callbacks), call, call_id)
 
     def _make_tool_context(self, assembly: Assembly, callbacks: TurnCallbacks) -> ToolContext:
         return ToolContext(
@@ -325,7 +325,7 @@ class AgentLoop:
             config=self._workspace.config,
             event_stream=self._event_stream,
             callbacks=callbacks,
-            retrying=self._retrying,
+            retry_policy=self._retry_policy,
             max_tokens=min(self._bounds.max_tokens, work.max_tokens or self._bounds.max_tokens),
             seconds=self._bounds.seconds,
             response_format=work.response_format,

@@ -168,7 +168,7 @@ class CallContext:
     config: Config
     event_stream: EventStream
     callbacks: TurnCallbacks
-    retrying: RetryPolicy
+    retry_policy: RetryPolicy
     max_tokens: int
     seconds: float
     response_format: str = ""
@@ -189,7 +189,7 @@ class ModelCaller:
 
     async def call(self, turn: TraceStep, own: Sequence[ModelMessage]) -> ModelResponse:
         """Call the model with the history and this turn's messages; retry transient errors."""
-        context, waits = self._context, self._context.retrying.waits
+        context, waits = self._context, self._context.retry_policy.waits
         for number, wait in enumerate((*waits, None), 1):
             pause = None
             try:
@@ -200,9 +200,9 @@ class ModelCaller:
                     try:
                         return await self._call(call, own)
                     except ProviderError as error:
-                        error.tries, error.whom = number, self._name_model()
+                        error.tries, error.model_title = number, self._name_model()
                         if error.passing and wait is not None:
-                            pause = context.retrying.choose(wait, error.wait)
+                            pause = context.retry_policy.choose(wait, error.wait)
                         call.note(**describe_retry(error, pause, last=wait is None))
                         raise
             except ProviderError:
@@ -210,7 +210,7 @@ class ModelCaller:
                     raise
             if self._is_streaming:
                 await context.callbacks.emit(CallRestarted())
-            await context.retrying.sleep(pause)
+            await context.retry_policy.sleep(pause)
         raise AssertionError("the last try returns or raises")
 
     def _name_model(self) -> str:
@@ -223,11 +223,11 @@ class ModelCaller:
 
     async def _call(self, call: TraceStep, own: Sequence[ModelMessage]) -> ModelResponse:
         """Make one call: reserve budget, send, settle, and record the usage."""
-        guard = self._context.event_stream.budgets
-        guard = guard if guard and guard.has_limits(call.trace.context) else None
-        reservation = (
-            await reserve_budget(guard, call, self._estimate_max_cost(own)) if guard else Reservation(allowed=True)
-        )
+        guard, reservation = self._context.event_stream.budgets, Reservation(allowed=True)
+        if guard and not guard.has_limits(call.trace.context):
+            guard = None
+        if guard:
+            reservation = await reserve_budget(guard, call, self._estimate_max_cost(own))
         self._is_streaming = False
         try:
             response = await self._ask(call, own)
@@ -366,14 +366,14 @@ class ModelCaller:
 async def reserve_budget(guard: BudgetGuard, call: TraceStep, most: Cost) -> Reservation:
     """Reserve the maximum cost of a call; release it if the turn is cancelled meanwhile."""
     trace = call.trace
-    reserving = asyncio.ensure_future(asyncio.to_thread(guard.reserve, trace.context, trace.id, most))
+    pending = asyncio.ensure_future(asyncio.to_thread(guard.reserve, trace.context, trace.id, most))
     try:
-        reservation = await asyncio.shield(reserving)
+        reservation = await asyncio.shield(pending)
     except asyncio.CancelledError:
-        guard.release(await reserving)
+        guard.release(await pending)
         raise
-    for sum_of_all in filter(None, (*reservation.sums, reservation.reason)):
-        call.emit_restricted(EventType.API_ERROR, level=Level.WARN, budget=sum_of_all)
+    for line in filter(None, (*reservation.sums, reservation.reason)):
+        call.emit_restricted(EventType.API_ERROR, level=Level.WARN, budget=line)
     if not reservation.allowed:
         raise BudgetExceeded(reservation)
     return reservation

@@ -83,71 +83,71 @@ class ToolContext:
 
 
 async def run_tool_call(
-    turn: TraceNode, context: ToolContext, asked: ToolCall | MalformedCall, call: str
+    turn: TraceNode, context: ToolContext, call: ToolCall | MalformedCall, call_id: str
 ) -> ToolResult:
     """Run a tool call under a stable id, and record it as a step of the turn.
 
     A call that a rule forbids, or that is malformed, is recorded as a warning with its reason. A tool that runs and
     fails is recorded as an error.
     """
-    name = asked.name[:MAX_CALLED_NAME_CHARS] if isinstance(asked, ToolCall) else ""
-    with turn.step(EventType.TOOL_CALL, name=name, **describe_arguments(context, asked)) as step:
-        tool = find_tool(context.assembly, asked)
-        if isinstance(tool, str) or isinstance(asked, MalformedCall):
-            return record_refusal(step, context, asked, str(tool))
-        if tool.changes and (refused := await refuse_start(step, context, tool, asked, call)):
+    name = call.name[:MAX_CALLED_NAME_CHARS] if isinstance(call, ToolCall) else ""
+    with turn.step(EventType.TOOL_CALL, name=name, **describe_arguments(context, call)) as step:
+        tool = find_tool(context.assembly, call)
+        if isinstance(tool, str) or isinstance(call, MalformedCall):
+            return record_refusal(step, context, call, str(tool))
+        if tool.changes and (refused := await refuse_start(step, context, tool, call, call_id)):
             return refused
-        return await run_tool(step, context, asked, context.seconds if tool.seconds is None else tool.seconds)
+        return await run_tool(step, context, call, context.seconds if tool.seconds is None else tool.seconds)
 
 
 async def refuse_start(
-    step: TraceStep, context: ToolContext, tool: Tool, asked: ToolCall, call: str
+    step: TraceStep, context: ToolContext, tool: Tool, call: ToolCall, call_id: str
 ) -> ToolResult | None:
     """Refuse a call that was denied or held, or that started before an interruption; None if it may run."""
     callbacks = context.callbacks
     if tool.confirm:
-        request = ApprovalNeeded(id=call, name=asked.name, question=write_question(asked))
+        request = ApprovalNeeded(id=call_id, name=call.name, question=write_question(call))
         allowed = await guard_callback(callbacks.ask(request))
         if allowed is None:
-            text = await guard_callback(callbacks.hold(request, asked.arguments))
-            return record_refusal(step, context, asked, text, status="held")
+            text = await guard_callback(callbacks.hold(request, call.arguments))
+            return record_refusal(step, context, call, text, status="held")
         step.note(confirmed="yes" if allowed else "no")
         if not allowed:
-            return record_refusal(step, context, asked, f"{asked.name} was not called: the person has not allowed it.")
+            return record_refusal(step, context, call, f"{call.name} was not called: the person has not allowed it.")
     # A call interrupted while waiting for approval has not started; the person is asked again.
-    if not await guard_callback(callbacks.begin(call, tool.name)):
+    if not await guard_callback(callbacks.begin(call_id, tool.name)):
         step.note(interrupted="yes")
-        return record_refusal(step, context, asked, INTERRUPTED_CALL_TEXT.format(name=tool.name))
+        return record_refusal(step, context, call, INTERRUPTED_CALL_TEXT.format(name=tool.name))
     return None
 
 
-def describe_arguments(context: ToolContext, asked: ToolCall | MalformedCall) -> dict[str, Any]:
+def describe_arguments(context: ToolContext, call: ToolCall | MalformedCall) -> dict[str, Any]:
     """Return the arguments of a call as event fields, if the configuration records them."""
-    if not isinstance(asked, ToolCall) or not may_record_arguments(context, asked):
+    if not isinstance(call, ToolCall) or not may_record_arguments(context, call):
         return {}
-    return {"arguments": dict(asked.arguments)}
+    return {"arguments": dict(call.arguments)}
 
 
-def may_record_arguments(context: ToolContext, asked: ToolCall) -> bool:
+def may_record_arguments(context: ToolContext, call: ToolCall) -> bool:
     """Return whether the event log records the arguments of a call.
 
     Other people read the log, so it never records arguments of memory tools or unknown tools in private conversations.
     """
-    kind = next((tool.kind for tool in context.assembly.tools.tools if tool.name == asked.name), None)
+    kind = next((tool.kind for tool in context.assembly.tools.tools if tool.name == call.name), None)
     private = bool(context.assembly.audience.person) and kind in (None, *PRIVATE_KINDS)
     return context.records_arguments and not private
 
 
-def redact_arguments(reason: str, context: ToolContext, asked: ToolCall | MalformedCall) -> str:
+def redact_arguments(reason: str, context: ToolContext, call: ToolCall | MalformedCall) -> str:
     """Redact the arguments that a reason quotes, unless they are recorded: they may contain message text.
 
     A path of a person's own memory is always redacted.
     """
     reason = hide_own_paths(reason)
-    if not isinstance(asked, ToolCall) or may_record_arguments(context, asked):
+    if not isinstance(call, ToolCall) or may_record_arguments(context, call):
         return reason
     texts = sorted(
-        {text for text in list_argument_texts(asked.arguments) if len(text) >= MIN_HIDDEN_CHARS}, key=len, reverse=True
+        {text for text in list_argument_texts(call.arguments) if len(text) >= MIN_HIDDEN_CHARS}, key=len, reverse=True
     )
     for text in texts:
         reason = reason.replace(text, "…")
@@ -168,29 +168,29 @@ def list_argument_texts(value: object) -> Iterator[str]:
             yield from list_argument_texts(one)
 
 
-def find_tool(assembly: Assembly, asked: ToolCall | MalformedCall) -> Tool | str:
+def find_tool(assembly: Assembly, call: ToolCall | MalformedCall) -> Tool | str:
     """Return the tool of a call, or the reason for the model why it cannot be called."""
-    if isinstance(asked, MalformedCall):
-        return f"Nothing was called: {asked.reason}."
+    if isinstance(call, MalformedCall):
+        return f"Nothing was called: {call.reason}."
     tools = assembly.tools
-    tool = next((tool for tool in tools.tools if tool.name == asked.name), None)
+    tool = next((tool for tool in tools.tools if tool.name == call.name), None)
     if tool is None:
-        name = asked.name[:MAX_CALLED_NAME_CHARS]
-        return f"There is no tool {name!r} here{suggest_name(asked.name, sorted(tools.names))}."
+        name = call.name[:MAX_CALLED_NAME_CHARS]
+        return f"There is no tool {name!r} here{suggest_name(call.name, sorted(tools.names))}."
     if tool.changes and assembly.turn.plan:
         return f"{tool.name} was not called: plan mode is on, in which nothing is changed. Put it into the plan."
-    fault = validate_arguments(tool.parameters, asked.arguments)
+    fault = validate_arguments(tool.parameters, call.arguments)
     return f"{tool.name} was not called: {fault}." if fault else tool
 
 
-def write_question(asked: ToolCall) -> str:
+def write_question(call: ToolCall) -> str:
     """Format a call for a person: the tool, and each argument on one line."""
     lines = [
         f"  {escape_unprintable(name)[:MAX_SHOWN_ARGUMENT_CHARS]}: {render_argument(value)}"
-        for name, value in asked.arguments.items()
+        for name, value in call.arguments.items()
     ]
     more = [f"  ({len(lines) - MAX_SHOWN_ARGUMENTS:,} more)"] if len(lines) > MAX_SHOWN_ARGUMENTS else []
-    return "\n".join([asked.name, *lines[:MAX_SHOWN_ARGUMENTS], *more])
+    return "\n".join([call.name, *lines[:MAX_SHOWN_ARGUMENTS], *more])
 
 
 def render_argument(value: object) -> str:
@@ -206,28 +206,28 @@ def escape_unprintable(text: str) -> str:
     return text if text.isprintable() else "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
-async def run_tool(step: TraceStep, context: ToolContext, asked: ToolCall, seconds: float) -> ToolResult:
+async def run_tool(step: TraceStep, context: ToolContext, call: ToolCall, seconds: float) -> ToolResult:
     """Run a tool; the model gets the message of expected errors only, the log gets every message."""
     here = CURRENT_CALL.set(step)
     try:
         async with asyncio.timeout(seconds):
-            answer = await context.tools.call(context.assembly, asked.name, asked.arguments)
+            answer = await context.tools.call(context.assembly, call.name, call.arguments)
     except Forbidden as error:
-        return record_refusal(step, context, asked, f"{asked.name} refused: {error}", reason=str(error))
+        return record_refusal(step, context, call, f"{call.name} refused: {error}", reason=str(error))
     except TimeoutError:
         step.note(error=f"no answer within {seconds:g} s")
-        return ToolResult(text=f"{asked.name} did not answer within {seconds:g} seconds.", done=False)
+        return ToolResult(text=f"{call.name} did not answer within {seconds:g} seconds.", done=False)
     except Exception as error:  # noqa: BLE001 - a tool may run third-party code
         if isinstance(error, InputError | ToolError) and not isinstance(error, StorageError):
-            reason = redact_arguments(str(error), context, asked)
+            reason = redact_arguments(str(error), context, call)
             step.note(status="failed", error=reason[:MAX_LOGGED_REASON_CHARS] or type(error).__name__)
-            return ToolResult(text=f"{asked.name} failed: {error}", done=False)
+            return ToolResult(text=f"{call.name} failed: {error}", done=False)
         # The message may name a local file, and the model cannot correct the error.
         step.note(**describe_error(error))
-        return ToolResult(text=f"{asked.name} failed ({type(error).__name__}); the log has the details.", done=False)
+        return ToolResult(text=f"{call.name} failed ({type(error).__name__}); the log has the details.", done=False)
     finally:
         CURRENT_CALL.reset(here)
-    record_memory_event(step, asked.name, answer, **describe_arguments(context, asked))
+    record_memory_event(step, call.name, answer, **describe_arguments(context, call))
     step.note(status="ok")
     return ToolResult(text=render_answer(answer), done=True)
 
@@ -235,14 +235,14 @@ async def run_tool(step: TraceStep, context: ToolContext, asked: ToolCall, secon
 def record_refusal(
     step: TraceStep,
     context: ToolContext,
-    asked: ToolCall | MalformedCall,
+    call: ToolCall | MalformedCall,
     text: str,
     *,
     reason: str = "",
     status: str = "refused",
 ) -> ToolResult:
     """Record a refusal with its reason, by default the text for the model."""
-    reason = redact_arguments(reason or text, context, asked)
+    reason = redact_arguments(reason or text, context, call)
     step.note(status=status, level=Level.WARN, reason=reason[:MAX_LOGGED_REASON_CHARS])
     return ToolResult(text=text, done=False)
 
