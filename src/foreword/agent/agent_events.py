@@ -158,7 +158,6 @@ class Outcome:
     wait: float | None = None
     """Seconds after which the provider asked to be retried."""
     usage: Usage = Usage()
-    """Token usage of all calls."""
     cost_usd: float | None = 0.0
     """Cost of all calls; None if the cost of any call is unknown."""
     prompt_hash: str = ""

@@ -107,7 +107,6 @@ class TurnInput:
     taken: Messages = ()
     """The messages of this turn that were recorded before it was interrupted or queued."""
     ledger_state: LedgerState | None = None
-    """The ledger state of the session: the requests sent so far."""
     attempt: int = 1
     results: tuple[str, ...] = ()
     """Results of held calls that ran before the model is called; they follow the user's message."""
@@ -130,7 +129,6 @@ class TurnRun:
         self._caller = ModelCaller(context, work.history)
         self._results = work.results
         self.messages: Messages = work.taken or (make_first_message(context.envelope, work.results),)
-        """The messages of this turn."""
 
     async def converse(self, turn: TraceStep) -> Outcome:
         """Call the model and run its tools until it answers without a tool call."""

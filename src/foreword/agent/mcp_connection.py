@@ -239,9 +239,7 @@ class ServerListing:
     tools: "tuple[mcp_types.Tool, ...]"
     instructions: str
     name: str = ""
-    """The server's own name."""
     resources: bool = False
-    """Whether it offers resources."""
 
 
 class McpConnection:

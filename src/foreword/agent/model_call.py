@@ -74,7 +74,6 @@ class TurnLedger:
         self._ledger_state = ledger_state
         self._turn = turn
         self.diagnosed = diagnosed and opened.shape in DIAGNOSTIC_SHAPES
-        """Whether the provider is asked for cache diagnostics."""
         self._calibration = calibration
         self._stable = len(list_stable_blocks(assembly.prompt.blocks))
         self._marked: MarkedRequest | None = None
@@ -172,7 +171,6 @@ class CallContext:
     max_tokens: int
     seconds: float
     response_format: str = ""
-    """The required response format; empty for plain text."""
 
 
 class ModelCaller:
@@ -202,7 +200,7 @@ class ModelCaller:
                     except ProviderError as error:
                         error.tries, error.model_title = number, self._name_model()
                         if error.passing and wait is not None:
-                            pause = context.retry_policy.choose(wait, error.wait)
+                            pause = context.retry_policy.choose_delay(wait, error.wait)
                         call.note(**describe_retry(error, pause, last=wait is None))
                         raise
             except ProviderError:

@@ -39,7 +39,6 @@ class ServedModel:
     name: str
     """The name as `provider:model`."""
     window: int | None = None
-    """The context window, if the server reports it."""
 
 
 @frozen(eq=True)
@@ -194,7 +193,6 @@ class ChosenModel:
     model: str
     reason: str = ""
     why: str = ""
-    """Why the named model cannot be used."""
 
 
 def choose_model(name: str, config: Config, environ: Mapping[str, str] | Secrets) -> ChosenModel:

@@ -117,7 +117,6 @@ class UserMessage:
     texts: tuple[str, ...]
     """Its texts, in the form first sent."""
     system: str = ""
-    """The text of the system message that follows; empty if there is none."""
 
 
 UserMessages = tuple[UserMessage, ...]
@@ -158,7 +157,6 @@ class OutgoingPrompt:
     """Whether the model accepts system messages within a conversation. If not, those of an earlier model are left out:
     the prompt contains their text."""
     response_format: str = ""
-    """The required response format; empty for plain text."""
     report_diagnosis: Callable[[str], None] | None = None
     """Called with the provider's cache diagnosis, if one was requested."""
 
