@@ -133,7 +133,7 @@ def gather(question: Question, store: str, index: Index) -> "Scorer":
     names = set(index.stem(" ".join(people))) if people else set()
     found = index.frequencies(store, {*question.words}.union(*question.words.values())) if figures.chunks else {}
     synonyms = {
-        word: [one for one in sorted(others) if 0 < found.get(one, 0) <= MAX_SYNONYM_CHUNKS]
+        word: [one for one in sorted(others - question.words.keys()) if 0 < found.get(one, 0) <= MAX_SYNONYM_CHUNKS]
         for word, others in question.words.items()
     }
     # A name says little in a store of its owner's messages; but if nothing else is found, the name is the question.
