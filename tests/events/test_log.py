@@ -215,20 +215,6 @@ def test_sums_of_impossible_counts(log, tmp_path):
     ]
 
 
-def test_a_clock_that_fails(tmp_path):
-    """A failing clock breaks neither the turn nor the writer, and losses are still recorded."""
-
-    def fail():
-        raise RuntimeError("no time")
-
-    with EventLog(str(tmp_path), fail, LogLimits(lock_timeout_s=0.2, close_timeout_s=1.0, days=30)) as log:
-        log.record(make_event(1, Level.ERROR))
-        log.record(Event(type=EventType.TOOL_CALL, time="now"))
-        log.record(make_event(2, Level.ERROR))
-        assert log.flush()
-    assert ask(tmp_path, "SELECT count(*) FROM events") == [(3,)]
-
-
 def test_closing_has_its_time(tmp_path):
     """Closing retries for its full timeout regardless of earlier locks, and waiting rows are not lost."""
     with EventLog(

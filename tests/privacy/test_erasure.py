@@ -27,7 +27,7 @@ RETOLD = {"history": 2, "ledgers": 1, "bases": 0}
 ALWAYS_THERE = {".foreword/state.sqlite-wal", ".foreword/memory.sqlite-wal", ".foreword/events.sqlite-wal"}
 
 
-def forget(house, user):
+def erase(house, user):
     """Forget a user without a concurrent process."""
     return forget_patiently(house, user, 1.0)
 
@@ -44,7 +44,7 @@ def test_no_byte_is_left(people):
     """No file contains a token of the forgotten user; all tokens of others remain."""
     before = {token: find_token(people.folder, token) for token in ("zebracarol", "OWNERTOKEN")}
     assert len(find_token(people.folder, "zebrabob")) > 4
-    report = forget(people.house, "bob")
+    report = erase(people.house, "bob")
     assert report.done
     assert find_token(people.folder, "zebrabob") == []
     for token, places in before.items():
@@ -60,7 +60,7 @@ def test_own_memory_goes_with_its_name(people):
             return [name for (name,) in base.execute("SELECT name FROM stores WHERE name LIKE 'users/%'")]
 
     assert {name.split("/")[1] for name in list_own()} == {"bob", "carol"}
-    assert forget(people.house, "bob").done
+    assert erase(people.house, "bob").done
     assert {name.split("/")[1] for name in list_own()} == {"carol"}
     with open(index, "rb") as file:
         raw = file.read()
@@ -77,7 +77,7 @@ def test_own_memory_of_another_that_quotes_them(people):
     quote = sentence("zebrabob1")
     entry = people.keep_own("carol", f"Bob said: {quote}, and carol noted it.")
     write_files(people.folder, {"users/carol/memory/hand.md": f"Bob said: {quote}.\n"})
-    report = forget(people.house, "bob")
+    report = erase(people.house, "bob")
     assert report.done
     text = Path(people.folder, "users/carol/memory", entry.removeprefix("own/")).read_text()
     assert FORGOTTEN_MARKER in text
@@ -90,14 +90,14 @@ def test_bytes_of_earlier_removals_go_too(people):
     """Data that was overwritten or deleted earlier and remained in a free page is erased as well."""
     people.do(lambda state: state.execute("UPDATE profiles SET learned = '{}' WHERE user_id = 'bob'"))
     people.do(lambda state: state.execute("DELETE FROM workflows"))
-    forget(people.house, "bob")
+    erase(people.house, "bob")
     assert find_token(people.folder, "zebrabob") == []
 
 
 def test_rows_of_others_stay_byte_for_byte(people):
     """Rows of other users are unchanged, and no rows are added except those rewritten without the user."""
     before = dump_rows(people.folder)
-    forget(people.house, "bob")
+    erase(people.house, "bob")
     after = dump_rows(people.folder)
     own_sessions = {row[0] for row in before["sessions"] if row[5] == "bob"}
     gone = {turn[1] for turn in before["turns"] if turn[3] == "bob"}
@@ -133,15 +133,15 @@ def test_a_look_changes_nothing(people):
 
 def test_the_report_has_no_words(people):
     """The report contains counts and places, but no text of the user."""
-    report = forget(people.house, "bob")
+    report = erase(people.house, "bob")
     assert "zebra" not in repr(report)
     assert all(line.removed == line.found for line in report.lines)
 
 
 def test_a_second_time_there_is_nothing(people):
     """A second erasure finds nothing; the user is still in the configuration."""
-    forget(people.house, "bob")
-    again = forget(people.house, "bob")
+    erase(people.house, "bob")
+    again = erase(people.house, "bob")
     assert again.done
     assert again.found == 0
 
@@ -151,7 +151,7 @@ def test_a_summary_of_a_room_goes_and_what_others_said_stands_again(people):
     place = {"room": "kitchen", "situation": "group", "channel": "telegram"}
     room = people.talk("dave", "Good morning from davetoken", "Morning.", **place)
     people.sum_up(room, "They keep a zebrabob3 somewhere.")
-    forget(people.house, "bob")
+    erase(people.house, "bob")
     with closing(sqlite3.connect(os.path.join(people.state, "state.sqlite"))) as state:
         rows = state.execute(
             "SELECT kind, folded, messages FROM history WHERE session_id = ? ORDER BY position", (room.id,)
@@ -169,7 +169,7 @@ def test_a_summary_from_before_they_spoke_stays(tmp_path):
     room = people.talk("dave", "Good morning", "Morning.", **place)
     people.sum_up(room, "dave and carol said hello: summarytoken")
     people.talk("bob", sentence("zebrabob"), "Noted.", **place)
-    forget(people.house, "bob")
+    erase(people.house, "bob")
     assert find_token(people.folder, "summarytoken")
     assert find_token(people.folder, "zebrabob") == []
     with closing(sqlite3.connect(os.path.join(people.state, "state.sqlite"))) as state:
@@ -183,7 +183,7 @@ def test_other_session_keys_forget_what_they_were_told(people):
     """A session of another clearance that shares the room loses the user's lines and nothing else."""
     place = {"room": "kitchen", "situation": "group", "channel": "telegram"}
     people.talk("nobodyknown", "Hello from strangertoken", "Hello.", **place)
-    forget(people.house, "bob")
+    erase(people.house, "bob")
     assert find_token(people.folder, "zebrabob") == []
     assert find_token(people.folder, "strangertoken")
 
@@ -193,7 +193,7 @@ def test_an_agent_that_quotes_them_is_blotted(people):
     quotes = "texts of agents that quote them"
     before = {line.name: line.found for line in preview_erasure(people.house, "bob").lines}[quotes]
     people.talk("carol", "What did he say?", f"He said: {sentence('zebrabob1')}. And owltoken.")
-    report = forget(people.house, "bob")
+    report = erase(people.house, "bob")
     assert {line.name: line.removed for line in report.lines}[quotes] == before + 2
     assert find_token(people.folder, "zebrabob") == []
     assert find_token(people.folder, "owltoken")
@@ -204,7 +204,7 @@ def test_what_another_person_wrote_is_theirs(people):
     """A message of another user is unchanged, even if it repeats the words of the forgotten user."""
     people.talk("carol", f"Listen: {sentence('zebrabob1')}", "I see.")
     before = dump_rows(people.folder)
-    forget(people.house, "bob")
+    erase(people.house, "bob")
     (turn,) = [row for row in before["turns"] if row[5].startswith("Listen")]
     assert turn in dump_rows(people.folder)["turns"]
 
@@ -220,7 +220,7 @@ def test_overheard_words_that_a_room_was_told_of(people):
     people.talk("dave", "Hi", "Hi.", **place)
     people.do(lambda state: state.execute("DELETE FROM overheard"))  # overheard lines expire after a day
     assert b"bob: zebrabob77" in b"".join(read_all(people.folder).values())
-    forget(people.house, "bob")
+    erase(people.house, "bob")
     reported = [json.loads(row[4]) for row in dump_rows(people.folder)["history"] if b"carolsline" in row[4]]
     assert reported
     assert all("carol: carolsline\n  and more\ndave: last" in str(one[0]["parts"][0]["content"][0]) for one in reported)
@@ -232,7 +232,7 @@ def test_bulletins_are_made_anew(people):
     row = ("reid", 1, "All that is new: zebrabob5", "rule", "2026-11-15")
     order = "INSERT INTO bulletins (agent, clearance, text, author, made) VALUES (?, ?, ?, ?, ?)"
     people.do(lambda state: state.execute(order, row))
-    forget(people.house, "bob")
+    erase(people.house, "bob")
     assert dump_rows(people.folder)["bulletins"] == []
 
 
@@ -247,7 +247,7 @@ def test_a_memory_that_was_promoted(people):
     path = people.remember("bob", "zebrabob81 is the name of the cat")
     people.workspace.memory.promote(path, "social/cat.md", Audience(clearance=Trust.FULL), "alice")
     people.workspace.memory.search("cat name", Audience(clearance=Trust.FULL))
-    forget(people.house, "bob")
+    erase(people.house, "bob")
     assert find_token(people.folder, "zebrabob") == []
     assert find_token(people.folder, "owltoken")
     assert not os.path.exists(os.path.join(people.folder, "memory/social/cat.md"))
@@ -262,7 +262,7 @@ def test_a_memory_that_was_added_to_a_note(people):
         path = people.remember("bob", text)
         people.workspace.memory.promote(path, "social/NOTE.md", Audience(clearance=Trust.FULL), "alice", heading)
     people.workspace.memory.search("cat name", Audience(clearance=Trust.FULL))
-    forget(people.house, "bob")
+    erase(people.house, "bob")
     assert find_token(people.folder, "zebrabob") == []
     assert Path(place).read_text() == before
 
@@ -281,7 +281,7 @@ def test_an_added_text_that_was_edited(people):
     place.write_text(place.read_text().replace("zebrabob81 is", "Owltoken is"))
     said = "memory/social/NOTE.md: one of their texts was edited after its promotion and stays"
     assert said in preview_erasure(people.house, "bob").stays
-    report = forget(people.house, "bob")
+    report = erase(people.house, "bob")
     (line,) = [line for line in report.lines if line.name == "texts added to notes"]
     assert (line.found, line.removed, line.left) == (0, 0, 0)
     assert (said in report.stays, report.done) == (True, True)
@@ -292,7 +292,7 @@ def test_what_the_owner_added_to_a_promoted_memory(people):
     """Text that the owner wrote below a promoted memory remains; the memory and its origin are deleted."""
     place = promote_cat(people, "social/cat.md")
     place.write_text(place.read_text() + "\nThe owner's own owltoken.\n")
-    report = forget(people.house, "bob")
+    report = erase(people.house, "bob")
     (line,) = [line for line in report.lines if line.name == "texts added to notes"]
     assert (line.found, line.removed, line.left) == (1, 1, 0)
     assert place.read_text().strip() == "The owner's own owltoken."
@@ -311,7 +311,7 @@ def test_tables_of_an_older_database(people):
         people.do(lambda state, name=name: state.execute(f"CREATE TABLE {name} (user_id, text)"))
         rows = [("bob", f"zebrabob of {name}"), ("carol", f"owltoken of {name}")]
         people.do(lambda state, name=name, rows=rows: state.executemany(f"INSERT INTO {name} VALUES (?, ?)", rows))
-    forget(people.house, "bob")
+    erase(people.house, "bob")
     assert find_token(people.folder, "zebrabob") == []
     assert find_token(people.folder, "owltoken")
 
@@ -324,7 +324,7 @@ def test_the_prompts_of_others_no_longer_show_their_memories(people):
         section = log.execute("INSERT INTO sections (hash, text) VALUES ('zebra', ?)", (text,)).lastrowid
         (prompt,) = log.execute("SELECT id FROM prompts ORDER BY id LIMIT 1").fetchone()  # alice's
         log.execute("INSERT INTO prompt_pieces VALUES (?, 999, 'text', 0, 'recall', 1, ?)", (prompt, section))
-    forget(people.house, "bob")
+    erase(people.house, "bob")
     with closing(sqlite3.connect(os.path.join(people.state, "events.sqlite"))) as log:
         found = log.execute("SELECT text, hash, forgotten FROM sections WHERE id = ?", (section,)).fetchone()
     assert found == ("[forgotten]\n\n[forgotten]", None, 1)
@@ -335,7 +335,7 @@ def test_a_memory_saved_for_another_that_quotes_them(people):
     """A memory saved by an agent for another user loses the quotation; a handwritten file is reported and unchanged."""
     people.remember("carol", f"He told me: {sentence('zebrabob3')}. Owltoken.")
     write_files(people.folder, {"memory/social/notes.md": f"By hand: {sentence('zebrabob3')}\n"})
-    report = forget(people.house, "bob")
+    report = erase(people.house, "bob")
     assert find_token(people.folder, "zebrabob") == ["memory/social/notes.md"]
     assert find_token(people.folder, "owltoken")
     assert "memory/social/notes.md was written by hand and quotes them; edit the file" in report.stays
@@ -348,7 +348,7 @@ def test_ledgers_of_others_lose_them_and_their_hashes(people):
     assert any("inbox/bob" in update["said"] or "zebrabob" in update["said"] for update in held["updates"])
     assert held["heard"][1]
     assert held["last"]["pieces"]
-    forget(people.house, "bob")
+    erase(people.house, "bob")
     rows = dump_rows(people.folder)
     after = {row[0]: json.loads(row[2]) for row in rows["ledgers"]}[own]
     assert "bob" not in json.dumps([after, rows["bases"]])
@@ -361,7 +361,7 @@ def test_ledgers_of_others_lose_them_and_their_hashes(people):
 
 def test_their_own_ledgers_go(people):
     """Ledgers of the user's sessions are deleted, with every prefix that no other ledger uses."""
-    forget(people.house, "bob")
+    erase(people.house, "bob")
     rows = dump_rows(people.folder)
     assert {row[0] for row in rows["ledgers"]} <= {row[0] for row in rows["sessions"]}
     assert {row[0] for row in rows["bases"]} == {row[1] for row in rows["ledgers"]}
@@ -369,7 +369,7 @@ def test_their_own_ledgers_go(people):
 
 def test_a_search_finds_them_no_more(people):
     """The search index contains no words of the user and all words of others."""
-    forget(people.house, "bob")
+    erase(people.house, "bob")
     (hit,) = people.workspace.memory.search("zebrabob5 like best", Audience(clearance=Trust.FULL), limit=9)
     assert hit.path.startswith("social/inbox/carol")
 
@@ -384,7 +384,7 @@ def test_money_stays_spent_without_the_name(people):
             return log.execute(asked).fetchall(), log.execute(named).fetchone()[0]
 
     before, _ = read()
-    forget(people.house, "bob")
+    erase(people.house, "bob")
     after, named = read()
     assert after == before
     assert named == 0
@@ -392,7 +392,7 @@ def test_money_stays_spent_without_the_name(people):
 
 def test_an_event_of_nobody_that_names_them(people):
     """Restricted events about the user, such as a budget warning, are deleted with their turn."""
-    forget(people.house, "bob")
+    erase(people.house, "bob")
     with closing(sqlite3.connect(os.path.join(people.state, "events.sqlite"))) as log:
         assert log.execute("SELECT count(*) FROM events WHERE instr(metadata, 'user bob')").fetchone() == (0,)
         assert log.execute("SELECT count(*) FROM events WHERE instr(metadata, 'user carol')").fetchone() > (0,)
@@ -416,10 +416,10 @@ def test_somebody_who_is_not_configured_any_more(tmp_path):
     """A user who is not in the configuration but has data can be forgotten."""
     people = make_people(tmp_path / "ws", {"carol": "zebracarol"})
     people.talk("telegram:999", sentence("zebrastranger"), "Hello.")
-    assert forget(people.house, "telegram:999").done
+    assert erase(people.house, "telegram:999").done
     assert find_token(people.folder, "zebrastranger") == []
     with pytest.raises(UnknownName):
-        forget(people.house, "telegram:999")
+        erase(people.house, "telegram:999")
     people.close()
 
 
@@ -430,7 +430,7 @@ def test_letters_to_their_addresses(people):
     )
     people.do(lambda state: state.execute("INSERT INTO identities VALUES ('telegram:7', 'bob', '', '')"))
     people.do(lambda state: state.execute(letter))
-    forget(people.house, "bob")
+    erase(people.house, "bob")
     assert find_token(people.folder, "zebrabob") == []
 
 
@@ -445,7 +445,7 @@ def test_what_they_said_as_a_stranger(people):
     key = "answer\0telegram\0-100/7\0k"
     letter = "INSERT INTO outbox (key, channel, address, text, state) VALUES (?, 'telegram:bot', '-100', ?, 'sent')"
     people.do(lambda state: state.execute(letter, (key, "zebrabob74")))
-    assert forget(people.house, "bob").done
+    assert erase(people.house, "bob").done
     assert find_token(people.folder, "zebrabob") == []
     assert find_token(people.folder, "owltoken")
     assert "telegram:7" not in repr(dump_rows(people.folder))
@@ -457,7 +457,7 @@ def test_words_that_two_people_said_are_no_quotation(people):
     people.talk("bob", question, "Rain.")
     people.talk("carol", question, f"You asked {question}: rain.")
     before = dump_rows(people.folder)
-    forget(people.house, "bob")
+    erase(people.house, "bob")
     after = dump_rows(people.folder)
     assert [row for row in before["turns"] if row[3] == "carol"] == [row for row in after["turns"] if row[3] == "carol"]
 
@@ -467,20 +467,20 @@ def test_no_name(people, name):
     """An invalid name is refused, and nothing changes."""
     rows = dump_rows(people.folder)
     with pytest.raises(InputError):
-        forget(people.house, name)
+        erase(people.house, name)
     assert dump_rows(people.folder) == rows
 
 
 def test_the_owner_is_not_forgotten(people):
     """The owner cannot be forgotten; the error says what to do instead."""
     with pytest.raises(InputError, match="owns this workspace"):
-        forget(people.house, "alice")
+        erase(people.house, "alice")
 
 
 def test_the_nearest_name_is_offered(people):
     """The error for a mistyped name suggests the nearest one."""
     with pytest.raises(UnknownName, match="did you mean 'bob'"):
-        forget(people.house, "bobb")
+        erase(people.house, "bobb")
 
 
 def test_a_house_without_a_state(tmp_path):
@@ -488,7 +488,7 @@ def test_a_house_without_a_state(tmp_path):
     house = make_workspace(tmp_path, {"foreword.yaml": CONFIG})
     assert preview_erasure(house, "bob").found == 0
     assert not (tmp_path / ".foreword").exists()
-    assert forget(house, "bob").done
+    assert erase(house, "bob").done
     assert not (tmp_path / ".foreword" / "state.sqlite").exists()
 
 
@@ -499,7 +499,7 @@ def test_archived_transcripts(people):
     room = people.talk("dave", "And I say owltoken", "Good.", **place)
     people.archive(room)
     assert any("groups" in path for path in find_token(people.folder, "zebrabob60"))
-    assert forget(people.house, "bob").done
+    assert erase(people.house, "bob").done
     assert find_token(people.folder, "zebrabob") == []
     assert not any("zebrabob" in path for path in read_all(people.folder))
     assert any(path.startswith("groups/") for path in find_token(people.folder, "owltoken"))
@@ -511,7 +511,7 @@ def test_archived_transcripts_of_others(people):
     quoting = people.archive(people.talk("carol", "What did Bob say?", reply))
     wrote = people.archive(people.talk("dave", f"I know that {sentence('zebrabob3')}", "Good."))
     path, before = os.path.join(people.folder, quoting), read_all(people.folder)[wrote]
-    assert forget(people.house, "bob").done
+    assert erase(people.house, "bob").done
     with open(path, encoding="utf-8") as file:
         text = file.read()
     assert ("zebrabob" in text, FORGOTTEN_MARKER in text, "And owltoken." in text) == (False, True, True)
@@ -524,7 +524,7 @@ def test_a_private_transcript_is_counted_once(people):
     before = {line.name: line.found for line in preview_erasure(people.house, "bob").lines}
     private = people.talk("bob", "zebrabob62 is between us", "Yes.", situation="dm")
     assert people.archive(private).startswith("users/bob/")
-    lines = {line.name: line for line in forget(people.house, "bob").lines}
+    lines = {line.name: line for line in erase(people.house, "bob").lines}
     transcripts = lines["archived transcripts"]
     assert (transcripts.found, transcripts.removed, transcripts.where) == (1, 1, "groups/ and users/")
     assert lines["own files"].found == lines["own files"].removed == before["own files"]
@@ -536,7 +536,7 @@ def test_a_link_is_not_followed(people, tmp_path):
     write_files(tmp_path, {"elsewhere/keep.md": "kept"})
     os.rename(os.path.join(people.folder, "users/bob"), str(tmp_path / "away"))
     os.symlink(str(tmp_path / "elsewhere"), os.path.join(people.folder, "users/bob"))
-    assert forget(people.house, "bob").done
+    assert erase(people.house, "bob").done
     assert not os.path.lexists(os.path.join(people.folder, "users/bob"))
     assert (tmp_path / "elsewhere" / "keep.md").read_text() == "kept"
 
@@ -545,7 +545,7 @@ def test_the_next_prompt_of_others_is_as_before(people):
     """The prompts of other users change only by the memories of the forgotten user."""
     turn = Turn(user="carol", situation="dm", message="Hello")
     before = people.workspace.assemble(turn).prompt.text
-    forget(people.house, "bob")
+    erase(people.house, "bob")
     people.workspace.refresh(now=True)
     after = people.workspace.assemble(turn).prompt.text
     assert [line for line in before.splitlines() if line not in after.splitlines()] == [

@@ -76,7 +76,7 @@ class Story:
             self.people.archive(session)
 
 
-@settings(max_examples=100 if os.environ.get("FOREWORD_SOAK") else 12)
+@settings(max_examples=100 if os.environ.get("FOREWORD_SOAK") else 6)
 @example(
     steps=[
         ("remember", "telegram:9", 0), ("say", "telegram:9", 1), ("say", "dave", 1), ("sum", "bob", 1),

@@ -216,16 +216,10 @@ class EventLog:
     def _lose(self, reason: str, count: int = 1, kind: str = "event") -> None:
         with self._lock:
             if not self._lost:
-                self._lost_since = self._read_clock()
+                self._lost_since = self._clock()
             self._lost[kind] += count
             self.lost += count
             self._reason = reason
-
-    def _read_clock(self) -> datetime:
-        try:
-            return self._clock()
-        except Exception:  # noqa: BLE001 - a loss is recorded even if the given clock fails
-            return read_utc_now()
 
     def _run(self) -> None:
         """Write batches until closed, and prune even while no events are recorded."""
@@ -325,7 +319,7 @@ class EventLog:
         for kind, lost in losses.items():
             facts = {"lost" if kind == "event" else "lost_prompts": lost, "since": format_timestamp(since)}
             number = f"1 {kind} was" if lost == 1 else f"{lost:,} {kind}s were"
-            yield make_warning_row(self._read_clock(), LOST_EVENTS_TYPE, f"{number} lost: {reason}", facts)
+            yield make_warning_row(self._clock(), LOST_EVENTS_TYPE, f"{number} lost: {reason}", facts)
 
     def _prune(self) -> None:
         """Prune while the queue is empty, and briefly even if it is not."""

@@ -60,11 +60,11 @@ class DataLocation:
         """Count the items of a person."""
         return sum(1 for _ in self.list_changes(databases, person))
 
-    def give(self, databases: Databases, person: Subject) -> Iterator[ExportedItem]:  # noqa: ARG002
+    def export(self, databases: Databases, person: Subject) -> Iterator[ExportedItem]:  # noqa: ARG002
         """Export the items of a person alone; the default exports nothing: copies, and texts of several people."""
         return iter(())
 
-    def forget(self, databases: Databases, person: Subject) -> int:
+    def erase(self, databases: Databases, person: Subject) -> int:
         """Erase the items of a person and return their number; repeating this has no effect."""
         changes = list(self.list_changes(databases, person))
         for change in changes:
@@ -109,7 +109,7 @@ class RowLocation(DataLocation):
         """Count the person's rows."""
         return len(self._run(databases, "SELECT 1").fetchall())
 
-    def give(self, databases: Databases, person: Subject) -> Iterator[ExportedItem]:  # noqa: ARG002
+    def export(self, databases: Databases, person: Subject) -> Iterator[ExportedItem]:  # noqa: ARG002
         """Export the person's rows without credentials and leases."""
         found = self._run(databases, f"SELECT {self._exported}, {self._trust}, *")
         names = [column[0] for column in found.description][2:]
@@ -119,7 +119,7 @@ class RowLocation(DataLocation):
                 shown = {name: value for name, value in row.items() if name not in SECRET_COLUMNS}
                 yield shown, Trust(trust or 0)
 
-    def forget(self, databases: Databases, person: Subject) -> int:  # noqa: ARG002
+    def erase(self, databases: Databases, person: Subject) -> int:  # noqa: ARG002
         """Delete the person's rows."""
         return max(0, self._run(databases, "DELETE").rowcount)
 
@@ -162,7 +162,7 @@ class PromptLocation(DataLocation):
         unused = "DELETE FROM sections WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM prompt_pieces WHERE section_id = ?1)"
         log.executemany(unused, sections)
 
-    def give(self, databases: Databases, person: Subject) -> Iterator[ExportedItem]:
+    def export(self, databases: Databases, person: Subject) -> Iterator[ExportedItem]:
         """Export each prompt as sent."""
         for key in list_prompts(databases.log, person).values():
             if sent := read_prompt(databases.log, FULL_READER, key):
@@ -222,13 +222,13 @@ class TotalLocation(DataLocation):
         query = "SELECT count(*) FROM {} WHERE " + f"{OWN_TOTALS_SQL} OR {NAMED_TOTALS_SQL}"
         return sum(databases.log.execute(query.format(table)).fetchone()[0] for table in TOTAL_TABLES)
 
-    def give(self, databases: Databases, person: Subject) -> Iterator[ExportedItem]:  # noqa: ARG002
+    def export(self, databases: Databases, person: Subject) -> Iterator[ExportedItem]:  # noqa: ARG002
         """Export usage and cost per day."""
         query = f"SELECT trust, start, {', '.join(FIGURES)} FROM totals_day WHERE {OWN_TOTALS_SQL}"
         for trust, start, *figures in databases.log.execute(f"{query} AND kind = 'all' AND room = ''").fetchall():
             yield {"day": start, **dict(zip(FIGURES, figures, strict=True))}, Trust(trust)
 
-    def forget(self, databases: Databases, person: Subject) -> int:  # noqa: ARG002
+    def erase(self, databases: Databases, person: Subject) -> int:  # noqa: ARG002
         """Delete the person's totals; add their amounts in the totals of all users to the nameless rows."""
         erased = 0
         other_keys = ", ".join(column for column in TOTALS_KEY if column != "name")
@@ -271,7 +271,7 @@ class EventLocation(DataLocation):
             if after != (error, metadata):
                 yield "UPDATE events SET error = ?, metadata = ? WHERE id = ?", (*after, row)
 
-    def give(self, databases: Databases, person: Subject) -> Iterator[ExportedItem]:  # noqa: ARG002
+    def export(self, databases: Databases, person: Subject) -> Iterator[ExportedItem]:  # noqa: ARG002
         """Export the person's events as the log shows them."""
         query = f"SELECT {RECORD_SELECT} FROM events WHERE user_id IN {LOGGED_NAMES_SQL} ORDER BY id"
         for record in map(read_record, databases.log.execute(query).fetchall()):
@@ -342,7 +342,7 @@ class SummaryLocation(DataLocation):
         store_ids(state, "row", map(str, (*own, *(row for row, _ in cut_room_rows(state, person)))))
         return iter(query_column(state, f"SELECT session_id FROM history WHERE {SUMMARY_ROWS_SQL}"))
 
-    def forget(self, databases: Databases, person: Subject) -> int:
+    def erase(self, databases: Databases, person: Subject) -> int:
         """Delete these summaries and restore the compacted messages."""
         sessions = list(self.list_changes(databases, person))
         databases.state.execute(f"DELETE FROM history WHERE {SUMMARY_ROWS_SQL}")

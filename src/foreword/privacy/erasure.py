@@ -174,34 +174,34 @@ def preview_erasure(workspace: Workspace, user: str) -> ErasureReport:
 
 
 def erase_person(
-    workspace: Workspace, user: str, patience: float = 30.0, locations: Sequence[DataLocation] = DATA_LOCATIONS
+    workspace: Workspace, user: str, timeout_s: float = 30.0, locations: Sequence[DataLocation] = DATA_LOCATIONS
 ) -> ErasureReport:
     """Erase all data of a person, search again and report the result.
 
     A run can be interrupted at any time and repeated. Running turns of the person are stopped. Rows of the state are
-    only removed while no turn runs that could write the person's words again; `patience` is how many seconds to wait.
+    only removed while no turn runs that could write the person's words again; `timeout_s` is how many seconds to wait.
     """
     with subject.open_databases(workspace) as databases:
         check_erasable(workspace, databases, user)
-        with lock_erasure(workspace.state, user, patience):
+        with lock_erasure(workspace.state, user, timeout_s):
             person = subject.identify_subject(databases, user)
             retained = tuple(list_retained(workspace, databases, person))
             running = list_running_turns(databases.state)
-            lines = erase_once(databases, user, patience, locations)
+            lines = erase_once(databases, user, timeout_s, locations)
             running |= list_running_turns(databases.state)
             trouble: list[str] = []
             for attempt in range(MAX_ROUNDS - 1):
                 if not attempt and running:  # turns of other users; their prompts may contain the person's memories
-                    trouble += wait_for_turns(databases.state, running, patience)
+                    trouble += wait_for_turns(databases.state, running, timeout_s)
                 elif not any(line.left for line in lines):
                     break
                 time.sleep(FLUSH_WAIT_S)  # a gateway writes its log in batches
-                again = erase_once(databases, user, patience, locations)
+                again = erase_once(databases, user, timeout_s, locations)
                 lines = [
                     replace(new, found=old.found, removed=old.removed + new.removed)
                     for old, new in zip(lines, again, strict=True)
                 ]
-            trouble += vacuum_databases(databases, patience)
+            trouble += vacuum_databases(databases, timeout_s)
             done = not trouble and not any(line.left for line in lines)
             if done:
                 os.unlink(os.path.join(workspace.state, PENDING_FILE))
@@ -209,7 +209,7 @@ def erase_person(
 
 
 def erase_once(
-    databases: Databases, user: str, patience: float, locations: Sequence[DataLocation]
+    databases: Databases, user: str, timeout_s: float, locations: Sequence[DataLocation]
 ) -> list[LocationResult]:
     """Erase in all data locations once; those of one database change in one transaction."""
     person = subject.identify_subject(databases, user)
@@ -217,13 +217,13 @@ def erase_once(
     removed: list[int] = []
     for base, group in groupby(locations, key=lambda location: location.base):
         if base == tables.STATE:
-            with lock_idle_state(databases, person, patience):
+            with lock_idle_state(databases, person, timeout_s):
                 person = subject.identify_subject(databases, user)  # with messages that arrived while waiting
-                removed += [location.forget(databases, person) for location in group]
+                removed += [location.erase(databases, person) for location in group]
         else:
             with database.writing(getattr(databases, base)) if base else nullcontext():
-                removed += [location.forget(databases, person) for location in group]
-    time.sleep(min(FLUSH_WAIT_S, patience / 100))
+                removed += [location.erase(databases, person) for location in group]
+    time.sleep(min(FLUSH_WAIT_S, timeout_s / 100))
     person = subject.identify_subject(databases, user)
     left = [location.find(databases, person) for location in locations]
     return [
@@ -238,9 +238,9 @@ def erase_once(
     ]
 
 
-def wait_for_turns(state: sqlite3.Connection, turns: set[str], patience: float) -> Iterator[str]:
+def wait_for_turns(state: sqlite3.Connection, turns: set[str], timeout_s: float) -> Iterator[str]:
     """Wait until turns have ended; yield a message if they are still running in the end."""
-    end = time.monotonic() + patience
+    end = time.monotonic() + timeout_s
     while turns & list_running_turns(state):
         if time.monotonic() > end:
             yield "a turn of another user is still running and may quote a memory of this person; check its answer"
@@ -272,13 +272,13 @@ def check_person(workspace: Workspace, databases: Databases, user: str) -> None:
 
 
 @contextmanager
-def lock_erasure(folder: str, user: str, patience: float) -> Iterator[None]:
+def lock_erasure(folder: str, user: str, timeout_s: float) -> Iterator[None]:
     """Allow one erasure at a time, and store the person's name, so that an interrupted run can be repeated."""
     os.makedirs(folder, database.FOLDER_MODE, exist_ok=True)
     path = os.path.join(folder, PENDING_FILE)
     with ExitStack() as stack:
         try:
-            stack.enter_context(database.lock_file(path, min(patience, database.LOCK_TIMEOUT_S)))
+            stack.enter_context(database.lock_file(path, min(timeout_s, database.LOCK_TIMEOUT_S)))
         except sqlite3.OperationalError:
             raise InputError("another erasure is running; wait until it ends, then try again") from None
         pending = read_pending(folder)
@@ -309,9 +309,9 @@ SELECT user_id, lease_owner FROM turns WHERE {RUNNING_SQL} AND ({OWN_ROWS_SQL} O
 
 
 @contextmanager
-def lock_idle_state(databases: Databases, person: Subject, patience: float) -> Iterator[None]:
+def lock_idle_state(databases: Databases, person: Subject, timeout_s: float) -> Iterator[None]:
     """Lock the state while no turn uses the person's words; stop the person's turns, or raise InputError in the end."""
-    state, end = databases.state, time.monotonic() + patience
+    state, end = databases.state, time.monotonic() + timeout_s
     while True:
         with database.writing(state):
             blocking = query_running(state, BLOCKING_TURNS_SQL)
@@ -342,7 +342,7 @@ def query_running(state: sqlite3.Connection, query: str) -> set[str]:
 CHECKPOINT_POLL_S = 0.1
 
 
-def vacuum_databases(databases: Databases, patience: float) -> Iterator[str]:
+def vacuum_databases(databases: Databases, timeout_s: float) -> Iterator[str]:
     """Remove the bytes of deleted rows from each database; yield a message for a file that may still have some."""
     with ExitStack() as stack:
         connections = {
@@ -352,21 +352,21 @@ def vacuum_databases(databases: Databases, patience: float) -> Iterator[str]:
         }
         path = os.path.join(databases.folder, INDEX_FILE)
         if os.path.isfile(path):
-            index = sqlite3.connect(path, timeout=patience, isolation_level=None)
+            index = sqlite3.connect(path, timeout=timeout_s, isolation_level=None)
             connections[INDEX_FILE] = stack.enter_context(closing(index))
         for name, connection in connections.items():
-            if fault := vacuum_database(connection, patience):
+            if fault := vacuum_database(connection, timeout_s):
                 yield (
                     f".foreword/{name} or {name}-wal may still contain deleted data ({fault}); "
                     "stop the processes that use it and run this command again"
                 )
 
 
-def vacuum_database(connection: sqlite3.Connection, patience: float) -> str:
+def vacuum_database(connection: sqlite3.Connection, timeout_s: float) -> str:
     """Vacuum a database and truncate its write-ahead log; return the reason of a failure, or an empty string."""
-    end = time.monotonic() + patience
+    end = time.monotonic() + timeout_s
     try:
-        connection.execute(f"PRAGMA busy_timeout={patience * 1_000:.0f}")
+        connection.execute(f"PRAGMA busy_timeout={timeout_s * 1_000:.0f}")
         connection.execute("PRAGMA secure_delete=ON")
         connection.execute("VACUUM")
         while True:

@@ -160,7 +160,7 @@ def export_person(workspace: Workspace, user: str, level: Trust, file: TextIO) -
         write_line(file, {"schema": EXPORT_SCHEMA, "user": user, "clearance": str(level)})
         for location in DATA_LOCATIONS:
             where = format_location(location, user)
-            for row, trust in location.give(databases, person):
+            for row, trust in location.export(databases, person):
                 if trust > level:
                     above += 1
                     continue

@@ -49,7 +49,7 @@ class MemoryLocation(DataLocation):
         """List the paths of the files."""
         return subject.list_authored_files(databases.root, person.names)
 
-    def give(self, databases: Databases, person: Subject) -> Iterator[ExportedItem]:
+    def export(self, databases: Databases, person: Subject) -> Iterator[ExportedItem]:
         """Export each file at the trust of its store, own memory at the clearance at which it was learned."""
         for path in self.list_changes(databases, person):
             own = bool(file_access.find_own_person(path))
@@ -62,9 +62,9 @@ class MemoryLocation(DataLocation):
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(databases.root, change))
 
-    def forget(self, databases: Databases, person: Subject) -> int:
+    def erase(self, databases: Databases, person: Subject) -> int:
         """Delete the files and the empty inbox folders."""
-        erased = super().forget(databases, person)
+        erased = super().erase(databases, person)
         memory = os.path.join(databases.root, file_access.MEMORY_FOLDER)
         for store in subject.list_folders(memory):
             with suppress(OSError):
@@ -82,12 +82,12 @@ class NoteAdditionLocation(DataLocation):
         """List file and text of each addition."""
         return (added for added in subject.list_additions(databases.root, person.names) if added[1])
 
-    def give(self, databases: Databases, person: Subject) -> Iterator[ExportedItem]:
+    def export(self, databases: Databases, person: Subject) -> Iterator[ExportedItem]:
         """Export each text at the trust of its store."""
         for path, text in self.list_changes(databases, person):
             yield {"path": path, "text": text}, get_store_trust(databases, path)
 
-    def forget(self, databases: Databases, person: Subject) -> int:
+    def erase(self, databases: Databases, person: Subject) -> int:
         """Remove the texts and all records with the person's name from the notes."""
         added = list(subject.list_additions(databases.root, person.names))
         for path in dict.fromkeys(path for path, _ in added):
@@ -105,11 +105,11 @@ class FactLocation(DataLocation):
         """List the texts of the facts."""
         return iter(subject.find_facts(databases.root, person.names).values())
 
-    def give(self, databases: Databases, person: Subject) -> Iterator[ExportedItem]:
+    def export(self, databases: Databases, person: Subject) -> Iterator[ExportedItem]:
         """Export the facts."""
         return (({"text": text}, Trust.INNER) for text in self.list_changes(databases, person))
 
-    def forget(self, databases: Databases, person: Subject) -> int:
+    def erase(self, databases: Databases, person: Subject) -> int:
         """Rewrite the file without the person's facts."""
         root, path = databases.root, os.path.join(databases.root, FACTS_FILE)
         if not subject.find_facts(root, person.names):
@@ -161,7 +161,7 @@ class SearchIndexLocation(DataLocation):
         own = [path for path in paths if path in authored or get_author(path) in person.names]
         return len(own) or len(index.keys() & list_own_stores(person))
 
-    def forget(self, databases: Databases, person: Subject) -> int:
+    def erase(self, databases: Databases, person: Subject) -> int:
         """Remove documents whose file is missing or changed, and vacuum the index; delete a damaged index."""
         folder, files = databases.folder, Files(databases.root)
         if not os.path.isfile(os.path.join(folder, FILE)):
@@ -286,7 +286,7 @@ class UserFolderLocation(DataLocation):
         archived = {archive.path for archive in list_archives(databases, SPEAKS_SQL)}
         return (path for path in self._list_files(databases, person) if path not in archived)
 
-    def give(self, databases: Databases, person: Subject) -> Iterator[ExportedItem]:
+    def export(self, databases: Databases, person: Subject) -> Iterator[ExportedItem]:
         """Export each file, a transcript at the clearance of its session, or at full trust if that is unknown."""
         for path in self._list_files(databases, person):
             place, trust = os.path.join(databases.root, path), Trust.PUBLIC
@@ -296,7 +296,7 @@ class UserFolderLocation(DataLocation):
             text = "" if os.path.islink(place) else subject.read_file_text(place)
             yield {"path": path, "text": text}, trust
 
-    def forget(self, databases: Databases, person: Subject) -> int:
+    def erase(self, databases: Databases, person: Subject) -> int:
         """Delete the folder; a symbolic link is removed without its target."""
         found, folder = self.find(databases, person), self._get_folder(databases, person)
         if os.path.islink(folder):
@@ -342,7 +342,7 @@ class TerminalHistoryLocation(DataLocation):
                     if "\n".join(lines).strip() in messages:
                         yield path, entry
 
-    def forget(self, databases: Databases, person: Subject) -> int:
+    def erase(self, databases: Databases, person: Subject) -> int:
         """Remove the entries."""
         entries = list(self.list_changes(databases, person))
         for path in {path for path, _ in entries}:
@@ -359,7 +359,7 @@ class TokenCountLocation(DataLocation):
     name = "token counts"
     where = ".foreword/counts.sqlite"
 
-    def forget(self, databases: Databases, person: Subject) -> int:  # noqa: ARG002
+    def erase(self, databases: Databases, person: Subject) -> int:  # noqa: ARG002
         """Delete all counts."""
         path = os.path.join(databases.folder, "counts.sqlite")
         if os.path.isfile(path):
