@@ -8,6 +8,7 @@ ForewordError
 │   ├── Forbidden               a rule forbids it; a retry changes nothing
 │   │   └── PathRefused             a path that leaves the workspace
 │   ├── UnusableRules           a file with the rules of a situation exists but cannot be used
+│   ├── RefusedPattern          a regular expression without a known bound (config.load)
 │   ├── InvalidTemplate         a template that cannot be used (engine.sources.template_language)
 │   ├── NotRecorded             a session without log entries for the reader (events.query)
 │   ├── StorageError            a database that cannot be opened, read or upgraded (storage.database)
@@ -34,9 +35,9 @@ ForewordError
 ├── LeaseLost               another process took the turn over (storage.turns)
 └── ShuttingDown            the gateway is closing (gateway.messages)
 
-Not derived from ForewordError, because they never leave the package: UnusableError and ProtectedError (a file that
-cannot be used, engine.sources.files), Damaged (a memory index, memory.index), HttpError (a response,
-http.error_responses).
+Not derived from ForewordError, because they never leave the package: UnusableError (a file that cannot be used,
+engine.sources.files) and its ProtectedError (agent.tools.allowed_roots), Damaged (a memory index, memory.index),
+HttpError (a response, http.error_responses).
 """
 
 from collections.abc import Collection, Iterable, Sequence

@@ -80,7 +80,9 @@ class Signal:
     def __post_init__(self) -> None:
         words = (self.mode, self.genre, self.type, self.format)
         if (*map(type, words),) != DIMENSIONS:
-            raise InputError(f"a signal needs a SignalMode, a Genre, a Kind and a Format, in this order, not {words}")
+            raise InputError(
+                f"a signal needs a SignalMode, a Genre, a SignalType and a SignalFormat, in this order, not {words}"
+            )
         if not 0 <= self.weight <= 1:
             raise InputError(f"the weight of a signal must be from 0 to 1, not {self.weight!r}")
 

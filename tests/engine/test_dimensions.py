@@ -61,5 +61,5 @@ def test_weight_at_its_bounds(weight: float) -> None:
 @pytest.mark.parametrize("value", [None, "build", SignalType])
 def test_words_of_another_kind(field: str, value: object) -> None:
     """A dimension takes its own words only, and no plain text."""
-    with pytest.raises(InputError, match="a SignalMode, a Genre, a Kind and a Format"):
+    with pytest.raises(InputError, match="a SignalMode, a Genre, a SignalType and a SignalFormat"):
         replace(SIGNAL, **{field: value})

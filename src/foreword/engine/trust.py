@@ -1,4 +1,4 @@
-"""Who may see what: the clearance of a turn, and the clearance that a file, a memory or a transcript needs."""
+"""Access: the clearance of a turn, and the clearance that a file, a memory or a transcript needs."""
 
 import re
 from collections.abc import Iterable
@@ -182,7 +182,7 @@ class FileGuard:
         self._owner = config.owner
         self._stores = config.stores
         self._overlays = {situation.prompt_overlay for situation in config.situations.values()}
-        # The overlay has a rule of its own.
+        # The overlay has a separate rule.
         self._slots = [
             slot
             for slot in blueprint.slots

@@ -296,21 +296,21 @@ def recall_passages(view: TurnView, entry: PlannedSlot) -> Item:
     fresh = [one for one in found if one not in said]
     if not fresh:
         return Missing(entry=entry, reason="the matching passages were recalled before", passages=found)
-    kept: list[Passage] = []
+    shown: list[Passage] = []
     left = entry.slot.find_room(view.static.meter.facts.window) - HEADING_TOKENS
     for one in fresh:
         left -= view.static.meter.count(lines[one] + "\n")
         if left < 0:
             break
-        kept.append(one)
-    if not kept:
+        shown.append(one)
+    if not shown:
         return Missing(entry=entry, reason="the matching passages do not fit")
     return Section(
         entry=entry,
-        text="\n".join(lines[one] for one in kept),
+        text="\n".join(lines[one] for one in shown),
         origin="memory",
-        note=f"{len(kept)} of {len(found)} passages" if len(kept) < len(found) else "",
-        passages=tuple(one for one in found if one in kept or one in said),
+        note=f"{len(shown)} of {len(found)} passages" if len(shown) < len(found) else "",
+        passages=tuple(one for one in found if one in shown or one in said),
     )
 
 
