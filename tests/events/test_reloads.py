@@ -3,7 +3,7 @@
 import pytest
 
 from foreword.events.event import NO_CONTEXT, Level, NoticeFanout
-from foreword.gateway.reload import ReloadWatcher
+from foreword.gateway.reload import Reloader
 from foreword.testing import FakeRecorder, make_workspace, write_files
 
 GOOD = "owner: alice\nusers: {alice: {trust: full}}\n"
@@ -14,7 +14,7 @@ FAULTY = "owner: alice\nusers: {alice: {trust: sk-ant-api03-secret}}\n"
 def edited(tmp_path):
     """A function that edits a workspace's configuration and returns the recorded events."""
     workspace, heard = make_workspace(tmp_path, {"foreword.yaml": GOOD}), FakeRecorder()
-    reloads = ReloadWatcher(workspace, heard)
+    reloads = Reloader(workspace, heard)
 
     def edit(text):
         write_files(tmp_path, {"foreword.yaml": text})
@@ -78,12 +78,12 @@ def followed(tmp_path):
     """A workspace whose edits are followed, with all calls, events and notices."""
     workspace, heard = make_workspace(tmp_path, {"foreword.yaml": GOOD}), FakeRecorder()
     watch = Watch(workspace.config)
-    reloads = ReloadWatcher(workspace, heard, notices=NoticeFanout(Broken(), watch))
+    reloads = Reloader(workspace, heard, board=NoticeFanout(Broken(), watch))
     reloads.followers.append(watch)
 
-    def edit(text, **how):
-        write_files(tmp_path, {"foreword.yaml": text})
-        return reloads.look(now=True, **how)
+    def edit(text, **files):
+        write_files(tmp_path, {"foreword.yaml": text, **files})
+        return reloads.look(now=True)
 
     edit.watch, edit.heard, edit.reloads = watch, heard, reloads
     return edit
@@ -99,7 +99,7 @@ def test_what_needs_a_restart(followed):
     assert followed.watch.heard == ["server.port needs a restart; until then the previous version stays in use"]
     errors = [event.error for event in followed.heard.events if event.level is Level.ERROR]
     assert errors == ["server.port needs a restart: the previous version stays in use"]
-    assert followed(GOOD, further=[".env"]).restart == (".env",)
+    assert followed(GOOD, **{".env": "KEY=1"}).restart == (".env",)
     assert followed.watch.heard[1].startswith(".env needs a restart")
 
 
@@ -122,7 +122,7 @@ def test_the_owner_is_told_where(followed):
 def test_a_configuration_that_is_gone(tmp_path):
     """A deleted configuration is recorded as gone, and its return as good again."""
     workspace, heard = make_workspace(tmp_path, {"foreword.yaml": GOOD}), FakeRecorder()
-    reloads = ReloadWatcher(workspace, heard)
+    reloads = Reloader(workspace, heard)
     (tmp_path / "foreword.yaml").unlink()
     assert reloads.look(now=True).faulty == ("foreword.yaml",)
     write_files(tmp_path, {"foreword.yaml": GOOD})
@@ -136,7 +136,7 @@ def test_a_text_that_breaks(tmp_path):
     """A broken text is reported once to the log and the owner, and its repair once to the log."""
     workspace, heard = make_workspace(tmp_path, {"foreword.yaml": GOOD, "SOUL.md": "Calm.\n"}), FakeRecorder()
     watch = Watch(workspace.config)
-    reloads = ReloadWatcher(workspace, heard, notices=NoticeFanout(watch))
+    reloads = Reloader(workspace, heard, board=NoticeFanout(watch))
     workspace.files.read("SOUL.md")
     for raw in (b"a\0b", b"a\0b", b"Exact.\n", b"Exact.\n"):
         (tmp_path / "SOUL.md").write_bytes(raw)

@@ -1,6 +1,7 @@
 """Archiving of ended conversations as Markdown."""
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -26,7 +27,7 @@ class Study:
 
     def __init__(self, gateway, folder, clock):
         self.gateway, self.folder, self.clock, self.heard = gateway, folder, clock, FakeRecorder()
-        self.archiving = Archiver(gateway.workspace, gateway._writer, self.heard, clock)
+        self.archiving = Archiver(replace(gateway.context, recorder=self.heard, clock=clock))
 
     async def begin_anew(self, **place):
         """Start another session with the same session key."""
@@ -286,7 +287,7 @@ def test_what_an_agent_sent_by_itself(tmp_path, stand_in):
             await post.write("I am Alice, and I come.", sender="1001", **KITCHEN)
             await post.until(3)
             clock.move(timedelta(days=2).total_seconds())
-            await Archiver(gateway.workspace, gateway._writer, FakeRecorder(), clock).archive()
+            await Archiver(replace(gateway.context, recorder=FakeRecorder(), clock=clock)).archive()
 
     asyncio.run(run())
     found = [path.read_text() for path in tmp_path.glob("groups/kitchen/conversations/*")]

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -127,7 +128,7 @@ class Office:
         self._ask = ask
         scribe = BulletinWriter(choose=self._choose, assemble=gateway.preparing.assemble, ask=self.ask)
         recorder = gateway.listeners.recorder
-        self.bulletins = Bulletins(gateway.workspace, gateway._writer, scribe, recorder, clock)
+        self.bulletins = Bulletins(replace(gateway.context, recorder=recorder, clock=clock), scribe)
 
     async def _choose(self, _agent):
         return "anthropic:claude-sonnet-5"

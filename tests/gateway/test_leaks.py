@@ -53,7 +53,7 @@ def talk(folder, stand_in, seed):
                 expected += sum(await asyncio.gather(*(write(gateway, post, world) for _ in range(AT_ONCE))))
                 await post.until(expected)
             later = ManualClock(datetime.now(UTC) + timedelta(days=2))
-            await Archiver(gateway.workspace, gateway._writer, FakeRecorder(), later).archive()
+            await Archiver(replace(gateway.context, recorder=FakeRecorder(), clock=later)).archive()
             rows = await gateway._writer.read(lambda state: state.execute(f"SELECT {COLUMNS} FROM archives").fetchall())
         for archive in map(convert_archive_row, rows):
             world.open(archive, (folder / archive.path).read_text())

@@ -10,7 +10,7 @@ from house import LIVELY, end, open_house, open_rows, read_log, read_roles, say,
 from foreword.agent.agent_events import ApprovalNeeded, TextDelta, ToolFinished, ToolStarted
 from foreword.agent.loop import TurnLimits
 from foreword.agent.tool_calls import AdditionalTools
-from foreword.gateway.live import GatewaySettings
+from foreword.gateway.gateway_context import GatewaySettings
 from foreword.gateway.messages import RoutedMessage, ShuttingDown
 from foreword.storage.turns import TurnState
 from foreword.testing import ScriptedCall, ScriptedError, ScriptedHang, ScriptedReply

@@ -11,7 +11,7 @@ from openai import OpenAI
 
 from foreword.agent.retry import RetryPolicy
 from foreword.config.schema import HttpServer
-from foreword.gateway.live import GatewaySettings
+from foreword.gateway.gateway_context import GatewaySettings
 from foreword.gateway.startup import GatewayOptions, open_gateway
 from foreword.gateway.worker import WorkerRetryPolicy
 from foreword.http.app import bind_socket, create_app, get_url, run_server

@@ -20,7 +20,7 @@ from foreword.config.schema import HttpServer, TelegramBotSettings
 from foreword.events import tracer as id_source
 from foreword.gateway.channels.telegram.bot_client import RateLimits, TelegramSettings
 from foreword.gateway.channels.telegram.telegram_channel import TelegramOptions, open_telegram
-from foreword.gateway.live import GatewaySettings
+from foreword.gateway.gateway_context import GatewaySettings
 from foreword.gateway.messages import RoutedMessage
 from foreword.gateway.pairing import create_code
 from foreword.gateway.startup import GatewayOptions, open_gateway

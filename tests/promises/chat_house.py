@@ -16,7 +16,7 @@ from foreword.agent.retry import RetryPolicy
 from foreword.cli.main import main
 from foreword.config.schema import HttpServer
 from foreword.gateway.channel import InboundMessage
-from foreword.gateway.live import GatewaySettings
+from foreword.gateway.gateway_context import GatewaySettings
 from foreword.gateway.startup import GatewayOptions, open_gateway
 from foreword.gateway.worker import WorkerRetryPolicy
 from foreword.http.app import bind_socket, create_app, get_url, run_server

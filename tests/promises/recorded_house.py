@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import asynccontextmanager, closing
 
 from foreword.agent.retry import RetryPolicy
-from foreword.gateway.live import GatewaySettings
+from foreword.gateway.gateway_context import GatewaySettings
 from foreword.gateway.messages import RoutedMessage
 from foreword.gateway.startup import GatewayOptions, open_gateway
 from foreword.gateway.worker import WorkerRetryPolicy

@@ -17,7 +17,7 @@ import pytest
 from foreword.agent.tool_calls import AdditionalTools
 from foreword.config.schema import HttpServer
 from foreword.gateway.channel import ChatKind, InboundMessage
-from foreword.gateway.live import GatewaySettings
+from foreword.gateway.gateway_context import GatewaySettings
 from foreword.gateway.messages import RoutedMessage, ScheduledRun
 from foreword.gateway.startup import GatewayOptions, open_gateway
 from foreword.http.app import create_app

@@ -465,7 +465,6 @@ def run_schedule_now(args: Namespace, workspace: Workspace) -> int:
 
     async def run() -> "TurnReply":
         async with open_gateway(workspace, load_environ(workspace)) as gateway:
-            assert gateway.scheduler is not None
             accepted = await gateway.scheduler.run(args.which)
             return await gateway.wait(accepted.turn)
 

@@ -16,16 +16,16 @@ from foreword.engine.sources.documents import Document, join_lines, normalise_li
 from foreword.engine.sources.memory_sections import FACTS_FILE, load_facts
 from foreword.engine.trust import show_path
 from foreword.errors import ForewordError
-from foreword.events.event import NO_CONTEXT, Context, EventType, Level, Recorder
-from foreword.events.tracer import Tracer, TraceStep, describe_error
+from foreword.events.event import Context, EventType, Level
+from foreword.events.tracer import TraceStep
+from foreword.gateway.gateway_context import GatewayContext
 from foreword.memory.stores import Survey
 from foreword.secret import find_secrets
 from foreword.storage.database import format_moment, parse_moment
 from foreword.storage.profiles import BulletinOrigin, claim_bulletin, find_bulletin_origin, store_bulletin
-from foreword.storage.writer import Writer
 from foreword.turn import Bulletin, Turn
 from foreword.types import Mode, Trust, frozen
-from foreword.workspace import Workspace, choose_mode
+from foreword.workspace import choose_mode
 
 USE_PERIOD = timedelta(days=7)  # an agent must have been used within this time
 MAX_OPENED_MEMORIES = 100  # memory files to open, the most recently changed first
@@ -61,51 +61,43 @@ class DueBulletin:
 class Bulletins:
     """Makes the bulletins of a workspace."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        writer: Writer,
-        scribe: BulletinWriter,
-        recorder: Recorder,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self._workspace = workspace
-        self._writer = writer
+    def __init__(self, context: GatewayContext, scribe: BulletinWriter) -> None:
+        self._context = context
         self._scribe = scribe
-        self._recorder = recorder
-        self._clock = clock
 
     async def refresh(self, now: datetime) -> int:
         """Make every due bulletin whose memory has changed; return their number."""
-        config = self._workspace.config
+        config = self._context.workspace.config
         if not config.bulletin.hours:
             return 0
-        policy = self._workspace.memory.policy
-        due = await self._writer.read(lambda state: find_due_bulletins(state, config, policy, now))
+        policy = self._context.workspace.memory.policy
+        due = await self._context.writer.read(lambda state: find_due_bulletins(state, config, policy, now))
         return sum([await self._renew(one, now) for one in due])
 
     async def _renew(self, due: DueBulletin, now: datetime) -> bool:
         """Make one bulletin, unless memory is unchanged or another process makes it."""
-        survey = await asyncio.to_thread(self._workspace.memory.survey, due.clearance)
+        survey = await asyncio.to_thread(self._context.workspace.memory.survey, due.clearance)
         if survey.stamp == due.made.source:
             return False
         moment = format_moment(now)
-        if not await self._writer.write(lambda s: claim_bulletin(s, due.agent, due.clearance, moment, due.made)):
+        if not await self._context.writer.write(
+            lambda s: claim_bulletin(s, due.agent, due.clearance, moment, due.made)
+        ):
             return False
-        trace = Tracer(self._recorder, Context(trust=due.clearance, agent=due.agent), self._clock)
+        trace = self._context.trace(Context(trust=due.clearance, agent=due.agent))
         with trace.step(EventType.MEMORY_WRITE, store="bulletin", memories=len(survey.paths)) as step:
             text, author = await self._write(due, survey, now, step)
             bulletin = Bulletin(text=text, trust=due.clearance)
             made = BulletinOrigin(moment=moment, source=survey.stamp, author=author)
-            await self._writer.write(lambda state: store_bulletin(state, due.agent, bulletin, made))
+            await self._context.writer.write(lambda state: store_bulletin(state, due.agent, bulletin, made))
             step.note(by=author, length=len(text))
         return True
 
     async def _write(self, due: DueBulletin, survey: Survey, now: datetime, step: TraceStep) -> tuple[str, str]:
         """Write a bulletin; return its text and its author."""
-        documents = await asyncio.to_thread(self._workspace.memory.open_all, survey.paths[:MAX_OPENED_MEMORIES])
+        documents = await asyncio.to_thread(self._context.workspace.memory.open_all, survey.paths[:MAX_OPENED_MEMORIES])
         text = author = ""
-        if documents and self._workspace.config.bulletin.by != RULE:
+        if documents and self._context.workspace.config.bulletin.by != RULE:
             try:
                 author = await self._scribe.choose(due.agent)
                 text = await self._ask(due, author, documents, now, step)
@@ -118,7 +110,7 @@ class Bulletins:
         self, due: DueBulletin, model: str, documents: Sequence[Document], now: datetime, step: TraceStep
     ) -> str:
         """Ask the model of an agent; return an empty text for a model with a small context window."""
-        if choose_mode(self._workspace.context.measure(model).facts) is not Mode.FULL:
+        if choose_mode(self._context.workspace.context.measure(model).facts) is not Mode.FULL:
             return ""
         turn = Turn(agent=due.agent, message=write_bulletin_prompt(documents), model=model, mode=Mode.NONE, now=now)
         return await self._scribe.ask(label_clearance(await self._scribe.assemble(turn), due.clearance), step)
@@ -128,12 +120,11 @@ class Bulletins:
         while True:
             await asyncio.sleep(every)
             try:
-                await self.refresh(self._clock())
+                await self.refresh(self._context.clock())
             except sqlite3.Error:  # the disk is full or the state is locked; retry later
                 pass
             except Exception as error:  # noqa: BLE001 - one failure must not end the loop
-                trace = Tracer(self._recorder, NO_CONTEXT, self._clock)
-                trace.emit(EventType.CHANNEL_ERROR, level=Level.ERROR, **describe_error(error))
+                self._context.log_error(error)
 
 
 def find_due_bulletins(state: sqlite3.Connection, config: Config, policy: str, now: datetime) -> list[DueBulletin]:

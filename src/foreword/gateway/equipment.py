@@ -1,14 +1,8 @@
-"""Selects and opens the model of a turn.
-
-Projects that people open over HTTP and Telegram. Leaves out the tools that cannot work in a turn. Git state of
-projects, read in a thread and cached for half a minute. Finds the model, the tools, the project and the host facts of
-a turn.
-"""
+"""The equipment of a turn: its model, its tools, the open project, and facts about Git and the host."""
 
 import asyncio
 import os
 import sqlite3
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from foreword.agent.providers.model_clients import ModelClients
@@ -19,11 +13,11 @@ from foreword.agent.tools.registry import find_unusable_tools, remove_tools
 from foreword.config.env import Secrets
 from foreword.config.schema import Config
 from foreword.errors import InputError
+from foreword.gateway.gateway_context import GatewayContext
 from foreword.gateway.inbox import ClaimedTurn
 from foreword.gateway.messages import RoutedMessage
 from foreword.gateway.schedule.destinations import find_address
 from foreword.host import find_git
-from foreword.storage.writer import Writer
 from foreword.tokens.models import find_model as find_facts
 from foreword.turn import Extension, Git, Host, Sandbox, State, Task, Toolset
 from foreword.types import Trust, frozen
@@ -157,46 +151,6 @@ def find_useless_tools(
     return find_unusable_tools(known=known, planned=bool(incoming.scheduled_run), reached=reached)
 
 
-GIT_CACHE_S = 30.0  # seconds for which a result is reused
-GIT_TIMEOUT_S = 1.0  # seconds that a turn waits; after that it runs without Git state, and a later turn gets the result
-MAX_CACHED_PROJECTS = 64  # cached projects
-
-
-@frozen
-class GitQuery:
-    """One Git query, shared by the turns that wait for it."""
-
-    begun: float
-    found: "asyncio.Task[Git | None]"
-
-
-class GitStates:
-    """Finds the Git state of directories, and reuses recent results."""
-
-    def __init__(
-        self,
-        find: Callable[[str], Git | None] = find_git,
-        clock: Callable[[], float] = time.monotonic,
-        patience: float = GIT_TIMEOUT_S,
-    ) -> None:
-        self._find = find
-        self._clock = clock
-        self._patience = patience
-        self._looks: dict[str, GitQuery] = {}
-
-    async def find(self, project: str) -> Git | None:
-        """Find the Git state of a directory; None without a repository or without an answer from git in time."""
-        look = self._looks.get(project)
-        if look is None or self._clock() - look.begun >= GIT_CACHE_S:
-            self._looks.pop(project, None)
-            while len(self._looks) >= MAX_CACHED_PROJECTS:
-                del self._looks[next(iter(self._looks))]
-            task = asyncio.create_task(asyncio.to_thread(self._find, project))
-            look = self._looks[project] = GitQuery(begun=self._clock(), found=task)
-        done, _ = await asyncio.wait((look.found,), timeout=self._patience)
-        return look.found.result() if done else None
-
-
 MIN_HOST_TRUST = Trust.INNER  # minimum clearance to see the project and the host
 
 
@@ -205,38 +159,30 @@ class EquipmentFinder:
 
     def __init__(
         self,
-        workspace: Workspace,
+        context: GatewayContext,
         choices: ModelSelection,
         toolbox: Toolbox,
-        writer: Writer,
-        channels: Collection[str],
-        *,
-        place: Callable[[], tuple[Host | None, Sandbox | None]] = lambda: (None, None),
-        repositories: GitStates | None = None,
+        place: Callable[[], tuple[Host | None, Sandbox | None]],
     ) -> None:
-        self._workspace = workspace
+        self._context = context
+        self._workspace = context.workspace
         self._choices = choices
         self._toolbox = toolbox
-        self._writer = writer
-        self._channels = channels
         self._place = place
-        self._placed = False
-        self._repositories = repositories or GitStates()
 
     async def equip(self, claimed: ClaimedTurn) -> Equipment:
         """Find the model, tools and environment of a turn."""
         session, config = claimed.session, self._workspace.config
         model = await self._choices.choose(session.key.agent, session.model)
         tools, extensions = await self._toolbox.find(session.key.agent, session=session.id)
-        useless = await self._writer.read(
-            lambda state: find_useless_tools(state, claimed.incoming, config, self._channels)
+        useless = await self._context.writer.read(
+            lambda state: find_useless_tools(state, claimed.incoming, config, self._context.channels)
         )
         key, named = session.key, claimed.incoming.project or session.project
         project = find_project(named, claimed.incoming.channel, key.agent, key.clearance, self._workspace)
         git = await self._find_git(claimed, project.path)
         # The first call may run a program; its result is cached.
-        host, sandbox = self._place() if self._placed else await asyncio.to_thread(self._place)
-        self._placed = True
+        host, sandbox = await asyncio.to_thread(self._place)
         return Equipment(
             tools=remove_tools(tools, useless),
             extensions=extensions,
@@ -254,4 +200,4 @@ class EquipmentFinder:
             return None
         roots = list_roots(key.agent, key.clearance, self._workspace.config, self._workspace.files.root)
         place = project or claimed.incoming.cwd or next(iter(roots), "")
-        return await self._repositories.find(place) if place else None
+        return await asyncio.to_thread(find_git, place) if place else None

@@ -7,14 +7,14 @@ transaction that accepts the turn, so it runs at most once.
 
 import re
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from foreword.engine.sources.documents import read_prompt
 from foreword.errors import InputError
-from foreword.events.event import EventType, Recorder
-from foreword.events.tracer import Tracer
+from foreword.events.event import EventType
+from foreword.gateway.gateway_context import GatewayContext
 from foreword.gateway.messages import AcceptedTurn, ClientRequest, NotFound, RoutedMessage, load_message
 from foreword.gateway.notifications import make_note
 from foreword.gateway.session_manager import make_event_context, resolve_session_key
@@ -22,9 +22,7 @@ from foreword.storage import history, turns
 from foreword.storage.deliveries import OutboundMessage, post_message
 from foreword.storage.sessions import get_session
 from foreword.storage.turns import HeldCall, HeldState
-from foreword.storage.writer import Writer
-from foreword.types import Trust
-from foreword.workspace import Workspace
+from foreword.types import Trust, frozen
 
 ALLOWED_TEXT = "I allow the call {id} of {name}, which was held."
 DENIED_TEXT = "{name} was not run: {user} denied it (call {id})."
@@ -35,27 +33,24 @@ TOO_MANY_HELD_TEXT = "{name} was not called: {count} calls already await this pe
 HELD_TEXT = "{name} was not called: it needs approval. It is held as {id}. Do not retry; tell the person it is waiting."
 
 
+@frozen
 class HeldCalls:
     """The held calls of a gateway: listed, allowed, denied and expired."""
 
-    def __init__(self, workspace: Workspace, writer: Writer, recorder: Recorder, clock: Callable[[], datetime]) -> None:
-        self._workspace = workspace
-        self._writer = writer
-        self._recorder = recorder
-        self._clock = clock
+    context: GatewayContext
 
     async def list(self, user: str, clearance: Trust) -> Sequence[HeldCall]:
         """List the waiting calls of a person at or below a clearance, the oldest first."""
-        now = self._clock()
-        return await self._writer.read(lambda state: turns.list_waiting(state, user, clearance, now))
+        now = self.context.clock()
+        return await self.context.writer.read(lambda state: turns.list_waiting(state, user, clearance, now))
 
     async def list_of_turn(self, turn: str) -> Sequence[HeldCall]:
         """List the waiting calls of a turn, the oldest first."""
-        return await self._writer.read(lambda state: turns.list_of_turn(state, turn))
+        return await self.context.writer.read(lambda state: turns.list_of_turn(state, turn))
 
     async def get(self, user: str, clearance: Trust, identifier: str) -> HeldCall:
         """Return a call of a person at or below a clearance; raise NotFound for any other."""
-        held = await self._writer.read(lambda state: turns.find_held(state, identifier.strip().lower()))
+        held = await self.context.writer.read(lambda state: turns.find_held(state, identifier.strip().lower()))
         if held is None or held.user != user or held.clearance > clearance:
             raise NotFound("held call")
         return held
@@ -77,14 +72,14 @@ class HeldCalls:
         held = await self.get(user, clearance, identifier)
         if held.state is HeldState.ALLOWED:
             return AcceptedTurn(turn=held.run, session=held.session, repeated=True)
-        if held.state is not HeldState.WAITING or held.expires <= self._clock():
+        if held.state is not HeldState.WAITING or held.expires <= self.context.clock():
             state = held.state if held.state is not HeldState.WAITING else HeldState.EXPIRED
             raise InputError(ALREADY_DECIDED_TEXT.format(id=held.id, name=held.name, state=state))
-        origin = await self._writer.read(lambda state: read_origin(state, held))
+        origin = await self.context.writer.read(lambda state: read_origin(state, held))
         incoming = make_run_message(origin, held, asks=asks)
         if not incoming.address:
             incoming = replace(incoming, through=answer_to[0], address=answer_to[1])
-        if resolve_session_key(incoming, self._workspace.config).key.clearance != held.clearance:
+        if resolve_session_key(incoming, self.context.workspace.config).key.clearance != held.clearance:
             await self._end(held, HeldState.REFUSED)
             raise InputError(REVOKED_TEXT.format(name=held.name, id=held.id))
         return incoming
@@ -102,13 +97,13 @@ class HeldCalls:
 
     async def expire(self) -> None:
         """Drop the expired calls, and record that in their sessions."""
-        now = self._clock()
-        for held in await self._writer.read(lambda state: turns.list_overdue(state, now)):
+        now = self.context.clock()
+        for held in await self.context.writer.read(lambda state: turns.list_overdue(state, now)):
             await self._end(held, HeldState.EXPIRED, EXPIRED_TEXT.format(name=held.name, id=held.id), post=True)
 
     async def _end(self, held: HeldCall, became: HeldState, note: str = "", *, post: bool = False) -> bool:
         """End a waiting call without running it, and log that; return whether it was waiting."""
-        now = self._clock()
+        now = self.context.clock()
 
         def work(state: sqlite3.Connection) -> bool:
             if not turns.end_waiting(state, held.id, became, now):
@@ -121,12 +116,12 @@ class HeldCalls:
                 post_note(state, held, note, now)
             return True
 
-        if not await self._writer.write_durable(work):
+        if not await self.context.writer.write_durable(work):
             return False
-        session = await self._writer.read(lambda state: get_session(state, held.session))
+        session = await self.context.writer.read(lambda state: get_session(state, held.session))
         if session:
-            origin = await self._writer.read(lambda state: read_origin(state, held))
-            trace = Tracer(self._recorder, make_event_context(session, origin), self._clock)
+            origin = await self.context.writer.read(lambda state: read_origin(state, held))
+            trace = self.context.trace(make_event_context(session, origin))
             trace.emit(EventType.TOOL_CALL, name=held.name, status=str(became), held=held.id)
         return True
 

@@ -9,14 +9,13 @@ Its cost belongs to the channel, within the limits of the person's budget.
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
 
 from foreword.agent.model_call import CALL_COSTS
 from foreword.assembly import Assembly
 from foreword.config.load import make_search
-from foreword.events.event import Context, EventType, Recorder, Usage
-from foreword.events.tracer import Tracer
+from foreword.events.event import Context, EventType, Usage
 from foreword.gateway.bulletins import label_clearance
+from foreword.gateway.gateway_context import GatewayContext
 from foreword.storage.turns import TurnUsage
 from foreword.turn import Turn
 from foreword.types import Mode, Trust, frozen
@@ -197,28 +196,20 @@ class HousekeepingAnswer:
     cost_usd: float | None
 
 
+@frozen
 class Housekeeping:
     """Answers housekeeping requests."""
 
-    def __init__(
-        self,
-        choose: Callable[[str], Awaitable[str]],
-        assemble: Callable[[Turn], Awaitable[Assembly]],
-        ask: Callable[..., Awaitable[str]],
-        recorder: Recorder,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self._choose = choose
-        self._assemble = assemble
-        self._ask = ask
-        self._recorder = recorder
-        self._clock = clock
+    context: GatewayContext
+    choose: Callable[[str], Awaitable[str]]
+    assemble: Callable[[Turn], Awaitable[Assembly]]
+    ask: Callable[..., Awaitable[str]]
 
     async def answer(self, task: HousekeepingTask) -> HousekeepingAnswer:
         """Answer a request. Only its event and its cost are stored."""
         # Without user and session the event and the cost are the channel's.
         context = Context(trust=task.clearance, agent=task.agent, channel=task.channel, spender=task.user)
-        trace = Tracer(self._recorder, context, self._clock)
+        trace = self.context.trace(context)
         message = write_message(task.request.lines)
         details = {"request_id": task.request_id} if task.request_id else {}
         CALL_COSTS.set([])
@@ -227,14 +218,14 @@ class Housekeeping:
                 agent=task.agent,
                 channel=task.channel,
                 message=message,
-                model=await self._choose(task.agent),
+                model=await self.choose(task.agent),
                 mode=Mode.NONE,
                 ceiling=Trust.PUBLIC,
-                now=self._clock(),
+                now=self.context.clock(),
             )
-            assembly = label_clearance(await self._assemble(turn), task.clearance)
+            assembly = label_clearance(await self.assemble(turn), task.clearance)
             limit = min(task.request.max_tokens or MAX_ANSWER_TOKENS, MAX_ANSWER_TOKENS)
-            text = await self._ask(assembly, step, response_format=task.response_format, max_tokens=limit)
+            text = await self.ask(assembly, step, response_format=task.response_format, max_tokens=limit)
         spent = TurnUsage()
         for usage, usd in CALL_COSTS.get():
             spent = spent.add(usage, usd)

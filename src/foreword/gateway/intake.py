@@ -1,19 +1,19 @@
 """Intake of channel messages: routes each message and stores the outcome before it returns."""
 
 import sqlite3
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from foreword.config.schema import Config
 from foreword.engine.signal import drop_correction_label
 from foreword.engine.sources.documents import read_prompt
 from foreword.errors import InputError
-from foreword.events.event import Context, EventType, Level, Recorder
+from foreword.events.event import Context, EventType, Level
 from foreword.events.tracer import Tracer, make_id
 from foreword.gateway.channel import ChatKind, InboundMessage
-from foreword.gateway.held_calls import HeldCalls, quote_as_code
+from foreword.gateway.held_calls import quote_as_code
 from foreword.gateway.messages import AcceptedTurn, RoutedMessage, check_message
 from foreword.gateway.messenger_commands import (
     HOW_TO_DROP,
@@ -23,7 +23,7 @@ from foreword.gateway.messenger_commands import (
     list_unanswered,
     run_command,
 )
-from foreword.gateway.pairing import PairingAttempts, redeem_code
+from foreword.gateway.pairing import redeem_code
 from foreword.gateway.rooms import store_overheard
 from foreword.gateway.router import Route, RoutingDecision, find_family, find_identity, route
 from foreword.gateway.session_manager import make_idempotency_key, resolve_session_key
@@ -31,9 +31,10 @@ from foreword.storage import history, turns
 from foreword.storage.deliveries import OutboundMessage, is_posted, post_message
 from foreword.storage.pairings import PairedIdentity, find_paired, revoke_codes
 from foreword.storage.turns import HeldCall
-from foreword.storage.writer import Writer
 from foreword.types import frozen
-from foreword.workspace import Workspace
+
+if TYPE_CHECKING:
+    from foreword.gateway.service import Gateway
 
 ALREADY_PAIRED = "I already know you here as {}."
 WELCOME = "Welcome, {}. From now on I know you here."
@@ -66,217 +67,219 @@ class IntakeResult:
     """Whether the message was received before, so nothing more was done."""
 
 
-class Intake:
-    """Receives messages for a gateway."""
+async def receive_message(gateway: "Gateway", message: InboundMessage) -> IntakeResult:
+    """Receive a message: it is stored when this returns, and not stored if this raises.
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        writer: Writer,
-        recorder: Recorder,
-        clock: Callable[[], datetime],
-        *,
-        held: HeldCalls,
-        accept: Callable[[RoutedMessage], Awaitable[AcceptedTurn]],
-        stop: Callable[[str], Awaitable[bool]],
-    ) -> None:
-        self._workspace = workspace
-        self._writer = writer
-        self._recorder = recorder
-        self._clock = clock
-        self._held = held
-        self._accept = accept
-        self._stop = stop
-        self._attempts = PairingAttempts()
-
-    async def receive(self, message: InboundMessage) -> IntakeResult:
-        """Receive a message: it is stored when this returns, and not stored if this raises.
-
-        If the channel delivers replies, an error in the message is answered through the outbox, because no client waits
-        for it.
-        """
-        identity = find_identity(message)
-        paired = await self._writer.read(lambda state: find_paired(state, identity))
-        decision = route(message, self._workspace.config, paired)
-        incoming = decision.incoming
-        if not message.address:
-            return IntakeResult(decision=decision, accepted=await self._accept(incoming))
-        key = make_idempotency_key(incoming)
-        if key:
-            earlier, accepted = await self._writer.read(lambda state: find_earlier(state, key))
-            if earlier:
-                return IntakeResult(decision=decision, accepted=accepted, repeated=True)
-        edited = bool(message.corrects)
-        if edited and await self._writer.read(lambda state: is_unchanged(state, message, incoming)):
-            ignored = replace(decision, route=Route.IGNORED, reason="the edit does not change the text")
-            self._log(ignored)
-            return IntakeResult(decision=ignored)
-        try:
-            check_message(incoming)
-            return await self._follow(message, decision)
-        except InputError as error:
-            self._log(decision, level=Level.WARN, error=str(error))
-            await self._answer(decision, str(error))
-            return IntakeResult(decision=decision)
-
-    async def _follow(self, message: InboundMessage, decision: RoutingDecision) -> IntakeResult:
-        """Carry out a routing decision."""
-        incoming, codes = decision.incoming, decision.claim.codes
-        private = message.chat is ChatKind.PRIVATE
-        if (
-            codes
-            and not private
-            and await self._answer(decision, lambda state: CODE_EXPOSED if revoke_codes(state, codes) else "")
-        ):
-            self._log(decision, level=Level.WARN, burned=True)
-            return IntakeResult(decision=decision)
-        if decision.route is Route.TURN and is_limited(incoming, self._workspace.config):
-            decision = await self._limit(decision, private=private)
-        if decision.route is Route.TURN:
-            return IntakeResult(decision=decision, accepted=await self._accept(incoming))
-        if decision.command:
-            return await self._command(decision, decision.command, private=private)
-        if decision.route is Route.PAIRING:
-            await (self._pair(message, decision) if private else self._answer(decision, PAIR_IN_PRIVATE))
-        elif decision.route is Route.HELP:
-            await self._answer(decision, self._explain(incoming, private=private))
-        elif decision.route is Route.OVERHEARD:
-            now, key = self._clock(), make_idempotency_key(incoming)
-            await self._writer.write_durable(lambda state: store_overheard(state, incoming, message.name, key, now))
-        self._log(decision)
+    If the channel delivers replies, an error in the message is answered through the outbox, because no client waits
+    for it.
+    """
+    identity = find_identity(message)
+    paired = await gateway.context.writer.read(lambda state: find_paired(state, identity))
+    decision = route(message, gateway.context.workspace.config, paired)
+    incoming = decision.incoming
+    if not message.address:
+        return IntakeResult(decision=decision, accepted=await gateway.accept(incoming))
+    key = make_idempotency_key(incoming)
+    if key:
+        earlier, accepted = await gateway.context.writer.read(lambda state: find_earlier(state, key))
+        if earlier:
+            return IntakeResult(decision=decision, accepted=accepted, repeated=True)
+    edited = bool(message.corrects)
+    if edited and await gateway.context.writer.read(lambda state: is_unchanged(state, message, incoming)):
+        ignored = replace(decision, route=Route.IGNORED, reason="the edit does not change the text")
+        log_message(gateway, ignored)
+        return IntakeResult(decision=ignored)
+    try:
+        check_message(incoming)
+        return await follow_decision(gateway, message, decision)
+    except InputError as error:
+        log_message(gateway, decision, level=Level.WARN, error=str(error))
+        await post_answer(gateway, decision, str(error))
         return IntakeResult(decision=decision)
 
-    async def _decide(self, incoming: RoutedMessage, command: MessengerCommand) -> str:
-        """Allow or deny the named held call, and return the answer; without an id, list the waiting calls."""
-        user = incoming.user
-        clearance = resolve_session_key(replace(incoming, agent=""), self._workspace.config).key.clearance
-        if not command.rest:
-            return show_choices(await self._held.list(user, clearance))
-        if command.name == "deny":
-            return DENIED_NOW.format(name=(await self._held.deny(user, clearance, command.rest)).name)
-        call = await self._held.get(user, clearance, command.rest)
-        to = (incoming.channel, incoming.address)
-        run = await self._held.make_run(user, clearance, call.id, answer_to=to)
-        accepted = run if isinstance(run, AcceptedTurn) else await self._accept(run)
-        return (ALLOWED_BEFORE if accepted.repeated else ALLOWED_NOW).format(name=call.name)
 
-    async def _command(self, decision: RoutingDecision, command: MessengerCommand, *, private: bool) -> IntakeResult:
-        """Run a messenger command, and answer it."""
-        incoming, now = decision.incoming, self._clock()
-        self._log(decision)
-        if not private:
-            await self._answer(decision, PRIVATE_ONLY)
-        elif command.decides:
-            await self._answer(decision, await self._decide(incoming, command))
-        elif command.name == "drop":
-            await self._answer(decision, await self._drop(incoming, command.rest))
-        else:
-            answered = await self._answer(
-                decision, lambda state: run_command(state, command, incoming, self._workspace, now)
-            )
-            if command.accepts and not answered:
-                accepted = replace(incoming, text=read_prompt("chat/accepted"))
-                return IntakeResult(decision=decision, accepted=await self._accept(accepted))
+async def follow_decision(gateway: "Gateway", message: InboundMessage, decision: RoutingDecision) -> IntakeResult:
+    """Carry out a routing decision."""
+    incoming, codes = decision.incoming, decision.claim.codes
+    private = message.chat is ChatKind.PRIVATE
+    if (
+        codes
+        and not private
+        and await post_answer(gateway, decision, lambda state: CODE_EXPOSED if revoke_codes(state, codes) else "")
+    ):
+        log_message(gateway, decision, level=Level.WARN, burned=True)
         return IntakeResult(decision=decision)
+    if decision.route is Route.TURN and is_limited(incoming, gateway.context.workspace.config):
+        decision = await limit_stranger(gateway, decision, private=private)
+    if decision.route is Route.TURN:
+        return IntakeResult(decision=decision, accepted=await gateway.accept(incoming))
+    if decision.command:
+        return await answer_command(gateway, decision, decision.command, private=private)
+    if decision.route is Route.PAIRING:
+        await (
+            pair_identity(gateway, message, decision) if private else post_answer(gateway, decision, PAIR_IN_PRIVATE)
+        )
+    elif decision.route is Route.HELP:
+        await post_answer(gateway, decision, explain_usage(gateway, incoming, private=private))
+    elif decision.route is Route.OVERHEARD:
+        now, key = gateway.context.clock(), make_idempotency_key(incoming)
+        await gateway.context.writer.write_durable(
+            lambda state: store_overheard(state, incoming, message.name, key, now)
+        )
+    log_message(gateway, decision)
+    return IntakeResult(decision=decision)
 
-    async def _drop(self, incoming: RoutedMessage, which: str) -> str:
-        """Drop the newest unanswered message, or all of them; explain the command for any other text."""
-        if which.lower() not in ("", "all"):
-            return HOW_TO_DROP
-        waiting = await self._writer.read(lambda state: list_unanswered(state, incoming, self._workspace))
-        chosen = waiting if which else waiting[-1:]
-        dropped = [message.asked for message in chosen if await self._stop(message.reply.turn)]
-        if not dropped:
-            return NOTHING_WAITS
-        return f"Dropped: {dropped[0][:200]}" if len(dropped) == 1 else f"Dropped {len(dropped)} messages."
 
-    async def _limit(self, decision: RoutingDecision, *, private: bool) -> RoutingDecision:
-        """Ignore a stranger who exceeds the limit; in a group, store the message as overheard."""
-        incoming, config, now = decision.incoming, self._workspace.config, self._clock()
-        reason = await self._writer.read(lambda state: find_exceeded_limit(state, incoming, config, now))
-        if not reason:
-            return decision
-        if private:  # once per period
-            period = int(now.timestamp() // STRANGER_PERIOD.total_seconds())
-            key = f"answer\x00strangers\x00{incoming.user}\x00{period}"
-            notice = OutboundMessage(key=key, channel=incoming.channel, address=incoming.address, text=LIMIT_NOTICE)
-            await self._writer.write_durable(lambda state: post_message(state, notice, now))
-        return replace(decision, route=Route.IGNORED if private else Route.OVERHEARD, reason=reason)
+async def decide_held_call(gateway: "Gateway", incoming: RoutedMessage, command: MessengerCommand) -> str:
+    """Allow or deny the named held call, and return the answer; without an id, list the waiting calls."""
+    user = incoming.user
+    clearance = resolve_session_key(replace(incoming, agent=""), gateway.context.workspace.config).key.clearance
+    if not command.rest:
+        return show_choices(await gateway.held.list(user, clearance))
+    if command.name == "deny":
+        return DENIED_NOW.format(name=(await gateway.held.deny(user, clearance, command.rest)).name)
+    call = await gateway.held.get(user, clearance, command.rest)
+    to = (incoming.channel, incoming.address)
+    run = await gateway.held.make_run(user, clearance, call.id, answer_to=to)
+    accepted = run if isinstance(run, AcceptedTurn) else await gateway.accept(run)
+    return (ALLOWED_BEFORE if accepted.repeated else ALLOWED_NOW).format(name=call.name)
 
-    def _explain(self, incoming: RoutedMessage, *, private: bool) -> str:
-        """Explain how to use the bot, and in private who the person is known as."""
-        if not private:
-            return HELP
-        known = incoming.user in self._workspace.config.users
-        return f"{HELP} {ALREADY_PAIRED.format(incoming.user) if known else STRANGER}"
 
-    async def _pair(self, message: InboundMessage, decision: RoutingDecision) -> None:
-        """Redeem a code, and answer."""
-        users, identity = self._workspace.config.users, find_identity(message)
-        codes, user = decision.claim.codes, decision.incoming.user
-        if user in users:
-            await self._answer(decision, ALREADY_PAIRED.format(user))
-        elif not identity or not (codes or len(message.text.split()) > 1):
-            await self._answer(decision, HOW_TO_PAIR)  # the command has no code
-        elif not self._attempts.take(identity):
-            await self._answer(decision, TOO_MANY_CODES)
-        elif not codes:  # a malformed code counts as a wrong one
-            await self._answer(decision, NO_CODE)
-        else:
-            await self._redeem(message, decision, identity)
+async def answer_command(
+    gateway: "Gateway", decision: RoutingDecision, command: MessengerCommand, *, private: bool
+) -> IntakeResult:
+    """Run a messenger command, and answer it."""
+    incoming, now = decision.incoming, gateway.context.clock()
+    log_message(gateway, decision)
+    if not private:
+        await post_answer(gateway, decision, PRIVATE_ONLY)
+    elif command.decides:
+        await post_answer(gateway, decision, await decide_held_call(gateway, incoming, command))
+    elif command.name == "drop":
+        await post_answer(gateway, decision, await drop_messages(gateway, incoming, command.rest))
+    else:
+        answered = await post_answer(
+            gateway, decision, lambda state: run_command(state, command, incoming, gateway.context.workspace, now)
+        )
+        if command.accepts and not answered:
+            accepted = replace(incoming, text=read_prompt("chat/accepted"))
+            return IntakeResult(decision=decision, accepted=await gateway.accept(accepted))
+    return IntakeResult(decision=decision)
 
-    async def _redeem(self, message: InboundMessage, decision: RoutingDecision, identity: str) -> None:
-        config = self._workspace.config
-        new = PairedIdentity(identity=identity, user="", name=message.name, since=self._clock())
-        paired = ""
 
-        def redeem(state: sqlite3.Connection) -> str:
-            nonlocal paired
-            paired = redeem_code(state, decision.claim.codes[0], new, config.users)
-            return WELCOME.format(paired) if paired else NO_CODE
+async def drop_messages(gateway: "Gateway", incoming: RoutedMessage, which: str) -> str:
+    """Drop the newest unanswered message, or all of them; explain the command for any other text."""
+    if which.lower() not in ("", "all"):
+        return HOW_TO_DROP
+    waiting = await gateway.context.writer.read(
+        lambda state: list_unanswered(state, incoming, gateway.context.workspace)
+    )
+    chosen = waiting if which else waiting[-1:]
+    dropped = [message.asked for message in chosen if await gateway.stop(message.reply.turn)]
+    if not dropped:
+        return NOTHING_WAITS
+    return f"Dropped: {dropped[0][:200]}" if len(dropped) == 1 else f"Dropped {len(dropped)} messages."
 
-        await self._answer(decision, redeem)
-        if paired:
-            incoming = replace(decision.incoming, user=paired)
-            clearance = resolve_session_key(incoming, config).clearance
-            self._make_trace(incoming).emit(
-                EventType.TRUST_RESOLVED, **clearance.describe(incoming.situation), paired=identity
-            )
 
-    async def _answer(self, decision: RoutingDecision, answer: str | Callable[[sqlite3.Connection], str]) -> bool:
-        """Answer a message through the outbox, with the writes of `answer` in the same transaction.
+async def limit_stranger(gateway: "Gateway", decision: RoutingDecision, *, private: bool) -> RoutingDecision:
+    """Ignore a stranger who exceeds the limit; in a group, store the message as overheard."""
+    incoming, config, now = decision.incoming, gateway.context.workspace.config, gateway.context.clock()
+    reason = await gateway.context.writer.read(lambda state: find_exceeded_limit(state, incoming, config, now))
+    if not reason:
+        return decision
+    if private:  # once per period
+        period = int(now.timestamp() // STRANGER_PERIOD.total_seconds())
+        key = f"answer\x00strangers\x00{incoming.user}\x00{period}"
+        notice = OutboundMessage(key=key, channel=incoming.channel, address=incoming.address, text=LIMIT_NOTICE)
+        await gateway.context.writer.write_durable(lambda state: post_message(state, notice, now))
+    return replace(decision, route=Route.IGNORED if private else Route.OVERHEARD, reason=reason)
 
-        Return whether there was an answer.
-        """
-        incoming, now = decision.incoming, self._clock()
-        key = f"answer\x00{make_idempotency_key(incoming) or make_id(128)}"
 
-        def write(state: sqlite3.Connection) -> bool:
-            if is_posted(state, key):
-                return True
-            if text := answer if isinstance(answer, str) else answer(state):
-                reply = OutboundMessage(key=key, channel=incoming.channel, address=incoming.address, text=text)
-                post_message(state, reply, now)
-            return bool(text)
+def explain_usage(gateway: "Gateway", incoming: RoutedMessage, *, private: bool) -> str:
+    """Explain how to use the bot, and in private who the person is known as."""
+    if not private:
+        return HELP
+    known = incoming.user in gateway.context.workspace.config.users
+    return f"{HELP} {ALREADY_PAIRED.format(incoming.user) if known else STRANGER}"
 
-        return await self._writer.write_durable(write)
 
-    def _log(self, decision: RoutingDecision, **details: Any) -> None:
-        """Log a message that does not become a turn, and why."""
-        self._make_trace(decision.incoming).emit(
-            EventType.MESSAGE_RECEIVED,
-            length=len(decision.incoming.text),
-            route=str(decision.route),
-            reason=decision.reason,
-            **details,
+async def pair_identity(gateway: "Gateway", message: InboundMessage, decision: RoutingDecision) -> None:
+    """Redeem a code, and answer."""
+    users, identity = gateway.context.workspace.config.users, find_identity(message)
+    codes, user = decision.claim.codes, decision.incoming.user
+    if user in users:
+        await post_answer(gateway, decision, ALREADY_PAIRED.format(user))
+    elif not identity or not (codes or len(message.text.split()) > 1):
+        await post_answer(gateway, decision, HOW_TO_PAIR)  # the command has no code
+    elif not gateway.pairing_attempts.take(identity):
+        await post_answer(gateway, decision, TOO_MANY_CODES)
+    elif not codes:  # a malformed code counts as a wrong one
+        await post_answer(gateway, decision, NO_CODE)
+    else:
+        await redeem_pairing_code(gateway, message, decision, identity)
+
+
+async def redeem_pairing_code(
+    gateway: "Gateway", message: InboundMessage, decision: RoutingDecision, identity: str
+) -> None:
+    """Redeem a code, and record the sender's new clearance."""
+    config = gateway.context.workspace.config
+    new = PairedIdentity(identity=identity, user="", name=message.name, since=gateway.context.clock())
+    paired = ""
+
+    def redeem(state: sqlite3.Connection) -> str:
+        nonlocal paired
+        paired = redeem_code(state, decision.claim.codes[0], new, config.users)
+        return WELCOME.format(paired) if paired else NO_CODE
+
+    await post_answer(gateway, decision, redeem)
+    if paired:
+        incoming = replace(decision.incoming, user=paired)
+        clearance = resolve_session_key(incoming, config).clearance
+        make_message_trace(gateway, incoming).emit(
+            EventType.TRUST_RESOLVED, **clearance.describe(incoming.situation), paired=identity
         )
 
-    def _make_trace(self, incoming: RoutedMessage) -> Tracer:
-        key = resolve_session_key(replace(incoming, agent=""), self._workspace.config).key
-        context = Context(
-            trust=key.clearance, agent=key.agent, user=incoming.user, channel=incoming.channel, room=incoming.room
-        )
-        return Tracer(self._recorder, context, self._clock)
+
+async def post_answer(
+    gateway: "Gateway", decision: RoutingDecision, answer: str | Callable[[sqlite3.Connection], str]
+) -> bool:
+    """Answer a message through the outbox, with the writes of `answer` in the same transaction.
+
+    Return whether there was an answer.
+    """
+    incoming, now = decision.incoming, gateway.context.clock()
+    key = f"answer\x00{make_idempotency_key(incoming) or make_id(128)}"
+
+    def write(state: sqlite3.Connection) -> bool:
+        if is_posted(state, key):
+            return True
+        if text := answer if isinstance(answer, str) else answer(state):
+            reply = OutboundMessage(key=key, channel=incoming.channel, address=incoming.address, text=text)
+            post_message(state, reply, now)
+        return bool(text)
+
+    return await gateway.context.writer.write_durable(write)
+
+
+def log_message(gateway: "Gateway", decision: RoutingDecision, **details: Any) -> None:
+    """Log a message that does not become a turn, and why."""
+    make_message_trace(gateway, decision.incoming).emit(
+        EventType.MESSAGE_RECEIVED,
+        length=len(decision.incoming.text),
+        route=str(decision.route),
+        reason=decision.reason,
+        **details,
+    )
+
+
+def make_message_trace(gateway: "Gateway", incoming: RoutedMessage) -> Tracer:
+    """Begin the trace of a message that becomes no turn."""
+    key = resolve_session_key(replace(incoming, agent=""), gateway.context.workspace.config).key
+    context = Context(
+        trust=key.clearance, agent=key.agent, user=incoming.user, channel=incoming.channel, room=incoming.room
+    )
+    return gateway.context.trace(context)
 
 
 def show_choices(waiting: Sequence[HeldCall]) -> str:

@@ -4,9 +4,8 @@ A client that connects late first gets the text so far as one delta.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Any
 
 from foreword.agent.agent_events import (
     AgentEvent,
@@ -22,44 +21,10 @@ from foreword.gateway.channel import Channel
 from foreword.gateway.messages import RoutedMessage
 from foreword.gateway.outbox import Outbox
 from foreword.storage.turns import TurnReply
-from foreword.types import frozen
 
 MAX_QUEUED_DELTAS = 10_000  # of one slow client; beyond that it is disconnected
 UNATTENDED_ANSWER_S = 30.0  # to wait for an answer without a connected client, for example after a restart
 TYPING_INTERVAL_S = 4.0
-
-
-@frozen
-class GatewaySettings:
-    """Timing and concurrency settings."""
-
-    look: float = 1.0
-    """Seconds between two checks for due turns and for turns of dead processes."""
-    renew: float = 5.0
-    """Seconds between two lease renewals."""
-    grace: float = 20.0
-    """Seconds that running turns get to finish when the gateway closes."""
-    most: int = 1_000
-    """Maximum number of concurrent turns."""
-    thinking: float = 600.0
-    """Seconds that a person has to answer a question."""
-    again: tuple[float, ...] = (1.0, 2.0, 4.0, 30.0, 60.0)
-    """Seconds before a failed channel is restarted; the last value repeats."""
-
-
-DEFAULT_GATEWAY_SETTINGS = GatewaySettings()
-
-
-@asynccontextmanager
-async def background_task(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run a coroutine in the background, and cancel it when the block exits."""
-    task = asyncio.create_task(work)
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 class TurnBroadcast:

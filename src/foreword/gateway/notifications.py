@@ -6,7 +6,7 @@ turn a private message.
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -22,15 +22,14 @@ from foreword.engine.sources.documents import read_prompt
 from foreword.errors import Forbidden, InputError, UnknownName
 from foreword.events.event import Notice
 from foreword.events.tracer import make_id
+from foreword.gateway.gateway_context import GatewayContext
 from foreword.gateway.schedule.destinations import find_address, resolve_destination_clearance
 from foreword.storage.deliveries import OutboundMessage, count_posted, post_message
 from foreword.storage.history import HistoryKind, HistoryPiece, NotificationRow, append_piece
 from foreword.storage.schedules import Destination, shorten_title
 from foreword.storage.sessions import SessionKey, add_session, find_current_session, list_current_ids
-from foreword.storage.writer import Writer
 from foreword.turn import ToolAnswer
 from foreword.types import Trust, frozen
-from foreword.workspace import Workspace
 
 CHARS_PER_TOKEN = 3  # estimate for text without a tokenizer
 MAX_NOTICES_PER_HOUR = 10  # per person
@@ -113,16 +112,11 @@ def add_to_current_conversations(state: sqlite3.Connection, place: SessionKey, t
         append_piece(state, session, piece)
 
 
+@frozen
 class NoticeTool:
     """Runs the notice tool."""
 
-    def __init__(
-        self, workspace: Workspace, writer: Writer, clock: Callable[[], datetime], channels: Collection[str]
-    ) -> None:
-        self._workspace = workspace
-        self._writer = writer
-        self._clock = clock
-        self._channels = channels
+    context: GatewayContext
 
     async def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Send a notice to the person of the turn."""
@@ -131,12 +125,12 @@ class NoticeTool:
         text = str(arguments.get("text", "")).strip()
         if not text or len(text) > MAX_NOTICE_CHARS:
             raise InputError(f"a notice has 1 to {MAX_NOTICE_CHARS:,} characters")
-        answer = await self._writer.write_durable(lambda state: self._post(state, assembly, text))
+        answer = await self.context.writer.write_durable(lambda state: self._post(state, assembly, text))
         return ToolAnswer(text=answer, tokens=assembly.meter.count(answer))
 
     def _post(self, state: sqlite3.Connection, assembly: Assembly, text: str) -> str:
-        user, config, now = assembly.turn.user, self._workspace.config, self._clock()
-        found = find_address(state, config, user, self._channels)
+        user, config, now = assembly.turn.user, self.context.workspace.config, self.context.clock()
+        found = find_address(state, config, user, self.context.channels)
         if found is None:
             raise InputError("there is no address at which this person can be reached")
         channel, address = found
@@ -157,13 +151,8 @@ class NoticeTool:
 class OutboxNotices:
     """Notifies the owner in private, at their last address on a channel that delivers."""
 
-    def __init__(
-        self, workspace: Workspace, writer: Writer, clock: Callable[[], datetime], channels: Collection[str]
-    ) -> None:
-        self._workspace = workspace
-        self._writer = writer
-        self._clock = clock
-        self._channels = channels
+    def __init__(self, context: GatewayContext) -> None:
+        self._context = context
         self._tasks: set[asyncio.Task[None]] = set()
 
     def notify(self, notice: Notice) -> None:
@@ -174,15 +163,15 @@ class OutboxNotices:
 
     async def _post(self, notice: Notice, key: str) -> None:
         def work(state: sqlite3.Connection) -> None:
-            config = self._workspace.config
-            found = find_address(state, config, config.owner, self._channels)
+            config = self._context.workspace.config
+            found = find_address(state, config, config.owner, self._context.channels)
             if found is None:
                 return
             destination = Destination(channel=found[0], address=found[1])
             # The text names files and settings, so the address must have full trust.
             if resolve_destination_clearance(config.owner, destination, config) is Trust.FULL:
                 message = OutboundMessage(key=key, channel=found[0], address=found[1], text=notice.text)
-                post_message(state, message, self._clock())
+                post_message(state, message, self._context.clock())
 
         with suppress(sqlite3.Error):  # the log also has it
-            await self._writer.write(work)
+            await self._context.writer.write(work)

@@ -1,13 +1,7 @@
-"""Detection of configuration edits: each is recorded once when it takes effect or is invalid.
-
-    reloads = Reloads(workspace, recorder)
-    reloads.followers.append(schedule)
-    reloads.look()
+"""Reload: an edit of the workspace takes effect within a second, and is recorded once when it does or is invalid.
 
 A component that uses the configuration beyond a turn is a follower. It gets the old and the new configuration, and
 returns the settings that need a restart. The owner is notified of those; the rest of the edit applies.
-
-Reload: an edit of the workspace takes effect within a second, even without new messages.
 """
 
 import asyncio
@@ -17,15 +11,13 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import fields
 from datetime import datetime
-from threading import Lock
 from typing import Any, Protocol
 
 from foreword.config.schema import Config
-from foreword.engine.sources.files import REFRESH_INTERVAL_S, Files
+from foreword.engine.sources.files import REFRESH_INTERVAL_S
 from foreword.errors import ConfigError, InputError, WorkspaceError
-from foreword.events.event import NO_CONTEXT, EventType, Level, Notice, NoticeFanout, NoticeTarget, Recorder
+from foreword.events.event import NO_CONTEXT, EventType, Level, Notice, NoticeFanout, Recorder
 from foreword.events.period import read_utc_now
-from foreword.events.sinks import EventStream
 from foreword.events.tracer import Tracer, describe_error
 from foreword.types import frozen
 from foreword.workspace import Workspace
@@ -42,25 +34,6 @@ class InvalidText(WorkspaceError):
 
 class NeverValidText(InvalidText):
     """A text is invalid, and no valid version was read before."""
-
-
-class ConfigHolder(Protocol):
-    """An object with a configuration that can be edited while in use: a workspace."""
-
-    @property
-    def config(self) -> Config:
-        """The configuration in force."""
-
-    @property
-    def faults(self) -> Mapping[str, InputError]:
-        """Errors in edits that are not in force, by file."""
-
-    @property
-    def files(self) -> Files:
-        """The files of the workspace. Texts in them can be invalid as well."""
-
-    def refresh(self, *, now: bool = False) -> None:
-        """Read changes from disk."""
 
 
 class Follower(Protocol):
@@ -83,99 +56,6 @@ class ReloadResult:
     """Edited settings that need a restart, such as server.port."""
     faulty: tuple[str, ...] = ()
     """File and line of invalid edits. The previous version stays in use."""
-
-
-class ReloadWatcher:
-    """Records every edit of a configuration, at full trust. A loop checks before each turn and while idle."""
-
-    def __init__(
-        self,
-        configured: ConfigHolder,
-        recorder: Recorder,
-        clock: Callable[[], datetime] = read_utc_now,
-        notices: NoticeTarget | None = None,
-    ) -> None:
-        self.followers: list[Follower] = []
-        self._configured = configured
-        self._recorder = recorder
-        self._clock = clock
-        self._notices = notices or NoticeFanout()
-        self._lock = Lock()
-        self._config = configured.config
-        self._waiting: tuple[str, ...] = ()
-        self._named: tuple[str, ...] = ()
-        self._told: dict[str, str] = {}
-
-    def look(self, further: Iterable[str] = (), *, now: bool = False) -> ReloadResult:
-        """Check for a new configuration and for invalid edits, and report each once.
-
-        `further` names other changes that need a restart, such as an edited `.env`.
-        """
-        with self._lock:
-            self._configured.refresh(now=now)
-            config, faults = self._configured.config, self._find_faults()
-            changed: tuple[str, ...] = ()
-            if config is not self._config:
-                before, self._config = self._config, config
-                changed = tuple(find_changes(before, config))
-                self._waiting = tuple(dict.fromkeys(self._follow(before, config)))
-                self._tell(Level.INFO, changed=", ".join(changed) or "nothing")
-            restart = tuple(dict.fromkeys((*self._waiting, *further)))
-            self._tell_restart(restart)
-            self._tell_faults(faults)
-            places = (place for path, fault in faults.items() for place in list_fault_locations(path, fault))
-            return ReloadResult(changed=changed, restart=restart, faulty=tuple(places))
-
-    def _follow(self, before: Config, after: Config) -> Iterable[str]:
-        """Pass the configuration to all followers. An error of one does not affect the others."""
-        for follower in [*self.followers]:
-            try:
-                yield from follower.follow(before, after)
-            except Exception as error:  # noqa: BLE001 - the other followers must still get the edit
-                said = f"the edit was applied only in part, {describe_error(error)['error']}"
-                self._warn(said, "a part of Foreword could not apply an edit of foreword.yaml; see: foreword logs")
-
-    def _tell_restart(self, names: tuple[str, ...]) -> None:
-        """Report settings that need a restart, each once while it is pending."""
-        fresh = [name for name in names if name not in self._named]
-        self._named = names
-        if fresh:
-            said = f"{' and '.join(fresh)} {'needs' if len(fresh) == 1 else 'need'} a restart"
-            self._warn(f"{said}: {PREVIOUS_IN_USE}", f"{said}; until then {PREVIOUS_IN_USE}")
-
-    def _find_faults(self) -> Mapping[str, InputError]:
-        spoiled = self._configured.files.faults
-        texts = {path: InvalidText(f"{path} {trouble.reason}") for path, trouble in spoiled.items()}
-        lost = {
-            path: NeverValidText(f"{path} {trouble.reason}") for path, trouble in self._configured.files.losses.items()
-        }
-        return {**lost, **texts, **self._configured.faults}
-
-    def _tell_faults(self, faults: Mapping[str, InputError]) -> None:
-        """Report each error once until it is fixed, and then that it is."""
-        words = {path: str(fault) for path, fault in faults.items()}
-        for path, fault in faults.items():
-            if self._told.get(path) != words[path]:
-                instead = explain_fallback(path, self._config) if isinstance(fault, NeverValidText) else PREVIOUS_IN_USE
-                said = f"{self._describe(path, fault)}: {instead}; {DOCTOR_HINT}"
-                self._warn(said, said)
-        for path in self._told.keys() - words.keys():
-            self._tell(Level.INFO, mended=f"{path} is {'good again' if self._configured.files.has(path) else 'gone'}")
-        self._told = words
-
-    def _describe(self, path: str, fault: InputError) -> str:
-        if isinstance(fault, InvalidText):
-            return str(fault)
-        if not isinstance(fault, ConfigError) and not self._configured.files.has(path):
-            return f"{path} is gone"
-        return " and ".join(f"{place} is faulty" for place in list_fault_locations(path, fault))
-
-    def _warn(self, error: str, notice: str) -> None:
-        self._tell(Level.ERROR, error=error)
-        self._notices.notify(Notice(text=notice))
-
-    def _tell(self, level: Level, **said: str) -> None:
-        Tracer(self._recorder, NO_CONTEXT, self._clock).emit(EventType.CONFIG_RELOADED, level=level, **said)
 
 
 def explain_fallback(path: str, config: Config) -> str:
@@ -243,30 +123,48 @@ class AsyncFollower:
 
 
 class Reloader:
-    """Keeps the gateway up to date with the workspace."""
+    """Keeps a process up to date with its workspace: applies, logs and reports every edit, at full trust."""
 
     def __init__(
-        self, workspace: Workspace, listeners: EventStream, clock: Callable[[], datetime], board: NoticeFanout
+        self,
+        workspace: Workspace,
+        recorder: Recorder,
+        clock: Callable[[], datetime] = read_utc_now,
+        board: NoticeFanout | None = None,
     ) -> None:
-        self.board = board
+        self.board = board or NoticeFanout()
         """Where the owner is notified."""
-        self._workspace = workspace
-        self._listeners = listeners
-        self._clock = clock
-        self._reloads = ReloadWatcher(workspace, listeners.recorder, clock, board)
-        self.followers = self._reloads.followers
+        self.followers: list[Follower] = []
         """Called with the old and the new configuration after each change."""
-        self.followers.append(listeners)
-        self._keys = self._sign_keys()
+        self._workspace = workspace
+        self._recorder = recorder
+        self._clock = clock
+        self._config = workspace.config
+        self._pending: tuple[str, ...] = ()
+        self._reported_settings: tuple[str, ...] = ()
+        self._reported_faults: dict[str, str] = {}
+        self._env_file = self._stat_env_file()
         self._failure = ""
 
     def look(self, *, now: bool = False) -> ReloadResult:
-        """Check the workspace for changes, apply and log them; call it on the event loop's thread."""
+        """Check the workspace for changes, apply and report each once; call it on the event loop's thread."""
+        self._workspace.refresh(now=now)
         if now:  # also report files that no turn has read yet
-            self._workspace.refresh(now=True)
             self._workspace.files.reread()
             list(self._workspace.preview())
-        return self._reloads.look([ENV_FILE] if self._sign_keys() != self._keys else [], now=now)
+        config, faults = self._workspace.config, self._find_faults()
+        changed: tuple[str, ...] = ()
+        if config is not self._config:
+            before, self._config = self._config, config
+            changed = tuple(find_changes(before, config))
+            self._pending = tuple(dict.fromkeys(self._follow(before, config)))
+            self._tell(Level.INFO, changed=", ".join(changed) or "nothing")
+        env_file = [ENV_FILE] if self._stat_env_file() != self._env_file else []
+        restart = tuple(dict.fromkeys((*self._pending, *env_file)))
+        self._tell_restart(restart)
+        self._tell_faults(faults)
+        places = (place for path, fault in faults.items() for place in list_fault_locations(path, fault))
+        return ReloadResult(changed=changed, restart=restart, faulty=tuple(places))
 
     async def keep(self) -> None:
         """Check for changes until cancelled."""
@@ -284,8 +182,7 @@ class Reloader:
             said = describe_error(error)
             if said["error"] != self._failure:
                 self._failure = said["error"]
-                trace = Tracer(self._listeners.recorder, NO_CONTEXT, self._clock)
-                trace.emit(EventType.CONFIG_RELOADED, level=Level.ERROR, **said)
+                self._tell(Level.ERROR, **said)
 
     def _read_all(self) -> None:
         """Read the blueprints and files of all agents, as the last valid version if a later edit is broken."""
@@ -299,8 +196,59 @@ class Reloader:
         self._workspace.refresh()
         self._workspace.files.reread()
 
-    def _sign_keys(self) -> tuple[int, int] | None:
+    def _stat_env_file(self) -> tuple[int, int] | None:
         with suppress(OSError):
             facts = os.stat(os.path.join(self._workspace.files.root, ENV_FILE))
             return facts.st_mtime_ns, facts.st_size
         return None
+
+    def _follow(self, before: Config, after: Config) -> Iterable[str]:
+        """Pass the configuration to all followers. An error of one does not affect the others."""
+        for follower in [*self.followers]:
+            try:
+                yield from follower.follow(before, after)
+            except Exception as error:  # noqa: BLE001 - the other followers must still get the edit
+                said = f"the edit was applied only in part, {describe_error(error)['error']}"
+                self._warn(said, "a part of Foreword could not apply an edit of foreword.yaml; see: foreword logs")
+
+    def _tell_restart(self, names: tuple[str, ...]) -> None:
+        """Report settings that need a restart, each once while it is pending."""
+        fresh = [name for name in names if name not in self._reported_settings]
+        self._reported_settings = names
+        if fresh:
+            said = f"{' and '.join(fresh)} {'needs' if len(fresh) == 1 else 'need'} a restart"
+            self._warn(f"{said}: {PREVIOUS_IN_USE}", f"{said}; until then {PREVIOUS_IN_USE}")
+
+    def _find_faults(self) -> Mapping[str, InputError]:
+        spoiled = self._workspace.files.faults
+        texts = {path: InvalidText(f"{path} {trouble.reason}") for path, trouble in spoiled.items()}
+        lost = {
+            path: NeverValidText(f"{path} {trouble.reason}") for path, trouble in self._workspace.files.losses.items()
+        }
+        return {**lost, **texts, **self._workspace.faults}
+
+    def _tell_faults(self, faults: Mapping[str, InputError]) -> None:
+        """Report each error once until it is fixed, and then that it is."""
+        words = {path: str(fault) for path, fault in faults.items()}
+        for path, fault in faults.items():
+            if self._reported_faults.get(path) != words[path]:
+                instead = explain_fallback(path, self._config) if isinstance(fault, NeverValidText) else PREVIOUS_IN_USE
+                said = f"{self._describe(path, fault)}: {instead}; {DOCTOR_HINT}"
+                self._warn(said, said)
+        for path in self._reported_faults.keys() - words.keys():
+            self._tell(Level.INFO, mended=f"{path} is {'good again' if self._workspace.files.has(path) else 'gone'}")
+        self._reported_faults = words
+
+    def _describe(self, path: str, fault: InputError) -> str:
+        if isinstance(fault, InvalidText):
+            return str(fault)
+        if not isinstance(fault, ConfigError) and not self._workspace.files.has(path):
+            return f"{path} is gone"
+        return " and ".join(f"{place} is faulty" for place in list_fault_locations(path, fault))
+
+    def _warn(self, error: str, notice: str) -> None:
+        self._tell(Level.ERROR, error=error)
+        self.board.notify(Notice(text=notice))
+
+    def _tell(self, level: Level, **said: str) -> None:
+        Tracer(self._recorder, NO_CONTEXT, self._clock).emit(EventType.CONFIG_RELOADED, level=level, **said)

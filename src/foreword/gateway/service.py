@@ -12,26 +12,26 @@ time, and many sessions run concurrently.
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from foreword.agent.agent_events import AgentEvent
 from foreword.assembly import Assembly
-from foreword.events.event import NO_CONTEXT, NO_POSITION, EventType, Level, NoticeFanout
+from foreword.events.event import NO_POSITION, EventType, Level
 from foreword.events.otlp import parse_traceparent
 from foreword.events.sinks import EventStream
 from foreword.events.tracer import Tracer, describe_error
 from foreword.gateway import session_manager
 from foreword.gateway.channel import InboundMessage, NotStored
 from foreword.gateway.equipment import ModelSelection
+from foreword.gateway.gateway_context import GatewayContext, GatewaySettings
 from foreword.gateway.held_calls import HeldCalls
 from foreword.gateway.housekeeping import Housekeeping
 from foreword.gateway.inbox import ClaimedTurn, Inbox, get_claimed
-from foreword.gateway.intake import Intake, IntakeResult
-from foreword.gateway.live import DEFAULT_GATEWAY_SETTINGS, GatewaySettings, LiveTurn, typing_indicator
+from foreword.gateway.intake import IntakeResult, receive_message
+from foreword.gateway.live import LiveTurn, typing_indicator
 from foreword.gateway.messages import (
     AcceptedTurn,
     BadMessage,
@@ -41,19 +41,16 @@ from foreword.gateway.messages import (
     check_message,
 )
 from foreword.gateway.outbox import Outbox
+from foreword.gateway.pairing import PairingAttempts
 from foreword.gateway.reload import Reloader
+from foreword.gateway.schedule.scheduler import Scheduler
 from foreword.gateway.session_manager import ResolvedKey, SessionManager, SessionMatch, resolve_session_key
 from foreword.gateway.turn_inputs import TurnInputs
 from foreword.gateway.worker import Worker
 from foreword.storage.sessions import Session, SessionKey
 from foreword.storage.turns import LeaseLost, TurnReply, TurnState, find_reply
-from foreword.storage.writer import Writer, probe_write
+from foreword.storage.writer import probe_write
 from foreword.types import Trust
-from foreword.workspace import Workspace
-
-if TYPE_CHECKING:
-    from foreword.gateway.schedule.scheduler import Scheduler
-
 
 POLL_INTERVAL_S = 0.5  # seconds between two polls of a turn that another process runs
 SHUTTING_DOWN_TEXT = "the gateway is shutting down; try again in a moment"
@@ -65,40 +62,37 @@ class Gateway:
 
     def __init__(
         self,
-        workspace: Workspace,
+        context: GatewayContext,
         listeners: EventStream,
-        writer: Writer,
         inbox: Inbox,
-        clock: Callable[[], datetime],
         *,
         choices: ModelSelection,
         preparing: TurnInputs,
         worker: Worker,
         outbox: Outbox | None,
         housekeeping: Housekeeping,
-        settings: GatewaySettings = DEFAULT_GATEWAY_SETTINGS,
-        board: NoticeFanout | None = None,
+        reloading: Reloader,
+        settings: GatewaySettings,
+        pull_channels: Collection[str],
     ) -> None:
-        self.workspace = workspace
+        self.context = context
+        self.workspace = context.workspace
         self.listeners = listeners
-        self.sessions = SessionManager(writer, clock)
-        self.scheduler: Scheduler | None = None
-        """Fires schedules. Set after construction, because it sends its messages to this gateway."""
-        self._writer = writer
-        self._inbox = inbox
-        self._clock = clock
+        self.sessions = SessionManager(context.writer, context.clock)
+        self.held = HeldCalls(context=context)
+        """The tool calls that wait for a person's approval."""
+        self.scheduler = Scheduler(context, self.accept, pull_channels)
+        self.pairing_attempts = PairingAttempts()
         self.choices = choices
         self.preparing = preparing
+        self.housekeeping = housekeeping
+        self.reloading = reloading
+        self._writer = context.writer
+        self._inbox = inbox
+        self._clock = context.clock
         self._worker = worker
         self._outbox = outbox
-        self.housekeeping = housekeeping
         self._settings = settings
-        self.reloading = Reloader(workspace, listeners, self._clock, board or NoticeFanout())
-        self.held = HeldCalls(workspace, writer, listeners.recorder, clock)
-        """The tool calls that wait for a person's approval."""
-        self._intake = Intake(
-            workspace, writer, listeners.recorder, clock, held=self.held, accept=self.accept, stop=self.stop
-        )
         self._known: dict[str, LiveTurn] = {}
         self._accepting: set[asyncio.Task[AcceptedTurn]] = set()
         self._wake = asyncio.Event()
@@ -112,7 +106,7 @@ class Gateway:
             raise ShuttingDown(SHUTTING_DOWN_TEXT)
         self.reloading.look()
         try:
-            received = await self._intake.receive(message)
+            received = await receive_message(self, message)
         except sqlite3.Error as error:
             raise NotStored(NOT_STORED_TEXT.format(error)) from error
         if received.accepted is None:
@@ -148,7 +142,7 @@ class Gateway:
             return AcceptedTurn(turn=match.turn, session=session.id, repeated=True)
         context = session_manager.make_event_context(session, incoming)
         caller = parse_traceparent(incoming.traceparent)
-        trace = Tracer(self.listeners.recorder, context, self._clock, caller=caller)
+        trace = self.context.trace(context, caller=caller)
         with session_manager.begin_trace(trace, incoming) as step:
             step.emit(EventType.TRUST_RESOLVED, **found.clearance.describe(incoming.situation))
             if match.new:
@@ -344,8 +338,7 @@ class Gateway:
         except sqlite3.Error:
             pass
         except Exception as error:  # noqa: BLE001 - without this loop the gateway would answer no message
-            trace = Tracer(self.listeners.recorder, NO_CONTEXT, self._clock)
-            trace.emit(EventType.CHANNEL_ERROR, level=Level.ERROR, **describe_error(error))
+            self.context.log_error(error)
 
     async def _deliver(self, outbox: Outbox) -> None:
         """Deliver replies as soon as there are any."""
@@ -402,7 +395,7 @@ class Gateway:
     def _make_trace(self, claimed: ClaimedTurn) -> Tracer:
         """Continue the trace of a turn."""
         context = session_manager.make_event_context(claimed.session, claimed.incoming)
-        return Tracer(self.listeners.recorder, context, self._clock, parent=claimed.position)
+        return self.context.trace(context, parent=claimed.position)
 
     def _end(self, turn: str, live: LiveTurn) -> None:
         live.broadcast.end()

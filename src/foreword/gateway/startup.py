@@ -19,7 +19,7 @@ from foreword.agent.providers.model_clients import open_models
 from foreword.agent.retry import DEFAULT_RETRY_POLICY, RetryPolicy
 from foreword.agent.tool_calls import AdditionalTools, Toolbox
 from foreword.agent.tools.registry import DELEGATION_TOOLS, NOTIFICATION_TOOLS, SCHEDULE_TOOLS
-from foreword.events.event import NO_CONTEXT, EventType, Level, NoticeFanout, NoticeTarget, Recorder
+from foreword.events.event import NO_CONTEXT, EventType, Level, NoticeFanout, NoticeTarget
 from foreword.events.period import read_utc_now
 from foreword.events.sinks import Output, open_event_stream
 from foreword.events.tracer import Tracer, describe_error
@@ -28,15 +28,15 @@ from foreword.gateway.channel import Channel, ReceiveMessage, ReportToOwner
 from foreword.gateway.channels.channel_setup import ChannelFactory
 from foreword.gateway.channels.pull_channel import ScheduleChannel, SessionDelivery
 from foreword.gateway.equipment import EquipmentFinder, ModelSelection, changes_model
+from foreword.gateway.gateway_context import DEFAULT_GATEWAY_SETTINGS, GatewayContext, GatewaySettings, background_task
 from foreword.gateway.housekeeping import Housekeeping
 from foreword.gateway.inbox import Inbox
-from foreword.gateway.live import DEFAULT_GATEWAY_SETTINGS, GatewaySettings, background_task
 from foreword.gateway.notifications import NoticeTool, OutboxNotices
 from foreword.gateway.outbox import Outbox
-from foreword.gateway.reload import AsyncFollower, StartupSettings
+from foreword.gateway.reload import AsyncFollower, Reloader, StartupSettings
 from foreword.gateway.schedule.creation import ScheduleTools
 from foreword.gateway.schedule.destinations import PULL_CHANNELS
-from foreword.gateway.schedule.scheduler import SCHEDULED_CHANNEL, Scheduler, SchedulerDependencies
+from foreword.gateway.schedule.scheduler import SCHEDULED_CHANNEL
 from foreword.gateway.service import Gateway
 from foreword.gateway.session_manager import SessionManager
 from foreword.gateway.transcripts import Archiver
@@ -49,14 +49,14 @@ from foreword.types import frozen
 from foreword.workspace import STATE_FOLDER, Workspace
 
 
-def make_channel_reporter(name: str, recorder: Recorder, clock: Callable[[], datetime]) -> ReportToOwner:
+def make_channel_reporter(name: str, context: GatewayContext) -> ReportToOwner:
     """Make the function with which a channel records events that only full trust reads."""
 
-    def tell(words: str, level: Level) -> None:
-        trace = Tracer(recorder, replace(NO_CONTEXT, channel=name), clock)
+    def report(words: str, level: Level) -> None:
+        trace = context.trace(replace(NO_CONTEXT, channel=name))
         trace.emit(EventType.CHANNEL_ERROR, level=level, error=words)
 
-    return tell
+    return report
 
 
 STABLE_RUN_S = 60.0  # seconds of running after which a failure counts as the first one
@@ -64,12 +64,12 @@ STABLE_RUN_S = 60.0  # seconds of running after which a failure counts as the fi
 
 @asynccontextmanager
 async def running_channels(
-    channels: Mapping[str, Channel], hear: ReceiveMessage, recorder: Recorder, settings: GatewaySettings
+    channels: Mapping[str, Channel], hear: ReceiveMessage, context: GatewayContext, settings: GatewaySettings
 ) -> AsyncIterator[None]:
     """Run all channels until the block exits."""
     tasks = [
         asyncio.create_task(
-            run_channel(channel, hear, Tracer(recorder, replace(NO_CONTEXT, channel=name)), settings.again)
+            run_channel(channel, hear, context.trace(replace(NO_CONTEXT, channel=name)), settings.again)
         )
         for name, channel in channels.items()
     ]
@@ -135,38 +135,32 @@ async def open_gateway(
     async with AsyncExitStack() as opened:
         writer = opened.enter_context(closing(Writer(open_state(folder).connection)))
         listeners = opened.enter_context(open_event_stream(folder, workspace.config, clock, tree=options.tree))
-        recorder = listeners.recorder
         models = open_models(workspace.config, environ)
         opened.push_async_callback(models.close)
         channels = dict(options.channels)
+        context = GatewayContext(
+            workspace=workspace, writer=writer, recorder=listeners.recorder, clock=clock, channels=channels
+        )
         for name, opens in options.opens.items():
-            channels[name] = await opened.enter_async_context(opens(make_channel_reporter(name, recorder, clock)))
-        board = NoticeFanout(*options.notices)
+            channels[name] = await opened.enter_async_context(opens(make_channel_reporter(name, context)))
+        board = NoticeFanout(*options.notices, *([OutboxNotices(context)] if channels else []))
+        results = SessionManager(writer, clock).list_results
         servers = await opened.enter_async_context(
-            McpServers(workspace, recorder, environ, notices=board, results=SessionManager(writer, clock).list_results)
+            McpServers(workspace, context.recorder, environ, notices=board, results=results)
         )
         choices = ModelSelection(workspace, models, environ)
         delegating = Delegation(workspace, choices.choose)
         further = (
             AdditionalTools(tools=DELEGATION_TOOLS, runs=delegating),
-            AdditionalTools(tools=SCHEDULE_TOOLS, runs=ScheduleTools(workspace, writer, clock, channels)),
-            AdditionalTools(tools=NOTIFICATION_TOOLS, runs=NoticeTool(workspace, writer, clock, channels)),
+            AdditionalTools(tools=SCHEDULE_TOOLS, runs=ScheduleTools(context=context)),
+            AdditionalTools(tools=NOTIFICATION_TOOLS, runs=NoticeTool(context=context)),
             *options.further,
         )
         toolbox = Toolbox(workspace, servers, further)
         loop = AgentLoop(workspace, models, listeners, tools=toolbox, bounds=options.bounds, retrying=options.retrying)
-        equipping = EquipmentFinder(
-            workspace,
-            choices,
-            toolbox,
-            writer,
-            channels,
-            place=lambda: describe_place(workspace.config, environ),
-        )
+        equipping = EquipmentFinder(context, choices, toolbox, lambda: describe_place(workspace.config, environ))
         preparing = opened.enter_context(
-            closing(
-                TurnInputs(workspace, writer, equipping, loop.ask, clock, find_engine_start=models.find_cache_start)
-            )
+            closing(TurnInputs(context, equipping, loop.ask, find_engine_start=models.find_cache_start))
         )
         delegating.means = SubagentMeans(loop=loop, toolbox=toolbox, assemble=preparing.assemble)
         inbox = Inbox(writer, clock, cache=preparing.cache)
@@ -175,48 +169,39 @@ async def open_gateway(
         }
         delivers = {**pull_channels, **channels}
         gateway = Gateway(
-            workspace,
+            context,
             listeners,
-            writer,
             inbox,
-            clock,
             choices=choices,
             preparing=preparing,
             worker=Worker(inbox, preparing, loop, options.turn_retry),
-            outbox=Outbox(writer, delivers, recorder, clock, lambda: workspace.config) if delivers else None,
-            housekeeping=Housekeeping(choices.choose, preparing.assemble, loop.ask, recorder, clock),
+            outbox=Outbox(writer, delivers, context.recorder, clock, lambda: workspace.config) if delivers else None,
+            housekeeping=Housekeeping(
+                context=context, choose=choices.choose, assemble=preparing.assemble, ask=loop.ask
+            ),
+            reloading=Reloader(workspace, context.recorder, clock, board),
             settings=options.settings,
-            board=board,
+            pull_channels=pull_channels,
         )
-        archiving = Archiver(workspace, writer, recorder, clock)
+        archiving = Archiver(context)
         gateway.reloading.followers += (
+            listeners,
             choices,
             servers,
             archiving,
             AsyncFollower(lambda _: gateway.retry(), changes_model),
         )
-        if channels:
-            gateway.reloading.board.targets.append(OutboxNotices(workspace, writer, clock, channels))
         await opened.enter_async_context(background_task(gateway.reloading.keep()))
         scribe = BulletinWriter(choose=choices.choose, assemble=preparing.assemble, ask=loop.ask)
-        bulletins = Bulletins(workspace, writer, scribe, recorder, clock)
-        await opened.enter_async_context(background_task(bulletins.keep(options.bulletin)))
+        await opened.enter_async_context(background_task(Bulletins(context, scribe).keep(options.bulletin)))
         gateway.start()
         opened.push_async_callback(archiving.look)  # once more, for conversations that have ended since
         await opened.enter_async_context(background_task(archiving.keep()))
         opened.push_async_callback(gateway.close)
-        ways = SchedulerDependencies(
-            accept=gateway.accept,
-            recorder=recorder,
-            clock=clock,
-            channels=channels,
-            pull_channels=frozenset(pull_channels),
-        )
-        gateway.scheduler = Scheduler(workspace, writer, ways)
         heard = dict(channels)
         if options.scheduling:
             fixed = StartupSettings(started=workspace.config, names=("telegram",))
             gateway.reloading.followers += (fixed, AsyncFollower(gateway.scheduler.follow))
             heard[SCHEDULED_CHANNEL] = ScheduleChannel(gateway.scheduler.run_due, options.settings.look)
-        await opened.enter_async_context(running_channels(heard, gateway.receive, recorder, options.settings))
+        await opened.enter_async_context(running_channels(heard, gateway.receive, context, options.settings))
         yield gateway

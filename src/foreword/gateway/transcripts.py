@@ -8,7 +8,7 @@ import asyncio
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -23,8 +23,9 @@ from foreword.engine.render import HEADING, UNDERLINE
 from foreword.engine.sources.documents import join_lines, normalise_lines
 from foreword.engine.trust import CONVERSATIONS
 from foreword.errors import InputError
-from foreword.events.event import NO_CONTEXT, EventType, Reader, Recorder, may_read_text, sees_all
-from foreword.events.tracer import Tracer, describe_error
+from foreword.events.event import EventType, Reader, may_read_text, sees_all
+from foreword.events.tracer import describe_error
+from foreword.gateway.gateway_context import GatewayContext
 from foreword.gateway.rooms import prefix_author
 from foreword.host import load_zone
 from foreword.memory.entry import drafted, write_head
@@ -39,10 +40,8 @@ from foreword.storage.sessions import (
     reserve_path,
 )
 from foreword.storage.turns import TurnState
-from foreword.storage.writer import Writer
 from foreword.turn import check_name
 from foreword.types import frozen
-from foreword.workspace import Workspace
 
 MAX_AUTHOR_CHARS = 64  # characters of a name
 AUTHOR_SIGNS = " ._@:+-"  # allowed besides letters and digits; no name can look like a generated label
@@ -248,11 +247,8 @@ ORDER BY sessions.used"""
 class Archiver:
     """Writes the transcripts of a workspace."""
 
-    def __init__(self, workspace: Workspace, writer: Writer, recorder: Recorder, clock: Callable[[], datetime]) -> None:
-        self._workspace = workspace
-        self._writer = writer
-        self._recorder = recorder
-        self._clock = clock
+    def __init__(self, context: GatewayContext) -> None:
+        self._context = context
         self._since = ""
         """Sessions last used before this time are archived already, or never will be."""
         self._failed: set[str] = set()
@@ -272,9 +268,9 @@ class Archiver:
     async def look(self) -> None:
         """Write the transcripts that are due and delete old overheard messages; log errors and retry later."""
         try:
-            now = self._clock()
-            if await self._writer.read(lambda state: has_expired_overheard(state, now)):
-                await self._writer.write(lambda state: delete_expired_overheard(state, now))
+            now = self._context.clock()
+            if await self._context.writer.read(lambda state: has_expired_overheard(state, now)):
+                await self._context.writer.write(lambda state: delete_expired_overheard(state, now))
             await self.archive()
         except sqlite3.Error:
             pass  # the disk is full or the state is locked; retry later
@@ -283,9 +279,9 @@ class Archiver:
 
     async def archive(self) -> int:
         """Write the transcripts that are due; return their number."""
-        if not self._workspace.config.archive:
+        if not self._context.workspace.config.archive:
             return 0
-        now, written, failed = self._clock(), 0, False
+        now, written, failed = self._context.clock(), 0, False
         for session in await asyncio.to_thread(self._find_due, now):
             try:
                 written += await self._archive(session)
@@ -298,8 +294,8 @@ class Archiver:
 
     def _find_due(self, now: datetime) -> list[Session]:
         """Find the finished sessions whose transcript is incomplete; runs in a thread."""
-        config = self._workspace.config
-        with closing(open_state(self._workspace.state).connection) as state:
+        config = self._context.workspace.config
+        with closing(open_state(self._context.workspace.state).connection) as state:
             state.execute("PRAGMA query_only=ON")
             due = state.execute(SELECT_DUE_SESSIONS, (self._since, format_moment(now - IDLE_PERIOD)))
             found = fetch_all(Session, due)
@@ -307,17 +303,19 @@ class Archiver:
 
     async def _archive(self, session: Session) -> bool:
         """Write the transcript of a session: reserve its path in the state, write the file, then mark it as written."""
-        config, root = self._workspace.config, self._workspace.files.root
-        transcript = await self._writer.read(lambda state: read_transcript(state, session))
+        config, root = self._context.workspace.config, self._context.workspace.files.root
+        transcript = await self._context.writer.read(lambda state: read_transcript(state, session))
         if not transcript.exchanges:
             return False
         archive = describe_archive(transcript, config)
-        path = await self._writer.write(
+        path = await self._context.writer.write(
             lambda state: reserve_path(state, archive, find_archive_path(transcript, config, session.id))
         )
         archive = replace(archive, path=path)
         await asyncio.to_thread(write_transcript_file, root, path, render_transcript(transcript, config))
-        await self._writer.write(lambda state: record_written(state, archive, format_moment(self._clock())))
+        await self._context.writer.write(
+            lambda state: record_written(state, archive, format_moment(self._context.clock()))
+        )
         return True
 
     def _report(self, transcript: str, error: Exception) -> None:
@@ -325,7 +323,7 @@ class Archiver:
         if transcript not in self._failed:
             self._failed.add(transcript)
             fields = {**describe_error(error), "transcript": transcript}
-            Tracer(self._recorder, NO_CONTEXT, self._clock).emit(EventType.CHANNEL_ERROR, **fields)
+            self._context.trace().emit(EventType.CHANNEL_ERROR, **fields)
 
 
 MAX_SESSIONS = 200

@@ -25,6 +25,7 @@ from foreword.gateway.compaction import (
     write_summary_prompt,
 )
 from foreword.gateway.equipment import Equipment, EquipmentFinder
+from foreword.gateway.gateway_context import GatewayContext
 from foreword.gateway.inbox import ClaimedTurn
 from foreword.gateway.messages import RoutedMessage
 from foreword.gateway.rooms import catch_up, write_model_text
@@ -44,11 +45,9 @@ from foreword.storage.history import compact_history
 from foreword.storage.ledgers import remove_all_updates, remove_update_texts
 from foreword.storage.sessions import Session, find_active_task
 from foreword.storage.turns import read_taken
-from foreword.storage.writer import Writer
 from foreword.tokens.count import Meter
 from foreword.turn import State, Turn
 from foreword.types import Mode, Pace, frozen
-from foreword.workspace import Workspace
 
 LIGHT_RUN_ROWS = 3  # turns of history in a light run
 
@@ -78,19 +77,17 @@ class TurnInputs:
 
     def __init__(
         self,
-        workspace: Workspace,
-        writer: Writer,
+        context: GatewayContext,
         equipment: EquipmentFinder,
         ask: Callable[[Assembly, TraceStep], Awaitable[str]],
-        now: Callable[[], datetime],
         *,
         find_engine_start: Callable[[str, datetime], datetime | None],
     ) -> None:
-        self.workspace = workspace
-        self._writer = writer
+        self.workspace = workspace = context.workspace
+        self.now = now = context.clock
+        self._writer = context.writer
         self._equipment = equipment
         self._ask = ask
-        self.now = now
         self._since = now()
         self.cache = SessionCache(on_erasure=workspace.clear_token_counts)
         self._find_engine_start = find_engine_start

@@ -111,7 +111,6 @@ def describe_schedule(schedule: StoredSchedule, notes: Sequence[str] = ()) -> Sc
 
 def get_scheduler(context: RequestContext) -> Scheduler:
     """Return the scheduler of the gateway."""
-    assert context.gateway.scheduler is not None
     return context.gateway.scheduler
 
 

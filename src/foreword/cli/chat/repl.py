@@ -29,7 +29,7 @@ from foreword.cli.output import print_error, warn
 from foreword.config.env import Secrets
 from foreword.errors import ForewordError, InputError, UnknownName
 from foreword.gateway.channels.pull_channel import TerminalChannel
-from foreword.gateway.live import background_task
+from foreword.gateway.gateway_context import background_task
 from foreword.gateway.startup import GatewayOptions, open_gateway
 from foreword.lint.doctor import check_provider
 from foreword.storage.database import explain_sqlite_errors

@@ -1,7 +1,7 @@
-"""Creation of schedules: from foreword.yaml, by users at the shell or over HTTP, and by the agent's schedule tools."""
+"""Creation of schedules: from foreword.yaml, by users at the shell or over HTTP, and by the schedule tools."""
 
 import sqlite3
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -14,16 +14,15 @@ from foreword.config.schedule_settings import MissedRuns, ScheduleSettings
 from foreword.config.schema import Config
 from foreword.errors import Forbidden, InputError, UnknownName
 from foreword.events.tracer import make_id
+from foreword.gateway.gateway_context import GatewayContext
 from foreword.gateway.schedule import destinations
 from foreword.gateway.schedule.due_times import find_next_due, resolve_time
 from foreword.host import load_zone
 from foreword.storage import schedules
 from foreword.storage.database import is_whole
 from foreword.storage.schedules import Destination, ScheduleOrigin, ScheduleState, StoredSchedule, Timing, TimingKind
-from foreword.storage.writer import Writer
 from foreword.turn import ToolAnswer, Turn
 from foreword.types import Delivery, frozen
-from foreword.workspace import Workspace
 
 PAST_NOTE = "its time had already passed when it was loaded, so it does not run"
 
@@ -173,16 +172,11 @@ MIN_INTERVAL = timedelta(minutes=15)  # of a schedule made by an agent or by a u
 MAX_CHECKED_RUNS = 50  # runs checked for the shortest interval
 
 
+@frozen
 class ScheduleTools:
     """Runs the schedule tools."""
 
-    def __init__(
-        self, workspace: Workspace, writer: Writer, clock: Callable[[], datetime], channels: Collection[str] = ()
-    ) -> None:
-        self._workspace = workspace
-        self._writer = writer
-        self._clock = clock
-        self._channels = channels
+    context: GatewayContext
 
     async def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Run one tool in one transaction."""
@@ -193,13 +187,13 @@ class ScheduleTools:
         }
         if name not in assembly.tools or name not in methods:
             raise UnknownName("tool", name, assembly.tools.names & methods.keys())
-        if assembly.turn.user not in self._workspace.config.users:
+        if assembly.turn.user not in self.context.workspace.config.users:
             raise Forbidden("nobody is known to be speaking, so there is nobody to plan for")
-        text = await self._writer.write_durable(lambda state: methods[name](state, assembly, arguments))
+        text = await self.context.writer.write_durable(lambda state: methods[name](state, assembly, arguments))
         return ToolAnswer(text=text, tokens=assembly.meter.count(text))
 
     def _create(self, state: sqlite3.Connection, assembly: Assembly, arguments: Mapping[str, Any]) -> str:
-        turn, config, now = assembly.turn, self._workspace.config, self._clock()
+        turn, config, now = assembly.turn, self.context.workspace.config, self.context.clock()
         if turn.background:
             raise Forbidden("scheduled runs cannot create schedules")
         to = find_session_destination(state, turn, destinations.list_addresses(state, config, turn.user))
@@ -226,7 +220,7 @@ class ScheduleTools:
             raise InputError("'say' is empty")
         schedules.put_schedule(state, made)
         check_schedule_count(state, turn.user)
-        channels = {*self._channels, *destinations.list_delivery_channels(config)}
+        channels = {*self.context.channels, *destinations.list_delivery_channels(config)}
         notes.append(destinations.explain_undeliverable(state, made, config, channels))
         return "\n".join([f"Planned: {describe_schedule(made)}", *(f"Note: {note}." for note in notes if note)])
 

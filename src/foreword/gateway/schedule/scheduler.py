@@ -6,8 +6,8 @@ between submitting the message and updating the schedule does not run it twice.
 
 import asyncio
 import sqlite3
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import field, replace
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,17 +16,18 @@ from foreword.config.schema import Config
 from foreword.engine.sources.documents import Document, read_prompt
 from foreword.engine.trust import resolve_trust
 from foreword.errors import InputError
-from foreword.events.event import Context, EventType, Level, Recorder
-from foreword.events.tracer import Tracer, describe_error, make_id
-from foreword.gateway.channel import Channel, NotStored
+from foreword.events.event import Context, EventType, Level
+from foreword.events.tracer import describe_error, make_id
+from foreword.gateway.channel import NotStored
+from foreword.gateway.gateway_context import GatewayContext
 from foreword.gateway.messages import AcceptedTurn, RoutedMessage, ScheduledRun, ShuttingDown
 from foreword.gateway.schedule import creation, destinations
 from foreword.gateway.schedule.due_times import find_next_due, list_due_times
 from foreword.storage import schedules
 from foreword.storage.schedules import Destination, ScheduleState, StoredSchedule, TimingKind
-from foreword.storage.writer import Writer, make_lease_owner
+from foreword.storage.writer import make_lease_owner
 from foreword.turn import Turn
-from foreword.types import Delivery, Mode, Trust, frozen
+from foreword.types import Delivery, Mode, Trust
 from foreword.workspace import Workspace
 
 HEARTBEAT_FILE = "HEARTBEAT.md"
@@ -71,26 +72,19 @@ TRANSIENT_ERRORS = (sqlite3.Error, NotStored, ShuttingDown)
 NOTHING_TO_DO_NOTE = f"nothing to do: {HEARTBEAT_FILE} is empty or above the clearance of this run"
 
 
-@frozen
-class SchedulerDependencies:
-    """The dependencies of the scheduler."""
-
-    accept: Callable[[RoutedMessage], Awaitable[AcceptedTurn]]
-    recorder: Recorder
-    clock: Callable[[], datetime]
-    channels: Mapping[str, Channel] = field(default_factory=dict)
-    """The channels that deliver."""
-    pull_channels: frozenset[str] = frozenset()
-    """The pull channels: a reply sent there is added to the user's session."""
-
-
 class Scheduler:
     """Runs the schedules of a workspace."""
 
-    def __init__(self, workspace: Workspace, writer: Writer, dependencies: SchedulerDependencies) -> None:
-        self._workspace = workspace
-        self._writer = writer
-        self._dependencies = dependencies
+    def __init__(
+        self,
+        context: GatewayContext,
+        accept: Callable[[RoutedMessage], Awaitable[AcceptedTurn]],
+        pull_channels: Collection[str] = (),
+    ) -> None:
+        self._context = context
+        self._accept = accept
+        self._pull_channels = pull_channels
+        """Channels on which a reply is added to the user's session."""
         self._owner = make_lease_owner()
         self._applied: Config | None = None
         self._checked: datetime | None = None
@@ -99,20 +93,22 @@ class Scheduler:
         """Apply a configuration if it changed."""
         if config is self._applied:
             return
-        now = self._dependencies.clock()
-        await self._writer.write(lambda state: creation.sync_configured_schedules(state, config, now))
+        now = self._context.clock()
+        await self._context.writer.write(lambda state: creation.sync_configured_schedules(state, config, now))
         self._applied = config
 
     async def run_due(self) -> Sequence[AcceptedTurn]:
         """Start all due schedules concurrently; return the new turns."""
-        await self.follow(self._workspace.config)
-        now = self._dependencies.clock()
+        await self.follow(self._context.workspace.config)
+        now = self._context.clock()
         if self._checked is None or now < self._checked - CLOCK_TOLERANCE:
-            await self._writer.write(lambda state: recompute_due_times(state, now))
+            await self._context.writer.write(lambda state: recompute_due_times(state, now))
         self._checked = now
-        if not await self._writer.read(lambda state: schedules.is_any_due(state, now)):
+        if not await self._context.writer.read(lambda state: schedules.is_any_due(state, now)):
             return []
-        due = await self._writer.write_durable(lambda state: schedules.claim_due_schedules(state, now, self._owner))
+        due = await self._context.writer.write_durable(
+            lambda state: schedules.claim_due_schedules(state, now, self._owner)
+        )
         results = await asyncio.gather(*(self._fire(schedule, now) for schedule in due), return_exceptions=True)
         for schedule, result in zip(due, results, strict=True):
             # A failed schedule is retried at the next check and delays no other. Lock conflicts are not recorded.
@@ -122,23 +118,23 @@ class Scheduler:
 
     async def run(self, which: str) -> AcceptedTurn:
         """Run a schedule now, in addition to its due times."""
-        await self.follow(self._workspace.config)
-        schedule = await self._writer.read(lambda state: schedules.find_schedule(state, which))
+        await self.follow(self._context.workspace.config)
+        schedule = await self._context.writer.read(lambda state: schedules.find_schedule(state, which))
         message = await self._prepare(schedule, f"now-{make_id(64)}")
         if message is None:
             raise InputError(NOTHING_TO_DO_NOTE)
-        return await self._dependencies.accept(message)
+        return await self._accept(message)
 
     async def list(self, user: str, clearance: Trust) -> Sequence[StoredSchedule]:
         """List the schedules of a user that were created at or below a clearance."""
-        await self.follow(self._workspace.config)
-        found = await self._writer.read(lambda state: schedules.list_schedules(state, user))
+        await self.follow(self._context.workspace.config)
+        found = await self._context.writer.read(lambda state: schedules.list_schedules(state, user))
         return [schedule for schedule in found if schedule.clearance <= clearance]
 
     async def create(self, entry: ScheduleSettings, *, bounded: bool) -> creation.CreatedSchedule:
         """Create a schedule; if `bounded`, enforce the shortest interval and the number per user."""
-        now, config = self._dependencies.clock(), self._workspace.config
-        channels = {*self._dependencies.channels, *destinations.list_delivery_channels(config)}
+        now, config = self._context.clock(), self._context.workspace.config
+        channels = {*self._context.channels, *destinations.list_delivery_channels(config)}
 
         def work(state: sqlite3.Connection) -> creation.CreatedSchedule:
             created = creation.create_for_user(state, entry, config, now, channels)
@@ -147,7 +143,7 @@ class Scheduler:
                 creation.check_schedule_count(state, entry.user)
             return created
 
-        return await self._writer.write_durable(work)
+        return await self._context.writer.write_durable(work)
 
     async def cancel(self, key: str, user: str, clearance: Trust) -> bool:
         """Cancel a schedule of a user; return False if there is none at or below the clearance."""
@@ -159,8 +155,8 @@ class Scheduler:
             schedules.cancel_schedule(state, found)
             return True
 
-        await self.follow(self._workspace.config)
-        return await self._writer.write_durable(work)
+        await self.follow(self._context.workspace.config)
+        return await self._context.writer.write_durable(work)
 
     async def _fire(self, schedule: StoredSchedule, now: datetime) -> AcceptedTurn | None:
         """Run one schedule or store why it did not run, and set its next due time."""
@@ -177,7 +173,7 @@ class Scheduler:
             due, late = (passed[-1], 0) if skips else (schedule.due, len(passed) - 1)
             try:
                 message = await self._prepare(schedule, f"{due.timestamp():.0f}", late)
-                accepted = await self._dependencies.accept(message) if message else None
+                accepted = await self._accept(message) if message else None
                 if message is None:
                     note = NOTHING_TO_DO_NOTE
                 elif schedule.delivery is not Delivery.NEVER and not message.address:
@@ -188,14 +184,14 @@ class Scheduler:
                 self._emit(schedule, level=Level.WARN, error=note)
         ran = max(now, schedule.due)
         done, following = replace(schedule, note=note), find_next_due(schedule.timing, ran)
-        await self._writer.write(lambda state: schedules.finish_run(state, done, self._owner, ran, following))
+        await self._context.writer.write(lambda state: schedules.finish_run(state, done, self._owner, ran, following))
         return accepted if accepted and not accepted.repeated else None
 
     async def _prepare(self, schedule: StoredSchedule, key: str, late: int = 0) -> RoutedMessage | None:
         """Make the message of a run; return None if there is nothing to do, raise InputError if it may not run."""
-        self._workspace.refresh()
-        config, channels = self._workspace.config, self._dependencies.channels
-        pull_channels = self._dependencies.pull_channels
+        self._context.workspace.refresh()
+        config, channels = self._context.workspace.config, self._context.channels
+        pull_channels = self._pull_channels
 
         def work(state: sqlite3.Connection) -> tuple[Destination, tuple[str, ...]]:
             found = destinations.resolve_destination(state, schedule, config, channels, pull_channels)
@@ -208,10 +204,10 @@ class Scheduler:
 
         if schedule.user not in config.users:
             raise destinations.RunRefused(f"its user {schedule.user} no longer exists")
-        to, pulled = await self._writer.write(work)
+        to, pulled = await self._context.writer.write(work)
         kind = await destinations.find_chat_kind(channels, to)
         allowed = destinations.resolve_run_clearance(schedule, to, config, kind)
-        text = make_run_text(schedule, self._workspace, allowed)
+        text = make_run_text(schedule, self._context.workspace, allowed)
         if not text:
             return None
         delivered = destinations.is_delivered(schedule.delivery, {*channels, *pull_channels}, to)
@@ -248,8 +244,7 @@ class Scheduler:
             room=schedule.to.room,
             schedule=schedule.id,
         )
-        tracer = Tracer(self._dependencies.recorder, context, self._dependencies.clock)
-        tracer.emit(EventType.CHANNEL_ERROR, name=schedule.id, **fields)
+        self._context.trace(context).emit(EventType.CHANNEL_ERROR, name=schedule.id, **fields)
 
 
 def recompute_due_times(state: sqlite3.Connection, now: datetime) -> None:
