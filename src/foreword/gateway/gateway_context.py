@@ -47,10 +47,7 @@ class GatewayContext:
     channels: Mapping[str, Channel] = field(default_factory=dict)
 
     def trace(
-        self,
-        context: Context = NO_CONTEXT,
-        parent: TracePosition = NO_POSITION,
-        caller: TracePosition = NO_POSITION,
+        self, context: Context = NO_CONTEXT, parent: TracePosition = NO_POSITION, caller: TracePosition = NO_POSITION
     ) -> Tracer:
         """Begin a trace, or continue one."""
         return Tracer(self.recorder, context, self.clock, parent, caller)

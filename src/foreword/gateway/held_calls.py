@@ -56,13 +56,7 @@ class HeldCalls:
         return held
 
     async def make_run(
-        self,
-        user: str,
-        clearance: Trust,
-        identifier: str,
-        *,
-        asks: bool = False,
-        answer_to: tuple[str, str] = ("", ""),
+        self, user: str, clearance: Trust, identifier: str, *, asks: bool = False, answer_to: tuple[str, str] = ("", "")
     ) -> RoutedMessage | AcceptedTurn:
         """Return the message that runs a held call in its session, or the turn that ran it.
 

@@ -90,9 +90,7 @@ PROMPTS = (
         "2. A concise title in the detected language",
     ),
     KnownPrompt(  # LibreChat, older
-        name="title",
-        begins="Please generate a concise, 5-word-or-less title for the conversation",
-        ends="||>Title:",
+        name="title", begins="Please generate a concise, 5-word-or-less title for the conversation", ends="||>Title:"
     ),
 )
 

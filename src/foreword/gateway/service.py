@@ -32,14 +32,7 @@ from foreword.gateway.housekeeping import Housekeeping
 from foreword.gateway.inbox import ClaimedTurn, Inbox, get_claimed
 from foreword.gateway.intake import IntakeResult, receive_message
 from foreword.gateway.live import LiveTurn, typing_indicator
-from foreword.gateway.messages import (
-    AcceptedTurn,
-    BadMessage,
-    NotFound,
-    RoutedMessage,
-    ShuttingDown,
-    check_message,
-)
+from foreword.gateway.messages import AcceptedTurn, BadMessage, NotFound, RoutedMessage, ShuttingDown, check_message
 from foreword.gateway.outbox import Outbox
 from foreword.gateway.pairing import PairingAttempts
 from foreword.gateway.reload import Reloader
