@@ -11,8 +11,8 @@ from house import open_house
 from messenger import Messenger
 
 from foreword.config.schema import HttpServer
-from foreword.gateway.channel import ChatKind, NotStored
-from foreword.gateway.channels.pull_channel import TerminalChannel, submit_message
+from foreword.gateway.channel import ChatKind, InboundMessage, NotStored
+from foreword.gateway.channels.pull_channel import submit_message
 from foreword.http.app import bind_socket, create_app, get_url, run_server
 from foreword.storage.api_tokens import ApiTokens
 from waiting import PATIENCE
@@ -30,7 +30,9 @@ class AtTerminal(Stage):
     async def write(self, text, key, who="alice"):
         """Type a message."""
         try:
-            accepted = await submit_message(self.gateway.receive, TerminalChannel(who).hear(text, key=key))
+            accepted = await submit_message(
+                self.gateway.receive, InboundMessage(channel="terminal", sender=who, text=text, key=key)
+            )
         except NotStored:
             return False
         self.turns[accepted.turn] = accepted.session

@@ -16,7 +16,7 @@ from foreword.config.schedule_settings import ScheduleSettings as Written
 from foreword.errors import InputError
 from foreword.gateway.messages import RoutedMessage
 from foreword.gateway.notifications import add_to_current_conversations
-from foreword.gateway.schedule.due_times import parse_at, resolve_time
+from foreword.gateway.schedule.creation import parse_at, resolve_time
 from foreword.storage.api_tokens import ApiTokens
 from foreword.storage.sessions import SessionKey
 from foreword.storage.turns import TurnState

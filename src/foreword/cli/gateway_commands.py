@@ -95,7 +95,7 @@ def run_serve(args: Namespace) -> int:
         foreword serve --host 0.0.0.0 --public
     """
     from foreword.events.sinks import Console, log_to
-    from foreword.gateway.channels.channel_setup import find_channels
+    from foreword.gateway.startup import find_channels
 
     with open_named_workspace(args) as workspace:
         settings = override_settings(args, workspace.config.server)

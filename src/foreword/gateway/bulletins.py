@@ -23,6 +23,7 @@ from foreword.memory.stores import Survey
 from foreword.secret import find_secrets
 from foreword.storage.database import format_moment, parse_moment
 from foreword.storage.profiles import BulletinOrigin, claim_bulletin, find_bulletin_origin, store_bulletin
+from foreword.storage.sessions import list_used_agents
 from foreword.turn import Bulletin, Turn
 from foreword.types import Mode, Trust, frozen
 from foreword.workspace import choose_mode
@@ -35,9 +36,6 @@ MAX_LINE_CHARS = 160  # characters of one memory in a digest
 MAX_EXCERPT_CHARS = 1_500  # characters of one memory sent to the model
 MEMORY_END = "</memory>"  # must not occur in a memory
 RULE = "rule"
-SELECT_USED_AGENTS = (
-    "SELECT DISTINCT agent, clearance FROM sessions WHERE used >= ? AND clearance > ? ORDER BY agent, clearance"
-)
 
 
 @frozen
@@ -129,15 +127,15 @@ class Bulletins:
 
 def find_due_bulletins(state: sqlite3.Connection, config: Config, policy: str, now: datetime) -> list[DueBulletin]:
     """Find the agents and clearances in recent use whose last bulletin is old enough or invalid."""
-    used = state.execute(SELECT_USED_AGENTS, (format_moment(now - USE_PERIOD), int(Trust.PUBLIC))).fetchall()
-    places = [(agent, Trust(level)) for agent, level in used if agent in config.agents]
+    used = list_used_agents(state, now - USE_PERIOD)
     listed = [
         DueBulletin(agent=agent, clearance=level, made=find_bulletin_origin(state, agent, level))
-        for agent, level in places
+        for agent, level in used
+        if agent in config.agents
     ]
-    patience = timedelta(hours=config.bulletin.hours)
+    interval = timedelta(hours=config.bulletin.hours)
     return [
-        due for due in listed if is_outdated(due.made, policy) or abs(now - parse_moment(due.made.moment)) >= patience
+        due for due in listed if is_outdated(due.made, policy) or abs(now - parse_moment(due.made.moment)) >= interval
     ]
 
 

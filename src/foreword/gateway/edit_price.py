@@ -29,9 +29,9 @@ from foreword.promptcache.decision import NO_LEDGER, Ledger, decide_prefix
 from foreword.promptcache.ledger import PrefixDecision, count_warm_tokens
 from foreword.promptcache.ledger_json import quote_to_json
 from foreword.promptcache.rules import Calibration
-from foreword.storage.database import fetch_all
 from foreword.storage.ledgers import read_calibrations
-from foreword.storage.sessions import SESSION_COLUMNS, Session
+from foreword.storage.sessions import Session, list_sessions_with_ledgers
+from foreword.storage.turns import find_newest_request
 from foreword.tokens.prices import PricedRequest, find_prices
 from foreword.turn import Turn
 from foreword.types import EditPolicy, TextEnum, Trust, frozen
@@ -188,8 +188,7 @@ def read_pricing_inputs(
     reader: Reader = FULL_READER,
 ) -> PricingInputs:
     """Read the recently used sessions, or those whose id starts with `id_prefix`, as far as the reader may see them."""
-    query = f"SELECT {SESSION_COLUMNS} FROM sessions WHERE id IN (SELECT session_id FROM ledgers) ORDER BY used DESC"
-    visible = list(filter(is_visible, fetch_all(Session, state.execute(query))))
+    visible = list(filter(is_visible, list_sessions_with_ledgers(state)))
     if id_prefix:
         chosen = [session for session in visible if session.id.startswith(id_prefix)]
     else:
@@ -219,10 +218,8 @@ def read_pricing_inputs(
 
 def find_newest_message(state: sqlite3.Connection, session: Session) -> RoutedMessage:
     """Find the newest message of a session, without its text; for a fork without messages, derive it from its row."""
-    query = "SELECT request FROM turns WHERE session_id = ? ORDER BY number DESC LIMIT 1"
-    row = state.execute(query, (session.id,)).fetchone()
-    if row:
-        return load_message("", row[0])
+    if request := find_newest_request(state, session.id):
+        return load_message("", request)
     key = session.key
     room = "" if key.room.startswith("(") else key.room
     return RoutedMessage(

@@ -15,17 +15,21 @@ from foreword.events.tracer import Tracer, make_id
 from foreword.gateway.channel import ChatKind, InboundMessage
 from foreword.gateway.held_calls import quote_as_code
 from foreword.gateway.messages import AcceptedTurn, RoutedMessage, check_message
-from foreword.gateway.messenger_commands import (
+from foreword.gateway.pairing import redeem_code
+from foreword.gateway.rooms import store_overheard
+from foreword.gateway.router import (
     HOW_TO_DROP,
     NOTHING_WAITS,
     PRIVATE_ONLY,
     MessengerCommand,
+    Route,
+    RoutingDecision,
+    find_family,
+    find_identity,
     list_unanswered,
+    route,
     run_command,
 )
-from foreword.gateway.pairing import redeem_code
-from foreword.gateway.rooms import store_overheard
-from foreword.gateway.router import Route, RoutingDecision, find_family, find_identity, route
 from foreword.gateway.session_manager import make_idempotency_key, resolve_session_key
 from foreword.storage import history, turns
 from foreword.storage.deliveries import OutboundMessage, is_posted, post_message

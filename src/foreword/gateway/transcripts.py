@@ -29,10 +29,10 @@ from foreword.gateway.gateway_context import GatewayContext
 from foreword.gateway.rooms import prefix_author
 from foreword.host import load_zone
 from foreword.memory.entry import drafted, write_head
-from foreword.storage.database import fetch_all, format_moment, open_state, parse_moment
+from foreword.storage import transcript_rows
+from foreword.storage.database import format_moment, open_state, parse_moment
 from foreword.storage.history import delete_expired_overheard, has_expired_overheard
 from foreword.storage.sessions import (
-    SESSION_COLUMNS,
     Archive,
     Session,
     SessionKey,
@@ -53,12 +53,6 @@ def clean_author(name: str) -> str:
     return join_lines(plain)[:MAX_AUTHOR_CHARS].strip() or "somebody"
 
 
-TRANSCRIPT_ROWS = "history JOIN turns ON turns.id = history.turn_id AND history.kind IN ('turn', 'room')"
-"""The history rows in a transcript. Messages that were only overheard in a room are excluded."""
-SELECT_TRANSCRIPT = f"""
-SELECT history.position, iif(history.kind = 'room', history.messages, NULL),
-    turns.user_id, turns.text, turns.reply, turns.state, turns.received, turns.finished
-FROM {TRANSCRIPT_ROWS} WHERE history.session_id = ? ORDER BY history.position"""
 MAX_TITLE_CHARS = 40  # characters of the file name that come from the agent's name
 WORD = re.compile(r"[a-z0-9]+")
 TAG = re.compile(r"<(?=[A-Za-z/!?])")
@@ -93,7 +87,7 @@ class Transcript:
 
 def read_transcript(state: sqlite3.Connection, session: Session) -> Transcript:
     """Read the messages of a session, including those that a summary replaces."""
-    rows = state.execute(SELECT_TRANSCRIPT, (session.id,)).fetchall()
+    rows = transcript_rows.list_transcript_rows(state, session.id)
     exchanges = tuple(read_exchange(row[1:]) for row in rows)
     return Transcript(session=session, exchanges=exchanges, upto=rows[-1][0] if rows else 0)
 
@@ -231,17 +225,6 @@ def write_transcript_file(root: str, path: str, text: str) -> None:
 ARCHIVE_INTERVAL_S = 5.0  # seconds between two checks
 IDLE_PERIOD = timedelta(days=1)  # a conversation without messages for this long is finished
 CLOCK_TOLERANCE = timedelta(hours=1)  # allowed clock difference between processes
-SELECT_DUE_SESSIONS = f"""
-SELECT {SESSION_COLUMNS}
-FROM sessions LEFT JOIN archives ON archives.session_id = sessions.id
-WHERE sessions.used >= ? AND (sessions.user_id != '' OR sessions.room != '')
-    AND (SELECT max(position) FROM {TRANSCRIPT_ROWS} WHERE history.session_id = sessions.id)
-    > coalesce(archives.upto, 0)
-    AND (sessions.current = 0 OR sessions.used < ? OR EXISTS (
-        SELECT 1 FROM history
-        WHERE session_id = sessions.id AND folded = 1 AND position > coalesce(archives.upto, 0)))
-    AND NOT EXISTS (SELECT 1 FROM turns WHERE session_id = sessions.id AND finished IS NULL)
-ORDER BY sessions.used"""
 
 
 class Archiver:
@@ -297,8 +280,7 @@ class Archiver:
         config = self._context.workspace.config
         with closing(open_state(self._context.workspace.state).connection) as state:
             state.execute("PRAGMA query_only=ON")
-            due = state.execute(SELECT_DUE_SESSIONS, (self._since, format_moment(now - IDLE_PERIOD)))
-            found = fetch_all(Session, due)
+            found = transcript_rows.list_sessions_to_archive(state, self._since, now - IDLE_PERIOD)
         return [session for session in found if find_archive_folder(session.key, config)]
 
     async def _archive(self, session: Session) -> bool:
@@ -329,16 +311,6 @@ class Archiver:
 MAX_SESSIONS = 200
 TITLE_CHARS = 60
 MIN_ID_CHARS = 4
-# The history of a fork has the turns of its parent. A failed or waiting turn is in no history.
-SELECT_TURNS_OF_SESSION = """
-SELECT turns.id AS turn, turns.number AS place, NULL AS added FROM turns WHERE turns.session_id = ?1
-UNION
-SELECT turns.id, turns.number, iif(history.kind = 'room', history.messages, NULL) FROM history
-JOIN turns ON turns.id = history.turn_id AND history.kind IN ('turn', 'room') WHERE history.session_id = ?1"""
-SELECT_SHOWN_TURNS = f"""
-SELECT said.added, turns.user_id, turns.text, turns.reply, turns.state, turns.received, turns.finished
-FROM ({SELECT_TURNS_OF_SESSION}) AS said JOIN turns ON turns.id = said.turn
-WHERE ?2 = '' OR turns.user_id = ?2 AND said.added IS NULL ORDER BY said.place"""
 
 
 @frozen
@@ -381,13 +353,9 @@ def find_conversations(state: sqlite3.Connection, reader: Reader, beginning: str
 
 def list_readable(state: sqlite3.Connection, reader: Reader) -> Sequence[Session]:
     """List the sessions that a reader may know of, the most recently used first."""
-    asked = f"""
-    SELECT {SESSION_COLUMNS} FROM sessions WHERE clearance <= ?1 AND (?2 = '' OR room = ?2)
-        AND (?3 OR ?4 != '' AND (user_id = ?4
-            OR EXISTS (SELECT 1 FROM turns WHERE turns.session_id = sessions.id AND turns.user_id = ?4)))
-    ORDER BY used DESC, id"""
-    given = (int(reader.clearance), reader.room, sees_all(reader), reader.user)
-    found = fetch_all(Session, state.execute(asked, given))
+    found = transcript_rows.list_visible_sessions(
+        state, reader.clearance, reader.room, reader.user, everything=sees_all(reader)
+    )
     return [one for one in found if may_read_text(reader, one.key.person)]
 
 
@@ -395,5 +363,5 @@ def read_conversation(state: sqlite3.Connection, reader: Reader, session: Sessio
     """Read the messages of a session that a reader may see: all, or theirs and the replies to them."""
     own = session.key.user == reader.user and not reader.room
     only = "" if own or sees_all(reader) else reader.user or "\x00"
-    rows = state.execute(SELECT_SHOWN_TURNS, (session.id, only)).fetchall()
+    rows = transcript_rows.list_shown_rows(state, session.id, only)
     return Conversation(session=session, remarks=tuple((TurnState(row[4]), read_exchange(row)) for row in rows))

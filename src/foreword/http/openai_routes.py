@@ -15,7 +15,8 @@ from foreword.agent.reply_stream import SEPARATOR, StreamedText
 from foreword.errors import UnknownName
 from foreword.events.otlp import clean_traceparent
 from foreword.gateway import housekeeping
-from foreword.gateway.channels.pull_channel import OPENAI_CHANNEL, WebChannel, submit_message
+from foreword.gateway.channel import InboundMessage
+from foreword.gateway.channels.pull_channel import OPENAI_CHANNEL, submit_message
 from foreword.gateway.messages import MAX_MESSAGE_CHARS, AcceptedTurn
 from foreword.http import request_context as shared
 from foreword.http import sse, turn_routes
@@ -258,8 +259,10 @@ async def create_completion(
         response.headers.update(headers)
         return sse.EventResponse(stream_completion(completion, body), headers) if body.stream else completion
     text, before = read_conversation(body.messages)
-    message = WebChannel(context.user, OPENAI_CHANNEL).hear(
-        text,
+    message = InboundMessage(
+        channel=OPENAI_CHANNEL,
+        sender=context.user,
+        text=text,
         before=None if session else before,
         agent=body.model,
         session=session or "",

@@ -17,7 +17,8 @@ from foreword.errors import InputError
 from foreword.events.event import may_read_text
 from foreword.events.otlp import clean_traceparent
 from foreword.events.sent_prompts import SentPrompt, read_prompt
-from foreword.gateway.channels.pull_channel import WebChannel, submit_message
+from foreword.gateway.channel import InboundMessage
+from foreword.gateway.channels.pull_channel import WEB_CHANNEL, submit_message
 from foreword.gateway.messages import AcceptedTurn, NotFound
 from foreword.http import request_context as shared
 from foreword.http import sse
@@ -136,8 +137,10 @@ async def create_turn(
 ) -> Any:
     """Send a message to an agent and wait for the reply. If the client disconnects, `server.on_disconnect` applies."""
     is_streamed = sse.accepts_events(request)
-    message = WebChannel(context.user).hear(
-        body.text,
+    message = InboundMessage(
+        channel=WEB_CHANNEL,
+        sender=context.user,
+        text=body.text,
         agent=body.agent or "",
         situation=context.choose_situation(body.situation),
         session=body.session or "",

@@ -332,3 +332,11 @@ def take_overheard(state: sqlite3.Connection, session: Session, since: datetime,
     if rows:
         state.execute("UPDATE sessions SET overheard = ? WHERE id = ?", (rows[0][0], session.id))
     return [RoomMessage(moment=moment, user=user, text=text) for _, user, text, moment in rows]
+
+
+def is_added(state: sqlite3.Connection, turn: str, channel: str) -> bool:
+    """Return whether the text of a turn was added to a session on a channel."""
+    query = """
+    SELECT 1 FROM history JOIN sessions ON sessions.id = history.session_id
+    WHERE history.turn_id = ? AND sessions.channel = ? AND history.kind = 'room'"""
+    return state.execute(query, (turn, channel)).fetchone() is not None

@@ -319,3 +319,16 @@ def replace_workflow(state: sqlite3.Connection, session: str, text: str) -> str:
     else:
         state.execute("DELETE FROM workflows WHERE session_id = ?", (session,))
     return kept
+
+
+def list_sessions_with_ledgers(state: sqlite3.Connection) -> list[Session]:
+    """List the sessions that have sent something, the most recently used first."""
+    query = f"SELECT {SESSION_COLUMNS} FROM sessions WHERE id IN (SELECT session_id FROM ledgers) ORDER BY used DESC"
+    return fetch_all(Session, state.execute(query))
+
+
+def list_used_agents(state: sqlite3.Connection, since: datetime) -> list[tuple[str, Trust]]:
+    """List the agents used since a time above public clearance, with their clearances."""
+    query = "SELECT DISTINCT agent, clearance FROM sessions WHERE used >= ? AND clearance > ? ORDER BY agent, clearance"
+    rows = state.execute(query, (format_moment(since), int(Trust.PUBLIC)))
+    return [(agent, Trust(level)) for agent, level in rows]

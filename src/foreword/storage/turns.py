@@ -521,3 +521,10 @@ def list_held(state: sqlite3.Connection, where: str, *parameters: object) -> lis
     """List the waiting calls that a condition selects, the oldest first."""
     order = "held_calls.state = 'waiting' ORDER BY held_calls.expires, held_calls.id"
     return fetch_all(HeldCall, state.execute(f"{SELECT_HELD} {where} AND {order}", parameters))
+
+
+def find_newest_request(state: sqlite3.Connection, session: str) -> str:
+    """Return the stored request of the newest turn of a session; empty if there is none."""
+    query = "SELECT request FROM turns WHERE session_id = ? ORDER BY number DESC LIMIT 1"
+    row = state.execute(query, (session,)).fetchone()
+    return row[0] if row else ""

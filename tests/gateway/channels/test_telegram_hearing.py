@@ -6,7 +6,7 @@ from aiogram.types import Message, User
 from foreword.engine.signal import CORRECTION_LABEL
 from foreword.gateway.channel import ChatKind
 from foreword.gateway.channels.telegram.bot_client import GroupMigrations
-from foreword.gateway.channels.telegram.inbound_messages import MessageReader, parse_address
+from foreword.gateway.channels.telegram.telegram_channel import MessageReader, parse_address
 from foreword.testing import FakeBot
 
 BOT = FakeBot()

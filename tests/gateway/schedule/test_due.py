@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foreword.config.schedule_settings import check_time
-from foreword.gateway.schedule.due_times import find_next_due, list_due_times
+from foreword.gateway.schedule.creation import find_next_due, list_due_times
 from foreword.storage.schedules import Timing, TimingKind
 
 ZONES = (

@@ -105,7 +105,7 @@ class TestSchedule(Contract):
 
 def test_nobody_reads_there():
     """The schedule channel cannot deliver."""
-    channel = ScheduleChannel(lambda: asyncio.sleep(0))
+    channel = ScheduleChannel(lambda: asyncio.sleep(0), 1.0)
     with pytest.raises(NeverDelivered):
         asyncio.run(channel.deliver("x", "y", "z"))
     assert list(channel.split("a\n\nb")) == ["a\n\nb"]

@@ -22,7 +22,8 @@ from foreword.config.schema import Config
 from foreword.errors import InputError, quote_name
 from foreword.events import event, lines
 from foreword.gateway import messages, router, service, session_manager
-from foreword.gateway.channels.pull_channel import TerminalChannel, submit_message
+from foreword.gateway.channel import InboundMessage
+from foreword.gateway.channels.pull_channel import submit_message
 from foreword.storage import history, turns
 from foreword.storage.sessions import PlanState, Session, SessionPlan
 from foreword.tokens.models import find_model
@@ -149,7 +150,7 @@ class ChatSession:
     def __init__(
         self,
         gateway: service.Gateway,
-        terminal: TerminalChannel,
+        terminal: InboundMessage,
         environ: Mapping[str, str],
         *,
         console: Console,
@@ -184,7 +185,7 @@ class ChatSession:
     @property
     def place(self) -> messages.RoutedMessage:
         """An empty message with the user, the agent and the place of this conversation."""
-        return router.make_routed_message(self.terminal.hear(""), self.gateway.workspace.config)
+        return router.make_routed_message(self.terminal, self.gateway.workspace.config)
 
     @property
     def found(self) -> session_manager.ResolvedKey:
@@ -199,7 +200,7 @@ class ChatSession:
     async def say(self, text: str) -> turns.TurnReply:
         """Send a message, show the answer as it arrives, and return the reply."""
         session = self.session.id if self.session else ""
-        accepted = await submit_message(self.gateway.receive, self.terminal.hear(text, session))
+        accepted = await submit_message(self.gateway.receive, replace(self.terminal, text=text, session=session))
         reply = await self.follow(accepted)
         self.session = await self.gateway.sessions.find(accepted.session)
         return reply

@@ -28,7 +28,8 @@ from foreword.cli.main import EXIT_INTERRUPTED, describe_error, is_utf8
 from foreword.cli.output import print_error, warn
 from foreword.config.env import Secrets
 from foreword.errors import ForewordError, InputError, UnknownName
-from foreword.gateway.channels.pull_channel import TerminalChannel
+from foreword.gateway.channel import ChatKind, InboundMessage
+from foreword.gateway.channels.pull_channel import TERMINAL_CHANNEL
 from foreword.gateway.gateway_context import background_task
 from foreword.gateway.startup import GatewayOptions, open_gateway
 from foreword.lint.doctor import check_provider
@@ -224,10 +225,13 @@ async def open_chat(
 ) -> int:
     """Open the gateway and run the chat."""
     user = workspace.config.owner if args.user is None else args.user
-    terminal = TerminalChannel(
-        user,
+    terminal = InboundMessage(
+        channel=TERMINAL_CHANNEL,
+        sender=user,
+        text="",
+        chat=ChatKind.GROUP if args.room else ChatKind.PRIVATE,
+        place=args.room,
         agent=args.agent,
-        room=args.room,
         situation=args.situation or "",
         project=inputs.find_project(args.project),
         cwd=inputs.get_working_directory(),

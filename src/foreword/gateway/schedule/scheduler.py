@@ -22,7 +22,7 @@ from foreword.gateway.channel import NotStored
 from foreword.gateway.gateway_context import GatewayContext
 from foreword.gateway.messages import AcceptedTurn, RoutedMessage, ScheduledRun, ShuttingDown
 from foreword.gateway.schedule import creation, destinations
-from foreword.gateway.schedule.due_times import find_next_due, list_due_times
+from foreword.gateway.schedule.creation import find_next_due, list_due_times
 from foreword.storage import schedules
 from foreword.storage.schedules import Destination, ScheduleState, StoredSchedule, TimingKind
 from foreword.storage.writer import make_lease_owner

@@ -1,4 +1,4 @@
-"""The Bot API client: settings, rate limits, requests with classified errors, and the ids of migrated groups."""
+"""The Bot API client: settings, rate limits, requests with classified errors, and messages sent within the limits."""
 
 import asyncio
 import json
@@ -6,6 +6,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from aiogram import Bot
@@ -14,16 +15,23 @@ from aiogram.client.telegram import TelegramAPIServer
 from aiogram.exceptions import (
     ClientDecodeError,
     TelegramAPIError,
+    TelegramBadRequest,
     TelegramEntityTooLarge,
+    TelegramForbiddenError,
+    TelegramMigrateToChat,
     TelegramNetworkError,
+    TelegramNotFound,
+    TelegramRetryAfter,
     TelegramServerError,
+    TelegramUnauthorizedError,
 )
 from aiogram.methods import GetMe, Response, SendChatAction, TelegramMethod
 from aiogram.types import LinkPreviewOptions
 from aiohttp import ClientConnectorError, ClientTimeout, ConnectionTimeoutError
 
 from foreword.errors import ForewordError, InputError
-from foreword.gateway.channel import NotDelivered
+from foreword.gateway.channel import NeverDelivered, NotDelivered
+from foreword.gateway.channels.telegram.markup import strip_html
 from foreword.memory.entry import drafted
 from foreword.types import frozen
 
@@ -263,3 +271,95 @@ class GroupMigrations:
         while chat in self._old:
             chat = self._old[chat]
         return chat
+
+
+UNREACHABLE_DELAY_S = 60.0  # seconds before a retry while Telegram is unreachable
+MAX_MESSAGE_FORMS = 3  # with HTML, as plain text, and without the topic
+
+
+@frozen(eq=True)
+class TelegramText:
+    """An outgoing message and its chat."""
+
+    chat: int
+    topic: int | None
+    text: str
+    html: bool = True
+
+
+class MessageSender:
+    """Sends messages within Telegram's rate limits, and maps Telegram's errors to delivery errors."""
+
+    def __init__(self, client: BotClient, settings: TelegramSettings, migrations: GroupMigrations) -> None:
+        self._client = client
+        self._settings = settings
+        self._migrations = migrations
+        self._limiter = SendLimiter(settings.limits, sleep=settings.sleep)
+
+    async def send(self, message: TelegramText) -> None:
+        """Send a message; raise NotDelivered, NeverDelivered or UncertainDelivery."""
+        message = replace(message, chat=self._migrations.find_last(message.chat))
+        await self._limiter.wait(message.chat)
+        await self._check_availability()
+        for _ in range(MAX_MESSAGE_FORMS + 1):
+            try:
+                await self._send_once(message)
+            except TelegramMigrateToChat as error:
+                self._migrations.add(message.chat, error.migrate_to_chat_id)
+                message = replace(message, chat=error.migrate_to_chat_id)
+            except TelegramBadRequest as error:
+                message = simplify_message(message, error)
+            else:
+                return
+        raise NeverDelivered("Telegram rejects the message in every form")
+
+    async def show_work(self, chat: int, topic: int | None) -> None:
+        """Show that the bot is typing."""
+        if not self._client.doubtful:
+            chat = self._migrations.find_last(chat)
+            action = SendChatAction(chat_id=chat, action="typing", message_thread_id=topic)
+            await self._client.ask(action, self._settings.probe)
+
+    async def _check_availability(self) -> None:
+        """After a network error, check availability first, so that an outage leaves at most one message uncertain."""
+        if not self._client.doubtful:
+            return
+        try:
+            await self._client.ask(GetMe(), self._settings.probe)
+        except (TelegramAPIError, TelegramUnreachable, UncertainDelivery) as error:
+            self._client.doubtful = True
+            raise NotDelivered(f"Telegram does not answer: {error}", wait=UNREACHABLE_DELAY_S) from None
+
+    async def _send_once(self, message: TelegramText) -> None:
+        """Send once; errors that another form or chat id can fix are raised unchanged."""
+        method = SendText(
+            chat_id=message.chat,
+            text=message.text,
+            message_thread_id=message.topic,
+            parse_mode="HTML" if message.html else None,
+        )
+        try:
+            await self._client.ask(method)
+        except (TelegramMigrateToChat, TelegramBadRequest):
+            raise
+        except TelegramRetryAfter as error:
+            self._limiter.pause(message.chat, error.retry_after)
+            raise NotDelivered(error.message, wait=error.retry_after) from None
+        except (TelegramForbiddenError, TelegramEntityTooLarge) as error:
+            raise NeverDelivered(error.message) from None
+        except (TelegramUnauthorizedError, TelegramNotFound) as error:
+            raise NotDelivered(f"Telegram rejects the token: {error.message}", wait=self._settings.refused) from None
+        except TelegramUnreachable as error:
+            raise NotDelivered(f"Telegram is unreachable: {error}", wait=UNREACHABLE_DELAY_S) from None
+        except TelegramServerError as error:
+            raise UncertainDelivery(error.message) from None
+
+
+def simplify_message(message: TelegramText, error: TelegramBadRequest) -> TelegramText:
+    """Return a simpler form of a rejected message; raise NeverDelivered if there is none."""
+    why = error.message.casefold()
+    if message.html and ("parse" in why or "entit" in why or "too long" in why):
+        return replace(message, text=strip_html(message.text), html=False)
+    if message.topic and "thread not found" in why:
+        return replace(message, topic=None)
+    raise NeverDelivered(error.message) from None
