@@ -4,13 +4,14 @@ import asyncio
 import json
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from house import FILES, open_house, open_rows, read_log, say, until
 
 from foreword.agent.tools.memory_tools import erase_from_records
 from foreword.engine.trust import Audience
-from foreword.gateway.bulletins import Bulletins, BulletinWriter
+from foreword.gateway.bulletins import Bulletins
 from foreword.memory.entry import Note
 from foreword.testing import NOON, ManualClock, ScriptedError, ScriptedReply, write_files
 from foreword.types import Trust
@@ -126,9 +127,11 @@ class Office:
     def __init__(self, gateway, clock, ask):
         self.gateway, self.clock, self.orders = gateway, clock, []
         self._ask = ask
-        scribe = BulletinWriter(choose=self._choose, assemble=gateway.preparing.assemble, ask=self.ask)
+        choices, loop = SimpleNamespace(choose=self._choose), SimpleNamespace(ask=self.ask)
         recorder = gateway.listeners.recorder
-        self.bulletins = Bulletins(replace(gateway.context, recorder=recorder, clock=clock), scribe)
+        self.bulletins = Bulletins(
+            replace(gateway.context, recorder=recorder, clock=clock), choices, gateway.preparing, loop
+        )
 
     async def _choose(self, _agent):
         return "anthropic:claude-sonnet-5"

@@ -9,7 +9,7 @@ from house import CONFIG, FILES, open_house, open_rows, read_log, read_roles, sa
 from foreword.agent.conversation import HistorySegment
 from foreword.agent.tool_calls import AdditionalTools
 from foreword.gateway.session_state import HistoryRow
-from foreword.gateway.turn_inputs import choose_cut, drop_oldest
+from foreword.gateway.turn_inputs import choose_compacted, drop_oldest
 from foreword.storage.history import HistoryKind
 from foreword.testing import ScriptedCall, ScriptedError, ScriptedReply
 from foreword.turn import Message, Tool, ToolAnswer, Toolset
@@ -200,11 +200,11 @@ def make_rows(*weights):
 
 def test_what_stays():
     """The newest rows within the limit remain, and at least one row is compacted."""
-    assert [row.position for row in choose_cut(make_rows(10, 10, 10, 10), 100).kept] == [2, 3, 4]
-    assert [row.position for row in choose_cut(make_rows(10, 10, 90), 100).kept] == []
-    assert [row.position for row in choose_cut(make_rows(1, 1, 1, 1), 100).kept] == [3, 4]
-    assert [row.position for row in choose_cut(make_rows(1), 100).kept] == []
-    assert choose_cut([], 100).compacted == ()
+    assert [row.position for row in choose_compacted(make_rows(10, 10, 10, 10), 100)] == [1]
+    assert [row.position for row in choose_compacted(make_rows(10, 10, 90), 100)] == [1, 2, 3]
+    assert [row.position for row in choose_compacted(make_rows(1, 1, 1, 1), 100)] == [1, 2]
+    assert [row.position for row in choose_compacted(make_rows(1), 100)] == [1]
+    assert choose_compacted([], 100) == []
 
 
 class Scales:

@@ -6,10 +6,11 @@ was used recently, if memory has changed and the configured interval has passed.
 
 import asyncio
 import sqlite3
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from foreword.agent.loop import AgentLoop
 from foreword.assembly import Assembly
 from foreword.config.schema import Config
 from foreword.engine.sources.documents import Document, join_lines, normalise_lines, read_prompt
@@ -18,7 +19,9 @@ from foreword.engine.trust import show_path
 from foreword.errors import ForewordError
 from foreword.events.event import Context, EventType, Level
 from foreword.events.tracer import TraceStep
+from foreword.gateway.equipment import ModelSelection
 from foreword.gateway.gateway_context import GatewayContext
+from foreword.gateway.turn_inputs import TurnInputs
 from foreword.memory.stores import Survey
 from foreword.secret import find_secrets
 from foreword.storage.database import format_moment, parse_moment
@@ -38,15 +41,6 @@ MEMORY_END = "</memory>"  # must not occur in a memory
 RULE = "rule"
 
 
-@frozen
-class BulletinWriter:
-    """How bulletins are written: choose a model, assemble a prompt, ask the model."""
-
-    choose: Callable[[str], Awaitable[str]]
-    assemble: Callable[[Turn], Awaitable[Assembly]]
-    ask: Callable[[Assembly, TraceStep], Awaitable[str]]
-
-
 @frozen(eq=True)
 class DueBulletin:
     """A bulletin that may be due, and the state of the last one."""
@@ -59,9 +53,11 @@ class DueBulletin:
 class Bulletins:
     """Makes the bulletins of a workspace."""
 
-    def __init__(self, context: GatewayContext, scribe: BulletinWriter) -> None:
+    def __init__(self, context: GatewayContext, choices: ModelSelection, inputs: TurnInputs, loop: AgentLoop) -> None:
         self._context = context
-        self._scribe = scribe
+        self._choices = choices
+        self._inputs = inputs
+        self._loop = loop
 
     async def refresh(self, now: datetime) -> int:
         """Make every due bulletin whose memory has changed; return their number."""
@@ -97,7 +93,7 @@ class Bulletins:
         text = author = ""
         if documents and self._context.workspace.config.bulletin.by != RULE:
             try:
-                author = await self._scribe.choose(due.agent)
+                author = await self._choices.choose(due.agent)
                 text = await self._ask(due, author, documents, now, step)
             except ForewordError as error:
                 step.note(model_failed=type(error).__name__, level=Level.WARN)
@@ -111,7 +107,7 @@ class Bulletins:
         if choose_mode(self._context.workspace.context.measure(model).facts) is not Mode.FULL:
             return ""
         turn = Turn(agent=due.agent, message=write_bulletin_prompt(documents), model=model, mode=Mode.NONE, now=now)
-        return await self._scribe.ask(label_clearance(await self._scribe.assemble(turn), due.clearance), step)
+        return await self._loop.ask(label_clearance(await self._inputs.assemble(turn), due.clearance), step)
 
     async def keep(self, every: float) -> None:
         """Refresh the bulletins until cancelled, with a pause of `every` seconds."""

@@ -4,6 +4,7 @@ import asyncio
 import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
 
 from foreword.agent.providers.model_clients import ModelClients
 from foreword.agent.providers.model_discovery import choose_model, find_served_window
@@ -116,14 +117,9 @@ def open_project(path: str, agent: str, clearance: Trust, config: Config, worksp
     if len(path) <= MAX_PATH_CHARS and path.strip() and "\x00" not in path:
         for root in roots:
             found = os.path.realpath(os.path.join(root, os.path.expanduser(path)))
-            if is_within(found, root) and os.path.isdir(found):
+            if Path(found).is_relative_to(root) and os.path.isdir(found):
                 return Project(path=found, root=root)
     raise InputError(f"{path[:200]!r} is not a project here; it must be a directory in {' or '.join(roots)}")
-
-
-def is_within(path: str, root: str) -> bool:
-    """Return whether a resolved path is a resolved directory or lies in it."""
-    return path == root or path.startswith(root.rstrip(os.sep) + os.sep)
 
 
 @frozen

@@ -18,6 +18,7 @@ from foreword.agent.agent_events import (
 )
 from foreword.agent.reply_stream import SEPARATOR, NoReplyFilter
 from foreword.gateway.channel import Channel
+from foreword.gateway.gateway_context import background_task
 from foreword.gateway.messages import RoutedMessage
 from foreword.gateway.outbox import Outbox
 from foreword.storage.turns import TurnReply
@@ -35,14 +36,9 @@ class TurnBroadcast:
         self._filter = NoReplyFilter()
         self._question: ApprovalNeeded | None = None
         self._recalled: PassagesRecalled | None = None
-        self._clients: set[asyncio.Queue[AgentEvent | None]] = set()
+        self.clients: set[asyncio.Queue[AgentEvent | None]] = set()
         self.ended = asyncio.Event()
         """Set when the turn has ended or is queued for later."""
-
-    @property
-    def has_clients(self) -> bool:
-        """Return whether a client is connected."""
-        return bool(self._clients)
 
     async def send(self, delta: AgentEvent) -> None:
         """Send a delta to all clients; hold back text that is or may become the suppressed-reply token."""
@@ -75,18 +71,18 @@ class TurnBroadcast:
         """Queue a delta for each client; disconnect a client that is too slow."""
         if isinstance(delta, TextDelta):
             self._answers[-1].append(delta.text)
-        for client in tuple(self._clients):
+        for client in tuple(self.clients):
             if client.qsize() < MAX_QUEUED_DELTAS:
                 client.put_nowait(delta)
             else:
-                self._clients.discard(client)
+                self.clients.discard(client)
                 client.put_nowait(None)
 
     def end(self) -> None:
         """End the stream of every client."""
         self._flush()
         self.ended.set()
-        for client in self._clients:
+        for client in self.clients:
             client.put_nowait(None)
 
     async def listen(self) -> AsyncIterator[AgentEvent]:
@@ -100,12 +96,12 @@ class TurnBroadcast:
             deltas.put_nowait(self._question)
         if self.ended.is_set():
             deltas.put_nowait(None)
-        self._clients.add(deltas)
+        self.clients.add(deltas)
         try:
             while (delta := await deltas.get()) is not None:
                 yield delta
         finally:
-            self._clients.discard(deltas)
+            self.clients.discard(deltas)
 
 
 class LiveTurn:
@@ -158,7 +154,7 @@ class LiveTurn:
         await self.broadcast.send(question)
         timeout = self._answer_timeout
         try:
-            async with asyncio.timeout(timeout if self.broadcast.has_clients else min(UNATTENDED_ANSWER_S, timeout)):
+            async with asyncio.timeout(timeout if self.broadcast.clients else min(UNATTENDED_ANSWER_S, timeout)):
                 return await answer
         except TimeoutError:
             return None
@@ -175,11 +171,8 @@ async def typing_indicator(outbox: Outbox | None, incoming: RoutedMessage) -> As
     if channel is None:
         yield
         return
-    task = asyncio.create_task(repeat_typing(channel, incoming.address))
-    try:
+    async with background_task(repeat_typing(channel, incoming.address)):
         yield
-    finally:
-        task.cancel()
 
 
 async def repeat_typing(channel: Channel, address: str) -> None:

@@ -21,7 +21,7 @@ from foreword.events.event import NO_CONTEXT, EventType, Level, NoticeFanout, No
 from foreword.events.period import read_utc_now
 from foreword.events.sinks import Output, open_event_stream
 from foreword.events.tracer import Tracer, describe_error
-from foreword.gateway.bulletins import Bulletins, BulletinWriter
+from foreword.gateway.bulletins import Bulletins
 from foreword.gateway.channel import Channel, ReceiveMessage, ReportToOwner
 from foreword.gateway.channels.pull_channel import ScheduleChannel, SessionDelivery
 from foreword.gateway.equipment import EquipmentFinder, ModelSelection, changes_model
@@ -77,25 +77,6 @@ def make_channel_reporter(name: str, context: GatewayContext) -> ReportToOwner:
 
 
 STABLE_RUN_S = 60.0  # seconds of running after which a failure counts as the first one
-
-
-@asynccontextmanager
-async def running_channels(
-    channels: Mapping[str, Channel], hear: ReceiveMessage, context: GatewayContext, settings: GatewaySettings
-) -> AsyncIterator[None]:
-    """Run all channels until the block exits."""
-    tasks = [
-        asyncio.create_task(
-            run_channel(channel, hear, context.trace(replace(NO_CONTEXT, channel=name)), settings.again)
-        )
-        for name, channel in channels.items()
-    ]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def run_channel(channel: Channel, hear: ReceiveMessage, trace: Tracer, waits: tuple[float, ...]) -> None:
@@ -209,8 +190,9 @@ async def open_gateway(
             AsyncFollower(lambda _: gateway.retry(), changes_model),
         )
         await opened.enter_async_context(background_task(gateway.reloading.keep()))
-        scribe = BulletinWriter(choose=choices.choose, assemble=preparing.assemble, ask=loop.ask)
-        await opened.enter_async_context(background_task(Bulletins(context, scribe).keep(options.bulletin)))
+        await opened.enter_async_context(
+            background_task(Bulletins(context, choices, preparing, loop).keep(options.bulletin))
+        )
         gateway.start()
         opened.push_async_callback(archiving.look)  # once more, for conversations that have ended since
         await opened.enter_async_context(background_task(archiving.keep()))
@@ -220,5 +202,8 @@ async def open_gateway(
             fixed = StartupSettings(started=workspace.config, names=("telegram",))
             gateway.reloading.followers += (fixed, AsyncFollower(gateway.scheduler.follow))
             heard[SCHEDULED_CHANNEL] = ScheduleChannel(gateway.scheduler.run_due, options.settings.look)
-        await opened.enter_async_context(running_channels(heard, gateway.receive, context, options.settings))
+        for name, channel in heard.items():
+            trace = context.trace(replace(NO_CONTEXT, channel=name))
+            running = run_channel(channel, gateway.receive, trace, options.settings.again)
+            await opened.enter_async_context(background_task(running))
         yield gateway

@@ -63,44 +63,26 @@ CONVERSATION_END = "</conversation>"  # must not occur in a conversation
 MAX_SHORTENED_CHARS = 400  # characters per message if no model summarises
 
 
-@frozen
-class CompactionCut:
-    """The rows to compact, and the rows to keep."""
-
-    compacted: tuple[HistoryRow, ...]
-    kept: tuple[HistoryRow, ...]
-
-    @property
-    def turns(self) -> int:
-        """Return the number of turns to compact."""
-        return sum(row.kind is HistoryKind.TURN for row in self.compacted)
-
-
 def is_full(past: Sequence[HistoryRow], message: int, room: int) -> bool:
     """Return whether a conversation leaves too little room for the next message."""
     return sum(row.tokens for row in past) + message > room * COMPACT_ABOVE_SHARE
 
 
-def choose_cut(past: Sequence[HistoryRow], room: int) -> CompactionCut:
-    """Choose the newest rows that fit as those to keep."""
+def choose_compacted(past: Sequence[HistoryRow], room: int) -> Sequence[HistoryRow]:
+    """Choose the oldest rows to compact; the newest rows that fit are kept."""
     weight, start = 0, len(past)
     while start and weight + past[start - 1].tokens <= room * KEPT_SHARE:
         start -= 1
         weight += past[start].tokens
     if start == 0:
         start = (len(past) + 1) // 2  # the provider rejected the length, whatever our count says
-    return CompactionCut(compacted=tuple(past[:start]), kept=tuple(past[start:]))
+    return past[:start]
 
 
-def list_compacted(cut: CompactionCut) -> list[Message]:
-    """List the messages to compact as plain text."""
-    return [message for row in cut.compacted for message in row.segment.texts]
-
-
-def write_summary_prompt(cut: CompactionCut, meter: Meter, room: int) -> str:
+def write_summary_prompt(messages: Sequence[Message], meter: Meter, room: int) -> str:
     """Write the model's prompt: the conversation as text, and the instruction."""
     most = int(room * MAX_SUMMARISED_SHARE)
-    lines = [f"{message.role}: {message.text}" for message in list_compacted(cut)]
+    lines = [f"{message.role}: {message.text}" for message in messages]
     if sum(map(meter.count, lines)) > most:
         share = max(MAX_SHORTENED_CHARS, most * 2 // max(1, len(lines)))
         lines = [shorten_middle(line, share) for line in lines]
@@ -110,12 +92,11 @@ def write_summary_prompt(cut: CompactionCut, meter: Meter, room: int) -> str:
     return f"{read_prompt('gateway/summarise')}\n\n<conversation>\n{transcript}\n{CONVERSATION_END}"
 
 
-def summarise_by_rule(cut: CompactionCut, meter: Meter, room: int) -> str:
+def summarise_by_rule(messages: Sequence[Message], meter: Meter, room: int) -> str:
     """Summarise by rule: shorten each message to its beginning and end, and drop the oldest if there is no room."""
     most = max(200, int(room * MAX_SUMMARY_SHARE))
     lines = [
-        f"{message.role}: {shorten_middle(' '.join(message.text.split()), MAX_SHORTENED_CHARS)}"
-        for message in list_compacted(cut)
+        f"{message.role}: {shorten_middle(' '.join(message.text.split()), MAX_SHORTENED_CHARS)}" for message in messages
     ]
     kept = drop_oldest(lines, meter, most)
     left_out = len(lines) - len(kept)
@@ -357,23 +338,25 @@ class TurnInputs:
     ) -> Sequence[HistoryRow]:
         """Compact the oldest turns, and log it."""
         meter, session = assembly.meter, claimed.session.id
-        cut = choose_cut(history, room)
-        if not cut.compacted:
+        compacted = choose_compacted(history, room)
+        if not compacted:
             return history
+        messages = list_plain_messages(compacted)
+        turns = sum(row.kind is HistoryKind.TURN for row in compacted)
         before = sum(row.tokens for row in history)
-        with trace.step(EventType.SESSION_COMPACTED, turns=cut.turns, tokens_before=before) as step:
+        with trace.step(EventType.SESSION_COMPACTED, turns=turns, tokens_before=before) as step:
             text, by = "", assembly.turn.model
             try:
-                turn = make_summary_turn(assembly, write_summary_prompt(cut, meter, room))
+                turn = make_summary_turn(assembly, write_summary_prompt(messages, meter, room))
                 text = await self._ask(await self.assemble(turn), step)
             except ForewordError as error:
                 step.note(model_failed=type(error).__name__)
             if not text.strip():
-                text, by = summarise_by_rule(cut, meter, room), "rule"
+                text, by = summarise_by_rule(messages, meter, room), "rule"
             piece = make_summary_piece(text, meter, self.now())
 
             def work(state: sqlite3.Connection) -> Sequence[HistoryRow]:
-                compact_history(state, session, cut.compacted[-1].position, piece)
+                compact_history(state, session, compacted[-1].position, piece)
                 return self.cache.read(state, session)
 
             kept = await self._writer.write(work)
