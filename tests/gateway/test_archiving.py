@@ -159,8 +159,8 @@ def test_one_that_was_folded(tmp_path, stand_in):
         await say(here.gateway, "Two.")
         piece = HistoryPiece(kind=HistoryKind.SUMMARY, messages=dump_messages([utter("In short.")]), tokens=3)
         rows = await here.gateway.sessions.read(session)
-        await here.gateway._writer.write(lambda state: compact_history(state, session, rows[0].position, piece))
-        assert len(await here.gateway._writer.write(lambda state: load_history(state, session))) == 2
+        await here.gateway.writer.write(lambda state: compact_history(state, session, rows[0].position, piece))
+        assert len(await here.gateway.writer.write(lambda state: load_history(state, session))) == 2
         await here.archiving.archive()
         text = (tmp_path / here.list_files()[0]).read_text()
         assert ("> One." in text, "> Two." in text, "In short." in text) == (True, True, False)
@@ -178,7 +178,7 @@ def test_after_a_crash(tmp_path, stand_in):
         (path,) = here.list_files()
         for crashed in ((tmp_path / path).unlink, lambda: None):
             crashed()
-            await here.gateway._writer.write(lambda state: state.execute("UPDATE archives SET upto = 0"))
+            await here.gateway.writer.write(lambda state: state.execute("UPDATE archives SET upto = 0"))
             here.archiving._since = ""
             await here.archiving.archive()
             assert here.list_files() == [path]
@@ -308,7 +308,7 @@ def test_what_was_only_overheard(tmp_path, stand_in):
     async def _(here):
         session = (await say(here.gateway, "Who comes?", channel="web", room="den", situation="group")).session
         piece = HistoryPiece(kind=HistoryKind.ROOM, messages=dump_messages([utter("bob: I bought bread.")]), tokens=3)
-        await here.gateway._writer.write(lambda state: append_piece(state, session, piece))
+        await here.gateway.writer.write(lambda state: append_piece(state, session, piece))
         here.clock.move(timedelta(hours=24.5).total_seconds())
         assert [await here.archiving.archive() for _ in range(3)] == [1, 0, 0]
         assert "bread" not in (tmp_path / here.list_files()[0]).read_text()

@@ -54,7 +54,7 @@ def talk(folder, stand_in, seed):
                 await post.until(expected)
             later = ManualClock(datetime.now(UTC) + timedelta(days=2))
             await Archiver(replace(gateway.context, recorder=FakeRecorder(), clock=later)).archive()
-            rows = await gateway._writer.read(lambda state: state.execute(f"SELECT {COLUMNS} FROM archives").fetchall())
+            rows = await gateway.writer.read(lambda state: state.execute(f"SELECT {COLUMNS} FROM archives").fetchall())
         for archive in map(convert_archive_row, rows):
             world.open(archive, (folder / archive.path).read_text())
         for address, text in post.arrived:

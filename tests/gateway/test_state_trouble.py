@@ -37,12 +37,12 @@ async def fill(gateway, pages=0):
         (now,) = state.execute("PRAGMA page_count").fetchone()
         state.execute(f"PRAGMA max_page_count={now + pages if pages >= 0 else 1_000_000}").fetchall()
 
-    await gateway._writer.write(work)
+    await gateway.writer.write(work)
 
 
 async def hurry(gateway):
     """Make the gateway wait only briefly for a lock."""
-    await gateway._writer.write(lambda state: state.execute("PRAGMA busy_timeout=30").fetchall())
+    await gateway.writer.write(lambda state: state.execute("PRAGMA busy_timeout=30").fetchall())
 
 
 def tell_later():
@@ -234,7 +234,7 @@ def test_locked_at_any_moment(tmp_path, stand_in):
 
 def fail(gateway, times, when=lambda: True):
     """Make fsync fail some times once a condition holds; return the results of the calls since then."""
-    takes, taken = gateway._writer._wait, []
+    takes, taken = gateway.writer._wait, []
 
     def wait(file):
         if not taken and not when():
@@ -244,7 +244,7 @@ def fail(gateway, times, when=lambda: True):
             raise OSError("I/O error")
         return takes(file)
 
-    gateway._writer._wait = wait
+    gateway.writer._wait = wait
     return taken
 
 

@@ -45,7 +45,7 @@ def test_too_late(tmp_path, stand_in):
             await say(gateway, "first")
         with closing(Grip(os.path.join(tmp_path, ".foreword", "state.sqlite"))) as grip:
             async with open_house(tmp_path, stand_in, clock=grip) as gateway:
-                await gateway._writer.write(lambda state: state.execute("PRAGMA busy_timeout=30").fetchall())
+                await gateway.writer.write(lambda state: state.execute("PRAGMA busy_timeout=30").fetchall())
                 accepted = await gateway.accept(RoutedMessage(text="second", user="alice"))
                 async for delta in gateway.hear(accepted.turn):
                     grip.said = grip.said or isinstance(delta, TextDelta)

@@ -78,18 +78,18 @@ async def receive_message(gateway: "Gateway", message: InboundMessage) -> Intake
     for it.
     """
     identity = find_identity(message)
-    paired = await gateway.context.writer.read(lambda state: find_paired(state, identity))
-    decision = route(message, gateway.context.workspace.config, paired)
+    paired = await gateway.writer.read(lambda state: find_paired(state, identity))
+    decision = route(message, gateway.workspace.config, paired)
     incoming = decision.incoming
     if not message.address:
         return IntakeResult(decision=decision, accepted=await gateway.accept(incoming))
     key = make_idempotency_key(incoming)
     if key:
-        earlier, accepted = await gateway.context.writer.read(lambda state: find_earlier(state, key))
+        earlier, accepted = await gateway.writer.read(lambda state: find_earlier(state, key))
         if earlier:
             return IntakeResult(decision=decision, accepted=accepted, repeated=True)
     edited = bool(message.corrects)
-    if edited and await gateway.context.writer.read(lambda state: is_unchanged(state, message, incoming)):
+    if edited and await gateway.writer.read(lambda state: is_unchanged(state, message, incoming)):
         ignored = replace(decision, route=Route.IGNORED, reason="the edit does not change the text")
         log_message(gateway, ignored)
         return IntakeResult(decision=ignored)
@@ -113,7 +113,7 @@ async def follow_decision(gateway: "Gateway", message: InboundMessage, decision:
     ):
         log_message(gateway, decision, level=Level.WARN, burned=True)
         return IntakeResult(decision=decision)
-    if decision.route is Route.TURN and is_limited(incoming, gateway.context.workspace.config):
+    if decision.route is Route.TURN and is_limited(incoming, gateway.workspace.config):
         decision = await limit_stranger(gateway, decision, private=private)
     if decision.route is Route.TURN:
         return IntakeResult(decision=decision, accepted=await gateway.accept(incoming))
@@ -126,10 +126,8 @@ async def follow_decision(gateway: "Gateway", message: InboundMessage, decision:
     elif decision.route is Route.HELP:
         await post_answer(gateway, decision, explain_usage(gateway, incoming, private=private))
     elif decision.route is Route.OVERHEARD:
-        now, key = gateway.context.clock(), make_idempotency_key(incoming)
-        await gateway.context.writer.write_durable(
-            lambda state: store_overheard(state, incoming, message.name, key, now)
-        )
+        now, key = gateway.clock(), make_idempotency_key(incoming)
+        await gateway.writer.write_durable(lambda state: store_overheard(state, incoming, message.name, key, now))
     log_message(gateway, decision)
     return IntakeResult(decision=decision)
 
@@ -137,7 +135,7 @@ async def follow_decision(gateway: "Gateway", message: InboundMessage, decision:
 async def decide_held_call(gateway: "Gateway", incoming: RoutedMessage, command: MessengerCommand) -> str:
     """Allow or deny the named held call, and return the answer; without an id, list the waiting calls."""
     user = incoming.user
-    clearance = resolve_session_key(replace(incoming, agent=""), gateway.context.workspace.config).key.clearance
+    clearance = resolve_session_key(replace(incoming, agent=""), gateway.workspace.config).key.clearance
     if not command.rest:
         return show_choices(await gateway.held.list(user, clearance))
     if command.name == "deny":
@@ -153,7 +151,7 @@ async def answer_command(
     gateway: "Gateway", decision: RoutingDecision, command: MessengerCommand, *, private: bool
 ) -> IntakeResult:
     """Run a messenger command, and answer it."""
-    incoming, now = decision.incoming, gateway.context.clock()
+    incoming, now = decision.incoming, gateway.clock()
     log_message(gateway, decision)
     if not private:
         await post_answer(gateway, decision, PRIVATE_ONLY)
@@ -163,7 +161,7 @@ async def answer_command(
         await post_answer(gateway, decision, await drop_messages(gateway, incoming, command.rest))
     else:
         answered = await post_answer(
-            gateway, decision, lambda state: run_command(state, command, incoming, gateway.context.workspace, now)
+            gateway, decision, lambda state: run_command(state, command, incoming, gateway.workspace, now)
         )
         if command.accepts and not answered:
             accepted = replace(incoming, text=read_prompt("chat/accepted"))
@@ -175,9 +173,7 @@ async def drop_messages(gateway: "Gateway", incoming: RoutedMessage, which: str)
     """Drop the newest unanswered message, or all of them; explain the command for any other text."""
     if which.lower() not in ("", "all"):
         return HOW_TO_DROP
-    waiting = await gateway.context.writer.read(
-        lambda state: list_unanswered(state, incoming, gateway.context.workspace)
-    )
+    waiting = await gateway.writer.read(lambda state: list_unanswered(state, incoming, gateway.workspace))
     chosen = waiting if which else waiting[-1:]
     dropped = [message.asked for message in chosen if await gateway.stop(message.reply.turn)]
     if not dropped:
@@ -187,15 +183,15 @@ async def drop_messages(gateway: "Gateway", incoming: RoutedMessage, which: str)
 
 async def limit_stranger(gateway: "Gateway", decision: RoutingDecision, *, private: bool) -> RoutingDecision:
     """Ignore a stranger who exceeds the limit; in a group, store the message as overheard."""
-    incoming, config, now = decision.incoming, gateway.context.workspace.config, gateway.context.clock()
-    reason = await gateway.context.writer.read(lambda state: find_exceeded_limit(state, incoming, config, now))
+    incoming, config, now = decision.incoming, gateway.workspace.config, gateway.clock()
+    reason = await gateway.writer.read(lambda state: find_exceeded_limit(state, incoming, config, now))
     if not reason:
         return decision
     if private:  # once per period
         period = int(now.timestamp() // STRANGER_PERIOD.total_seconds())
         key = f"answer\x00strangers\x00{incoming.user}\x00{period}"
         notice = OutboundMessage(key=key, channel=incoming.channel, address=incoming.address, text=LIMIT_NOTICE)
-        await gateway.context.writer.write_durable(lambda state: post_message(state, notice, now))
+        await gateway.writer.write_durable(lambda state: post_message(state, notice, now))
     return replace(decision, route=Route.IGNORED if private else Route.OVERHEARD, reason=reason)
 
 
@@ -203,13 +199,13 @@ def explain_usage(gateway: "Gateway", incoming: RoutedMessage, *, private: bool)
     """Explain how to use the bot, and in private who the person is known as."""
     if not private:
         return HELP
-    known = incoming.user in gateway.context.workspace.config.users
+    known = incoming.user in gateway.workspace.config.users
     return f"{HELP} {ALREADY_PAIRED.format(incoming.user) if known else STRANGER}"
 
 
 async def pair_identity(gateway: "Gateway", message: InboundMessage, decision: RoutingDecision) -> None:
     """Redeem a code, and answer."""
-    users, identity = gateway.context.workspace.config.users, find_identity(message)
+    users, identity = gateway.workspace.config.users, find_identity(message)
     codes, user = decision.claim.codes, decision.incoming.user
     if user in users:
         await post_answer(gateway, decision, ALREADY_PAIRED.format(user))
@@ -227,8 +223,8 @@ async def redeem_pairing_code(
     gateway: "Gateway", message: InboundMessage, decision: RoutingDecision, identity: str
 ) -> None:
     """Redeem a code, and record the sender's new clearance."""
-    config = gateway.context.workspace.config
-    new = PairedIdentity(identity=identity, user="", name=message.name, since=gateway.context.clock())
+    config = gateway.workspace.config
+    new = PairedIdentity(identity=identity, user="", name=message.name, since=gateway.clock())
     paired = ""
 
     def redeem(state: sqlite3.Connection) -> str:
@@ -252,7 +248,7 @@ async def post_answer(
 
     Return whether there was an answer.
     """
-    incoming, now = decision.incoming, gateway.context.clock()
+    incoming, now = decision.incoming, gateway.clock()
     key = f"answer\x00{make_idempotency_key(incoming) or make_id(128)}"
 
     def write(state: sqlite3.Connection) -> bool:
@@ -263,7 +259,7 @@ async def post_answer(
             post_message(state, reply, now)
         return bool(text)
 
-    return await gateway.context.writer.write_durable(write)
+    return await gateway.writer.write_durable(write)
 
 
 def log_message(gateway: "Gateway", decision: RoutingDecision, **details: Any) -> None:
@@ -279,7 +275,7 @@ def log_message(gateway: "Gateway", decision: RoutingDecision, **details: Any) -
 
 def make_message_trace(gateway: "Gateway", incoming: RoutedMessage) -> Tracer:
     """Begin the trace of a message that becomes no turn."""
-    key = resolve_session_key(replace(incoming, agent=""), gateway.context.workspace.config).key
+    key = resolve_session_key(replace(incoming, agent=""), gateway.workspace.config).key
     context = Context(
         trust=key.clearance, agent=key.agent, user=incoming.user, channel=incoming.channel, room=incoming.room
     )

@@ -80,9 +80,9 @@ class Gateway:
         self.preparing = preparing
         self.housekeeping = housekeeping
         self.reloading = reloading
-        self._writer = context.writer
+        self.writer = context.writer
         self._inbox = inbox
-        self._clock = context.clock
+        self.clock = context.clock
         self._worker = worker
         self._outbox = outbox
         self._settings = settings
@@ -123,11 +123,11 @@ class Gateway:
             raise NotStored(NOT_STORED_TEXT.format(error)) from error
 
     async def _accept(self, incoming: RoutedMessage, found: ResolvedKey) -> AcceptedTurn:
-        now, key = self._clock(), found.key
-        match = await self._writer.read(lambda state: session_manager.find_session(state, incoming, key, now))
+        now, key = self.clock(), found.key
+        match = await self.writer.read(lambda state: session_manager.find_session(state, incoming, key, now))
         await self._check_format(incoming, key, now, match)
         if match is None:
-            match = await self._writer.write(
+            match = await self.writer.write(
                 lambda state: session_manager.find_or_create_session(state, incoming, key, now)
             )
         session = match.session
@@ -202,19 +202,19 @@ class Gateway:
         live = self._known.get(turn)
         if live and live.unstored:
             return live.unstored
-        return await self._writer.read(lambda state: find_reply(state, turn))
+        return await self.writer.read(lambda state: find_reply(state, turn))
 
     async def prove(self) -> None:
         """Check that the state is writable, or raise the error; nothing is changed."""
-        await self._writer.write(probe_write)
+        await self.writer.write(probe_write)
 
     async def foresee(self, incoming: RoutedMessage) -> Assembly:
         """Assemble the prompt for a message; nothing is sent or stored."""
         self.workspace.refresh()
-        key, now = resolve_session_key(incoming, self.workspace.config).key, self._clock()
+        key, now = resolve_session_key(incoming, self.workspace.config).key, self.clock()
         session = Session(id="", key=key, situation=incoming.situation, created=now, used=now)
         if incoming.session:
-            session = await self._writer.write(
+            session = await self.writer.write(
                 lambda state: session_manager.find_session_by_id(state, incoming.session, key)
             )
         claimed = ClaimedTurn(
@@ -228,7 +228,7 @@ class Gateway:
         """Raise BadMessage for a response format that the session's model rejects, before anything is stored."""
         if not incoming.request.response_format or (match and match.turn):
             return
-        chosen = await self._writer.read(lambda state: session_manager.find_session_model(state, incoming, key, now))
+        chosen = await self.writer.read(lambda state: session_manager.find_session_model(state, incoming, key, now))
         if refusal := await self.choices.judge_format(key.agent, incoming.request.response_format, chosen):
             raise BadMessage("response_format", refusal)
 
@@ -262,7 +262,7 @@ class Gateway:
         if after is TurnState.STOPPED:
             if live:
                 self._end(turn, live)
-            claimed = await self._writer.write(lambda state: get_claimed(state, turn))
+            claimed = await self.writer.write(lambda state: get_claimed(state, turn))
             self._make_trace(claimed).emit(
                 EventType.TURN_COMPLETED, outcome="stopped", level=Level.WARN, error="stopped before it began"
             )
