@@ -173,8 +173,8 @@ class TurnRun:
     async def _run_tools(self, turn: TraceStep, newest: ModelResponse) -> bool:
         """Run the calls of the newest answer that have no result yet; return whether the answer had any calls."""
         if self._native:
-            for call in list_unanswered_calls(self.messages):
-                await self._run_tool(turn, parse_arguments(call.tool_name, call.args), call)
+            for part in list_unanswered_calls(self.messages):
+                await self._run_tool(turn, parse_arguments(part.tool_name, part.args), part)
             return bool(list_tool_calls(newest))
         calls = parse_calls(read_text(newest))
         for place, call in list(enumerate(calls))[count_fenced_results(self.messages) :]:
