@@ -17,7 +17,7 @@ CALM = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 # A failure shows the first failing example; `make soak` also shrinks it.
 QUICK = {"derandomize": True, "database": None, "phases": (Phase.explicit, Phase.generate)}
 
-settings.register_profile("suite", max_examples=30, **QUICK, **CALM)
+settings.register_profile("suite", max_examples=10, **QUICK, **CALM)
 settings.register_profile("soak", max_examples=400, **CALM)
 settings.load_profile("soak" if os.environ.get("FOREWORD_SOAK") else "suite")
 

@@ -1,5 +1,6 @@
 """Claims about build_agent_prompt: the prompt of SPEC-010 as one function, with all sections and edge cases."""
 
+import os
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone
@@ -57,7 +58,8 @@ SECTIONS = {
     "user_instructions": (INSTRUCTIONS, UNSET),
     "tool_names": (TOOLS, ""),
 }
-EVERY = [some for size in range(len(GIVEN) + 1) for some in combinations(GIVEN, size)]
+SIZES = range(len(GIVEN) + 1) if os.environ.get("FOREWORD_SOAK") else (0, 1, 2, len(GIVEN) - 1, len(GIVEN))
+EVERY = [some for size in SIZES for some in combinations(GIVEN, size)]
 
 
 @pytest.fixture(autouse=True)
@@ -77,12 +79,12 @@ def find(prompt: str, title: str) -> str | None:
     return found[1] if found else None
 
 
-@pytest.mark.parametrize("given", EVERY, ids="+".join)
-def test_every_combination(given: tuple[str, ...]) -> None:
+def test_every_combination() -> None:
     """For every combination of arguments the prompt has exactly the matching sections, in order."""
-    prompt = build(**{name: GIVEN[name] for name in given})
-    texts = [full if name in given else empty for name, (full, empty) in SECTIONS.items()]
-    assert prompt == "\n\n".join(filter(None, texts))
+    for given in EVERY:
+        prompt = build(**{name: GIVEN[name] for name in given})
+        texts = [full if name in given else empty for name, (full, empty) in SECTIONS.items()]
+        assert prompt == "\n\n".join(filter(None, texts))
 
 
 def test_positional() -> None:

@@ -1,6 +1,7 @@
 """The blueprint `nova`: tagged sections in a fixed order, none empty, and nothing else."""
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from itertools import product
@@ -15,6 +16,9 @@ from foreword.testing import make_workspace, write_files
 from foreword.turn import Message, Step, Task, Tool, Toolset
 from foreword.types import Delivery, Mode, Placement, Trust
 
+# All combinations in soak; else none, all, and each alone.
+EVERY = list(product((False, True), repeat=5))
+SETTLED = EVERY if os.environ.get("FOREWORD_SOAK") else [some for some in EVERY if sum(some) in (0, 1, 5)]
 TAGS = (
     "Identity", "Instructions", "Responsibilities", "Directories", "Storage", "Formatting", "Context", "Memories",
     "Task", "Background",
@@ -52,7 +56,7 @@ def give(*duties: tuple[str, str]) -> dict[str, str]:
     return describe(f"identity: You are Nova., responsibilities: [{items}]")
 
 
-@pytest.mark.parametrize("settled", list(product((False, True), repeat=5)))
+@pytest.mark.parametrize("settled", SETTLED)
 def test_order(tmp_path: Path, settled: tuple[bool, ...]) -> None:
     """Sections are in order, each in its tag, none empty, and the time is always there."""
     identity, instructions, duties, directories, memories = settled

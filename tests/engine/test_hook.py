@@ -223,10 +223,14 @@ FILES = {
 
 
 @pytest.mark.parametrize("user", LEVELS)
-@pytest.mark.parametrize("path", FILES)
-def test_never_below_its_trust(path: str, user: str) -> None:
+def test_never_below_its_trust(user: str) -> None:
     """A file that a hook names needs the trust of that file, swapped in or added, for every user."""
-    cleared = LEVELS[user] >= FILES[path]
+    for path, level in FILES.items():
+        check_trust(path, user, cleared=LEVELS[user] >= level)
+
+
+def check_trust(path: str, user: str, cleared: bool) -> None:
+    """Check every way in which a hook can name one file."""
     for change in (swap("soul", path), swap("channel", path), swap("files:HOUSE.md", path), add(path)):
         for entry in list_entries(plan(change, user=user, channel="web")).values():
             plain = [one.replace("./", "").replace("//", "/") for one in entry.paths]

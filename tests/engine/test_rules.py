@@ -38,42 +38,38 @@ def test_no_word_begins_with_another() -> None:
     assert not [(one, other) for one, other in permutations(names, 2) if other.startswith(one)]
 
 
-@pytest.mark.parametrize("word", ALL)
-def test_every_word_is_found(word: str) -> None:
+def test_every_word_is_found() -> None:
     """Every word is found at the start of a message, in its middle, in capitals and between signs."""
-    name = word.rstrip("*")
-    for message in (name, f"x {name}", f"x {name} x", name.upper(), f"({name})", f"-{name}.", f"«{name}»", f"👋{name}"):
-        assert name in find(message), message
+    for name in (word.rstrip("*") for word in ALL):
+        near = (name, f"x {name}", f"x {name} x", name.upper(), f"({name})", f"-{name}.", f"«{name}»", f"👋{name}")
+        assert [message for message in near if name not in find(message)] == []
 
 
-@pytest.mark.parametrize("word", STEMS)
-def test_stems(word: str) -> None:
+def test_stems() -> None:
     """A word without a star is found at the start of a longer one."""
-    assert find(f"{word}xyz") == find(f"{word}é") == {word}
+    assert [word for word in STEMS if not find(f"{word}xyz") == find(f"{word}é") == {word}] == []
 
 
-@pytest.mark.parametrize("word", WHOLE)
-def test_starred_words_are_whole(word: str) -> None:
+def test_starred_words_are_whole() -> None:
     """A word with a star is not found in a longer one."""
-    for message in (f"{word}xyz", f"{word}s", f"{word}9", f"{word}_x", f"{word}é", f"{word}e\u0301", f"{word}\u0301"):
-        assert word not in find(message), message
+    longer = [(word, word + end) for word in WHOLE for end in ("xyz", "s", "9", "_x", "é", "e\u0301", "\u0301")]
+    assert [message for word, message in longer if word in find(message)] == []
 
 
-@pytest.mark.parametrize("word", ALL)
-def test_no_word_is_found_inside_another(word: str) -> None:
+def test_no_word_is_found_inside_another() -> None:
     """A word is found neither at the end nor in the middle of another one, accents of either spelling included."""
-    name = word.rstrip("*")
-    for before in ("x", "9", "_", "é", "e\u0301", "ü", "の"):
-        assert name not in find(before + name), before
+    names = [word.rstrip("*") for word in ALL]
+    inside = [(name, before + name) for name in names for before in ("x", "9", "_", "é", "e\u0301", "ü", "の")]
+    assert [message for name, message in inside if name in find(message)] == []
 
 
-@pytest.mark.parametrize("phrase", [word for word in ALL if " " in word])
 @pytest.mark.parametrize("space", ["  ", "\n", "\t", "\r\n", "\u00a0", "\u3000", " \n " * 50])
-def test_white_space_in_phrases(phrase: str, space: str) -> None:
+def test_white_space_in_phrases(space: str) -> None:
     """Any white space matches between the words of a phrase, and there must be some."""
-    assert phrase in find(phrase.replace(" ", space))
-    assert phrase not in find(phrase.replace(" ", ""))
-    assert phrase not in find(phrase.replace(" ", ", "))
+    for phrase in (word for word in ALL if " " in word):
+        assert phrase in find(phrase.replace(" ", space))
+        assert phrase not in find(phrase.replace(" ", ""))
+        assert phrase not in find(phrase.replace(" ", ", "))
 
 
 @pytest.mark.parametrize("message", ["I'll see", "I’ll see", "i’LL see"])

@@ -74,7 +74,7 @@ def test_usage_that_cannot_be(assembly, usage):
     assert split_cost(assembly, PricedCall(model=MODEL, usage=usage), cost) == ()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=4 * settings.default.max_examples, deadline=None)
 @given(st.data())
 def test_shares_add_up(assembly, data):
     """For any usage, the shares add up to the call's tokens, cached tokens and cost."""

@@ -21,7 +21,7 @@ from foreword.events.totals import MAX_ROWS, find_spending, split_period, sum_us
 from foreword.resources import read_resource
 from foreword.types import Trust
 
-CASES = 3_000 if os.environ.get("FOREWORD_SOAK") else 60
+CASES = 3_000 if os.environ.get("FOREWORD_SOAK") else 20
 BEGIN = datetime(2026, 10, 24, 20, tzinfo=UTC)  # one night before clocks go back in Europe
 ZONES = ["", "UTC", "Europe/Paris", "Asia/Kathmandu", "America/Los_Angeles", "Pacific/Chatham"]
 FIGURES = ("turns", "calls", "unpriced", "tokens_in", "tokens_out", "cache_read", "cache_write", "cost_usd")

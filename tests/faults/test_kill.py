@@ -11,7 +11,7 @@ from pathlib import Path
 
 from foreword.storage.database import EVENTS_FILE, open_events
 
-KILLS = 100 if os.environ.get("FOREWORD_SOAK") else 4
+KILLS = 100 if os.environ.get("FOREWORD_SOAK") else 2
 LOOP = Path(__file__).with_name("writing_loop.py")
 
 

@@ -151,7 +151,7 @@ WORDS = st.sampled_from("abc")
 MOVES = st.lists(st.tuples(st.sampled_from(["alice", "carol"]), st.integers(0, 8), WORDS, WORDS), max_size=14)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=settings.default.max_examples, deadline=None)
 @given(MOVES)
 def test_any_conversations(moves):
     """For any interleaving each turn follows exactly the messages that its user repeated."""

@@ -23,7 +23,7 @@ from foreword.storage import history
 from foreword.storage.sessions import COLUMNS, convert_archive_row
 from foreword.testing import FakeRecorder, ManualClock
 
-TALKS = 100 if os.environ.get("FOREWORD_SOAK") else 3
+TALKS = 100 if os.environ.get("FOREWORD_SOAK") else 1
 MESSAGES, AT_ONCE = 28, 4
 
 

@@ -15,7 +15,7 @@ from foreword.storage.turns import TurnState
 from foreword.testing import ScriptedReply
 
 SOAK = bool(os.environ.get("FOREWORD_SOAK"))
-EDITS = 60 if SOAK else 12
+EDITS = 60 if SOAK else 6
 EVERY = 1.0 if SOAK else 0.0  # seconds between two edits
 SERVER = str(Path(__file__).parent.parent / "agent" / "tool_server.py")
 PATIENT = 120.0  # seconds; generous for a busy machine

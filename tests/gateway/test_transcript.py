@@ -38,7 +38,7 @@ def make(spoken):
     )
 
 
-@settings(max_examples=2_000 if SOAK else 150, deadline=None)
+@settings(max_examples=2_000 if SOAK else 30, deadline=None)
 @given(exchanges)
 def test_nobody_speaks_for_another(spoken):
     """Parsed as Markdown, a transcript has one heading per message, no HTML and only our front matter."""
@@ -58,7 +58,7 @@ def test_nobody_speaks_for_another(spoken):
     assert all(line.isprintable() or "\t" in line for line in lines)
 
 
-@settings(max_examples=500 if SOAK else 100, deadline=None)
+@settings(max_examples=500 if SOAK else 25, deadline=None)
 @given(st.text(max_size=500))
 def test_names_of_files(text):
     """The file name is short and plain, whatever the first message."""

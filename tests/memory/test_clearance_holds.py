@@ -41,8 +41,8 @@ from foreword.types import Trust
 from foreword.workspace import Workspace
 
 SOAK = bool(os.environ.get("FOREWORD_SOAK"))
-SEEDS, CASES = (10, 2_000) if SOAK else (1, 700)
-COMMAND_CASES = 500 if SOAK else 60
+SEEDS, CASES = (10, 2_000) if SOAK else (1, 200)
+COMMAND_CASES = 500 if SOAK else 20
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from foreword.testing import NOON, make_workspace
 from foreword.types import Trust
 from foreword.workspace import Workspace
 
-ROUNDS = 300 if os.environ.get("FOREWORD_SOAK") else 12
+ROUNDS = 300 if os.environ.get("FOREWORD_SOAK") else 6
 STORES = ("private", "shared", "social")
 FILES = {
     f"memory/{store}/{name}.md": f"# Head {name}\n\n"

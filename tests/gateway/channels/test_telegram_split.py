@@ -18,7 +18,7 @@ from foreword.gateway.channels.telegram.markup import (
     write_html,
 )
 
-COUNT = 2_000 if os.environ.get("FOREWORD_SOAK") else 100
+COUNT = 2_000 if os.environ.get("FOREWORD_SOAK") else 30
 CLUSTERS = st.sampled_from(
     ["a", "é", "e\u0301", "日", "👍🏽", "👨\u200d👩\u200d👧", "🇫🇷", "x", "ß", "ก็", " ", " ", "\n", ". "]
 )

@@ -81,7 +81,7 @@ def find_changes(zone, year):
     ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=2 * settings.default.max_examples, deadline=None)
 @given(
     zone=st.sampled_from(ZONES),
     year=st.integers(2024, 2030),
@@ -148,7 +148,7 @@ def test_rare_times_come(line):
     assert find_next_due(Timing(kind=TimingKind.CRON, moment=line, zone=BERLIN), datetime(2026, 6, 1, tzinfo=UTC))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=4 * settings.default.max_examples, deadline=None)
 @given(
     line=st.one_of(
         st.text(max_size=40), st.from_regex(r"[0-9*/,#LWa-z-]{1,6}( [0-9*/,#LWa-z-]{1,6}){4}", fullmatch=True)
