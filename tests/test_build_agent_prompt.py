@@ -342,7 +342,7 @@ def test_long_soul() -> None:
 def test_lost_section() -> None:
     """A text that exceeds every window raises an error that names its section; the section is never omitted."""
     with pytest.raises(BudgetError, match="the prompt has no room for soul: "):
-        build_agent_prompt(**{**GIVEN, "soul": "aé😀 " * 1_000_000}, now=NOON)
+        build_agent_prompt(**{**GIVEN, "soul": "aé😀 " * 500_000}, now=NOON)
 
 
 @pytest.mark.parametrize(

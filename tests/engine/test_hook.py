@@ -3,11 +3,13 @@
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from foreword.config.load import load_config
+from foreword.engine.blueprint import Blueprint
 from foreword.engine.blueprint_file import load_blueprint
 from foreword.engine.selection import FileEntry, Hook, HookContext, Plan, PlannedSlot, select_slots
 from foreword.engine.trust import resolve_trust
@@ -39,8 +41,13 @@ def plan(
     """Plan a turn under hooks that change the list of files in these ways."""
     turn = Turn(**{"agent": "reid", "user": user, "situation": "dm", **facts})
     hooks = {f"h{number}": wrap(change) for number, change in enumerate(changes)}
-    blueprint = load_blueprint(read_blueprint(base) or base, "x.yaml")
-    return select_slots(turn, resolve_trust(turn, config), config, blueprint, hooks)
+    return select_slots(turn, resolve_trust(turn, config), config, load(base), hooks)
+
+
+@cache
+def load(base: str) -> Blueprint:
+    """Load a shipped blueprint, or the text of one."""
+    return load_blueprint(read_blueprint(base) or base, "x.yaml")
 
 
 def wrap(change: Change) -> Hook:
