@@ -20,7 +20,8 @@ from foreword.gateway import session_manager
 from foreword.gateway.channel import ChatKind
 from foreword.gateway.transcripts import Archiver
 from foreword.storage import history
-from foreword.storage.sessions import COLUMNS, convert_archive_row
+from foreword.storage.database import fetch_all
+from foreword.storage.sessions import Archive
 from foreword.testing import FakeRecorder, ManualClock
 
 TALKS = 100 if os.environ.get("FOREWORD_SOAK") else 1
@@ -54,8 +55,9 @@ def talk(folder, stand_in, seed):
                 await post.until(expected)
             later = ManualClock(datetime.now(UTC) + timedelta(days=2))
             await Archiver(replace(gateway.context, recorder=FakeRecorder(), clock=later)).archive()
-            rows = await gateway.writer.read(lambda state: state.execute(f"SELECT {COLUMNS} FROM archives").fetchall())
-        for archive in map(convert_archive_row, rows):
+            query = "SELECT * FROM archives"
+            archives = await gateway.writer.read(lambda state: fetch_all(Archive, state.execute(query)))
+        for archive in archives:
             world.open(archive, (folder / archive.path).read_text())
         for address, text in post.arrived:
             world.receive(address, text)
