@@ -259,7 +259,6 @@ def test_tools(say, folder):
         ([{"name": "x"}, {"name": "x"}], "same name: x"),
         ([{"name": "memory_get"}], "same name: memory_get"),
         (["x"], "must be a mapping"),
-        ([{"name": "x", "parameters": json.loads('{"a":' * 90 + "1" + "}" * 90)}], "levels deep"),
     ],
 )
 def test_bad_tools(say, folder, value, hint):
@@ -288,7 +287,6 @@ def test_history(say, folder):
         (b"[" * 100_000, "nested too deeply"),
         (b"\xff", "h.json:1: not UTF-8"),
         (b"[\0]", "NUL byte"),
-        (b'[{"role": "user", "text": "\\ud800"}]', "surrogate"),
         (b'[{"role": "robot", "text": "x"}]', "[0].role must be one of user, assistant"),
         (b'[{"role": "user"}]', "[0].text is missing"),
         (b"[" + b"9" * 5000 + b"]", "number with too many digits"),

@@ -5,7 +5,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile, zip_longest
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from foreword.assembly import ASSEMBLY_SCHEMA
 from foreword.cli.inputs import find_folder, find_overrides, read_json
@@ -21,7 +21,7 @@ from foreword.types import frozen
 LOSS_CAUSES = {"model": "the model changed", "tools": "the tool schemas changed, and they precede the system text"}
 CHANGE_STYLES = {"added": "green", "removed": "red", "changed": "yellow"}
 
-T = TypeVar("T")
+Block = Mapping[str, Any]
 
 
 @frozen(eq=True)
@@ -34,38 +34,35 @@ class RecordedSection:
     text: str | None
 
 
-@frozen(eq=True)
-class RecordedBlock:
-    """A recorded block."""
-
-    pace: str
-    placement: str
-    text: str
-    tokens: int
-    marked: bool
-
-
-@frozen(eq=True)
+@frozen
 class RecordedAssembly:
     """A recorded assembly."""
 
     file: str
     model: str
-    tokens: int
     tools: str
     tool_tokens: int
-    parts: tuple[RecordedSection, ...]
-    pieces: tuple[RecordedBlock, ...]
+    used: int
+    """The tokens of the prompt: text and tool schemas."""
+    sections: tuple[RecordedSection, ...]
+    blocks: tuple[Block, ...]
+    logged: sent_prompts.LoggedTurn | None = None
+    """The recorded turn, if it was not read from a file."""
 
     @property
-    def system(self) -> str:
+    def leading(self) -> list[Block]:
+        """The blocks before the first one of pace `turn`."""
+        return list(takewhile(lambda block: block["pace"] != "turn" and block["placement"] == "system", self.blocks))
+
+    @property
+    def system(self) -> bytes:
         """The system text."""
-        return "".join(piece.text for piece in self.pieces if piece.placement == "system")
+        return "".join(block["text"] for block in self.blocks if block["placement"] == "system").encode()
 
-    @property
-    def used(self) -> int:
-        """The tokens of the prompt: text and tool schemas."""
-        return self.tokens + self.tool_tokens
+    def list_sections(self, blocks: Sequence[Block]) -> list[RecordedSection]:
+        """List the sections inside these leading blocks."""
+        end = sum(len(block["text"]) for block in blocks)
+        return [section for section in self.sections if section.text and section.start < end]
 
 
 def read_assembly(file: str) -> RecordedAssembly:
@@ -85,77 +82,53 @@ def read_assembly(file: str) -> RecordedAssembly:
 
 def convert_assembly(file: str, value: Mapping[str, Any]) -> RecordedAssembly:
     """Convert the JSON of an assembly."""
-    text = get_typed(value, "text", str)
-    tokens = get_typed(value, "tokens", int)
-    pieces = tuple(convert_block(block) for block in get_typed(value, "blocks", list))
-    if "".join(piece.text for piece in pieces) != text:
+    check_types(value, text=str, model=str, tools=str, tokens=int, budget=dict, blocks=list, sections=list)
+    check_types(value["budget"], used=int)
+    for block in value["blocks"]:
+        check_types(block, pace=str, placement=str, text=str, tokens=int, cache=object)
+    text, used = value["text"], value["budget"]["used"]
+    if "".join(block["text"] for block in value["blocks"]) != text:
         raise ValueError("its blocks differ from its text")
+    sections = []
+    for section in value["sections"]:
+        check_types(section, id=str, span=object)
+        start, end = section["span"] or (0, 0)
+        if not 0 <= start <= end <= len(text):
+            raise ValueError(f"the span of section {section['id']!r} is outside the text")
+        check_types(section, tokens=int)
+        found = None if section["span"] is None else text[start:end]
+        sections.append(RecordedSection(id=section["id"], tokens=section["tokens"], start=start, text=found))
     return RecordedAssembly(
         file=file,
-        model=get_typed(value, "model", str),
-        tokens=tokens,
-        tools=get_typed(value, "tools", str),
-        tool_tokens=get_typed(get_typed(value, "budget", dict), "used", int) - tokens,
-        parts=tuple(convert_section(section, text) for section in get_typed(value, "sections", list)),
-        pieces=pieces,
+        model=value["model"],
+        tools=value["tools"],
+        tool_tokens=used - value["tokens"],
+        used=used,
+        sections=tuple(sections),
+        blocks=tuple(value["blocks"]),
     )
 
 
-def convert_sent(name: str, sent: sent_prompts.SentPrompt) -> RecordedAssembly:
+def check_types(value: Mapping[str, Any], **kinds: type) -> None:
+    """Raise KeyError for a missing key, and TypeError for a value of another type."""
+    for key, kind in kinds.items():
+        found = value[key]
+        if not isinstance(found, kind) or isinstance(found, bool):
+            raise TypeError(f"{key!r} is {type(found).__name__}, expected {kind.__name__}")
+
+
+def convert_sent(name: str, logged: sent_prompts.LoggedTurn, sent: sent_prompts.SentPrompt) -> RecordedAssembly:
     """Convert a sent prompt; its sections have the texts that were sent."""
-    parts, start = [], 0
+    sections: list[dict[str, Any]] = []
+    end = 0
     for piece in sent.pieces:
         if piece.kind == sent_prompts.TEXT_KIND:
-            if piece.name:
-                parts.append(RecordedSection(id=piece.name, tokens=piece.tokens, start=start, text=piece.text))
-            start += len(piece.text)
-    included = {part.id for part in parts}
-    parts += [RecordedSection(id=row.id, tokens=0, start=0, text=None) for row in sent.rows if row.id not in included]
-    facts = sent.facts
-    tokens = get_typed(facts, "tokens", int)
-    return RecordedAssembly(
-        file=name,
-        model=get_typed(facts, "model", str),
-        tokens=tokens,
-        tools=get_typed(facts, "tools", str),
-        tool_tokens=get_typed(get_typed(facts, "budget", dict), "used", int) - tokens,
-        parts=tuple(parts),
-        pieces=tuple(convert_block(block) for block in sent.blocks),
-    )
-
-
-def convert_block(block: Mapping[str, Any]) -> RecordedBlock:
-    """Convert one block."""
-    return RecordedBlock(
-        pace=get_typed(block, "pace", str),
-        placement=get_typed(block, "placement", str),
-        text=get_typed(block, "text", str),
-        tokens=get_typed(block, "tokens", int),
-        marked=block["cache"] is not None,
-    )
-
-
-def convert_section(section: Mapping[str, Any], text: str) -> RecordedSection:
-    """Convert one section, with the text of its span."""
-    name = get_typed(section, "id", str)
-    span = section["span"]
-    start, end = (0, 0) if span is None else tuple(span)
-    if not isinstance(start, int) or not isinstance(end, int) or not 0 <= start <= end <= len(text):
-        raise ValueError(f"the span of section {name!r} is outside the text")
-    return RecordedSection(
-        id=name,
-        tokens=get_typed(section, "tokens", int),
-        start=start,
-        text=None if span is None else text[start:end],
-    )
-
-
-def get_typed(value: Mapping[str, Any], key: str, kind: type[T]) -> T:
-    """Return a value of this type, or raise TypeError."""
-    found = value[key]
-    if not isinstance(found, kind) or isinstance(found, bool):
-        raise TypeError(f"{key!r} is {type(found).__name__}, expected {kind.__name__}")
-    return found
+            start, end = end, end + len(piece.text)
+            sections += [{"id": piece.name, "tokens": piece.tokens, "span": [start, end]}] if piece.name else []
+    included = {section["id"] for section in sections}
+    sections += [{"id": row.id, "tokens": 0, "span": None} for row in sent.rows if row.id not in included]
+    value = {**sent.facts, "text": sent.text, "blocks": sent.blocks, "sections": sections}
+    return replace(convert_assembly(name, value), logged=logged)
 
 
 @frozen(eq=True)
@@ -176,9 +149,9 @@ class PrefixMove:
     cause: Literal["section", "tools", "model"]
     """Tool schemas precede all sections. Each model has its own cache."""
     section: str | None = None
-    what: str
+    what: str = "changed"
     """changed, added, removed or moved."""
-    byte: int
+    byte: int = 0
     tokens: int
     write_usd: float | None = None
     read_usd: float | None = None
@@ -189,8 +162,8 @@ class AssemblyComparison:
     """The result of comparing two assemblies."""
 
     changes: tuple[SectionDiff, ...]
-    move: PrefixMove | None
-    reason: str
+    move: PrefixMove | None = None
+    reason: str = ""
     """Why the cached prefix did not move; empty if it did."""
 
 
@@ -201,23 +174,20 @@ def compare_assemblies(
     changes = tuple(list_section_diffs(before, after))
     old = find_cached_prefix(before, overrides)
     if not old:
-        return AssemblyComparison(changes=changes, move=None, reason=f"{before.file} is too short to be cached")
-    facts = find_model(before.model, overrides)
-    marks_tools = facts.cache.marked and facts.cache.order[0] == "tools" and not facts.cache.newest
-    reads_tools = marks_tools and before.tool_tokens >= facts.cache_minimum
-    move = find_move(before, after, old, find_leading_blocks(after), reads_tools=reads_tools)
+        return AssemblyComparison(changes=changes, reason=f"{before.file} is too short to be cached")
+    move = find_move(before, after, old, overrides)
     if move is None:
-        return AssemblyComparison(changes=changes, move=None, reason="the cached prefix is the same, byte for byte")
+        return AssemblyComparison(changes=changes, reason="the cached prefix is the same, byte for byte")
     if prices := find_prices(after.model, overrides, PricedRequest(tokens=after.used)):
         written = prices.cache_write if find_cached_prefix(after, overrides) else prices.input
         move = replace(move, write_usd=move.tokens * written, read_usd=move.tokens * prices.cache_read)
-    return AssemblyComparison(changes=changes, move=move, reason="")
+    return AssemblyComparison(changes=changes, move=move)
 
 
 def list_section_diffs(before: RecordedAssembly, after: RecordedAssembly) -> Iterator[SectionDiff]:
     """List the change of each section in the order of the second assembly, removed sections last."""
-    old = {part.id: part for part in before.parts}
-    new = {part.id: part for part in after.parts}
+    old = {part.id: part for part in before.sections}
+    new = {part.id: part for part in after.sections}
     for name in [*new, *(name for name in old if name not in new)]:
         was, now = old.get(name), new.get(name)
         had, has = (part.text if part else None for part in (was, now))
@@ -225,89 +195,65 @@ def list_section_diffs(before: RecordedAssembly, after: RecordedAssembly) -> Ite
         yield SectionDiff(id=name, what=what, before=was.tokens if was else 0, after=now.tokens if now else 0)
 
 
-def find_leading_blocks(recorded: RecordedAssembly) -> tuple[RecordedBlock, ...]:
-    """Return the blocks before the first one of pace `turn`."""
-    return tuple(takewhile(lambda piece: piece.pace != "turn" and piece.placement == "system", recorded.pieces))
-
-
-def find_cached_prefix(recorded: RecordedAssembly, overrides: Mapping[str, ModelOverride]) -> tuple[RecordedBlock, ...]:
+def find_cached_prefix(recorded: RecordedAssembly, overrides: Mapping[str, ModelOverride]) -> Sequence[Block]:
     """Return the cached blocks: up to the last cache breakpoint, or all leading blocks if they are long enough."""
-    leading = find_leading_blocks(recorded)
-    if uses_breakpoints(recorded):
-        last = max((at for at, piece in enumerate(leading, 1) if piece.marked), default=0)
-        return leading[:last]
-    tokens = recorded.tool_tokens + sum(piece.tokens for piece in leading)
+    leading = recorded.leading
+    if find_model(recorded.model, {}).cache.marked:
+        return leading[: count_marked(leading)]
+    tokens = recorded.tool_tokens + sum(block["tokens"] for block in leading)
     return leading if tokens >= find_model(recorded.model, overrides).cache_minimum else ()
 
 
-def uses_breakpoints(recorded: RecordedAssembly) -> bool:
-    """Return whether the provider caches up to explicit breakpoints rather than any equal prefix."""
-    return find_model(recorded.model, {}).cache.marked
+def count_marked(blocks: Sequence[Block]) -> int:
+    """Return the number of blocks up to the last cache breakpoint."""
+    return max((at for at, block in enumerate(blocks, 1) if block["cache"] is not None), default=0)
 
 
 def find_move(
     before: RecordedAssembly,
     after: RecordedAssembly,
-    old: Sequence[RecordedBlock],
-    new: Sequence[RecordedBlock],
-    *,
-    reads_tools: bool,
+    old: Sequence[Block],
+    overrides: Mapping[str, ModelOverride],
 ) -> PrefixMove | None:
     """Find the first difference between the cached prefix and the prefix now sent."""
-    whole = after.tool_tokens + sum(piece.tokens for piece in new)
-    if before.model != after.model:
-        return PrefixMove(cause="model", what="changed", byte=0, tokens=whole)
-    if before.tools != after.tools:
-        return PrefixMove(cause="tools", what="changed", byte=0, tokens=whole)
-    was, now = before.system.encode(), after.system.encode()
+    new = after.leading
+    for cause, same in (("model", before.model == after.model), ("tools", before.tools == after.tools)):
+        if not same:
+            tokens = after.tool_tokens + sum(block["tokens"] for block in new)
+            return PrefixMove(cause=cause, tokens=tokens)  # type: ignore[arg-type]
+    was, now = before.system, after.system
     byte = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(was, now, strict=False)))
-    equal = sum(1 for _ in takewhile(lambda pair: pair[0].text == pair[1].text, zip(old, new, strict=False)))
-    if uses_breakpoints(before):
+    if find_model(before.model, {}).cache.marked:
+        pairs = zip(old, new, strict=False)
+        equal = sum(1 for _ in takewhile(lambda pair: pair[0]["text"] == pair[1]["text"], pairs))
         if equal == len(old):
             return None
-        section, what = find_cause(before, after, old, new)
         # Blocks up to the last equal breakpoint and the tools are read from the cache; the rest is written again.
-        kept = max((at for at, piece in enumerate(old[:equal], 1) if piece.marked), default=0)
-        tokens = sum(piece.tokens for piece in new[kept:]) + (0 if kept or reads_tools else after.tool_tokens)
-        return PrefixMove(cause="section", section=section, what=what, byte=byte, tokens=tokens)
-    if byte >= len("".join(piece.text for piece in old).encode()):
+        kept, facts = count_marked(old[:equal]), find_model(before.model, overrides)
+        marks_tools = facts.cache.marked and facts.cache.order[0] == "tools" and not facts.cache.newest
+        reads_tools = kept or (marks_tools and before.tool_tokens >= facts.cache_minimum)
+        tokens = sum(block["tokens"] for block in new[kept:]) + (0 if reads_tools else after.tool_tokens)
+    elif byte >= sum(len(block["text"].encode()) for block in old):
         return None
-    section, what = find_cause(before, after, old, new)
-    at = len(now[:byte].decode(errors="ignore"))
-    tokens = sum(part.tokens for part in list_prefix_sections(after, new) if part.start + len(part.text or "") > at)
+    else:
+        at = len(now[:byte].decode(errors="ignore"))
+        tokens = sum(one.tokens for one in after.list_sections(new) if one.start + len(one.text or "") > at)
+    section, what = find_cause(before.list_sections(old), after.list_sections(new))
     return PrefixMove(cause="section", section=section, what=what, byte=byte, tokens=tokens)
 
 
-def find_cause(
-    before: RecordedAssembly, after: RecordedAssembly, old: Sequence[RecordedBlock], new: Sequence[RecordedBlock]
-) -> tuple[str, str]:
+def find_cause(was: Sequence[RecordedSection], now: Sequence[RecordedSection]) -> tuple[str, str]:
     """Return the first section of the prefix that changed, and how it changed."""
-    was, now = list_prefix_sections(before, old), list_prefix_sections(after, new)
     for left, right in zip_longest(was, now):
         if left and right and left.id == right.id:
             if left.text == right.text:
                 continue
             return right.id, "changed"
-        if left and left.id not in {part.id for part in now}:
+        if left and left.id not in {section.id for section in now}:
             return left.id, "removed"
         if right:
-            return right.id, "moved" if right.id in {part.id for part in was} else "added"
+            return right.id, "moved" if right.id in {section.id for section in was} else "added"
     return (now or was)[-1].id, "moved"
-
-
-def list_prefix_sections(recorded: RecordedAssembly, pieces: Sequence[RecordedBlock]) -> list[RecordedSection]:
-    """List the sections inside the given leading blocks."""
-    end = sum(len(piece.text) for piece in pieces)
-    return [part for part in recorded.parts if part.text and part.start < end]
-
-
-@frozen
-class ComparedSide:
-    """One side of a comparison."""
-
-    recorded: RecordedAssembly
-    logged: sent_prompts.LoggedTurn | None = None
-    """The recorded turn, if this side is one."""
 
 
 def add_diff_options(parser: ArgumentParser) -> None:
@@ -332,18 +278,14 @@ def run_diff(args: Namespace) -> int:
     """
     if args.before == args.after == "-":
         raise InputError("only one of A and B can be read from stdin")
-    sides = load_sides(args)
-    before, after = (side.recorded for side in sides)
-    comparison = compare_assemblies(before, after, find_overrides(args))
-    later = sides[1].logged
+    before, after = load_sides(args)
+    comparison, later = compare_assemblies(before, after, find_overrides(args)), after.logged
     if args.json:
-        tokens = {"before": before.used, "after": after.used}
-        turns = {name: side.logged and side.logged.turn for name, side in zip(tokens, sides, strict=True)}
         report = {
-            "tokens": tokens,
+            "tokens": {"before": before.used, "after": after.used},
             "tools_changed": before.tools != after.tools,
             **to_plain(comparison),
-            "turns": turns,
+            "turns": {"before": before.logged and before.logged.turn, "after": later and later.turn},
         }
         for name, read in (("moves", lines.read_decision), ("breaks", lines.read_break)) if later else ():
             found = map(read, later.records if later else ())
@@ -356,19 +298,19 @@ def run_diff(args: Namespace) -> int:
     return 0
 
 
-def load_sides(args: Namespace) -> list[ComparedSide]:
+def load_sides(args: Namespace) -> list[RecordedAssembly]:
     """Load both sides: files, or recorded turns that the reader may see. An existing file takes precedence."""
     names = (args.before, args.after)
     turns = [name for name in names if sent_prompts.is_recorded_name(name) and not os.path.lexists(name)]
-    loaded: dict[str, ComparedSide] = {}
+    loaded: dict[str, RecordedAssembly] = {}
     if turns and find_folder(args) is not None:
         workspace, query = open_event_query(args)
         workspace.close()
         loaded = {name: load_turn(query, name) for name in turns}
-    return [loaded.get(name) or ComparedSide(recorded=read_assembly(name)) for name in names]
+    return [loaded.get(name) or read_assembly(name) for name in names]
 
 
-def load_turn(query: EventQuery, name: str) -> ComparedSide:
+def load_turn(query: EventQuery, name: str) -> RecordedAssembly:
     """Load a recorded turn; an unknown turn and one the reader may not see give the same error."""
     logged = query.run(lambda log: sent_prompts.find_recorded_turn(log, query.reader, name))
     if logged is None:
@@ -378,7 +320,7 @@ def load_turn(query: EventQuery, name: str) -> ComparedSide:
         raise InputError(f"no prompt of {title} is recorded; prompts are deleted with their events")
     if logged.sent.forgotten:
         warn(f"parts of {title} have been erased; placeholders replace them")
-    return ComparedSide(recorded=convert_sent(title, logged.sent), logged=logged)
+    return convert_sent(title, logged, logged.sent)
 
 
 def print_comparison(before: RecordedAssembly, after: RecordedAssembly, comparison: AssemblyComparison) -> None:

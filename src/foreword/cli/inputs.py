@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 CONFIG_FILE = "foreword.yaml"
 ENV_FILE = ".env"
-MAX_INPUT_BYTES = 64_000_000  # bytes; a larger file is given by mistake
-MAX_PARAMETER_DEPTH = 64  # nesting levels of a tool's parameters
 STDIN = "-"
 
 T = TypeVar("T")
@@ -38,55 +36,53 @@ def add_options(target: "_ActionsContainer", options: Mapping[str, str], **setti
     """Add arguments, each with its help text: options such as `--limit N`, flags such as `--all`, and `file FILE`."""
     for option, about in options.items():
         name, _, metavar = option.partition(" ")
-        if metavar:
-            target.add_argument(name, metavar=metavar, help=about, **settings)
+        if metavar or "choices" in settings:
+            target.add_argument(name, metavar=metavar or None, help=about, **settings)
         else:
             target.add_argument(name, action="store_true", help=about)
 
 
 def add_place_options(group: "_ActionsContainer") -> None:
     """Add the options for the agent, the person and the place."""
-    group.add_argument("--agent", metavar="NAME", default="", help="the agent (default: the first one)")
-    group.add_argument("--user", metavar="NAME", help="the person who speaks (default: the owner)")
-    group.add_argument("--room", metavar="NAME", default="", help="the room, where several people read the reply")
-    group.add_argument("--situation", metavar="NAME", help="the situation (default: that of the room, else dm)")
+    add_options(group, {"--agent NAME": "the agent (default: the first one)"}, default="")
+    add_options(group, {"--user NAME": "the person who speaks (default: the owner)"})
+    add_options(group, {"--room NAME": "the room, where several people read the reply"}, default="")
+    add_options(group, {"--situation NAME": "the situation (default: that of the room, else dm)"})
 
 
 def add_mode_option(group: "_ActionsContainer") -> None:
     """Add the option for the prompt mode."""
-    modes = [str(mode) for mode in Mode]
-    group.add_argument("--mode", choices=modes, help="how much of the blueprint to include (default: by the model)")
+    about = "how much of the blueprint to include (default: by the model)"
+    add_options(group, {"--mode": about}, choices=[str(mode) for mode in Mode])
 
 
 def add_turn_options(parser: ArgumentParser) -> None:
     """Add the options that describe a turn."""
     who = parser.add_argument_group("who and where")
     add_place_options(who)
-    who.add_argument("--channel", metavar="NAME", default="terminal", help="the channel (default: terminal)")
-    who.add_argument("--session", metavar="ID", default="", help="the session of the turn")
+    add_options(who, {"--channel NAME": "the channel (default: terminal)"}, default="terminal")
+    add_options(who, {"--session ID": "the session of the turn"}, default="")
     what = parser.add_argument_group("what and when")
-    what.add_argument("--message", metavar="TEXT", default="", help="the message of the person")
-    add_options(
-        what,
-        {
-            "--history FILE": "the conversation so far: a JSON list of {role, text}",
-            "--instructions FILE": "the person's standing instructions, as text",
-            "--project DIR": "the folder of the open project",
-            "--task FILE": "the task of the session: JSON or YAML with id, title, description, status, steps",
-            "--state FILE": "the state of the session: JSON or YAML with workflow, tasks, communication {formality, "
-            "length, topics}, bulletins [{text, trust}]",
-            "--plan": "turn plan mode on",
-        },
-    )
-    deliveries = [str(delivery) for delivery in Delivery]
-    what.add_argument("--background", choices=deliveries, help="a background turn; when to deliver its reply")
-    what.add_argument("--now", metavar="TIME", help="the time, such as 2026-11-15T08:30 (default: now)")
+    add_options(what, {"--message TEXT": "the message of the person"}, default="")
+    options = {
+        "--history FILE": "the conversation so far: a JSON list of {role, text}",
+        "--instructions FILE": "the person's standing instructions, as text",
+        "--project DIR": "the folder of the open project",
+        "--task FILE": "the task of the session: JSON or YAML with id, title, description, status, steps",
+        "--state FILE": "the state of the session: JSON or YAML with workflow, tasks, communication {formality, "
+        "length, topics}, bulletins [{text, trust}]",
+        "--plan": "turn plan mode on",
+    }
+    add_options(what, options)
+    background = {"--background": "a background turn; when to deliver its reply"}
+    add_options(what, background, choices=[str(delivery) for delivery in Delivery])
+    add_options(what, {"--now TIME": "the time, such as 2026-11-15T08:30 (default: now)"})
     how = parser.add_argument_group("how")
-    defaults = {
+    names = {
         "--blueprint NAME": "the blueprint (default: that of the agent)",
         "--model NAME": "the model as provider:name (default: the one that would answer)",
     }
-    add_options(how, defaults, default="")
+    add_options(how, names, default="")
     add_mode_option(how)
     files = {
         "--tools FILE": "additional tools: a JSON list of {name, description, parameters, …}",
@@ -171,14 +167,12 @@ def read_text(path: str) -> str:
     """Read a text file, or stdin for `-`."""
     try:
         if path == STDIN:
-            raw = sys.stdin.buffer.read(MAX_INPUT_BYTES + 1)
+            raw = sys.stdin.buffer.read()
         else:
             with open(path, "rb") as file:
-                raw = file.read(MAX_INPUT_BYTES + 1)
+                raw = file.read()
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    if len(raw) > MAX_INPUT_BYTES:
-        raise InputError(f"{path} has more than {MAX_INPUT_BYTES:,} bytes")
     if (at := raw.find(b"\0")) != -1:
         raise InputError(f"{path} is not a text file: NUL byte at offset {at:,}")
     try:
@@ -190,18 +184,12 @@ def read_text(path: str) -> str:
 
 def read_json(path: str) -> Any:
     """Read a JSON file, or stdin for `-`."""
-    from foreword.engine.sources.documents import is_unicode
-
-    text = read_text(path)
     try:
-        value = json.loads(text)
+        return json.loads(read_text(path))
     except json.JSONDecodeError as error:
         raise InputError(f"{path}:{error.lineno}: not valid JSON: {error.msg}") from None
     except (ValueError, RecursionError):
         raise InputError(f"{path} is nested too deeply or contains a number with too many digits") from None
-    if "\\u" in text and not is_unicode(json.dumps(value, ensure_ascii=False)):
-        raise InputError(f"{path} contains an unpaired surrogate (\\ud800 to \\udfff), which is not a character")
-    return value
 
 
 def read_value(path: str, kind: type[T]) -> T:
@@ -230,19 +218,11 @@ def read_tools(path: str) -> tuple[turns.Tool, ...]:
     tools = []
     for at, (tool, item) in enumerate(zip(described, items, strict=True)):
         parameters = item.get("parameters", {"type": "object", "properties": {}})
-        if not isinstance(parameters, Mapping) or measure_depth(parameters) > MAX_PARAMETER_DEPTH:
-            raise InputError(
-                f"{path}: [{at}].parameters must be a JSON object, at most {MAX_PARAMETER_DEPTH} levels deep"
-            )
+        if not isinstance(parameters, Mapping):
+            raise InputError(f"{path}: [{at}].parameters must be a JSON object")
         fields = {"name": tool.name, "description": tool.description, "trust": tool.trust, "kind": tool.kind}
         tools.append(turns.Tool(parameters=parameters, **fields))  # type: ignore[arg-type]
     return tuple(tools)
-
-
-def measure_depth(value: Any) -> int:
-    """Return the nesting depth of a JSON value."""
-    below = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
-    return 1 + max(map(measure_depth, below), default=0)
 
 
 def check_value(value: Any, kind: type[T], file: str) -> T:
@@ -312,7 +292,7 @@ def make_turn(args: Namespace, workspace: Workspace, model: str) -> turns.Turn:
     from foreword.host import describe_place, find_git
 
     config = workspace.config
-    user = config.owner if args.user is None else args.user
+    user = find_user(args, config)
     project, cwd = find_project(args.project), get_working_directory()
     host, sandbox = describe_place(config)
     warn_unlisted(args.room, config)
@@ -381,11 +361,15 @@ def describe_uncounted_servers(assembly: "Assembly", config: "Config") -> str:
 
     servers = zip(name_servers(agent.mcp), agent.mcp, strict=True)
     names = [name for name, server in servers if server.trust <= assembly.clearance.level]
-    if not names:
-        return ""
+    listed = " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
     several = "" if len(names) == 1 else "s"
-    listed = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-    return f"tools of the MCP server{several} {listed} are not counted; servers list them only when a turn runs"
+    note = f"tools of the MCP server{several} {listed} are not counted; servers list them only when a turn runs"
+    return note if names else ""
+
+
+def find_user(args: Namespace, config: "Config") -> str:
+    """Return the named person, or the owner."""
+    return config.owner if args.user is None else str(args.user)
 
 
 def warn_unlisted(room: str, config: "Config") -> None:

@@ -6,12 +6,15 @@ Rich is imported only when a table is printed, because its import is slow.
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any
+
+from foreword.errors import find_nearest
 
 if TYPE_CHECKING:
     from foreword.config.schema import Config
@@ -53,7 +56,7 @@ def clean_line(text: str) -> str:
 
 def print_json(value: Any) -> None:
     """Print a value as indented JSON, in its own order and without escapes."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    print(json.dumps(to_plain(value), indent=2, ensure_ascii=False))
 
 
 def print_text(text: str) -> None:
@@ -68,8 +71,6 @@ def warn(message: str) -> None:
 
 def warn_about_names(warnings: Iterable[str], config: "Config", user: str, situation: str = "") -> None:
     """Warn about unknown names in a turn, and suggest the user and the situation probably meant."""
-    from foreword.errors import find_nearest
-
     for warning in warnings:
         warn(warning)
     for kind, name, known in (("user", user, config.users), ("situation", situation, config.situations)):
@@ -132,11 +133,6 @@ def find_width() -> int:
     return Console().width
 
 
-def is_narrow() -> bool:
-    """Return whether the terminal is too narrow for full tables."""
-    return find_width() < NARROW_COLUMNS
-
-
 def print_table(
     heads: Sequence[str], rows: Iterable[Sequence[Cell]], *, right: Sequence[str] = (), notes: Sequence[str] = ()
 ) -> None:
@@ -145,13 +141,14 @@ def print_table(
     Cells wrap between words and are never cut. Notes, one for the header and one for each row, are printed after
     their line; long notes wrap in their column, or below the row.
     """
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     width = find_width()
-    padding = (0, 0, 0, 1) if width < NARROW_COLUMNS else (0, 1)
-    table = Table(box=None, padding=padding, header_style="bold", show_edge=False)
+    table = Table(box=None, padding=(0, 0, 0, 1) if width < NARROW_COLUMNS else (0, 1), show_edge=False)
+    table.header_style = "bold"
     for head in heads:
         table.add_column(head, justify="right" if head in right else "left", overflow="fold", vertical="top")
     for row in rows:
@@ -161,26 +158,19 @@ def print_table(
     with console.capture() as capture:
         console.print(table)
     lines = capture.get().splitlines()
-    if notes:
-        lines = list(append_notes(lines, notes, console.measure(table).maximum + 1, width))
-    for line in lines:
-        print(line.rstrip())
-
-
-def append_notes(lines: Sequence[str], notes: Sequence[str], used: int, width: int) -> Iterator[str]:
-    """Yield the lines of a table, which use some columns of the width, each with its note."""
-    from textwrap import wrap
-
-    from rich.cells import cell_len
-
+    if not notes:
+        print("\n".join(line.rstrip() for line in lines))
+        return
+    used = console.measure(table).maximum + 1
     fits_in_column = width - used >= MIN_NOTE_COLUMNS
     indent = " " * used if fits_in_column else NOTE_INDENT
     room = max(MIN_NOTE_COLUMNS, width - len(indent))
     for line, note in zip(lines, map(clean_cell, notes), strict=True):
         fits = used + cell_len(note) <= width
-        parts = [note] if fits else wrap(note, room, break_long_words=False, break_on_hyphens=False)
-        yield f"{line} {parts.pop(0)}" if fits_in_column or fits else line
-        yield from (indent + part for part in parts)
+        parts = [note] if fits else textwrap.wrap(note, room, break_long_words=False, break_on_hyphens=False)
+        print((f"{line} {parts.pop(0)}" if fits_in_column or fits else line).rstrip())
+        for part in parts:
+            print((indent + part).rstrip())
 
 
 def clean_cell(text: str) -> str:

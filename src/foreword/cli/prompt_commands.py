@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING
 
 from foreword import resources
 from foreword.cli import output
-from foreword.cli.inputs import add_turn_options, assemble_turn, find_folder, open_named_workspace, relate_faults
-from foreword.cli.output import PACE_STYLES, count, draw_bar, is_narrow, print_json, print_table
+from foreword.cli.inputs import (
+    add_options,
+    add_turn_options,
+    assemble_turn,
+    find_folder,
+    open_named_workspace,
+    relate_faults,
+)
+from foreword.cli.output import NARROW_COLUMNS, PACE_STYLES, count, draw_bar, find_width, print_json, print_table
 from foreword.engine.blueprint import Blueprint, Budget, Slot, TurnRoomKind
 from foreword.engine.blueprint_file import load_blueprint
 from foreword.errors import ConfigError, InputError, UnknownName
@@ -28,11 +35,8 @@ HIDDEN_VERDICTS = ("absent", "withheld")  # verdicts that the table only counts,
 def add_build_options(parser: ArgumentParser) -> None:
     """Add the options of a turn and the format."""
     add_turn_options(parser)
-    parser.add_argument(
-        "--format",
-        choices=BUILD_FORMATS,
-        help="text: only the prompt; json: the whole assembly; others: the request of a provider (default: text)",
-    )
+    about = "text: only the prompt; json: the whole assembly; others: the request of a provider (default: text)"
+    add_options(parser, {"--format": about}, choices=BUILD_FORMATS)
 
 
 def run_build(args: Namespace) -> int:
@@ -63,7 +67,7 @@ def run_build(args: Namespace) -> int:
 def add_explain_options(parser: ArgumentParser) -> None:
     """Add the options of a turn, and one for hidden slots."""
     add_turn_options(parser)
-    parser.add_argument("--all", action="store_true", help="show absent and withheld slots too")
+    add_options(parser, {"--all": "show absent and withheld slots too"})
 
 
 def run_explain(args: Namespace) -> int:
@@ -81,7 +85,7 @@ def run_explain(args: Namespace) -> int:
     """
     workspace, assembly = assemble_turn(args)
     if args.json:
-        price = estimate_price(workspace, assembly, find_calibration(workspace, assembly))
+        price, _ = estimate_price(workspace, assembly)
         shown = {"warm_usd": round(price.warm_usd, 8), "cold_usd": round(price.cold_usd, 8)} if price else None
         print_json({**assembly.to_dict(Trust.FULL), "price": shown})
     else:
@@ -101,10 +105,9 @@ def print_explanation(workspace: Workspace, assembly: "Assembly", rows: "list[Re
     rows = [row for row in rows if str(row.verdict) not in hidden]
     print(f"clearance: {assembly.clearance.level}, because {assembly.clearance.reason}\n")
     print_slots(rows)
-    if is_narrow() and any(row.cached and row.span for row in rows):
+    if find_width() < NARROW_COLUMNS and any(row.cached and row.span for row in rows):
         print("\n • the next turn reads this slot from the provider's cache")
-    calibration = find_calibration(workspace, assembly)
-    estimate = estimate_price(workspace, assembly, calibration)
+    estimate, calibration = estimate_price(workspace, assembly)
     price = f"{format_usd(estimate.warm_usd)} warm, {format_usd(estimate.cold_usd)} cold" if estimate else ""
     parts = (assembly.summary, price or "price unknown", format_correction(calibration) if calibration.calls else "")
     output.print_footer(" · ".join(filter(None, parts)))
@@ -116,7 +119,7 @@ def print_slots(rows: "Sequence[ReportRow]") -> None:
     """Print one row per slot, coloured by pace, with the reason of its verdict."""
     from foreword.assembly import show_tokens
 
-    head, cached, size = ("", "•", 4) if is_narrow() else ("cached", "yes", 12)
+    head, cached, size = ("", "•", 4) if find_width() < NARROW_COLUMNS else ("cached", "yes", 12)
     most = max((row.tokens for row in rows if row.span), default=0)
     cells = []
     for row in rows:
@@ -143,28 +146,23 @@ def count_hidden(verdicts: Sequence[str]) -> str:
     return ", ".join(f"{f'{n:,}' if at else count(n, 'slot')} {name}" for at, (n, name) in enumerate(counts))
 
 
-def estimate_price(workspace: Workspace, assembly: "Assembly", calibration: "Calibration") -> "Estimate | None":
-    """Estimate the price of a turn, corrected by the token calibration; None if the model has no price."""
+def estimate_price(workspace: Workspace, assembly: "Assembly") -> "tuple[Estimate | None, Calibration]":
+    """Estimate the price of a turn with the token calibration of its model; None if the model has no price."""
     from foreword.promptcache.price import calibrate_prices, estimate
+    from foreword.storage.state_reader import StateReader
     from foreword.tokens.prices import PricedRequest, find_prices
 
-    request = PricedRequest(tokens=assembly.used + assembly.conversation, now=assembly.turn.now)
-    prices = find_prices(assembly.meter.facts.name, workspace.config.models, request)
-    scaled = calibrate_prices(prices, calibration)
-    return estimate(assembly, scaled) if scaled else None
-
-
-def find_calibration(workspace: Workspace, assembly: "Assembly") -> "Calibration":
-    """Return the token calibration of the turn's model."""
-    from foreword.storage.state_reader import StateReader
-
+    model = assembly.inputs.meter.facts.name
     with closing(StateReader(workspace.state)) as reader:
-        return reader.find_calibration(assembly.meter.facts.name)
+        calibration = reader.find_calibration(model)
+    request = PricedRequest(tokens=assembly.used + assembly.conversation, now=assembly.turn.now)
+    scaled = calibrate_prices(find_prices(model, workspace.config.models, request), calibration)
+    return estimate(assembly, scaled) if scaled else None, calibration
 
 
 def add_blueprints_options(parser: ArgumentParser) -> None:
     """Add the name of a blueprint."""
-    parser.add_argument("name", metavar="NAME", nargs="?", help="the blueprint to print (default: list all)")
+    add_options(parser, {"name NAME": "the blueprint to print (default: list all)"}, nargs="?")
 
 
 def run_blueprints(args: Namespace) -> int:
@@ -178,10 +176,15 @@ def run_blueprints(args: Namespace) -> int:
     with open_named_workspace(args) if find_folder(args) is not None else nullcontext() as workspace:
         if args.name is not None:
             blueprint = load_named_blueprint(workspace, args.name)
-            print_json(output.to_plain(blueprint)) if args.json else print_blueprint(blueprint)
+            print_json(blueprint) if args.json else print_blueprint(blueprint)
             return 0
-        names = workspace.blueprint_names() if workspace else resources.list_blueprints()
-        listed = {name: describe_blueprint(workspace, name) for name in names}
+        listed = {}
+        for name in workspace.blueprint_names() if workspace else resources.list_blueprints():
+            try:
+                listed[name] = load_named_blueprint(workspace, name).description
+            except ConfigError as error:
+                faults = count(len(error.faults), "fault")
+                listed[name] = f"(cannot be used: {faults}; see: foreword blueprints {name})"
     if args.json:
         print_json([{"name": name, "description": description} for name, description in listed.items()])
         return 0
@@ -205,48 +208,34 @@ def load_named_blueprint(workspace: Workspace | None, name: str) -> Blueprint:
     return load_blueprint(text, f"blueprints/{name}.yaml")
 
 
-def describe_blueprint(workspace: Workspace | None, name: str) -> str:
-    """Return the description of a blueprint, or that it cannot be used."""
-    try:
-        return load_named_blueprint(workspace, name).description
-    except ConfigError as error:
-        return f"(cannot be used: {count(len(error.faults), 'fault')}; see: foreword blueprints {name})"
-
-
 def print_blueprint(blueprint: Blueprint) -> None:
     """Print one row per slot, coloured by pace, and the budget."""
-    narrow = is_narrow()
+    narrow = find_width() < NARROW_COLUMNS  # the notes wrap, the columns do not
     rows: list[Sequence[output.Cell]] = []
+    notes = ["from, when, at most"]
     for order, slot in enumerate(blueprint.slots, 1):
-        pace, modes = PACE_STYLES[str(slot.pace)], [str(mode) for mode in slot.modes]
-        source = [] if narrow else [slot.source]
-        end = (slot.tier, str(slot.placement), "".join(mode[0] for mode in modes) if narrow else " ".join(modes))
-        rows.append((str(order), (slot.id, pace), *source, (str(slot.pace), pace), str(slot.trust), *end))
-    heads = ["order", "slot", "source", "pace", "trust", "tier", "placement", "modes"]
-    if narrow:
-        heads = ["", "slot", "pace", "trust", "tier", "place", "modes"]
-    notes = [describe_slot(slot, narrow=narrow) for slot in blueprint.slots]
+        pace, more = PACE_STYLES[str(slot.pace)], (slot.source, str(slot.placement), " ".join(map(str, slot.modes)))
+        row = (str(order), (slot.id, pace), (str(slot.pace), pace), str(slot.trust), slot.tier)
+        rows.append(row if narrow else (*row, *more))
+        notes.append(" · ".join(filter(None, (*(more if narrow else ()), *describe_slot(slot)))))
+    heads = ["order", "slot", "pace", "trust", "tier", *(() if narrow else ("source", "placement", "modes"))]
     print(f"{blueprint.name}: {blueprint.description}\n")
-    print_table(heads, rows, right=heads[:1], notes=["source" if narrow else "from, when, at most", *notes])
-    if narrow:
-        print("\n modes: f full, m minimal, b brief, n none")
+    print_table(heads, rows, right=heads[:1], notes=notes)
     output.print_footer(format_budget(blueprint.budget))
 
 
-def describe_slot(slot: Slot, *, narrow: bool) -> str:
+def describe_slot(slot: Slot) -> tuple[str, ...]:
     """Describe where the text of a slot comes from, its conditions and its limit."""
     built_in = slot.text or (slot.form if slot.form in resources.list_prompts() else "")
-    origin = slot.file or (f"{slot.folder}/" if slot.folder else f"built-in {built_in}" if built_in else "")
     limit = f"≤ {slot.limit_all or slot.limit:,} characters{' together' if slot.limit_all else ''}"
-    parts = (
-        " ".join(filter(None, (slot.source if narrow else "", origin))),
+    return (
+        slot.file or (f"{slot.folder}/" if slot.folder else f"built-in {built_in}" if built_in else ""),
         f"{{{{ {slot.variable} }}}}" if slot.variable else "",
         "per user" if slot.per_user else "",
         f"when {' and '.join(slot.when)}" if slot.when else "",
         f"only in {' or '.join(slot.situations)}" if slot.situations else "",
         limit if slot.limit_all or slot.limit else "",
     )
-    return " · ".join(filter(None, parts))
 
 
 def format_budget(budget: Budget) -> str:
