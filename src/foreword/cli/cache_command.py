@@ -123,34 +123,34 @@ def list_calibrations(events: log_commands.EventQuery) -> Sequence[rules.Calibra
 
 def print_losses(report: cache_breaks.CacheReport) -> None:
     """Print the cost of each cause."""
-    unpriced = ["unpriced"] if any(loss.unpriced for loss in report.losses) else []
-    heads = ("cause", "breaks", "again", "cost", *unpriced)
-    rows = [
-        (loss.cause, f"{loss.breaks:,}", f"{loss.tokens:,}", lines.show_cost(loss.usd), f"{loss.unpriced:,}")
-        for loss in report.losses
-    ]
+    heads = (
+        "cause",
+        "breaks",
+        "again",
+        "cost",
+        *(["unpriced"] if any(loss.unpriced for loss in report.losses) else []),
+    )
+    rows = []
+    for loss in report.losses:
+        row = (loss.cause, f"{loss.breaks:,}", f"{loss.tokens:,}", lines.show_cost(loss.usd), f"{loss.unpriced:,}")
+        rows.append(row[: len(heads)])
     print()
-    print_table(heads, [row[: len(heads)] for row in rows], right=heads[1:])
+    print_table(heads, rows, right=heads[1:])
 
 
 def print_newest_breaks(report: cache_breaks.CacheReport, events: log_commands.EventQuery) -> None:
     """Print the newest breaks, each with its reason."""
-    checked = ["checked"] if any(one.confirmed is not None for one in report.breaks) else []
-    heads = ("time", "session", "turn", "cause", "again", "cost", *checked)
-    rows = [
-        (
-            *show_place(one, events),
-            lines.show_cause(one),
-            f"{one.tokens:,}",
-            lines.show_cost(one.usd),
-            CONFIRMATION_TEXTS[one.confirmed],
-        )
-        for one in report.breaks
-    ]
+    heads: tuple[str, ...] = ("time", "session", "turn", "cause", "again", "cost", "checked")
+    if all(one.confirmed is None for one in report.breaks):
+        heads = heads[:-1]
+    rows = []
+    for one in report.breaks:
+        cost = (f"{one.tokens:,}", lines.show_cost(one.usd), CONFIRMATION_TEXTS[one.confirmed])
+        rows.append((*show_place(one, events), lines.show_cause(one), *cost)[: len(heads)])
     broken = report.whole.breaks
     print(f"\nthe newest of {count(broken, 'break')}:" if broken > len(report.breaks) else "\nbreaks:")
     reasons = ["why", *(one.reason for one in report.breaks)]
-    print_table(heads, [row[: len(heads)] for row in rows], right=("again", "cost"), notes=reasons)
+    print_table(heads, rows, right=("again", "cost"), notes=reasons)
 
 
 def print_decisions(report: cache_breaks.CacheReport, events: log_commands.EventQuery) -> None:
@@ -368,8 +368,7 @@ def add_usage(usages: Sequence[rules.CacheUsage | None]) -> rules.CacheUsage:
 
 def add_usd(amounts: Sequence[float | None]) -> float | None:
     """Add up amounts; the sum is unknown if one of them is."""
-    priced = [amount for amount in amounts if amount is not None]
-    return sum(priced) if len(priced) == len(amounts) else None
+    return None if None in amounts else sum(filter(None, amounts))
 
 
 def replay_to_dict(played: recordings.ReplayedRecording, model: str) -> dict[str, Any]:

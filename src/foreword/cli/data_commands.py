@@ -167,8 +167,8 @@ def agent_to_dict(name: str, character: context.StoredCharacter) -> dict[str, ob
     return {
         "agent": name,
         "soul": character.soul,
-        "identity": to_plain(character.identity),
-        "responsibilities": to_plain(list(character.responsibilities)),
+        "identity": character.identity,
+        "responsibilities": character.responsibilities,
     }
 
 
@@ -197,7 +197,7 @@ def add_export_options(parser: ArgumentParser) -> None:
     add_options(parser, {"--prune": "delete the exported events; needs FILE and --until"})
     add_options(parser, {"--user NAME": "export all data of this person instead of events"})
     about = "with --user: include data up to this level (default: the person's current clearance)"
-    parser.add_argument("--trust", metavar="LEVEL", choices=tuple(str(level) for level in Trust), help=about)
+    add_options(parser, {"--trust LEVEL": about}, choices=tuple(map(str, Trust)))
     add_period_options(parser)
     add_reader_options(parser)
 
@@ -254,9 +254,8 @@ def export_and_delete(args: Namespace, events: EventQuery, period: Period) -> "e
     from foreword.privacy import export
 
     if args.file == STDOUT_NAME or period.until is None or period.since is not None:
-        raise InputError(
-            "--prune needs FILE and --until and takes no --since: everything deleted must be in the export"
-        )
+        needs = "--prune needs FILE and --until and takes no --since"
+        raise InputError(f"{needs}: everything deleted must be in the export")
     if events.reader.clearance is not Trust.FULL or events.reader.room:
         raise InputError("--prune deletes the events of all users, so it needs full trust and takes no --room")
     refuse_existing_file(args.file)
@@ -311,9 +310,8 @@ def add_forget_options(parser: ArgumentParser) -> None:
         "--yes": "do not ask for confirmation; required if stdin is not a terminal",
     }
     add_options(parser, flags)
-    add_options(
-        parser, {"--patience SECONDS": "how long to wait for a running turn (default: 30)"}, type=float, default=30.0
-    )
+    patience = {"--patience SECONDS": "how long to wait for a running turn (default: 30)"}
+    add_options(parser, patience, type=float, default=30.0)
 
 
 def run_forget(args: Namespace) -> int:
@@ -334,14 +332,12 @@ def run_forget(args: Namespace) -> int:
     if not 0 <= args.patience <= 86_400:
         raise InputError("--patience must be from 0 to 86,400 seconds")
     with open_named_workspace(args) as workspace:
-        if args.dry_run or not args.yes:
-            report = erasure.preview_erasure(workspace, args.user)
-            if args.dry_run:
-                print_report(args, report)
-                return 0
-            if not ask_confirmation(report):
-                print("nothing was removed")
-                return 0
+        if args.dry_run:
+            print_report(args, erasure.preview_erasure(workspace, args.user))
+            return 0
+        if not args.yes and not ask_confirmation(erasure.preview_erasure(workspace, args.user)):
+            print("nothing was removed")
+            return 0
         report = erasure.erase_person(workspace, args.user, args.patience)
     print_report(args, report)
     return 0 if report.done else EXIT_UNFINISHED

@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from sqlite3 import Connection
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
-from foreword.cli.inputs import add_mode_option, add_options, add_place_options, load_environ, open_named_workspace
+from foreword.cli import inputs
+from foreword.cli.inputs import add_options, load_environ, open_named_workspace
 from foreword.cli.output import print_json, print_table, to_plain, warn
 from foreword.config.schedule_settings import MissedRuns, ScheduleSettings
-from foreword.config.schema import Config, HttpServer
+from foreword.config.schema import Config
 from foreword.errors import InputError, UnknownName
 from foreword.storage import schedules
 from foreword.storage.api_tokens import ApiTokens
@@ -25,6 +27,7 @@ from foreword.types import Delivery
 from foreword.workspace import Workspace
 
 if TYPE_CHECKING:
+    from foreword.storage.pairings import PairedIdentity
     from foreword.storage.turns import TurnReply
 
 MAX_TEXT_CHARS = 40  # characters of a schedule's text in the table
@@ -37,15 +40,15 @@ WHEN_SCHEDULES_RUN = (
 
 def add_chat_options(parser: ArgumentParser) -> None:
     """Add the message, the participants and the model."""
-    message = "send this message, print the answer and exit"
-    parser.add_argument("words", metavar="MESSAGE", nargs="*", default=[], help=message)
+    message = {"words MESSAGE": "send this message, print the answer and exit"}
+    add_options(parser, message, nargs="*", default=[])
     who = parser.add_argument_group("who and where")
-    add_place_options(who)
+    inputs.add_place_options(who)
     add_options(who, {"--session ID": "resume this session (default: the last one)"}, default="")
     add_options(who, {"--new": "start a new session"})
     how = parser.add_argument_group("how")
     add_options(how, {"--model NAME": "the model of the session, as provider:name"}, default="")
-    add_mode_option(how)
+    inputs.add_mode_option(how)
     add_options(how, {"--project DIR": "the folder of the open project"})
 
 
@@ -98,7 +101,11 @@ def run_serve(args: Namespace) -> int:
     from foreword.gateway.startup import find_channels
 
     with open_named_workspace(args) as workspace:
-        settings = override_settings(args, workspace.config.server)
+        if args.port is not None and not 0 <= args.port <= 65_535:
+            raise InputError(f"--port must be from 0 to 65535, not {args.port}")
+        given = {name: getattr(args, name) for name in ("host", "port") if getattr(args, name) is not None}
+        server = workspace.config.server
+        settings = replace(server, public=server.public or args.public, **given)
         environ = load_environ(workspace)
         channels = find_channels(workspace, environ)  # report missing parts before slow imports
         from foreword.gateway.startup import GatewayOptions
@@ -115,14 +122,6 @@ def run_serve(args: Namespace) -> int:
         with explain_sqlite_errors(workspace.state), log_to(console):
             asyncio.run(serve_workspace(workspace, settings, environ=environ, options=options, ready=report_ready))
     return 0
-
-
-def override_settings(args: Namespace, settings: HttpServer) -> HttpServer:
-    """Override the configured settings with the options."""
-    if args.port is not None and not 0 <= args.port <= 65_535:
-        raise InputError(f"--port must be from 0 to 65535, not {args.port}")
-    given = {name: getattr(args, name) for name in ("host", "port") if getattr(args, name) is not None}
-    return replace(settings, public=settings.public or args.public, **given)
 
 
 def print_address(address: str, channels: list[str], args: Namespace) -> None:
@@ -204,7 +203,7 @@ def run_token(args: Namespace) -> int:
         else:
             revoked = tokens.revoke(args.who)  # requests in progress are finished
             listed = "\n".join(f"revoked: {token.id} of {token.user}" for token in revoked)
-            print_json(to_plain(revoked)) if args.json else print(listed)
+            print_json(revoked) if args.json else print(listed)
     return 0
 
 
@@ -226,7 +225,7 @@ def print_tokens(args: Namespace, users: Mapping[str, Any], tokens: ApiTokens) -
     if not found and args.who and args.who not in users:
         raise UnknownName("user", args.who, users)
     if args.json:
-        print_json(to_plain(found))
+        print_json(found)
     elif found:
         rows = []
         for token in found:
@@ -292,20 +291,19 @@ def print_identities(args: Namespace, workspace: Workspace, state: Connection) -
     from foreword.storage.pairings import list_paired
 
     users = workspace.config.users
-    rows: list[dict[str, str | None]] = [
-        {"identity": identity, "user": name, "name": "", "paired": None}
-        for name in users
-        for identity in users[name].identities
+    configured = [(identity, name) for name in users for identity in users[name].identities]
+    rows: list[dict[str, Any]] = [
+        {"identity": identity, "user": name, "name": "", "paired": None} for identity, name in configured
     ]
-    rows += [pairing_to_dict(one) for one in list_paired(state)]
+    rows += map(pairing_to_dict, list_paired(state))
     if args.json:
         print_json(rows)
     elif rows:
         cells = []
         for row in rows:
             former = "" if row["user"] in users else " (no longer a user; treated as a stranger)"
-            since = row["paired"][:10] if row["paired"] else "foreword.yaml"
-            cells.append((f"{row['identity']}", f"{row['user']}{former}", f"{row['name']}", since))
+            since = f"{row['paired']:%Y-%m-%d}" if row["paired"] else "foreword.yaml"
+            cells.append((row["identity"], f"{row['user']}{former}", row["name"], since))
         print_table(("identity", "user", "display name", "since"), cells)
     else:
         print("no identities; create a pairing code with: foreword pair USER")
@@ -317,16 +315,15 @@ def revoke_pairings(args: Namespace, state: Connection) -> None:
 
     revoked = pairing.revoke_identities(state, args.which)
     if args.json:
-        print_json([pairing_to_dict(one) for one in revoked])
-    elif revoked:
-        print("\n".join(f"revoked: {one.identity} of {one.user}" for one in revoked))
+        print_json([*map(pairing_to_dict, revoked)])
     else:
-        print(f"revoked: the code of {args.which}")
+        lines = [f"revoked: {one.identity} of {one.user}" for one in revoked]
+        print("\n".join(lines) or f"revoked: the code of {args.which}")
 
 
-def pairing_to_dict(one: Any) -> dict[str, str | None]:
-    """Return a paired identity as JSON-ready values."""
-    return {"identity": one.identity, "user": one.user, "name": one.name, "paired": to_plain(one.since)}
+def pairing_to_dict(one: "PairedIdentity") -> dict[str, Any]:
+    """Return a paired identity with the names of the JSON output."""
+    return {"identity": one.identity, "user": one.user, "name": one.name, "paired": one.since}
 
 
 def add_schedule_options(parser: ArgumentParser) -> None:
@@ -352,9 +349,9 @@ def add_schedule_options(parser: ArgumentParser) -> None:
         "--to PLACE": "where to deliver the reply: a room, or an address such as telegram:1001",
     }
     add_options(group, texts, default="")
-    group.add_argument("--delivery", choices=[str(one) for one in Delivery], help="when to deliver the reply")
-    missed = "what to do with runs missed during downtime (default: once)"
-    group.add_argument("--missed", choices=[str(one) for one in MissedRuns], default="once", help=missed)
+    add_options(group, {"--delivery": "when to deliver the reply"}, choices=[str(one) for one in Delivery])
+    missed = {"--missed": "what to do with runs missed during downtime (default: once)"}
+    add_options(group, missed, choices=[str(one) for one in MissedRuns], default="once")
 
 
 def run_schedule(args: Namespace) -> int:
@@ -385,7 +382,9 @@ def run_schedule(args: Namespace) -> int:
             elif args.action == "add":
                 add_schedule(args, workspace, state)
             else:
-                cancel_schedule(args, state)
+                found = schedules.find_schedule(state, args.which)
+                schedules.cancel_schedule(state, found)
+                print_json(schedule_to_dict(found)) if args.json else print(f"cancelled: {found.title}")
     return 0
 
 
@@ -406,18 +405,12 @@ def print_schedules(args: Namespace, workspace: Workspace, state: Connection) ->
             due = creation.format_time(one.due, one.timing.zone) if one.due else "–"
             when = f"{one.timing.kind} {one.timing.moment}"
             to = f"{one.delivery}, {str(one.to) or 'last address used'}"
-            text, note = shorten_text(one), describe_state(one, now)
-            rows.append((one.id, one.title, one.user, when, due, text, to, note))
+            says = shorten(one.say, MAX_TEXT_CHARS, placeholder="…")
+            rows.append((one.id, one.title, one.user, when, due, says, to, describe_state(one, now)))
         print_table(("id", "name", "user", "when", "next", "says", "to", "note"), rows)
     else:
         whose = f" for {args.user}" if args.user else ""
         print(f"no schedules{whose}; add one with: foreword schedule add")
-
-
-def shorten_text(schedule: schedules.StoredSchedule) -> str:
-    """Return the beginning of a schedule's text."""
-    words = " ".join(schedule.say.split())
-    return words if len(words) <= MAX_TEXT_CHARS else f"{words[: MAX_TEXT_CHARS - 1].rstrip()}…"
 
 
 def describe_state(schedule: schedules.StoredSchedule, now: datetime) -> str:
@@ -435,7 +428,7 @@ def add_schedule(args: Namespace, workspace: Workspace, state: Connection) -> No
     config = workspace.config
     texts = {name: getattr(args, name) for name in ("agent", "at", "heartbeat", "say", "name", "zone", "to")}
     entry = ScheduleSettings(
-        user=config.owner if args.user is None else args.user,
+        user=inputs.find_user(args, config),
         cron=" ".join(args.cron.split()),
         delivery=Delivery(args.delivery) if args.delivery else None,
         missed=MissedRuns(args.missed),
@@ -449,13 +442,6 @@ def add_schedule(args: Namespace, workspace: Workspace, state: Connection) -> No
         print_json(schedule_to_dict(created.schedule))
     else:
         print(f"scheduled: {creation.describe_schedule(created.schedule)}\n{WHEN_SCHEDULES_RUN}")
-
-
-def cancel_schedule(args: Namespace, state: Connection) -> None:
-    """Cancel a schedule."""
-    found = schedules.find_schedule(state, args.which)
-    schedules.cancel_schedule(state, found)
-    print_json(schedule_to_dict(found)) if args.json else print(f"cancelled: {found.title}")
 
 
 def run_schedule_now(args: Namespace, workspace: Workspace) -> int:
@@ -478,7 +464,7 @@ def run_schedule_now(args: Namespace, workspace: Workspace) -> int:
 
 
 def schedule_to_dict(schedule: schedules.StoredSchedule) -> dict[str, Any]:
-    """Return a schedule as JSON-ready values, with the names of the HTTP API and `foreword status`."""
+    """Return a schedule with the names of the HTTP API and `foreword status`."""
     return {
         "schedule": schedule.id,
         "name": schedule.title,
@@ -496,6 +482,6 @@ def schedule_to_dict(schedule: schedules.StoredSchedule) -> dict[str, Any]:
         "clearance": str(schedule.clearance),
         "missed": str(schedule.missed),
         "state": str(schedule.state),
-        "due": to_plain(schedule.due),
+        "due": schedule.due,
         "note": schedule.note,
     }

@@ -112,27 +112,13 @@ class CommandParser(ArgumentParser):
         named = [action for action in self._actions if not action.option_strings and action.metavar]
         return " ".join(shown[action.nargs].format(action.metavar) for action in named)  # type: ignore[index]
 
-    def assign(self, args: Namespace, words: Sequence[str]) -> list[str]:
-        """Assign words that follow an option to free positional arguments; return the rest."""
-        left = list(words)
-        for action in self._actions:
-            value = None if action.option_strings else getattr(args, action.dest, None)
-            if left and action.nargs == "*" and isinstance(value, list):
-                setattr(args, action.dest, value + left)
-                left = []
-            elif left and action.nargs == "?" and not action.option_strings and value == action.default:
-                self._check_value(action, left[0])
-                setattr(args, action.dest, left.pop(0))
-        return left
-
-    def refuse_unknown(self, options: Sequence[str]) -> None:
-        """Refuse the first option that this parser does not have."""
-        names = [name for action in self._actions for name in action.option_strings]
+    def refuse(self, extra: Sequence[str]) -> None:
+        """Refuse the first word that no argument takes."""
         long_names = [max(action.option_strings, key=len) for action in self._actions if action.option_strings]
-        for option in options:
-            name = option.partition("=")[0]
-            if name not in names:
-                self.error(f"unknown option {name}{suggest_name(name, long_names)}")
+        for name in (word.partition("=")[0] for word in extra if word.startswith("-")):
+            self.error(f"unknown option {name}{suggest_name(name, long_names)}")
+        if extra:
+            self.error(f"unexpected argument {extra[0]!r}")
 
     def error(self, message: str) -> NoReturn:
         """Raise InputError with the message and the help command."""
@@ -146,34 +132,37 @@ class CommandParser(ArgumentParser):
         # argparse has no public hook between a wrong choice and its message.
         if action.choices is not None and value not in action.choices:
             what = f"unknown value {value!r} for {max(action.option_strings, key=len)}" if action.option_strings else ""
-            noun = str(action.metavar or "command").lower()
+            noun = str(action.metavar).lower()
             self.error((what or f"unknown {noun} {value!r}") + suggest_name(str(value), list(action.choices)))
 
 
 def parse_arguments(arguments: Sequence[str]) -> Namespace:
     """Parse the arguments, or raise InputError with the nearest valid name."""
-    leading, command = find_command(arguments)
-    if command == HELP_COMMAND:  # a common convention
-        others = [argument for argument in arguments if argument != HELP_COMMAND]
-        arguments, command = [*others, "--help"], find_command(others)[1]
-    parser, parsers = make_parsers([command] if command in COMMANDS else [])
-    parser.refuse_unknown(leading)
-    args, extra = parser.parse_known_args(arguments)
-    if args.command is None:
+    at = find_command(arguments)
+    if arguments[at : at + 1] == [HELP_COMMAND]:  # a common convention
+        arguments = [*arguments[:at], *arguments[at + 1 :], "--help"]
+        at = find_command(arguments)
+    name = arguments[at] if at < len(arguments) else ""
+    chosen = [name] if name in COMMANDS else []
+    parser, parsers = make_parsers(chosen, listed=chosen if at < len(arguments) else tuple(COMMANDS))
+    args, extra = parser.parse_known_args(arguments[:at])
+    parser.refuse(extra)
+    if not name:
         raise InputError(f"missing command; use one of: {', '.join(COMMANDS)}\nsee: foreword --help")
-    chosen = parsers[args.command]
-    chosen.refuse_unknown([argument for argument in extra if argument.startswith("-") and argument != "-"])
-    # argparse leaves positional words after an option unparsed.
-    if left := chosen.assign(args, extra):
-        chosen.error(f"unexpected argument {left[0]!r}")
+    if not chosen:
+        parser.error(f"unknown command {name!r}{suggest_name(name, list(COMMANDS))}")
+    args, extra = parsers[name].parse_known_intermixed_args(arguments[at + 1 :], args)
+    parsers[name].refuse(extra)
     for name in NAME_ARGUMENTS & vars(args).keys():
         if isinstance(value := getattr(args, name), str):
             setattr(args, name, normalize_name(value))
     return args
 
 
-def make_parsers(loaded: Sequence[str] = tuple(COMMANDS)) -> tuple[CommandParser, Mapping[str, CommandParser]]:
-    """Make the parser of `foreword` and those of its commands; the commands to load get their options."""
+def make_parsers(
+    loaded: Sequence[str] = tuple(COMMANDS), listed: Sequence[str] = tuple(COMMANDS)
+) -> tuple[CommandParser, Mapping[str, CommandParser]]:
+    """Make the parser of `foreword`, whose help lists commands, and the parsers of the commands to load."""
     usage = "foreword [-w DIR] COMMAND [options]"
     parser = CommandParser(prog="foreword", usage=usage, **make_layout(DESCRIPTION, EXAMPLES))
     add_global_options(parser, default=None)
@@ -181,13 +170,13 @@ def make_parsers(loaded: Sequence[str] = tuple(COMMANDS)) -> tuple[CommandParser
     parser.set_defaults(json=False)
     below = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=CommandParser)
     parsers: dict[str, CommandParser] = {}
-    for name, (_, summary) in COMMANDS.items():
+    for name in listed:
         if name not in loaded:
-            below.add_parser(name, help=summary)
+            below.add_parser(name, help=COMMANDS[name][1])
             continue
         command = load_command(name)
         layout = make_layout(command.description, command.examples)
-        made = parsers[name] = below.add_parser(name, prog=f"foreword {name}", help=summary, **layout)
+        made = parsers[name] = below.add_parser(name, prog=f"foreword {name}", help=COMMANDS[name][1], **layout)
         command.add_options(made)
         made.usage = f"foreword {name} [options] {made.positionals}".rstrip()
         # Suppressed, so that the command's parser does not reset an option given before the command.
@@ -217,18 +206,12 @@ def add_global_options(parser: ArgumentParser, default: str | None) -> None:
     group.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON for programs")
 
 
-def find_command(arguments: Sequence[str]) -> tuple[list[str], str]:
-    """Return the long options before the command, and the command itself."""
-    leading: list[str] = []
-    rest = iter(arguments)
-    for argument in rest:
-        if not argument.startswith("-"):
-            return leading, argument
-        if argument in ("-w", "--workspace"):
-            next(rest, None)
-        elif argument.startswith("--"):
-            leading.append(argument)
-    return leading, ""
+def find_command(arguments: Sequence[str]) -> int:
+    """Return the position of the command: the first word that is neither an option nor the value of -w."""
+    for at, argument in enumerate(arguments):
+        if not argument.startswith("-") and arguments[at - 1 : at] not in (["-w"], ["--workspace"]):
+            return at
+    return len(arguments)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -3,7 +3,7 @@
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import datetime, tzinfo
 from time import monotonic
 
@@ -85,7 +85,7 @@ def run_memory(args: Namespace) -> int:
 
 def assemble_memory_turn(args: Namespace, workspace: Workspace) -> Assembly:
     """Assemble the turn that determines the clearance of the action."""
-    user = workspace.config.owner if args.user is None else args.user
+    user = inputs.find_user(args, workspace.config)
     turn = Turn(user=user, room=args.room, situation=inputs.find_situation(args, workspace.config))
     assembly = workspace.assemble(turn)
     warn_about_names(assembly.clearance.warnings, workspace.config, user, assembly.turn.situation)
@@ -107,20 +107,20 @@ def give_memory_tools(assembly: Assembly) -> Assembly:
 def call_tool(workspace: Workspace, assembly: Assembly, name: str, arguments: Mapping[str, object]) -> str:
     """Call a tool as an agent would, and log the call."""
     answer = workspace.call(assembly, name, arguments)
-    log_answer(workspace, assembly, name, answer)
+    log_call(workspace, assembly, name, answer)
     return answer.text
 
 
-def log_change(workspace: Workspace, assembly: Assembly, tool: str, store: str, number: int = 1) -> None:
-    """Log an action as a call of the tool that does the same for an agent."""
-    log_answer(workspace, assembly, tool, ToolAnswer(text="", tokens=0, store=store, count=number))
-
-
-def log_answer(workspace: Workspace, assembly: Assembly, tool: str, answer: object) -> None:
-    """Log the result of a tool call."""
+def log_call(workspace: Workspace, assembly: Assembly, tool: str, answer: object) -> None:
+    """Log a call of a tool, or an action as a call of the tool that does the same for an agent."""
     memory = workspace.memory
     with sinks.open_event_stream(memory.folder, workspace.config, memory.now, SHORT_LOG_LIMITS) as events:
         registry.record_memory_event(tracer.Tracer(events.recorder, find_context(assembly)), tool, answer)
+
+
+def log_change(workspace: Workspace, assembly: Assembly, tool: str, store: str, number: int = 1) -> None:
+    """Log a change of a store."""
+    log_call(workspace, assembly, tool, ToolAnswer(text="", tokens=0, store=store, count=number))
 
 
 def get_words(args: Namespace, what: str) -> str:
@@ -141,7 +141,7 @@ def search_memory(args: Namespace, workspace: Workspace) -> object:
         return call_tool(workspace, assembly, "memory_search", arguments)
     hits = workspace.memory.search(query, assembly.audience, limit=args.limit, store=args.store)
     log_change(workspace, assembly, "memory_search", args.store, len(hits))
-    return to_plain(list(hits))
+    return hits
 
 
 def get_memory(args: Namespace, workspace: Workspace) -> object:
@@ -150,7 +150,7 @@ def get_memory(args: Namespace, workspace: Workspace) -> object:
     arguments |= {"lines": args.lines} if args.lines is not None else {}
     answer = workspace.call(assemble_memory_turn(args, workspace), "memory_get", arguments)
     if args.json:
-        return to_plain(answer)
+        return answer
     more = getattr(answer, "more", "")
     return answer.text + (f"\n[more: {more}]" if more else "")
 
@@ -212,8 +212,10 @@ def review_entries(args: Namespace, workspace: Workspace) -> object:
     if args.json:
         return [{**to_plain(entry), **describe_change(change, problem)} for entry, change, problem in changes]
     zone = inputs.find_user_zone(assembly.turn.user, workspace.config)
-    blocks = [show_entry(entry, zone, change, problem) for entry, change, problem in changes]
-    return "\n\n".join(blocks) or "nothing waits for review"
+    return (
+        "\n\n".join(show_entry(entry, zone, change, problem) for entry, change, problem in changes)
+        or "nothing waits for review"
+    )
 
 
 def promote_entry(args: Namespace, workspace: Workspace, assembly: Assembly, entry: stores.Entry) -> object:
@@ -253,23 +255,17 @@ def show_entry(entry: stores.Entry, zone: tzinfo, change: notes.Promotion | None
     origin = entry.provenance
     clearance = f", at {origin.clearance}" if origin.clearance else ""
     place = ", ".join(filter(None, (origin.channel, origin.session and f"session {origin.session}")))
-    lines = [entry.path, f"author: {origin.author}{clearance}", f"place: {place or 'unknown'}"]
-    lines.append(f"date: {show_date(origin.time, zone) or 'unknown'}")
+    date = origin.time or "unknown"
+    with suppress(ValueError):  # a text that is not a time is shown as it is
+        moment = datetime.fromisoformat(date)
+        date = f"{moment.astimezone(zone) if moment.tzinfo else moment:%Y-%m-%d %H:%M}"
+    lines = [entry.path, f"author: {origin.author}{clearance}", f"place: {place or 'unknown'}", f"date: {date}"]
     if origin.wanted:
         lines.append(f"meant for: {origin.wanted}")
     if change is None:
         return "\n".join([*lines, "", entry.text, "", f"cannot be promoted: {problem}"])
     hint = f"to make this change: foreword memory review {entry.path} --promote"
     return "\n".join([*lines, "", change.diff, "", hint])
-
-
-def show_date(text: str, zone: tzinfo) -> str:
-    """Show when an entry was saved, in the reader's time zone; text that is not a time is returned unchanged."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return text
-    return f"{moment.astimezone(zone) if moment.tzinfo else moment:%Y-%m-%d %H:%M}"
 
 
 def reindex_memory(_: Namespace, workspace: Workspace) -> object:
@@ -323,15 +319,27 @@ def run_instructions(args: Namespace) -> int:
         foreword instructions clear --user bob
     """
     with open_named_workspace(args) as workspace:
-        user, agent = find_user_and_agent(args, workspace)
+        config = workspace.config
+        user, agent = inputs.find_user(args, config), args.agent or next(iter(config.agents))
+        if not user:
+            raise InputError("no person given; use --user NAME, or set an owner in foreword.yaml")
+        if agent not in config.agents:
+            raise UnknownName("agent", agent, config.agents)
         with closing(state_reader.StateReader(workspace.state)) as reader:  # creates no database
             text = reader.find_instructions(user, agent, Trust.FULL) or ""
-        refuse_unknown_user(args, workspace, user, text)
+        if user not in config.users:  # stored instructions of a former user can still be shown and cleared
+            if args.action == "set" or not text:
+                raise UnknownName("user", user, config.users)
+            warn(f"no prompt shows these instructions, because {user!r} is not a user in foreword.yaml")
         if args.action != "set" and (args.words or args.file):
             hint = "to replace the instructions, use: foreword instructions set TEXT"
             raise InputError(f"{args.action} takes no text; {hint}")
         if args.action != "show":
-            text = replace_stored(workspace, user, agent, read_new_text(args) if args.action == "set" else "")
+            new = read_new_text(args) if args.action == "set" else ""
+            with database.use_state(workspace.state) as state:
+                text = agents.replace_instructions(state, user, agent, new)
+            assembly = workspace.assemble(Turn(user=user, agent=agent, situation="dm"))
+            log_change(workspace, assembly, "update_instructions", state_tools.INSTRUCTIONS_STORE)
     if args.json:
         print_json({"user": user, "agent": agent, "instructions": text, "characters": len(text)})
     elif args.action == "show":
@@ -340,28 +348,6 @@ def run_instructions(args: Namespace) -> int:
         what = f"{count(len(text), 'character')} of instructions" if text else "no instructions"
         print_text(f"{agent} now has {what} from {user}, from the next message on")
     return 0
-
-
-def find_user_and_agent(args: Namespace, workspace: Workspace) -> tuple[str, str]:
-    """Return the person and the agent of the instructions."""
-    config = workspace.config
-    user = config.owner if args.user is None else args.user
-    if not user:
-        raise InputError("no person given; use --user NAME, or set an owner in foreword.yaml")
-    agent = args.agent or next(iter(config.agents))
-    if agent not in config.agents:
-        raise UnknownName("agent", agent, config.agents)
-    return user, agent
-
-
-def refuse_unknown_user(args: Namespace, workspace: Workspace, user: str, text: str) -> None:
-    """Refuse an unknown user; stored instructions of a former user can still be shown and cleared."""
-    users = workspace.config.users
-    if user in users:
-        return
-    if args.action == "set" or not text:
-        raise UnknownName("user", user, users)
-    warn(f"no prompt shows these instructions, because {user!r} is not a user in foreword.yaml")
 
 
 def read_new_text(args: Namespace) -> str:
@@ -374,12 +360,3 @@ def read_new_text(args: Namespace) -> str:
     if not text.strip():
         raise InputError("the text is empty; to remove the instructions, use: foreword instructions clear")
     return text
-
-
-def replace_stored(workspace: Workspace, user: str, agent: str, text: str) -> str:
-    """Replace the stored instructions, and log the change."""
-    with database.use_state(workspace.state) as state:
-        stored = agents.replace_instructions(state, user, agent, text)
-    assembly = workspace.assemble(Turn(user=user, agent=agent, situation="dm"))
-    log_change(workspace, assembly, "update_instructions", state_tools.INSTRUCTIONS_STORE)
-    return stored

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 
 from foreword.cli.inputs import add_options, find_user_zone, open_named_workspace, parse_time, read_text
-from foreword.cli.output import Cell, count, print_json, print_table, to_plain, warn
+from foreword.cli.output import Cell, count, print_json, print_table, warn
 from foreword.errors import InputError
 from foreword.events.lines import SHORT_ID_DIGITS
 from foreword.gateway import edit_price
@@ -188,7 +188,7 @@ def print_decisions(args: Namespace, workspace: Workspace) -> None:
     in_force = [hashes.get(one.path) == one.sha256 for one in found]
     if args.json:
         names = ("path", "policy", "decided", "sha256")
-        plain = [{name: to_plain(getattr(one, name)) for name in names} for one in found]
+        plain = [{name: getattr(one, name) for name in names} for one in found]
         print_json([{**row, "in_force": active} for row, active in zip(plain, in_force, strict=True)])
     elif not found:
         print("there are no decisions about single edits")

@@ -6,15 +6,8 @@ from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING
 
 from foreword import resources
-from foreword.cli import output
-from foreword.cli.inputs import (
-    add_options,
-    add_turn_options,
-    assemble_turn,
-    find_folder,
-    open_named_workspace,
-    relate_faults,
-)
+from foreword.cli import inputs, output
+from foreword.cli.inputs import add_options, add_turn_options, open_named_workspace
 from foreword.cli.output import NARROW_COLUMNS, PACE_STYLES, count, draw_bar, find_width, print_json, print_table
 from foreword.engine.blueprint import Blueprint, Budget, Slot, TurnRoomKind
 from foreword.engine.blueprint_file import load_blueprint
@@ -54,7 +47,7 @@ def run_build(args: Namespace) -> int:
     if args.json and args.format not in (None, "json"):
         raise InputError(f"--json and --format {args.format} contradict each other; give only one")
     shape = "json" if args.json else args.format or "text"
-    _, assembly = assemble_turn(args)
+    _, assembly = inputs.assemble_turn(args)
     if shape == "text":
         output.print_text(assembly.prompt.text)
     elif shape == "json":
@@ -83,7 +76,7 @@ def run_explain(args: Namespace) -> int:
         foreword explain --model openai:gpt-5.4 --json
         foreword explain --state state.yaml --message "How is the release?"
     """
-    workspace, assembly = assemble_turn(args)
+    workspace, assembly = inputs.assemble_turn(args)
     if args.json:
         price, _ = estimate_price(workspace, assembly)
         shown = {"warm_usd": round(price.warm_usd, 8), "cold_usd": round(price.cold_usd, 8)} if price else None
@@ -173,7 +166,7 @@ def run_blueprints(args: Namespace) -> int:
         foreword blueprints default
         foreword blueprints default --json
     """
-    with open_named_workspace(args) if find_folder(args) is not None else nullcontext() as workspace:
+    with open_named_workspace(args) if inputs.find_folder(args) is not None else nullcontext() as workspace:
         if args.name is not None:
             blueprint = load_named_blueprint(workspace, args.name)
             print_json(blueprint) if args.json else print_blueprint(blueprint)
@@ -200,7 +193,7 @@ def load_named_blueprint(workspace: Workspace | None, name: str) -> Blueprint:
         try:
             return workspace.blueprint(name)
         except ConfigError as error:
-            raise relate_faults(error, workspace.files.root) from None
+            raise inputs.relate_faults(error, workspace.files.root) from None
 
     text = resources.read_blueprint(name)
     if text is None:

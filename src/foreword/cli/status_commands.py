@@ -67,8 +67,7 @@ def run_sessions(args: Namespace) -> int:
     if len(found) > 1:
         raise InputError(f"several session ids start with {quote_name(args.session)}; give more digits")
     if args.json:
-        messages = [{**message, "time": to_plain(message["time"])} for message, _ in list_messages(found[0])]
-        print_json({**conversation_to_dict(found[0]), "transcript": messages})
+        print_json({**conversation_to_dict(found[0]), "transcript": [one for one, _ in list_messages(found[0])]})
     else:
         print_conversation(found[0], events)
     return 0
@@ -81,18 +80,12 @@ def print_conversations(found: Sequence["Conversation"], events: EventQuery, arg
     elif not found:
         print("no conversations yet")
     else:
-        rows = [
-            (
-                one.session.id[:SHORT_ID_DIGITS],
-                one.session.key.agent,
-                name_participants(one),
-                one.session.key.channel.partition(":")[0],
-                show_time(one.session.used, events.zone),
-                f"{one.messages:,}",
-                one.title,
-            )
-            for one in found
-        ]
+        rows = []
+        for one in found:
+            session, key = one.session, one.session.key
+            place = (key.agent, name_participants(one), key.channel.partition(":")[0])
+            used = show_time(session.used, events.zone)
+            rows.append((session.id[:SHORT_ID_DIGITS], *place, used, f"{one.messages:,}", one.title))
         heads = ("session", "agent", "with", "channel", "last used", "messages", "begins")
         print_table(heads, rows, right=("messages",))
 
@@ -138,8 +131,8 @@ def conversation_to_dict(one: "Conversation") -> dict[str, Any]:
         "situation": session.situation,
         "clearance": str(key.clearance),
         "title": one.title,
-        "created": to_plain(session.created),
-        "used": to_plain(session.used),
+        "created": session.created,
+        "used": session.used,
         "messages": one.messages,
     }
 
@@ -169,7 +162,7 @@ def run_status(args: Namespace) -> int:
             warn(workspace.memory.notice)
         planned = list_next_runs(workspace, events)
     if args.json:
-        runs = [{"schedule": one.id, "name": one.title, "user": one.user, "due": to_plain(one.due)} for one in planned]
+        runs = [{"schedule": one.id, "name": one.title, "user": one.user, "due": one.due} for one in planned]
         print_json({**status_to_dict(status, stock, reader), "next_runs": runs})
         return 0
     print_status(status, stock, events)

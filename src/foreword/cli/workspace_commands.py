@@ -117,7 +117,7 @@ def run_doctor(args: Namespace) -> int:
     checks = [*check_installation(), *check_workspace(find_folder(args))]
     errors, warnings = (sum(check.level == level for check in checks) for level in ("error", "warning"))
     if args.json:
-        print_json({"checks": to_plain(checks), "errors": errors, "warnings": warnings})
+        print_json({"checks": [check._asdict() for check in checks], "errors": errors, "warnings": warnings})
     else:
         width = max(len(check.subject) for check in checks)
         for check in checks:
@@ -267,7 +267,7 @@ def run_lint(args: Namespace) -> int:
     warnings = len(findings) - errors
     if args.json:
         names = ("file", "line", "rule", "level", "message", "remedy")
-        plain = [{name: to_plain(getattr(finding, name)) for name in names} for finding in findings]
+        plain = [{name: getattr(finding, name) for name in names} for finding in findings]
         print_json({"findings": plain, "errors": errors, "warnings": warnings})
     else:
         for finding in findings:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from importlib.util import find_spec
 from shutil import which
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
@@ -22,15 +22,15 @@ from foreword.cli.output import count
 from foreword.config.env import Secrets
 from foreword.config.schema import Agent, Config, McpServer, find_token
 from foreword.engine.sources.documents import Document, FileProblem
-from foreword.engine.trust import is_archive, resolve_trust
+from foreword.engine.trust import resolve_trust
 from foreword.errors import ConfigError, InputError, UnknownName
-from foreword.events.cache_breaks import RepeatedBreak, find_repeated
+from foreword.events.cache_breaks import find_repeated
 from foreword.events.lines import SHORT_ID_DIGITS, show_cost
 from foreword.events.query import find_reader, query_log
-from foreword.lint.survey import PROMPT_FOLDERS
+from foreword.lint.survey import find_blueprints, list_files
 from foreword.storage.database import BUDGETS_FILE, EVENTS_FILE, STATE_FILE, connect_read_only, is_damage
 from foreword.turn import Turn
-from foreword.types import Vocabulary, frozen
+from foreword.types import Vocabulary
 from foreword.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -43,9 +43,8 @@ TOKENIZER_SAMPLE_IDS = {"o200k": [24912, 2375], "cl100k": [15339, 1917]}
 PRICED_MODEL = "anthropic:claude-sonnet-5"
 
 
-@frozen(eq=True)
-class Check:
-    """The result of one check."""
+class Check(NamedTuple):
+    """The result of one check. A warning may be intended, an error has a remedy."""
 
     level: Literal["ok", "warning", "error"]
     subject: str
@@ -53,35 +52,22 @@ class Check:
     remedy: str = ""
 
 
-def make_ok(subject: str, message: str) -> Check:
-    """Return a passed check."""
-    return Check(level="ok", subject=subject, message=message)
-
-
-def make_warning(subject: str, message: str, remedy: str = "") -> Check:
-    """Return a warning: the finding may be intended."""
-    return Check(level="warning", subject=subject, message=message, remedy=remedy)
-
-
-def make_error(subject: str, message: str, remedy: str = "") -> Check:
-    """Return an error, with its remedy."""
-    return Check(level="error", subject=subject, message=message, remedy=remedy)
-
-
 def check_installation() -> Iterator[Check]:
     """Check everything that does not depend on a workspace."""
     yield check_python(sys.version_info[:3])
     yield check_tokenizer()
     yield check_prices()
-    yield check_git()
+    path = which("git")
+    missing = "not found, so prompts do not show a project's branch"
+    yield Check("ok", "git", path) if path else Check("warning", "git", missing, "install git if you use --project")
 
 
 def check_python(version: tuple[int, ...]) -> Check:
     """Check the version of Python."""
     shown = ".".join(map(str, version))
     if version >= MIN_PYTHON:
-        return make_ok("python", shown)
-    return make_error("python", f"{shown} is too old", "install Python 3.11 or newer")
+        return Check("ok", "python", shown)
+    return Check("error", "python", f"{shown} is too old", "install Python 3.11 or newer")
 
 
 def check_tokenizer() -> Check:
@@ -94,10 +80,12 @@ def check_tokenizer() -> Check:
             name: load_tokenizer(Vocabulary(name)).encode_ordinary(TOKENIZER_SAMPLE) for name in TOKENIZER_SAMPLE_IDS
         }
     except Exception as error:  # noqa: BLE001 - a broken binary may raise anything
-        return make_error("tokenizer", f"splintr-rs does not load: {error}", remedy)
+        return Check("error", "tokenizer", f"splintr-rs does not load: {error}", remedy)
     if wrong := [name for name, expected in TOKENIZER_SAMPLE_IDS.items() if ids[name] != expected]:
-        return make_error("tokenizer", f"{' and '.join(wrong)} returns wrong ids, so token counts are wrong", remedy)
-    return make_ok("tokenizer", "o200k and cl100k return the expected ids")
+        return Check(
+            "error", "tokenizer", f"{' and '.join(wrong)} returns wrong ids, so token counts are wrong", remedy
+        )
+    return Check("ok", "tokenizer", "o200k and cl100k return the expected ids")
 
 
 def check_prices() -> Check:
@@ -109,16 +97,11 @@ def check_prices() -> Check:
         known = find_prices(PRICED_MODEL, {})
         name = f"genai-prices {version('genai-prices')}"
     except Exception as error:  # noqa: BLE001 - a broken package may raise anything
-        return make_error("prices", f"genai-prices does not load: {error}", remedy)
-    return make_ok("prices", name) if known else make_error("prices", f"{name} has no price for {PRICED_MODEL}", remedy)
-
-
-def check_git() -> Check:
-    """Check that git is installed."""
-    if path := which("git"):
-        return make_ok("git", path)
-    return make_warning(
-        "git", "not found, so prompts do not show a project's branch", "install git if you use --project"
+        return Check("error", "prices", f"genai-prices does not load: {error}", remedy)
+    return (
+        Check("ok", "prices", name)
+        if known
+        else Check("error", "prices", f"{name} has no price for {PRICED_MODEL}", remedy)
     )
 
 
@@ -143,23 +126,21 @@ def check_caches(workspace: Workspace) -> Iterator[Check]:
     try:
         found, note = query_log(workspace.state, lambda log: find_repeated(log, reader, since, BREAK_REMEDIES))
     except InputError as error:
-        yield make_warning("log", str(error))
+        yield Check("warning", "log", str(error))
         return
     if note:
-        yield make_warning("log", note)
-    yield from (describe_repeated_breaks(repeated) for repeated in found[:MAX_REPORTED_SESSIONS])
-
-
-def describe_repeated_breaks(repeated: RepeatedBreak) -> Check:
-    """Describe the breaks of a session, their cost, their remedy and the command that shows the turn."""
-    newest, loss = repeated.newest, repeated.loss
-    cost = "" if loss.usd is None else f" for {show_cost(loss.usd)}"
-    cause = " ".join(filter(None, (loss.cause, newest.where)))
-    return make_warning(
-        f"session {newest.session[:SHORT_ID_DIGITS]}",
-        f"its cache broke {loss.breaks} times within a day, cause {cause}: {loss.tokens:,} tokens billed again{cost}",
-        f"{BREAK_REMEDIES[loss.cause]}; see foreword trace {newest.turn[:SHORT_ID_DIGITS]}",
-    )
+        yield Check("warning", "log", note)
+    for one in found[:MAX_REPORTED_SESSIONS]:
+        newest, loss = one.newest, one.loss
+        cause = " ".join(filter(None, (loss.cause, newest.where)))
+        cost = "" if loss.usd is None else f" for {show_cost(loss.usd)}"
+        yield Check(
+            "warning",
+            f"session {newest.session[:SHORT_ID_DIGITS]}",
+            f"its cache broke {loss.breaks} times within a day, cause {cause}: "
+            f"{loss.tokens:,} tokens billed again{cost}",
+            f"{BREAK_REMEDIES[loss.cause]}; see foreword trace {newest.turn[:SHORT_ID_DIGITS]}",
+        )
 
 
 WHERE_TO_SET_KEYS = "in the environment or in .env"
@@ -173,29 +154,23 @@ def check_provider(subject: str, model: str, config: Config, secrets: Secrets) -
     if prefix == model_clients.EMBEDDED_PREFIX or not model:
         return
     if not colon:
-        yield make_warning(subject, f"model {model!r} has no provider", "write it as provider:name")
+        yield Check("warning", subject, f"model {model!r} has no provider", "write it as provider:name")
         return
     if provider is None:
         if prefix not in config.providers:
-            message = str(
-                UnknownName(
-                    "provider",
-                    prefix,
-                    model_clients.list_provider_names(config.providers),
-                    most=model_clients.MAX_LISTED_PROVIDERS,
-                )
-            )
-            yield make_error(subject, message, "or add its address under `providers` in foreword.yaml")
+            known = model_clients.list_provider_names(config.providers)
+            error = UnknownName("provider", prefix, known, most=model_clients.MAX_LISTED_PROVIDERS)
+            yield Check("error", subject, str(error), "or add its address under `providers` in foreword.yaml")
         return
     if silent := model_discovery.find_unreachable_server(model, config, secrets):
         title = model_discovery.SERVER_READERS[prefix][0]
-        yield make_error(subject, f"no server answers at {silent}", f"start {title} there, or choose another model")
+        yield Check("error", subject, f"no server answers at {silent}", f"start {title} there, or choose another model")
     found = next((name for name in provider.keys if secrets.get(name)), None)
     if found:
-        yield make_ok(subject, f"{found} is set ({secrets.origin(found)})")
+        yield Check("ok", subject, f"{found} is set ({secrets.origin(found)})")
     elif provider.needs_key:
-        yield make_warning(
-            subject, f"{' or '.join(provider.keys)} is not set", suggest_key_remedy(model, config, secrets)
+        yield Check(
+            "warning", subject, f"{' or '.join(provider.keys)} is not set", suggest_key_remedy(model, config, secrets)
         )
 
 
@@ -215,7 +190,7 @@ def check_model_servers(config: Config | None, secrets: Secrets) -> Iterator[Che
     for server in model_discovery.find_model_servers(config, secrets):
         offered = ", ".join(f"{one.name} (window {one.window:,})" if one.window else one.name for one in server.models)
         use = "; to use one, set it as the model of an agent" if server.models else ""
-        yield make_ok("model server", f"{server.title} at {server.url}: {offered or 'no models'}{use}")
+        yield Check("ok", "model server", f"{server.title} at {server.url}: {offered or 'no models'}{use}")
 
 
 def check_telegram(config: Config, secrets: Secrets) -> Iterator[Check]:
@@ -223,44 +198,32 @@ def check_telegram(config: Config, secrets: Secrets) -> Iterator[Check]:
     if config.telegram is None:
         return
     if find_spec("aiogram") is None:
-        yield make_warning("telegram", "aiogram is not installed", "pip install 'foreword[telegram]'")
+        yield Check("warning", "telegram", "aiogram is not installed", "pip install 'foreword[telegram]'")
     name = config.telegram.token.removeprefix("$")
     try:
         find_token(config.telegram, {name: secrets.get(name) or ""})
     except InputError as error:
-        yield make_error("telegram", str(error))
+        yield Check("error", "telegram", str(error))
     else:
-        yield make_ok("telegram", f"{name} is set ({secrets.origin(name)})")
+        yield Check("ok", "telegram", f"{name} is set ({secrets.origin(name)})")
 
 
-def check_directories(subject: str, agent: Agent, workspace: Workspace) -> Iterator[Check]:
-    """Check that the directories of an agent exist."""
+def check_equipment(subject: str, agent: Agent, workspace: Workspace) -> Iterator[Check]:
+    """Check that the directories of an agent and the programs of its MCP servers exist."""
     for one in agent.folders:
         place = os.path.join(workspace.files.root, os.path.expanduser(one.path))
         if not os.path.isdir(place):
             wrong = "is not a folder" if os.path.lexists(place) else "does not exist"
-            yield make_warning(
-                subject, f"its directory {one.path} {wrong}", "create it, or remove it from foreword.yaml"
-            )
-
-
-def check_mcp_programs(subject: str, agent: Agent) -> Iterator[Check]:
-    """Check that the programs of an agent's MCP servers can be found."""
-    for server in agent.mcp:
-        if is_program_missing(server):
-            message = f"its MCP server program {server.command[0]} was not found"
-            yield make_warning(subject, message, "install it, or give its full path")
+            remedy = "create it, or remove it from foreword.yaml"
+            yield Check("warning", subject, f"its directory {one.path} {wrong}", remedy)
+    for server in filter(is_program_missing, agent.mcp):
+        message = f"its MCP server program {server.command[0]} was not found"
+        yield Check("warning", subject, message, "install it, or give its full path")
 
 
 def is_program_missing(server: McpServer) -> bool:
     """Return whether the program of a server is missing; servers that set their own PATH are not checked."""
     return bool(server.command) and "PATH" not in server.env and not which(server.command[0])
-
-
-def name_server(server: McpServer) -> str:
-    """Return the configured name, the program or the host of a server; program arguments may be secrets."""
-    program = os.path.basename(server.command[0]) if server.command else ""
-    return server.name or program or urlsplit(server.url).hostname or ""
 
 
 def check_mcp_servers(config: Config, secrets: Secrets) -> Iterator[Check]:
@@ -272,8 +235,8 @@ def check_mcp_servers(config: Config, secrets: Secrets) -> Iterator[Check]:
     if not servers:
         return
     if find_spec("mcp") is None:
-        yield make_warning(
-            "mcp", "mcp is not installed, so MCP servers are not used", "pip install 'foreword[gateway]'"
+        yield Check(
+            "warning", "mcp", "mcp is not installed, so MCP servers are not used", "pip install 'foreword[gateway]'"
         )
         return
     listings = asyncio.run(list_server_tools(servers, {**secrets.dotenv, **secrets.environ}))
@@ -283,13 +246,15 @@ def check_mcp_servers(config: Config, secrets: Secrets) -> Iterator[Check]:
             found = listings[make_server_key(server)]
             if isinstance(found, str):
                 if not is_program_missing(server):  # reported with the agent
-                    yield make_warning(f"agent {name}", f"its MCP server {name_server(server)} cannot be used: {found}")
+                    program = os.path.basename(server.command[0]) if server.command else ""
+                    title = server.name or program or urlsplit(server.url).hostname or ""  # arguments may be secrets
+                    yield Check("warning", f"agent {name}", f"its MCP server {title} cannot be used: {found}")
                 continue
             own = choose_server_name(server, found, known, taken)
             taken.add(own)
             offer = make_server_tools(own, server, found, ())
-            yield make_ok(f"mcp server {own}", f"offers agent {name} {count(len(offer.originals), 'tool')}")
-            yield from (make_warning(f"mcp server {own}", fault) for fault in offer.faults)
+            yield Check("ok", f"mcp server {own}", f"offers agent {name} {count(len(offer.originals), 'tool')}")
+            yield from (Check("warning", f"mcp server {own}", fault) for fault in offer.faults)
 
 
 async def list_server_tools(
@@ -327,50 +292,43 @@ def check_databases(folder: str) -> Iterator[Check]:
         path = os.path.join(folder, name)
         if not os.path.lexists(path):
             continue
-        level = make_error if name == STATE_FILE else make_warning
-        damage, reason = find_damage(path)
-        if damage:
-            yield level(name, f"{path} is damaged ({damage})", remedy)
-        elif reason:
-            yield level(
-                name, f"{path} cannot be read: {reason}", "check its permissions, and whether another process locks it"
-            )
-
-
-def find_damage(path: str) -> tuple[str, str]:
-    """Check an SQLite file; return its damage, and otherwise the reason why it cannot be read."""
-    try:
-        with closing(connect_read_only(path, timeout=LOCK_TIMEOUT_S)) as rows:
-            (verdict,) = rows.execute("PRAGMA quick_check(1)").fetchone()
-    except sqlite3.Error as error:
-        return (str(error), "") if is_damage(error) else ("", str(error))
-    return ("" if verdict == "ok" else str(verdict)), ""
+        level: Literal["warning", "error"] = "error" if name == STATE_FILE else "warning"
+        try:
+            with closing(connect_read_only(path, timeout=LOCK_TIMEOUT_S)) as rows:
+                (damage,) = rows.execute("PRAGMA quick_check(1)").fetchone()
+        except sqlite3.Error as error:
+            damage = str(error)
+            if not is_damage(error):
+                unlock = "check its permissions, and whether another process locks it"
+                yield Check(level, name, f"{path} cannot be read: {error}", unlock)
+                continue
+        if damage != "ok":
+            yield Check(level, name, f"{path} is damaged ({damage})", remedy)
 
 
 def check_workspace(folder: str | None) -> Iterator[Check]:
     """Run every check of a workspace."""
     if folder is None:
-        yield make_warning("workspace", "none here or in a parent folder", "create one with: foreword init")
+        yield Check("warning", "workspace", "none here or in a parent folder", "create one with: foreword init")
         return
     try:
         workspace = open_folder(folder)
     except ConfigError as error:
         for fault in error.faults:
             line = "" if fault.line is None else f":{fault.line}"
-            yield make_error("configuration", f"{fault.file}{line}: {fault.message}", fault.remedy)
+            yield Check("error", "configuration", f"{fault.file}{line}: {fault.message}", fault.remedy)
         return
     except InputError as error:
-        yield make_error("workspace", str(error))
+        yield Check("error", "workspace", str(error))
         return
-    yield make_ok("workspace", workspace.files.root)
-    yield make_ok("configuration", "no faults")
+    yield Check("ok", "workspace", workspace.files.root)
+    yield Check("ok", "configuration", "no faults")
     yield check_state(os.path.join(workspace.files.root, ".foreword"))
     broken = list(check_databases(workspace.state))
     yield from broken
     yield from check_agents(workspace)
     yield from check_zones(workspace)
     yield from check_files(workspace)
-    yield from check_hints(workspace)
     if not any(check.subject == EVENTS_FILE for check in broken):  # reading a damaged log would rename it
         yield from check_caches(workspace)
 
@@ -378,12 +336,15 @@ def check_workspace(folder: str | None) -> Iterator[Check]:
 def check_state(folder: str) -> Check:
     """Check that the state folder is writable."""
     if os.path.lexists(folder) and not os.path.isdir(folder):
-        return make_warning("state", f"{folder} is not a folder, so nothing can be stored", "move it away")
+        return Check("warning", "state", f"{folder} is not a folder, so nothing can be stored", "move it away")
     nearest = folder if os.path.lexists(folder) else os.path.dirname(folder)
     if os.path.isdir(nearest) and os.access(nearest, os.W_OK | os.X_OK):
-        return make_ok("state", f"{folder} is writable")
-    return make_warning(
-        "state", f"{folder} is not writable, so every start counts all tokens again", "make yourself its owner"
+        return Check("ok", "state", f"{folder} is writable")
+    return Check(
+        "warning",
+        "state",
+        f"{folder} is not writable, so every start counts all tokens again",
+        "make yourself its owner",
     )
 
 
@@ -396,15 +357,14 @@ def check_agents(workspace: Workspace) -> Iterator[Check]:
         try:
             workspace.blueprint(agent.blueprint)
         except ConfigError as error:
-            yield from (make_error(subject, str(fault)) for fault in error.faults)
+            yield from (Check("error", subject, str(fault)) for fault in error.faults)
         except InputError as error:
-            yield make_error(subject, str(error))
+            yield Check("error", subject, str(error))
         answers = [*check_provider(subject, agent.model, workspace.config, secrets)]
         if not any(check.level == "error" for check in answers):
             yield check_model(subject, agent.model, workspace, secrets)
         yield from answers
-        yield from check_directories(subject, agent, workspace)
-        yield from check_mcp_programs(subject, agent)
+        yield from check_equipment(subject, agent, workspace)
     yield from check_mcp_servers(workspace.config, secrets)
     yield from check_model_servers(workspace.config, secrets)
     yield from check_telegram(workspace.config, secrets)
@@ -413,13 +373,13 @@ def check_agents(workspace: Workspace) -> Iterator[Check]:
 def check_model(subject: str, model: str, workspace: Workspace, secrets: Secrets) -> Check:
     """Check that the facts of an agent's model are known; asks a local server for its window."""
     if not model:
-        return make_warning(subject, "has no model", "set model: provider:name, or pass --model each time")
+        return Check("warning", subject, "has no model", "set model: provider:name, or pass --model each time")
     if window := model_discovery.find_served_window(model, workspace.config, secrets):
         workspace.set_served_window(model, window)
     assumed = workspace.context.measure(model).facts.assumed
     if assumed:
-        return make_warning(subject, assumed, "add its facts under `models` in foreword.yaml")
-    return make_ok(subject, f"model {model}")
+        return Check("warning", subject, assumed, "add its facts under `models` in foreword.yaml")
+    return Check("ok", subject, f"model {model}")
 
 
 def read_secrets(root: str) -> tuple[Secrets, list[Check]]:
@@ -431,14 +391,16 @@ def read_secrets(root: str) -> tuple[Secrets, list[Check]]:
     try:
         with open(path, encoding="utf-8") as file:
             if os.name == "posix" and stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
-                checks.append(make_warning(".env", "other users of this machine can read it", f"run: chmod 600 {path}"))
+                checks.append(
+                    Check("warning", ".env", "other users of this machine can read it", f"run: chmod 600 {path}")
+                )
             secrets = Secrets.read(file.read(), os.environ)
     except ConfigError as error:
-        checks += [make_error(".env", str(fault), "correct the line or delete it") for fault in error.faults]
+        checks += [Check("error", ".env", str(fault), "correct the line or delete it") for fault in error.faults]
     except UnicodeDecodeError:
-        checks.append(make_error(".env", "is not UTF-8", "save it as UTF-8"))
+        checks.append(Check("error", ".env", "is not UTF-8", "save it as UTF-8"))
     except OSError as error:
-        checks.append(make_error(".env", f"cannot be read: {error.strerror}"))
+        checks.append(Check("error", ".env", f"cannot be read: {error.strerror}"))
     return secrets, checks
 
 
@@ -452,43 +414,25 @@ def check_zones(workspace: Workspace) -> Iterator[Check]:
             if zone:
                 ZoneInfo(zone)
         except (KeyError, ValueError, OSError):
-            yield make_warning(subject, f"time zone {zone!r} is unknown, so UTC is used", "write it like Europe/Paris")
+            yield Check(
+                "warning", subject, f"time zone {zone!r} is unknown, so UTC is used", "write it like Europe/Paris"
+            )
 
 
 def check_files(workspace: Workspace) -> Iterator[Check]:
-    """Check that every file a prompt could use is readable."""
+    """Check that every file a prompt could use is readable, and report files with an older layout."""
     read = 0
     overlays = {situation.prompt_overlay for situation in workspace.config.situations.values()}
-    for path in sorted(list_prompt_files(workspace)):
+    for path in list_files(workspace, find_blueprints(workspace, {}, []).values()):
         found = workspace.files.read(path)
         lost = found if isinstance(found, FileProblem) else workspace.files.losses.get(path)
         read += isinstance(found, Document) and lost is None
         if lost:
             fails = "turns in its situation fail" if path in overlays else "the built-in text is used, if any"
-            yield make_error(path, lost.reason, f"correct the file; until then {fails}")
+            yield Check("error", path, lost.reason, f"correct the file; until then {fails}")
         elif isinstance(found, Document) and found.note:
-            yield make_warning(path, found.note)
-    yield make_ok("files", f"{count(read, 'file')} can be read")
-
-
-def check_hints(workspace: Workspace) -> Iterator[Check]:
-    """Report prompts made of files with an older layout."""
+            yield Check("warning", path, found.note)
+    yield Check("ok", "files", f"{count(read, 'file')} can be read")
     for assembly in workspace.preview():
         for hint in list_file_hints(assembly):
-            yield make_warning(f"agent {assembly.turn.agent}", hint)
-
-
-def list_prompt_files(workspace: Workspace) -> set[str]:
-    """List the files that a slot, the configuration or a folder may bring into a prompt."""
-    config = workspace.config
-    paths = {file.path for file in config.prompt.files}
-    paths |= {situation.prompt_overlay for situation in config.situations.values() if situation.prompt_overlay}
-    for agent in config.agents.values():
-        try:
-            slots = workspace.blueprint(agent.blueprint).slots
-        except InputError:
-            continue  # reported with the agent
-        paths |= {slot.file for slot in slots if slot.file and "{" not in slot.file}
-    for folder in PROMPT_FOLDERS:
-        paths |= {path for path in workspace.files.list(folder) if not is_archive(path)}
-    return paths
+            yield Check("warning", f"agent {assembly.turn.agent}", hint)

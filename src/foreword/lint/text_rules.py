@@ -8,6 +8,8 @@ from foreword.engine.sources.templates import CLOCK_VARIABLE
 from foreword.lint.survey import Finding, LintedFile, Severity, WorkspaceSurvey, find_static_passages
 from foreword.secret import find_secrets, lower_in_place
 
+ERROR, WARNING = Severity.ERROR, Severity.WARNING
+
 _DAY = r"\b(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?\b"
 _MONTH = (
     r"\b(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t(?:ember)?)?|oct(?:ober)?"
@@ -37,55 +39,53 @@ class TimePattern:
 
 # A running clock is an error, because only the tail may contain one; a fixed date is a warning.
 # Each pattern begins with a plain character, which makes the search fast.
-_COMMAND = TimePattern(Severity.ERROR, "a command for the time", r"\$\(\s{0,9}date\b")
+_COMMAND = TimePattern(ERROR, "a command for the time", r"\$\(\s{0,9}date\b")
 _TIME_PATTERNS = (
     _COMMAND,
     TimePattern(
-        Severity.ERROR,
+        ERROR,
         "a variable for the time",
         r"\{\{-?\s{0,9}(?:(?:current|local|utc|system|todays?|user)_?)?"
         r"(?:date_?time|date|time|now|today|timestamp|weekday|clock|unix_?time|epoch)\s{0,9}(?:\(|\||\.|-?\}\})",
     ),
-    TimePattern(Severity.ERROR, "a template tag for the time", r"\{%-?\s{0,9}now\b"),
+    TimePattern(ERROR, "a template tag for the time", r"\{%-?\s{0,9}now\b"),
     TimePattern(
-        Severity.ERROR,
+        ERROR,
         "a sentence with today's date",
         rf"today(?:['’]s date)?(?: is|['’]s|:)\s{{1,4}}{_MOMENT}",
         unless=_CONDITION,
     ),
     TimePattern(
-        Severity.ERROR,
+        ERROR,
         "a sentence with the current time",
         r"current (?:local )?(?:date|time|datetime|year|day|month)(?: (?:and|&) time)?"
         rf"\s{{0,4}}(?:is|:|=)\s{{0,4}}{_MOMENT}",
     ),
     TimePattern(
-        Severity.ERROR,
+        ERROR,
         "a sentence with the current time",
         rf"it(?: is|['’]s) (?:now|currently) (?:{_DAY}|{_MONTH}|\d{{1,2}}:\d\d|{_YEAR}\b)",
         unless=_CONDITION,
     ),
     TimePattern(
-        Severity.WARNING,
+        WARNING,
         "a date",
         rf"{_YEAR}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])(?:[t ]\d\d:\d\d\S{{0,15}}|(?![\w-]))",
         unless=f"{_JOINED}|{_VERSION}",
     ),
-    TimePattern(Severity.WARNING, "a date", rf"[0-9][0-9]?/[0-9][0-9]?/{_YEAR}(?![\w/-])", unless=_JOINED),
-    TimePattern(Severity.WARNING, "a date", rf"{_YEAR}/\d{{1,2}}/\d{{1,2}}(?![\w/-])", unless=_JOINED),
-    TimePattern(
-        Severity.WARNING, "a date", rf"[0-9][0-9]?\.[01]?[0-9]\.{_YEAR}(?![\w-]|\.\d)", unless=f"{_JOINED}|{_VERSION}"
-    ),
-    TimePattern(Severity.WARNING, "a date", rf"{_NUMBER}(?: of)? {_MONTH},? {_YEAR}\b", unless=r"\w"),
-    TimePattern(Severity.WARNING, "a date", rf"{_NUMBER},? {_YEAR}\b", after=f"{_MONTH} "),
-    TimePattern(Severity.WARNING, "a dated statement", rf"as of (?:{_MONTH} )?(?:{_YEAR}\b|today\b)", unless=r"\w"),
-    TimePattern(Severity.WARNING, "a time of day", r"[0-9][0-9]?:[0-5]\d:[0-5]\d(?![\w:])", unless=r"[\w:.]"),
+    TimePattern(WARNING, "a date", rf"[0-9][0-9]?/[0-9][0-9]?/{_YEAR}(?![\w/-])", unless=_JOINED),
+    TimePattern(WARNING, "a date", rf"{_YEAR}/\d{{1,2}}/\d{{1,2}}(?![\w/-])", unless=_JOINED),
+    TimePattern(WARNING, "a date", rf"[0-9][0-9]?\.[01]?[0-9]\.{_YEAR}(?![\w-]|\.\d)", unless=f"{_JOINED}|{_VERSION}"),
+    TimePattern(WARNING, "a date", rf"{_NUMBER}(?: of)? {_MONTH},? {_YEAR}\b", unless=r"\w"),
+    TimePattern(WARNING, "a date", rf"{_NUMBER},? {_YEAR}\b", after=f"{_MONTH} "),
+    TimePattern(WARNING, "a dated statement", rf"as of (?:{_MONTH} )?(?:{_YEAR}\b|today\b)", unless=r"\w"),
+    TimePattern(WARNING, "a time of day", r"[0-9][0-9]?:[0-5]\d:[0-5]\d(?![\w:])", unless=r"[\w:.]"),
     # Timetables use multiples of five minutes; clocks do not.
     TimePattern(
-        Severity.WARNING, "a weekday with a time", r"[0-9][0-9]?:[0-5][1-46-9]\b(?! ?[-–])", after=rf"{_DAY},? (?:at )?"
+        WARNING, "a weekday with a time", r"[0-9][0-9]?:[0-5][1-46-9]\b(?! ?[-–])", after=rf"{_DAY},? (?:at )?"
     ),
     TimePattern(
-        Severity.WARNING,
+        WARNING,
         "a timestamp",
         r"1[5-9]\d{8}(?:\d{3})?(?!\d)",
         after=rf"{_STAMPED}\s{{0,3}}(?:is|:|=)?\s{{0,3}}",
@@ -95,12 +95,12 @@ _CODE = re.compile(r"(?ms)^ {0,3}(```|~~~).*?^ {0,3}\1|`[^`\n]*`")
 _CONTEXT_CHARS = 40
 
 _MESSAGES = {
-    Severity.ERROR: "is in static text; every change of it invalidates the whole cached prefix",
-    Severity.WARNING: "is in static text; it goes stale, and an update invalidates the cache",
+    ERROR: "is in static text; every change of it invalidates the whole cached prefix",
+    WARNING: "is in static text; it goes stale, and an update invalidates the cache",
 }
 _REMEDIES = {
-    Severity.ERROR: "delete it; each message carries the time",
-    Severity.WARNING: "write it without a date, or move it to a memory, USER.md or a listed file",
+    ERROR: "delete it; each message carries the time",
+    WARNING: "write it without a date, or move it to a memory, USER.md or a listed file",
 }
 
 
@@ -112,7 +112,7 @@ def check_clocks(survey: WorkspaceSurvey) -> Iterator[Finding]:
             if CLOCK_VARIABLE in match.group():
                 continue  # templates never render it; the rule `variable` reports it
             line, level = page.line_of(start + match.start()), time.level
-            shown = f" ({' '.join(match.group().split())})" if level is Severity.WARNING else ""
+            shown = f" ({' '.join(match.group().split())})" if level is WARNING else ""
             message = f"{time.what}{shown} {_MESSAGES[level]}"
             lines.setdefault(line, Finding(page.path, line, "clock", level, message, _REMEDIES[level]))
         yield from lines.values()
@@ -122,16 +122,11 @@ def find_times(text: str) -> Iterator[tuple[TimePattern, re.Match[str]]]:
     """Find times and dates in a lower-case text; clocks first."""
     for time in _TIME_PATTERNS:
         # A command in code that the agent should run is the right way to get the time.
-        masked = _CODE.sub(blank_match, text) if time is _COMMAND and "$(" in text else text
+        masked = _CODE.sub(lambda match: " " * len(match.group()), text) if time is _COMMAND and "$(" in text else text
         for match in time.pattern.finditer(masked):
             before = text[max(0, match.start() - _CONTEXT_CHARS) : match.start()]
             if time.after.search(before) and not time.unless.search(before):
                 yield time, match
-
-
-def blank_match(match: re.Match[str]) -> str:
-    """Replace a match by spaces of the same length."""
-    return " " * len(match.group())
 
 
 _ID_KINDS = r"session|sess|request|req|trace|span|thread|conversation|conv|message|msg|run|job|call|response|resp"
@@ -157,7 +152,7 @@ def check_ids(survey: WorkspaceSurvey) -> Iterator[Finding]:
             line, shown = page.line_of(start + place), page.text[start + place : start + place + 4]
             message = f"{what} ({shown}…) is in text that is the same for every run"
             remedy = "delete it, or describe what it identifies"
-            lines.setdefault(line, Finding(page.path, line, "id", Severity.WARNING, message, remedy))
+            lines.setdefault(line, Finding(page.path, line, "id", WARNING, message, remedy))
         yield from lines.values()
 
 
@@ -192,18 +187,14 @@ def check_injections(survey: WorkspaceSurvey) -> Iterator[Finding]:
             line = page.line_of(hit.start)
             if (line, hit.kind) not in seen and not is_quoted(page, hit):
                 seen.add((line, hit.kind))
-                yield describe_hit(page, hit, line)
-
-
-def describe_hit(page: LintedFile, hit: InjectionHit, line: int) -> Finding:
-    """Describe a hit without repeating the passage."""
-    is_hidden = page.is_comment(hit.start)
-    is_severe = is_hidden or hit.kind in _SEVERE_KINDS
-    remedy = "delete it, and find out who wrote it" if is_severe else "delete it, or put it in quotes"
-    if hit.kind is InjectionKind.INVISIBLE:
-        remedy = "delete these characters"
-    message = f"{hit.kind}: this line {_DESCRIPTIONS[hit.kind]}{', in a comment' if is_hidden else ''}"
-    return Finding(page.path, line, "injection", Severity.ERROR if is_severe else Severity.WARNING, message, remedy)
+                is_hidden = page.is_comment(hit.start)
+                is_severe = is_hidden or hit.kind in _SEVERE_KINDS
+                remedy = "delete it, and find out who wrote it" if is_severe else "delete it, or put it in quotes"
+                if hit.kind is InjectionKind.INVISIBLE:
+                    remedy = "delete these characters"
+                # The passage itself is not repeated.
+                message = f"{hit.kind}: this line {_DESCRIPTIONS[hit.kind]}{', in a comment' if is_hidden else ''}"
+                yield Finding(page.path, line, "injection", ERROR if is_severe else WARNING, message, remedy)
 
 
 def is_quoted(page: LintedFile, hit: InjectionHit) -> bool:
@@ -220,5 +211,5 @@ def check_secrets(survey: WorkspaceSurvey) -> Iterator[Finding]:
         for secret in find_secrets(page.text):
             line = page.line_of(secret.start)
             message = f"{secret.what} is in this line; prompts are sent to the provider"
-            lines.setdefault(line, Finding(page.path, line, "secret", Severity.ERROR, message, remedy))
+            lines.setdefault(line, Finding(page.path, line, "secret", ERROR, message, remedy))
         yield from lines.values()

@@ -15,7 +15,7 @@ from foreword.agent.agent_events import ApprovalNeeded, ToolFinished
 from foreword.agent.providers import model_discovery
 from foreword.agent.providers.model_clients import EMBEDDED_PREFIX, open_models
 from foreword.assembly import Assembly
-from foreword.cli.chat.renderer import AnswerRenderer, MarkdownText, ToolDeclined, describe_end
+from foreword.cli.chat.renderer import MarkdownText, TextRenderer, ToolDeclined, describe_end
 from foreword.cli.inputs import find_user_zone
 from foreword.cli.output import clean_line, clean_text, count
 from foreword.config.schema import Config
@@ -154,7 +154,7 @@ class ChatSession:
         environ: Mapping[str, str],
         *,
         console: Console,
-        make_renderer: Callable[[], AnswerRenderer],
+        make_renderer: Callable[[], TextRenderer],
         ask: Callable[[str], Awaitable[bool]],
     ) -> None:
         self.gateway = gateway
@@ -222,7 +222,7 @@ class ChatSession:
         answer.end(reply)
         return reply
 
-    async def _listen(self, turn: str, answer: AnswerRenderer) -> None:
+    async def _listen(self, turn: str, answer: TextRenderer) -> None:
         declined: str | None = None
         async for delta in self.gateway.hear(turn):
             if isinstance(delta, ApprovalNeeded):
@@ -410,12 +410,6 @@ async def describe_session(chat: ChatSession) -> str:
     come = f"; {count(waiting, 'message')} {'is' if waiting == 1 else 'are'} still being answered" if waiting else ""
     resumed = f"resuming {session.id[: lines.SHORT_ID_DIGITS]} ({past}){plan}{come}"
     return f"{resumed}; /new starts a new session, /help lists the commands"
-
-
-def format_model(chat: ChatSession) -> str:
-    """Show the model that answers, and why if it is not the configured one."""
-    chosen = chat.choose_model()
-    return f"{chosen.model} ({chosen.reason})" if chosen.reason else chosen.model
 
 
 async def describe_embedded_model(chat: ChatSession, switch: str) -> str:

@@ -3,9 +3,9 @@
 import asyncio
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Protocol, TextIO
+from typing import TextIO
 
 from markdown_it import MarkdownIt
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -111,117 +111,87 @@ class ToolDeclined:
 AnswerDelta = agent_events.AgentEvent | ToolDeclined
 
 
-class AnswerRenderer(Protocol):
-    """A renderer for the deltas of an answer."""
-
-    def show(self, delta: AnswerDelta) -> None:
-        """Show a delta."""
-
-    def pause(self) -> None:
-        """Finish the current output, so that other text can be printed; more may follow."""
-
-    def end(self, reply: TurnReply) -> None:
-        """Show the result of the turn, except for text already streamed."""
-
-
-def make_renderer(console: Console) -> AnswerRenderer:
+def make_renderer(console: Console) -> "TextRenderer":
     """Return the renderer for this output."""
     if console.is_terminal and not console.is_dumb_terminal:
         return TerminalMarkdown(console)
     return TextRenderer(sys.stdout, sys.stderr)
 
 
-class SilentRenderer:
-    """A renderer that shows nothing, for --json."""
-
-    def __init__(self) -> None:
-        self.passages: tuple[Passage, ...] = ()
-        """The recalled passages, which other renderers show as quotes."""
-
-    def show(self, delta: AnswerDelta) -> None:
-        """Store the passages; show nothing."""
-        if isinstance(delta, PassagesRecalled):
-            self.passages = delta.passages
-
-    def pause(self) -> None:
-        """Do nothing."""
-
-    def end(self, reply: TurnReply) -> None:
-        """Show nothing."""
-
-
 class TextRenderer:
-    """A plain-text renderer: the answer goes to one stream, notes go to another."""
+    """Shows an answer as plain text: the answer goes to one stream, notes go to another."""
 
     def __init__(self, out: TextIO, notes: TextIO) -> None:
+        self.passages: tuple[Passage, ...] = ()
+        """The recalled passages."""
         self._out = out
         self._notes = notes
         self._open = False
         self._streamed = ""
 
     def show(self, delta: AnswerDelta) -> None:
-        """Write a delta immediately."""
-        if isinstance(delta, TextDelta):
-            self._write(delta.text)
-            return
-        self.pause()
-        if isinstance(delta, CallRestarted):
-            self._streamed = ""
-        if isinstance(delta, PassagesRecalled):
-            print("".join(f"{format_quote(one)}\n" for one in delta.passages), file=self._notes, flush=True)
-        if note := describe_delta(delta):
-            print(note, file=self._notes, flush=True)
-
-    def end(self, reply: TurnReply) -> None:
-        """Write an answer that was not streamed, or a note on why there is none."""
-        if reply.state is TurnState.ANSWERED and not self._streamed.strip():
-            self._write(reply.text)
-        self.pause()
-        if note := describe_end(reply):
-            print(note, file=self._notes, flush=True)
-
-    def _write(self, text: str) -> None:
-        self._streamed += text
-        if shown := clean_text(text):
-            self._out.write(shown)
-            self._out.flush()
-            self._open = not shown.endswith("\n")
-
-    def pause(self) -> None:
-        """End the current line."""
-        if self._open:
-            self._out.write("\n")
-            self._out.flush()
-            self._open = False
-
-
-class TerminalMarkdown:
-    """A Markdown renderer: prints finished blocks, and redraws the last one while it grows."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._rest = self._drawn = ""
-        self._printed_text = False
-        self._live: Live | None = None
-        self._tick: asyncio.TimerHandle | None = None
-        self._streamed = ""
-        self._start()
-
-    def show(self, delta: AnswerDelta) -> None:
-        """Draw a delta, at the latest with the next redraw."""
+        """Show a delta of the answer."""
         if isinstance(delta, TextDelta):
             self._streamed += delta.text
-            self._rest += clean_text(delta.text)
-            self._start()
+            self._write(delta.text)
             return
         self._settle()
         if isinstance(delta, CallRestarted):
             self._streamed = ""
         if isinstance(delta, PassagesRecalled):
-            for one in delta.passages:
-                self._above(Padding(Text(format_quote(one), style="dim"), (0, 0, 0, 2)))
+            self.passages = delta.passages
+            self._quote(delta.passages)
         if note := describe_delta(delta):
-            self._above(Text(f"  {note}", style="dim", overflow="ellipsis", no_wrap=True))
+            self._note(note)
+
+    def end(self, reply: TurnReply) -> None:
+        """Show an answer that was not streamed, or a note on why there is none."""
+        if reply.state is TurnState.ANSWERED and not self._streamed.strip():
+            self._write(reply.text)
+        self.pause()
+        if note := describe_end(reply):
+            self._end_note(note)
+
+    def pause(self) -> None:
+        """Finish the current output, so that other text can be printed; more may follow."""
+        self._settle()
+
+    def _write(self, text: str) -> None:
+        if shown := clean_text(text):
+            self._out.write(shown)
+            self._out.flush()
+            self._open = not shown.endswith("\n")
+
+    def _settle(self) -> None:
+        if self._open:
+            self._out.write("\n")
+            self._out.flush()
+            self._open = False
+
+    def _quote(self, passages: Sequence[Passage]) -> None:
+        self._note("".join(f"{format_quote(one)}\n" for one in passages))
+
+    def _note(self, text: str) -> None:
+        print(text, file=self._notes, flush=True)
+
+    _end_note = _note
+
+
+class TerminalMarkdown(TextRenderer):
+    """Shows an answer as Markdown: prints finished blocks, and redraws the last one while it grows."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(sys.stdout, sys.stderr)
+        self._console = console
+        self._rest = self._drawn = ""
+        self._printed_text = False
+        self._live: Live | None = None
+        self._tick: asyncio.TimerHandle | None = None
+        self._start()
+
+    def show(self, delta: AnswerDelta) -> None:
+        """Draw a delta, at the latest with the next redraw."""
+        super().show(delta)
         self._start()
 
     def pause(self) -> None:
@@ -235,13 +205,24 @@ class TerminalMarkdown:
             self._live.stop()
             self._live = None
 
-    def end(self, reply: TurnReply) -> None:
-        """Draw an answer that was not streamed, or a note on why there is none."""
-        if reply.state is TurnState.ANSWERED and not self._streamed.strip():
-            self._rest = reply.text
-        self.pause()
-        if note := describe_end(reply):
-            self._console.print(Text(note, style="dim"))
+    def _write(self, text: str) -> None:
+        self._rest += clean_text(text)
+
+    def _settle(self) -> None:
+        """Print the text so far permanently."""
+        if self._rest.strip():
+            self._above(MarkdownText(self._rest))
+        self._rest = ""
+
+    def _quote(self, passages: Sequence[Passage]) -> None:
+        for one in passages:
+            self._above(Padding(Text(format_quote(one), style="dim"), (0, 0, 0, 2)))
+
+    def _note(self, text: str) -> None:
+        self._above(Text(f"  {text}", style="dim", overflow="ellipsis", no_wrap=True))
+
+    def _end_note(self, text: str) -> None:
+        self._console.print(Text(text, style="dim"))
 
     def _start(self) -> None:
         if self._live is None:
@@ -271,13 +252,6 @@ class TerminalMarkdown:
         lines = self._console.render_lines(MarkdownText(text), pad=False)[-height:]
         shown = [segment for line in lines for segment in (*line, Segment.line())]
         return Segments([Segment.line(), *shown] if self._printed_text else shown)
-
-    def _settle(self) -> None:
-        """Print the text so far permanently."""
-        if self._rest.strip():
-            rest, self._rest = self._rest, ""
-            self._above(MarkdownText(rest))
-        self._rest = ""
 
     def _above(self, what: MarkdownText | Text | Padding) -> None:
         """Print permanent output above the part that is redrawn."""

@@ -5,13 +5,14 @@ import os
 import sqlite3
 import sys
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from io import StringIO
 
 from prompt_toolkit import PromptSession, key_binding
-from prompt_toolkit.completion import CompleteEvent, Completer, Completion
-from prompt_toolkit.document import Document
+from prompt_toolkit.completion import Completer, WordCompleter
 from prompt_toolkit.filters import completion_is_selected
+from prompt_toolkit.formatted_text import AnyFormattedText
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.output import Output, create_output
 from prompt_toolkit.patch_stdout import patch_stdout
@@ -22,7 +23,7 @@ from foreword.assembly import list_file_hints, list_unusable_files
 from foreword.cli import inputs, output
 from foreword.cli.chat import slash_commands
 from foreword.cli.chat.chat_session import ChatSession, describe_embedded_model, fetch_weights, print_greeting
-from foreword.cli.chat.renderer import AnswerRenderer, SilentRenderer, make_renderer
+from foreword.cli.chat.renderer import TextRenderer, make_renderer
 from foreword.cli.chat.slash_commands import SLASH_COMMANDS, TypedCommand
 from foreword.cli.main import EXIT_INTERRUPTED, describe_error, is_utf8
 from foreword.cli.output import print_error, warn
@@ -106,19 +107,6 @@ class InputHistory(FileHistory):
             super().store_string(string)
 
 
-class CommandCompleter(Completer):
-    """Completes the names of commands."""
-
-    def get_completions(self, document: Document, _: CompleteEvent) -> Iterable[Completion]:
-        """Yield the commands that start with the typed text, while it is the only text."""
-        typed = document.text
-        if not typed.startswith("/") or typed.startswith("//") or any(char.isspace() for char in typed):
-            return
-        for name, command in SLASH_COMMANDS.items():
-            if f"/{name}".startswith(typed.lower()):
-                yield Completion(f"/{name}", start_position=-len(typed), display_meta=command.about)
-
-
 def open_history(path: str) -> History:
     """Open the history file, or an in-memory history if it cannot be written."""
     try:
@@ -151,6 +139,12 @@ def make_key_bindings() -> key_binding.KeyBindings:
     return bindings
 
 
+def make_completer() -> Completer:
+    """Complete the names of commands, while they are the only text."""
+    abouts: dict[str, AnyFormattedText] = {f"/{name}": command.about for name, command in SLASH_COMMANDS.items()}
+    return WordCompleter([*abouts], ignore_case=True, sentence=True, meta_dict=abouts)
+
+
 def make_terminal_output() -> Output:
     """Draw on stderr if stdout is not a terminal."""
     return create_output(stdout=sys.stdout if sys.stdout.isatty() else sys.stderr)
@@ -163,7 +157,7 @@ def make_prompt_session(path: str) -> PromptSession[str]:
         multiline=True,
         prompt_continuation="  ",
         history=open_history(path),
-        completer=CommandCompleter(),
+        completer=make_completer(),
         complete_while_typing=True,
         reserve_space_for_menu=5,
         key_bindings=make_key_bindings(),
@@ -240,9 +234,9 @@ async def open_chat(
     )
     inputs.warn_unlisted(args.room, workspace.config)
     console = Console(highlight=False, markup=False, emoji=False)
-    silent = SilentRenderer() if args.json else None
+    silent = TextRenderer(StringIO(), StringIO()) if args.json else None
 
-    def choose_renderer() -> AnswerRenderer:
+    def choose_renderer() -> TextRenderer:
         return silent or make_renderer(console)
 
     # Without a Telegram bot, an open chat runs due schedules. With one, foreword serve runs and delivers them.
@@ -259,7 +253,7 @@ async def open_chat(
         await chat.catch_up()
         await slash_commands.print_held_calls(chat, if_none="")
         slash_commands.update_slot_hashes(chat)
-        warn_at_terminal(chat)
+        warn_about_new_problems(chat, files=not chat.is_owner())  # the owner gets those of files as notifications
         with suppress_echo():
             return await answer_lines(chat)
 
@@ -276,7 +270,7 @@ async def enter_session(chat: ChatSession, args: Namespace) -> None:
         await chat.set_model(args.model)
 
 
-async def answer_once(chat: ChatSession, message: TypedCommand | str, silent: SilentRenderer | None) -> int:
+async def answer_once(chat: ChatSession, message: TypedCommand | str, silent: TextRenderer | None) -> int:
     """Answer one message, or run one command; print the reply as JSON if it was not shown."""
     if isinstance(message, str):
         await warn_before_message(chat)
@@ -305,11 +299,6 @@ async def warn_before_message(chat: ChatSession) -> None:
     if session and (waiting := len(await chat.gateway.sessions.list_unfinished(session.id))):
         earlier = output.count(waiting, "earlier message")
         warn(f"{earlier} in this session {'is' if waiting == 1 else 'are'} answered first")
-
-
-def warn_at_terminal(chat: ChatSession) -> None:
-    """Warn about new problems; the owner gets those of files as notifications."""
-    warn_about_new_problems(chat, files=not chat.is_owner())
 
 
 async def answer_lines(chat: ChatSession) -> int:
@@ -341,7 +330,7 @@ async def answer_line(chat: ChatSession, text: str) -> None:
     try:
         typed = slash_commands.parse_input(text)
         if isinstance(typed, str):
-            warn_at_terminal(chat)
+            warn_about_new_problems(chat, files=not chat.is_owner())  # the owner gets those of files as notifications
             await chat.catch_up()
         reply = await handle_input(chat, typed)
     except (ForewordError, OSError) as error:

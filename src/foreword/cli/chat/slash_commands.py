@@ -1,7 +1,7 @@
 """The commands inside the chat: parse them, show the prompt, cost and memory, and change the session."""
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from sqlite3 import Connection
 from typing import NamedTuple
 
@@ -33,12 +33,17 @@ COMMAND_PATTERN = re.compile(r"/(?P<name>[A-Za-z?][A-Za-z-]*|)(?:\s+(?P<rest>.*)
 
 
 class SlashCommand(NamedTuple):
-    """A command inside the chat."""
+    """A command inside the chat; the docstring of its function is its help."""
 
     run: Callable[[ChatSession, str], Awaitable[str | None]]
     """Takes the arguments of the command; returns the next message to the agent, if there is one."""
-    arguments: str
-    about: str
+    arguments: str = ""
+
+    @property
+    def about(self) -> str:
+        """The help: the first line of the docstring, without capital and full stop."""
+        line = str(self.run.__doc__).partition("\n")[0]
+        return line[0].lower() + line[1:].rstrip(".")
 
 
 @frozen(eq=True)
@@ -72,7 +77,7 @@ def find_slash_command(typed: TypedCommand) -> SlashCommand:
 
 
 async def allow_call(chat: ChatSession, rest: str) -> None:
-    """Run the held call with this id and show the answer; without an id, list the waiting calls."""
+    """List the calls that await approval; run the one named."""
     if not rest:
         await print_held_calls(chat)
         return
@@ -82,7 +87,7 @@ async def allow_call(chat: ChatSession, rest: str) -> None:
 
 
 async def deny_call(chat: ChatSession, rest: str) -> None:
-    """Drop the held call with this id; without an id, list the waiting calls."""
+    """List the calls that await approval; drop the one named."""
     if not rest:
         await print_held_calls(chat)
         return
@@ -110,7 +115,7 @@ def open_chat_query(chat: ChatSession) -> log_commands.EventQuery:
 
 
 async def print_context(chat: ChatSession, rest: str) -> None:
-    """Show the next prompt slot by slot, or the last one sent."""
+    """Show the next prompt slot by slot (all: with absent slots), or the last one sent."""
     if rest == "last":
         print_last_prompts(chat)
     elif rest not in ("", "all"):
@@ -134,7 +139,7 @@ def print_last_prompts(chat: ChatSession) -> None:
 
 
 async def print_why(chat: ChatSession, rest: str) -> None:
-    """Explain a slot; without one, explain the last turn: its state, its cache, and its events."""
+    """Explain a slot, or what the last turn did."""
     if rest:
         await explain_slot(chat, rest)
         return
@@ -183,7 +188,7 @@ async def print_chat_cost(chat: ChatSession, _: str) -> None:
 
 
 async def print_memory(chat: ChatSession, rest: str) -> None:
-    """List or search memories at the clearance of the session, without a model."""
+    """List memories, or search them."""
     assembly = memory_commands.give_memory_tools(chat.assemble_bare())
     name = "memory_search" if rest else "memory_list"
     answer = chat.gateway.workspace.call(assembly, name, {"query": rest} if rest else {})
@@ -193,7 +198,7 @@ async def print_memory(chat: ChatSession, rest: str) -> None:
 
 
 async def print_tasks(chat: ChatSession, _: str) -> None:
-    """List the tasks of this session with their steps."""
+    """List the tasks of this session."""
     tasks = await chat.gateway.sessions.list_tasks(chat.session.id) if chat.session else ()
     if not tasks:
         print("this session has no tasks")
@@ -204,7 +209,7 @@ async def print_tasks(chat: ChatSession, _: str) -> None:
 
 
 async def start_new_session(chat: ChatSession, _: str) -> None:
-    """Start a new session; the old one can be resumed."""
+    """Start a new session."""
     await chat.begin()
     chat.note(await describe_session(chat))
 
@@ -232,7 +237,7 @@ async def resume_session(chat: ChatSession, rest: str) -> None:
 
 
 async def show_or_set_model(chat: ChatSession, rest: str) -> None:
-    """Show the model, or switch this session to another one and retry its queued messages."""
+    """Show or change this session's model; changing it retries queued messages."""
     retried = await chat.set_model(rest) if rest else 0
     chosen = chat.choose_model()
     chat.note(f"{chosen.model} ({chosen.reason})" if chosen.reason else chosen.model)
@@ -241,7 +246,7 @@ async def show_or_set_model(chat: ChatSession, rest: str) -> None:
 
 
 async def drop_messages(chat: ChatSession, rest: str) -> None:
-    """Cancel a waiting message: the only one, one by its number, or all."""
+    """Cancel a message that waits for its answer."""
     waiting = await chat.list_waiting()
     if not waiting:
         raise InputError("no message in this session waits for an answer")
@@ -259,7 +264,7 @@ async def drop_messages(chat: ChatSession, rest: str) -> None:
 
 
 async def run_plan_command(chat: ChatSession, rest: str) -> str | None:
-    """Show plan mode and the stored plan, switch the mode, or accept the plan and run it."""
+    """Show plan mode and the stored plan; switch the mode, or run the plan."""
     if rest == "accept":
         accepted = await chat.accept_plan()
         chat.note(f"plan {accepted.id} accepted; plan mode is off")
@@ -280,7 +285,7 @@ async def run_plan_command(chat: ChatSession, rest: str) -> str | None:
 
 
 async def reload_workspace(chat: ChatSession, _: str) -> None:
-    """Reload the workspace, and report changes in the prompt or problems."""
+    """Reload the files of the workspace."""
     workspace, config = chat.gateway.workspace, chat.config
     restart = chat.gateway.reloading.look(now=True).restart
     changed = update_slot_hashes(chat)
@@ -315,7 +320,7 @@ async def quit_chat(_: ChatSession, __: str) -> None:
 
 
 async def show_help(_: ChatSession, __: str) -> None:
-    """List the commands."""
+    """Show this list."""
     usages = {f"/{name} {one.arguments}".rstrip(): one.about for name, one in SLASH_COMMANDS.items()}
     width = max(map(len, usages))
     for usage, about in usages.items():
@@ -323,27 +328,21 @@ async def show_help(_: ChatSession, __: str) -> None:
     print("\nEnter sends, Alt-Enter adds a line, Ctrl-C stops an answer, Ctrl-D ends the chat.")
 
 
-SLASH_COMMANDS: Mapping[str, SlashCommand] = {
-    "context": SlashCommand(
-        print_context, "[all|last]", "show the next prompt slot by slot (all: with absent slots), or the last one sent"
-    ),
-    "why": SlashCommand(print_why, "[SLOT]", "explain a slot, or what the last turn did"),
-    "cost": SlashCommand(print_chat_cost, "", "show the cost of this session and of today"),
-    "memory": SlashCommand(print_memory, "[WORDS]", "list memories, or search them"),
-    "tasks": SlashCommand(print_tasks, "", "list the tasks of this session"),
-    "plan": SlashCommand(
-        run_plan_command, "[on|off|accept]", "show plan mode and the stored plan; switch the mode, or run the plan"
-    ),
-    "allow": SlashCommand(allow_call, "[ID]", "list the calls that await approval; run the one named"),
-    "deny": SlashCommand(deny_call, "[ID]", "list the calls that await approval; drop the one named"),
-    "model": SlashCommand(
-        show_or_set_model, "[NAME]", "show or change this session's model; changing it retries queued messages"
-    ),
-    "drop": SlashCommand(drop_messages, "[NUMBER|all]", "cancel a message that waits for its answer"),
-    "new": SlashCommand(start_new_session, "", "start a new session"),
-    "sessions": SlashCommand(print_sessions, "", "list the sessions that can be resumed here"),
-    "resume": SlashCommand(resume_session, "ID", "resume an earlier session"),
-    "reload": SlashCommand(reload_workspace, "", "reload the files of the workspace"),
-    "help": SlashCommand(show_help, "", "show this list"),
-    "quit": SlashCommand(quit_chat, "", "end the chat"),
+SLASH_COMMANDS = {
+    "context": SlashCommand(print_context, "[all|last]"),
+    "why": SlashCommand(print_why, "[SLOT]"),
+    "cost": SlashCommand(print_chat_cost),
+    "memory": SlashCommand(print_memory, "[WORDS]"),
+    "tasks": SlashCommand(print_tasks),
+    "plan": SlashCommand(run_plan_command, "[on|off|accept]"),
+    "allow": SlashCommand(allow_call, "[ID]"),
+    "deny": SlashCommand(deny_call, "[ID]"),
+    "model": SlashCommand(show_or_set_model, "[NAME]"),
+    "drop": SlashCommand(drop_messages, "[NUMBER|all]"),
+    "new": SlashCommand(start_new_session),
+    "sessions": SlashCommand(print_sessions),
+    "resume": SlashCommand(resume_session, "ID"),
+    "reload": SlashCommand(reload_workspace),
+    "help": SlashCommand(show_help),
+    "quit": SlashCommand(quit_chat),
 }
