@@ -108,7 +108,9 @@ async def play_both(scenario: Scenario) -> Played:
     """Play a session with our ledger, and with everything in one string."""
     stage = make_stage(scenario)
     kept = LedgerDesign(stage, make_simulated_model(find_model(EMBEDDED_MODEL, {}), None))
-    done = await play_all(list_calls(scenario), {"ours": kept, "string": OneStringDesign(stage)}, os.environ, LONGEST)
+    done = await play_all(
+        list_calls(scenario), {"ours": kept, "string": OneStringDesign(stage=stage)}, os.environ, LONGEST
+    )
     return Played(ours=done["ours"], string=done["string"], decisions=tuple(kept.decisions))
 
 

@@ -105,7 +105,7 @@ def find_floor(stage, service, calls):
     prices, count = service.prices, service.meter.count
     seen, floor = set(), 0.0
     for call in calls:
-        tail = make_cache_block("tail", write_clock(call, stage.scenario.tail, stage))
+        tail = make_cache_block("tail", write_clock(call, stage))
         fresh = [block for block in (tail, *stage.converse(call.said)) if block.key not in seen]
         if call.number == 0:
             fresh += [*stage.tools, *(make_cache_block("system", one.text) for one in call.sections)]

@@ -18,10 +18,11 @@ from foreword.promptcache.simulation import (
     OURS,
     SPLIT,
     STRING,
-    RecordingDesign,
     compare_designs,
+    count_requests,
     find_optimal_session,
     format_comparison,
+    list_requests,
     run_design,
 )
 from foreword.tokens.models import find_model
@@ -86,9 +87,9 @@ def test_what_governs_is_on_the_wire(model, inserted):
         make_simulated_model(find_model(model, {}), find_prices(model, {})),
     )
     kept, calls = LedgerDesign(make_stage(scenario), service), list_calls(scenario)
-    watched = RecordingDesign(kept, service)
-    assert list(run_design(watched, calls, service).calls) == kept.predicted
-    names = [[block.name for block in asked.blocks if block.name.endswith(" system")] for asked in watched.asked]
+    requests = list_requests(kept, calls, service)
+    assert count_requests(requests) == kept.predicted
+    names = [[block.name for block in asked.blocks if block.name.endswith(" system")] for asked in requests]
     assert [bool(found) for found in names[5:]] == [inserted] * (len(calls) - 5)
     assert kept.decisions[3].action is (Action.APPEND if inserted else Action.REBASE)
 

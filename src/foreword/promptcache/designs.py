@@ -1,10 +1,7 @@
-"""Our design: the prompt the ledger decides on, with the cache breakpoints it chooses.
-
-A scripted session call by call: its sections and its history at each call. Prompt designs: how each writes the
-requests of a session and places cache breakpoints.
-"""
+"""Designs of prompts: how each writes the requests of a scripted session, call by call, with its breakpoints."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -76,7 +73,12 @@ class SessionCall:
 def list_calls(scenario: Scenario) -> list[SessionCall]:
     """Play a scenario and return its calls."""
     calls: list[SessionCall] = []
-    words, said, message = TextGenerator(scenario.seed), [], 0
+    said: list[ScriptedItem] = []
+    words, message = TextGenerator(scenario.seed), 0
+
+    def say(kind: str, name: str, tokens: int) -> None:
+        said.append(ScriptedItem(kind=kind, text=words.write(name, tokens), turn=turn, message=message))
+
     for turn, begin in enumerate(list_times(scenario), 1):
         if turn in scenario.folded:
             said = [
@@ -85,36 +87,21 @@ def list_calls(scenario: Scenario) -> list[SessionCall]:
             ]
             message = 2
         sections = tuple(list_sections(scenario, words, turn))
-        said.append(
-            ScriptedItem(kind="user", text=words.write(f"message {turn}", scenario.message), turn=turn, message=message)
-        )
-        steps = scenario.list_steps(turn)
-        for step in range(len(steps) + 1):
-            calls.append(
-                SessionCall(
-                    number=len(calls),
-                    turn=turn,
-                    first=step == 0,
-                    at=begin + timedelta(seconds=CALL_INTERVAL_S * step),
-                    sections=sections,
-                    said=tuple(said),
-                )
+        say("user", f"message {turn}", scenario.message)
+        for step, tools in enumerate((*scenario.list_steps(turn), 0)):
+            at = begin + timedelta(seconds=CALL_INTERVAL_S * step)
+            call = SessionCall(
+                number=len(calls), turn=turn, first=step == 0, at=at, sections=sections, said=tuple(said)
             )
+            calls.append(call)
             message += 1
-            if step == len(steps):
-                text = words.write(f"answer {turn}", scenario.answer)
-                said.append(ScriptedItem(kind="answer", text=text, turn=turn, message=message))
-                message += 1
-                continue
-            for each in range(steps[step]):
-                name = f"call {turn} {step} {each}"
-                said.append(ScriptedItem(kind="call", text=words.write(name, 30), turn=turn, message=message))
+            for each in range(tools):
+                say("call", f"call {turn} {step} {each}", 30)
+            if not tools:
+                say("answer", f"answer {turn}", scenario.answer)
             message += 1
-            for each in range(steps[step]):
-                name = f"result {turn} {step} {each}"
-                said.append(
-                    ScriptedItem(kind="result", text=words.write(name, scenario.result), turn=turn, message=message)
-                )
+            for each in range(tools):
+                say("result", f"result {turn} {step} {each}", scenario.result)
     return calls
 
 
@@ -126,15 +113,10 @@ def list_sections(scenario: Scenario, words: TextGenerator, turn: int) -> Iterat
             continue
         text = words.write(part.id, part.tokens)
         for edit in edits:
-            text = edit_text(text, words.write(f"{part.id} {edit.turn}", edit.grow))
+            lines, more = text.split("\n"), words.write(f"{part.id} {edit.turn}", edit.grow)
+            middle = len(lines) // 2  # new lines replace one in the middle
+            text = "\n".join([*lines[:middle], more, *lines[middle + 1 :]])
         yield SectionText(part=part, text=text, policy=edits[-1].policy if edits else EditPolicy.AUTO)
-
-
-def edit_text(text: str, more: str) -> str:
-    """Edit a text as people do: replace a line in the middle with new ones."""
-    lines = text.split("\n")
-    middle = len(lines) // 2
-    return "\n".join([*lines[:middle], *more.split("\n"), *lines[middle + 1 :]])
 
 
 NO_TEXTS: Mapping[int, str] = {}
@@ -183,9 +165,9 @@ def make_stage(scenario: Scenario) -> ScenarioStage:
     return ScenarioStage(scenario=scenario, tools=tuple(tools))
 
 
-def write_clock(call: SessionCall, words: int, stage: ScenarioStage) -> str:
+def write_clock(call: SessionCall, stage: ScenarioStage) -> str:
     """Write the text that changes every turn: the time and other facts."""
-    more = TextGenerator(stage.scenario.seed).write(f"tail {call.turn}", max(12, words - 15))
+    more = TextGenerator(stage.scenario.seed).write(f"tail {call.turn}", max(12, stage.scenario.tail - 15))
     return f"It is {call.at:%A, %d %B %Y, %H:%M} (UTC).\n{more}"
 
 
@@ -194,39 +176,36 @@ def join_sections(told: Iterable[SectionText]) -> str:
     return "\n\n".join(f"## {one.part.title or one.part.id}\n{one.text}" for one in told)
 
 
+@frozen
 class OneStringDesign:
     """Everything in one system string that ends with a clock; a breakpoint on the newest message."""
 
-    def __init__(self, stage: ScenarioStage) -> None:
-        self._stage = stage
+    stage: ScenarioStage
 
     def write(self, call: SessionCall) -> Sequence[CacheBlock]:
         """Write a request with the turn's clock in the system string."""
-        stage = self._stage
-        system = make_cache_block(
-            "system", f"{join_sections(call.sections)}\n\n{write_clock(call, stage.scenario.tail, stage)}"
-        )
-        blocks = [*stage.tools, system, *stage.converse(call.said)]
+        clock = write_clock(call, self.stage)
+        system = make_cache_block("system", f"{join_sections(call.sections)}\n\n{clock}")
+        blocks = [*self.stage.tools, system, *self.stage.converse(call.said)]
         return [*blocks[:-1], replace(blocks[-1], ttl="5m")]
 
 
+@frozen
 class SplitDesign:
     """A static part with the only breakpoint, and a dynamic part with the clock."""
 
-    def __init__(self, stage: ScenarioStage) -> None:
-        self._stage = stage
+    stage: ScenarioStage
 
     def write(self, call: SessionCall) -> Sequence[CacheBlock]:
         """Write a request."""
-        stage = self._stage
         static = [one for one in call.sections if one.part.pace is Pace.STATIC]
         dynamic = [one for one in call.sections if one.part.pace is not Pace.STATIC]
-        clock = write_clock(call, stage.scenario.tail, stage)
+        clock = write_clock(call, self.stage)
         return [
-            *stage.tools,
+            *self.stage.tools,
             make_cache_block("system", join_sections(static), "5m"),
             make_cache_block("system", f"{join_sections(dynamic)}\n\n{clock}"),
-            *stage.converse(call.said),
+            *self.stage.converse(call.said),
         ]
 
 
@@ -276,8 +255,8 @@ class LedgerDesign:
 
     def write(self, call: SessionCall) -> Sequence[CacheBlock]:
         """Write a request and record it as accepted."""
-        letter = self.prepare(call)
-        return self.send(letter, choose_breakpoints(self.state, letter.sent, self._service.cache, letter.stable))
+        prepared = self.prepare(call)
+        return self.send(prepared, choose_breakpoints(self.state, prepared.sent, self._service.cache, prepared.stable))
 
     def prepare(self, call: SessionCall, edits: Mapping[str, EditPolicy] = NO_EDITS) -> PreparedRequest:
         """Decide what to send, without breakpoints; `edits` overrides the ledger's own choices."""
@@ -303,31 +282,29 @@ class LedgerDesign:
         )
         return PreparedRequest(blocks=blocks, sent=sent, stable=range(len(stage.tools), len(stage.tools) + len(system)))
 
-    def send(self, letter: PreparedRequest, marks: tuple[Breakpoint, ...]) -> Sequence[CacheBlock]:
+    def send(self, prepared: PreparedRequest, marks: tuple[Breakpoint, ...]) -> Sequence[CacheBlock]:
         """Add breakpoints to a request and record it as accepted."""
         facts, decision = self._service.cache, self.decision
         if decision is None:
             raise ValueError("prepare a request before sending it")
         self.breakpoints.append(marks)
         ttls = {one.at: one.ttl for one in marks}
-        sent = replace(letter.sent, pieces=set_breakpoints(letter.sent.pieces, ttls))
+        sent = replace(prepared.sent, pieces=set_breakpoints(prepared.sent.pieces, ttls))
         self.predicted.append(predict_usage(self.state, sent, facts))
         self.state = advance_ledger(self.state, decision, sent, facts)
-        return set_breakpoints(letter.blocks, ttls)
+        return set_breakpoints(prepared.blocks, ttls)
 
     def fork(self) -> "LedgerDesign":
         """Copy the session so that it can continue differently."""
-        other = LedgerDesign(self._stage, self._service)
-        other._tails, other._inserted = dict(self._tails), dict(self._inserted)
-        other.state, other.decision = self.state, self.decision
-        other.decisions, other.breakpoints = list(self.decisions), list(self.breakpoints)
-        other.predicted = list(self.predicted)
+        other = copy(self)
+        for name in ("_tails", "_inserted", "decisions", "breakpoints", "predicted"):
+            setattr(other, name, copy(getattr(self, name)))
         return other
 
     def want(self, call: SessionCall, edits: Mapping[str, EditPolicy]) -> WantedPrefix:
         """Return the prefix a call wants."""
         prefix = make_scripted_prefix(call.sections, self._service.meter)
-        clock = write_clock(call, self._stage.scenario.tail, self._stage)
+        clock = write_clock(call, self._stage)
         span = Span("time", 0, len(clock), self._service.meter.count(clock))
         tail = Text(pace=Pace.TURN, placement=Placement.TAIL, text=clock, tokens=span.tokens, spans=(span,))
         before = self._stage.converse(call.said[:-1], self._tails, self._inserted) if call.first else ()
@@ -352,25 +329,23 @@ def set_breakpoints(items: Sequence[T], ttls: Mapping[int, str]) -> tuple[T, ...
 
 def make_scripted_prefix(sections: Sequence[SectionText], meter: Meter) -> Prefix:
     """Make a prefix from sections."""
-    lines = [make_scripted_snapshot(one, meter) for one in sections]
+    lines = []
+    for one in sections:
+        title = one.part.title or one.part.id
+        text = f"## {title}\n{one.text}\n\n"
+        line = SectionSnapshot(
+            id=one.part.id,
+            title=title,
+            pace=one.part.pace,
+            text=text,
+            piece=text,
+            tokens=meter.count(text),
+            governs=one.part.governs,
+            policy=one.policy,
+        )
+        lines.append(line)
     blocks = [tuple(line for line in lines if line.pace is pace) for pace in (Pace.STATIC, Pace.SESSION)]
     return Prefix(blocks=tuple(block for block in blocks if block))
-
-
-def make_scripted_snapshot(one: SectionText, meter: Meter) -> SectionSnapshot:
-    """Make the snapshot of a section."""
-    part = one.part
-    text = f"## {part.title or part.id}\n{one.text}\n\n"
-    return SectionSnapshot(
-        id=part.id,
-        title=part.title or part.id,
-        pace=part.pace,
-        text=text,
-        piece=text,
-        tokens=meter.count(text),
-        governs=part.governs,
-        policy=one.policy,
-    )
 
 
 def make_simulated_model(model: ModelFacts, prices: Prices | None) -> SimulatedModel:

@@ -1,7 +1,4 @@
-"""Recorded sessions: captured requests replayed against a provider's rules and prices.
-
-Parse the usage reports of all providers into one type. A captured request, validated.
-"""
+"""Recorded sessions: captured requests, validated and replayed against a provider's rules and prices."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,12 +13,12 @@ from foreword.promptcache.blame import CacheAccount
 from foreword.promptcache.breakpoints import choose_breakpoints
 from foreword.promptcache.designs import set_breakpoints
 from foreword.promptcache.ledger import LedgerState, SentRequest, find_part, make_sent_blocks
-from foreword.promptcache.rules import REQUEST_SHAPES, CacheBlock, CacheUsage, PrefixCache, list_blocks
+from foreword.promptcache.rules import REQUEST_SHAPES, CacheBlock, CacheUsage, list_blocks
 from foreword.promptcache.simulation import (
-    SimulatedClock,
     SimulatedRequest,
     account_for_session,
     advance_without_ledger,
+    count_requests,
     price_usage,
 )
 from foreword.tokens.count import Counter, Meter
@@ -131,7 +128,6 @@ def read_time(text: str) -> datetime:
 MAX_REQUESTS = 20_000  # requests of one recording
 Overrides = Mapping[str, ModelOverride]
 Count = Callable[[str], int]
-Meters = dict[str, Meter]
 
 
 @frozen
@@ -225,43 +221,29 @@ def replay_recording(recorded: Sequence[CapturedRequest], overrides: Overrides, 
     )
 
 
-def count_requests(asked: Sequence[SimulatedRequest]) -> list[CacheUsage]:
-    """Send requests to the simulated caches of their models, in order."""
-    clock = SimulatedClock(datetime.min.replace(tzinfo=UTC))
-    caches: dict[str, PrefixCache] = {}
-    counted = []
-    for one in asked:
-        clock.now = one.at
-        cache = caches.setdefault(one.model, PrefixCache(clock, one.count))
-        counted.append(cache.use(one.model, one.blocks, one.facts))
-    return counted
-
-
 def make_requests(
     recorded: Sequence[CapturedRequest], overrides: Overrides, model: str, count: Count | None
 ) -> list[SimulatedRequest]:
     """Build the requests of a recording; for another model, in its part order and with the ledger's breakpoints."""
-    meters: Meters = {}
-    for name in {model or one.model for one in recorded}:
-        facts = find_model(name, overrides)
-        meters[name] = Meter(facts, Counter(facts.tokenizer))
-    asked = [make_request(one, meters[model or one.model], overrides, count) for one in recorded]
+    meters: dict[str, Meter] = {}
+    asked = []
+    for one in recorded:
+        name = model or one.model
+        if name not in meters:
+            facts = find_model(name, overrides)
+            meters[name] = Meter(facts, Counter(facts.tokenizer))
+        counting, blocks = count or meters[name].count, list_blocks(one.shape, one.request)
+        size = PricedRequest(tokens=sum(counting(block.text) for block in blocks), now=one.at)
+        request = SimulatedRequest(
+            at=one.at,
+            model=name,
+            blocks=blocks,
+            facts=meters[name].facts.cache,
+            prices=find_prices(name, overrides, size),
+            count=counting,
+        )
+        asked.append(request)
     return list(convert_requests(recorded, asked)) if model else asked
-
-
-def make_request(one: CapturedRequest, meter: Meter, overrides: Overrides, count: Count | None) -> SimulatedRequest:
-    """Build one request."""
-    blocks, facts = list_blocks(one.shape, one.request), meter.facts.cache
-    counting = count or meter.count
-    tokens = sum(counting(block.text) for block in blocks)
-    return SimulatedRequest(
-        at=one.at,
-        model=meter.facts.name,
-        blocks=blocks,
-        facts=facts,
-        prices=find_prices(meter.facts.name, overrides, PricedRequest(tokens=tokens, now=one.at)),
-        count=counting,
-    )
 
 
 def convert_requests(

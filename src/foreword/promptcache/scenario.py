@@ -1,8 +1,4 @@
-"""Scenarios: scripted sessions with sections, turns, pauses, tool calls and edits.
-
-Validation of scenarios beyond their structure: each problem with its line and the allowed values. Load scenarios from
-YAML, with all problems reported at once, or the shipped one.
-"""
+"""Scenarios: scripted sessions with sections, turns, pauses, tool calls and edits, read from YAML and validated."""
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -23,7 +19,7 @@ from foreword.types import EditPolicy, Pace, frozen
 
 SESSION_START = datetime(2026, 11, 16, 13, 0, tzinfo=UTC)
 CALL_INTERVAL_S = 6  # seconds between two calls of one turn
-DEFAULT_TURNS = 10  # default
+DEFAULT_TURNS = 10
 
 
 @frozen(eq=True)
@@ -31,15 +27,10 @@ class ScriptedSection:
     """A section of the prompt."""
 
     id: str
-    """Its name."""
     title: str = ""
-    """Its heading."""
     pace: Pace = Pace.STATIC
-    """Its pace: static or session."""
     tokens: int = 100
-    """Approximate tokens."""
     governs: bool = False
-    """Whether it governs safety."""
     from_turn: int = 1
     """The first turn that has it."""
 
@@ -51,11 +42,8 @@ class ScriptedEdit:
     turn: int
     """The first turn that sees it."""
     section: str
-    """The section."""
     policy: EditPolicy = EditPolicy.AUTO
-    """When it reaches the session."""
     remove: bool = False
-    """Whether it removes the section."""
     grow: int = 30
     """Approximate tokens that it adds."""
 
@@ -65,9 +53,7 @@ class ScriptedPause:
     """A longer gap before a turn."""
 
     turn: int
-    """The turn."""
     seconds: int
-    """Length of the gap."""
 
 
 @frozen(eq=True)
@@ -75,9 +61,7 @@ class ScriptedToolCalls:
     """The tool calls of a turn."""
 
     turn: int
-    """The turn."""
     calls: int = 0
-    """Number of sequential calls."""
     at_once: int = 0
     """Number of parallel calls in the first answer."""
 
@@ -92,7 +76,6 @@ class ScriptedTools:
     """The tools of a session."""
 
     count: int = 0
-    """Number of tools."""
     tokens: int = 200
     """Approximate tokens of one schema."""
 
@@ -102,37 +85,25 @@ class Scenario:
     """A scripted session."""
 
     name: str
-    """Its name."""
     description: str = ""
-    """Its purpose."""
     seed: int = 0
     """The random seed of its texts and gaps."""
     model: str = ""
-    """The default model."""
     tools: ScriptedTools = ScriptedTools()
-    """The tools."""
     sections: tuple[ScriptedSection, ...]
-    """The sections, in order."""
     turns: int = DEFAULT_TURNS
-    """Number of turns."""
     seconds: tuple[int, ...] = (30, 150)
     """Minimum and maximum seconds before a turn."""
     pauses: tuple[ScriptedPause, ...] = ()
-    """Longer gaps before some turns."""
     work: tuple[ScriptedToolCalls, ...] = ()
-    """The tool calls of some turns."""
     folded: tuple[int, ...] = ()
     """The turns before which the history is compacted into a summary."""
     tail: int = 30
     """Approximate tokens of a message's tail."""
     message: int = 60
-    """Approximate tokens of a message."""
     answer: int = 150
-    """Approximate tokens of an answer."""
     result: int = 200
-    """Approximate tokens of a tool result."""
     edits: tuple[ScriptedEdit, ...] = ()
-    """The edits."""
 
     def list_steps(self, turn: int) -> tuple[int, ...]:
         """List the number of tool calls in each answer of a turn before the last."""
@@ -167,14 +138,11 @@ class TextGenerator:
     def write(self, name: str, tokens: int) -> str:
         """Write lines of ten words, about twelve tokens each."""
         random = Random(f"{self._seed} {name}")  # noqa: S311 - the same name gives the same words
-        lines = max(1, round(tokens / 12))
-        return "".join(generate_line(random) for _ in range(lines)).rstrip("\n")
-
-
-def generate_line(random: Random) -> str:
-    """Write one line."""
-    words = [random.choice(VERBS if at % 3 == 2 else NOUNS) for at in range(10)]
-    return f"The {' '.join(words)}.\n"
+        lines = (
+            " ".join(random.choice(VERBS if at % 3 == 2 else NOUNS) for at in range(10))
+            for _ in range(max(1, round(tokens / 12)))
+        )
+        return "\n".join(f"The {line}." for line in lines)
 
 
 MONTH_S = 30 * 24 * 3_600
@@ -195,23 +163,6 @@ RANGES: Mapping[tuple[str, ...], tuple[int, int]] = {
 }
 MAX_CALLS = 1_000
 MAX_INPUT_TOKENS = 30_000_000  # ten times the shipped session, which takes seconds
-
-
-@frozen(eq=True)
-class ScenarioSize:
-    """The size of a scenario: model calls, and their total input tokens."""
-
-    calls: int
-    tokens: int
-
-
-def check_scenario(places: ParsedValues) -> Iterator[ConfigProblem]:
-    """Check the values of a scenario."""
-    yield from check_ranges(places)
-    yield from check_turns(places)
-    yield from check_seconds(places)
-    yield from check_sections(places)
-    yield from check_edits(places)
 
 
 def check_ranges(places: ParsedValues) -> Iterator[ConfigProblem]:
@@ -283,8 +234,8 @@ def check_edits(places: ParsedValues) -> Iterator[ConfigProblem]:
         seen.setdefault(once, line)
 
 
-def estimate_size(scenario: Scenario) -> ScenarioSize:
-    """Estimate the size of a scenario without generating its text."""
+def check_size(scenario: Scenario) -> str:
+    """Explain why a scenario is too large, without generating its text; return an empty text if it is not."""
     head = scenario.tools.count * scenario.tools.tokens + sum(part.tokens for part in scenario.sections)
     said = calls = tokens = 0
     for turn in range(1, scenario.turns + 1):
@@ -292,20 +243,11 @@ def estimate_size(scenario: Scenario) -> ScenarioSize:
         for tools in (*scenario.list_steps(turn), 0):
             calls, tokens = calls + 1, tokens + head + said
             said += tools * (scenario.result + 30) if tools else scenario.answer + scenario.tail
-    return ScenarioSize(calls=calls, tokens=tokens)
-
-
-def check_size(scenario: Scenario) -> str:
-    """Explain why a scenario is too large; return an empty text if it is not."""
-    size = estimate_size(scenario)
-    if size.calls > MAX_CALLS:
-        return f"the session has {size.calls:,} model calls; the maximum is {MAX_CALLS:,}"
-    if size.tokens > MAX_INPUT_TOKENS:
-        return f"the requests have about {size.tokens:,} tokens in total; the maximum is {MAX_INPUT_TOKENS:,}"
+    if calls > MAX_CALLS:
+        return f"the session has {calls:,} model calls; the maximum is {MAX_CALLS:,}"
+    if tokens > MAX_INPUT_TOKENS:
+        return f"the requests have about {tokens:,} tokens in total; the maximum is {MAX_INPUT_TOKENS:,}"
     return ""
-
-
-SHIPPED_SCENARIO = "living"
 
 
 def read_scenario(text: str, file: str) -> Scenario:
@@ -315,7 +257,8 @@ def read_scenario(text: str, file: str) -> Scenario:
     structured = convert_node(parse_nodes(text, file), Scenario, file)
     further = [
         ConfigFault(file=file, line=line, message=f"{format_keys(keys)} {message}")
-        for keys, line, message in check_scenario(structured.values)
+        for check in (check_ranges, check_turns, check_seconds, check_sections, check_edits)
+        for keys, line, message in check(structured.values)
     ]
     scenario = raise_or_return(structured, further)
     if problem := check_size(scenario):
@@ -325,6 +268,4 @@ def read_scenario(text: str, file: str) -> Scenario:
 
 def load_shipped_scenario() -> Scenario:
     """Load the scenario that ships with the package."""
-    return read_scenario(
-        read_resource("data", "scenarios", f"{SHIPPED_SCENARIO}.yaml") or "", f"{SHIPPED_SCENARIO}.yaml"
-    )
+    return read_scenario(read_resource("data", "scenarios", "living.yaml") or "", "living.yaml")

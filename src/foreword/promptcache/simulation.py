@@ -1,17 +1,13 @@
-"""The oracle: our design with knowledge of the future, as a bound for a ledger without it.
+"""Simulation of sessions: each design's requests against a provider's cache rules and prices.
 
-A beam search over whole sessions: each edit left to the ledger may be appended or rebased, and each request may be
-cached with any TTL or not at all. The oracle obeys the owner's policies.
-
-Accounts of simulated requests: cache losses of each design or recording, with causes. A measured figure with its goal
-and its baseline. Run a session against a provider's cache: tokens read and written, and their cost. Record the
-requests of a design so that each call can be accounted for. Designs side by side: tokens and cost of one session at
-one provider. The cache benchmark: the living session at each provider, compared with other designs and the oracle.
+The oracle is our design with knowledge of the future: a beam search over whole sessions, in which each edit left to the
+ledger may be appended or rebased, and each request may be cached with any TTL or not at all. It obeys the owner's
+policies.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import product
 
 from foreword.config.schema import ModelOverride
@@ -183,15 +179,37 @@ class SimulatedClock:
         return self.now
 
 
+def list_requests(design: Design, calls: Sequence[SessionCall], service: SimulatedModel) -> list[SimulatedRequest]:
+    """Write the requests of all calls of a session."""
+    return [
+        SimulatedRequest(
+            at=call.at,
+            model=service.model.name,
+            blocks=tuple(design.write(call)),
+            facts=service.cache,
+            prices=service.prices,
+            count=service.meter.count,
+            prefix=design.decision.prefix if isinstance(design, LedgerDesign) and design.decision else None,
+        )
+        for call in calls
+    ]
+
+
+def count_requests(asked: Sequence[SimulatedRequest]) -> list[CacheUsage]:
+    """Send requests to the simulated caches of their models, in order."""
+    clock = SimulatedClock(datetime.min.replace(tzinfo=UTC))
+    caches: dict[str, PrefixCache] = {}
+    counted = []
+    for one in asked:
+        clock.now = one.at
+        cache = caches.setdefault(one.model, PrefixCache(clock, one.count))
+        counted.append(cache.use(one.model, one.blocks, one.facts))
+    return counted
+
+
 def run_design(design: Design, calls: Sequence[SessionCall], service: SimulatedModel) -> SimulationResult:
     """Send all calls of a session to a provider's cache."""
-    clock = SimulatedClock(calls[0].at)
-    cache = PrefixCache(clock, service.meter.count)
-    counted = []
-    for call in calls:
-        clock.now = call.at
-        counted.append(cache.use(service.model.name, design.write(call), service.cache))
-    return compute_cost(counted, service)
+    return compute_cost(count_requests(list_requests(design, calls, service)), service)
 
 
 def compute_cost(counted: Sequence[CacheUsage], service: SimulatedModel) -> SimulationResult:
@@ -217,11 +235,6 @@ def weigh_usage(counted: CacheUsage, facts: CacheFacts) -> float:
     """Return the input of one call in input tokens, by the provider's factors."""
     short, long = facts.usual.write, facts.lives[-1].write
     return counted.read * facts.read + (counted.write - counted.hour) * short + counted.hour * long + counted.fresh
-
-
-def cost_without_cache(result: SimulationResult, service: SimulatedModel) -> SimulationResult:
-    """Compute the cost of the same requests without a cache."""
-    return compute_cost([CacheUsage(fresh=call.total) for call in result.calls], service)
 
 
 BEAM_WIDTH = 6  # beam width; brute force over small sessions finds nothing cheaper
@@ -262,11 +275,13 @@ def extend_branch(
 ) -> Iterator[OracleBranch]:
     """Extend a candidate by one call, with every TTL and without a cache write."""
     prepared = thread.kept.fork()
-    letter = prepared.prepare(call, edits)
+    request = prepared.prepare(call, edits)
     for life in (*service.cache.lives, None) if service.cache.marked else (None,):
         kept = prepared.fork()
-        kept.send(letter, place_breakpoints(kept.state, letter.sent, service.cache, letter.stable, life))
-        yield OracleBranch(kept=kept, cost=thread.cost + cost_newest_call(kept, service))
+        kept.send(request, place_breakpoints(kept.state, request.sent, service.cache, request.stable, life))
+        counted, prices = kept.predicted[-1], service.prices
+        paid = price_usage(counted, prices) if prices and prices.input else weigh_usage(counted, service.cache)
+        yield OracleBranch(kept=kept, cost=thread.cost + paid)
 
 
 def list_edit_choices(stage: ScenarioStage, call: SessionCall) -> Iterator[Mapping[str, EditPolicy]]:
@@ -275,16 +290,6 @@ def list_edit_choices(stage: ScenarioStage, call: SessionCall) -> Iterator[Mappi
     sections = [edit.section for edit in edits] if call.first else []
     for chosen in product((EditPolicy.APPEND, EditPolicy.NOW), repeat=len(sections)):
         yield dict(zip(sections, chosen, strict=True))
-
-
-def cost_newest_call(kept: LedgerDesign, service: SimulatedModel) -> float:
-    """Return the cost of the newest call."""
-    counted = kept.predicted[-1]
-    return (
-        price_usage(counted, service.prices)
-        if service.prices and service.prices.input
-        else weigh_usage(counted, service.cache)
-    )
 
 
 def estimate_remaining_cost(
@@ -307,32 +312,6 @@ def get_branch_key(kept: LedgerDesign, following: SessionCall | None) -> object:
     said = tuple((update.id, update.said) for update in state.updates)
     alive = [(one.at, one.seconds) for one in state.alive if one.until > following.at]
     return state.prefix.text, said, tuple(alive)
-
-
-class RecordingDesign:
-    """Wraps a design and records its requests."""
-
-    def __init__(self, design: Design, service: SimulatedModel) -> None:
-        self._design = design
-        self._service = service
-        self.asked: list[SimulatedRequest] = []
-
-    def write(self, call: SessionCall) -> Sequence[CacheBlock]:
-        """Write and record a request."""
-        blocks, service = self._design.write(call), self._service
-        decision = self._design.decision if isinstance(self._design, LedgerDesign) else None
-        self.asked.append(
-            SimulatedRequest(
-                at=call.at,
-                model=service.model.name,
-                blocks=tuple(blocks),
-                facts=service.cache,
-                prices=service.prices,
-                count=service.meter.count,
-                prefix=decision.prefix if decision else None,
-            )
-        )
-        return blocks
 
 
 OURS, NO_CACHE, STRING, SPLIT, ORACLE = "ours", "no cache", "one string with a clock", "static/dynamic split", "oracle"
@@ -379,10 +358,10 @@ def compare_designs(
     service = make_simulated_model(facts, find_prices(model, overrides))
     stage, calls = make_stage(scenario), list_calls(scenario)
     kept = LedgerDesign(stage, service)
-    designs: Mapping[str, Design] = {OURS: kept, STRING: OneStringDesign(stage), SPLIT: SplitDesign(stage)}
-    watched = {name: RecordingDesign(design, service) for name, design in designs.items()}
-    results = {name: run_design(one, calls, service) for name, one in watched.items()}
-    results[NO_CACHE] = cost_without_cache(results[OURS], service)
+    designs: Mapping[str, Design] = {OURS: kept, STRING: OneStringDesign(stage=stage), SPLIT: SplitDesign(stage=stage)}
+    asked = {name: list_requests(design, calls, service) for name, design in designs.items()}
+    results = {name: compute_cost(count_requests(requests), service) for name, requests in asked.items()}
+    results[NO_CACHE] = compute_cost([CacheUsage(fresh=call.total) for call in results[OURS].calls], service)
     if oracle:
         results[ORACLE] = find_optimal_session(stage, service, calls)
     return DesignComparison(
@@ -391,31 +370,25 @@ def compare_designs(
         calls=tuple(calls),
         results={name: results[name] for name in ORDER if name in results},
         decisions=tuple(kept.decisions),
-        asked={name: one.asked for name, one in watched.items()},
+        asked=asked,
     )
 
 
 def format_comparison(comparison: DesignComparison) -> str:
     """Format a comparison as a plain-text table, with its rules and prices."""
-    money = "tokens" if comparison.free else "USD"
-    rows = [("design", "read", money, "of the oracle", "of no cache")]
-    rows += [format_design(comparison, design) for design in comparison.results]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [f" {name:{widths[0]}}  {align_cells(cells, widths[1:])}".rstrip() for name, *cells in rows]
-    return "\n".join([f"{comparison.model}: {describe_model(comparison.service)}", *lines])
-
-
-def align_cells(cells: Sequence[str], widths: Sequence[int]) -> str:
-    """Align figures in columns."""
-    return "  ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
-
-
-def format_design(comparison: DesignComparison, design: str) -> tuple[str, str, str, str, str]:
-    """Format one design."""
-    amount = f"{comparison.weigh(design):,.0f}" if comparison.free else f"{comparison.weigh(design):,.4f}"
-    oracle = f"{comparison.divide_costs(design, ORACLE):.3f} ×" if ORACLE in comparison.results else ""
-    share = f"{comparison.results[design].share:.1%}"
-    return design, share, amount, oracle, f"{comparison.divide_costs(design, NO_CACHE):.3f} ×"
+    rows = [("design", "read", "tokens" if comparison.free else "USD", "of the oracle", "of no cache")]
+    for design, result in comparison.results.items():
+        amount = f"{comparison.weigh(design):,.{0 if comparison.free else 4}f}"
+        oracle = f"{comparison.divide_costs(design, ORACLE):.3f} ×" if ORACLE in comparison.results else ""
+        rows.append(
+            (design, f"{result.share:.1%}", amount, oracle, f"{comparison.divide_costs(design, NO_CACHE):.3f} ×")
+        )
+    first, *widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [f"{comparison.model}: {describe_model(comparison.service)}"]
+    for name, *cells in rows:
+        figures = "  ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+        lines.append(f" {name:{first}}  {figures}".rstrip())
+    return "\n".join(lines)
 
 
 def describe_model(service: SimulatedModel) -> str:
@@ -423,17 +396,16 @@ def describe_model(service: SimulatedModel) -> str:
     facts, prices = service.cache, service.prices
     parts = [f"rules of {name_rules(service)}", f"from {facts.minimum:,} tokens"]
     if prices is not None and prices.input:
-        per = (
-            f"a million: ${prices.input * TOKENS_PER_PRICE:.4g} input, ${prices.cache_read * TOKENS_PER_PRICE:.4g} read"
-        )
-        parts.append(f"{per}, ${prices.cache_write * TOKENS_PER_PRICE:.4g} written" if facts.marked else per)
+        amounts = [("input", prices.input), ("read", prices.cache_read)]
+        amounts += [("written", prices.cache_write)] if facts.marked else []
+        listed = ", ".join(f"${amount * TOKENS_PER_PRICE:.4g} {name}" for name, amount in amounts)
+        parts.append(f"a million: {listed}")
     return ", ".join(parts)
 
 
 def name_rules(service: SimulatedModel) -> str:
     """Name the cache rules, with the date they were checked."""
-    facts = service.cache
-    return f"{facts.provider or 'other providers'} ({facts.checked})"
+    return f"{service.cache.provider or 'other providers'} ({service.cache.checked})"
 
 
 # One for each rule of data/caches.yaml.
