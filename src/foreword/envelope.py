@@ -257,7 +257,7 @@ def split_request(
     """Split a request into the blocks that open it and the blocks of its messages, numbered from `end`."""
     said = request[REQUEST_SHAPES[shape].field]
     opening = count_opening(said)
-    head = (*REQUEST_SHAPES[shape].opens(request), *list_conversation(shape, said[:opening]))
+    head = (*REQUEST_SHAPES[shape].list_prefix(request), *list_conversation(shape, said[:opening]))
     own = list_conversation(shape, said[opening:], opening if end is None else end)
     return make_sent_blocks(make_blocks(head), to.facts, to.count), make_sent_blocks(
         make_blocks(own), to.facts, to.count
@@ -308,109 +308,109 @@ class Envelope:
         return json.dumps(self.request, ensure_ascii=False, separators=(",", ":"))
 
 
-def build_envelope(letter: EnvelopeContent, name: str) -> Envelope:
+def build_envelope(content: EnvelopeContent, name: str) -> Envelope:
     """Build the envelope of a provider's shape."""
     if name not in SHAPES:
         raise UnknownName("format", name, SHAPES)
-    request = SHAPES[name](letter)
-    ttls = list_ttls(name, request) if any(letter.marks) and name in REQUEST_SHAPES else ()
+    request = SHAPES[name](content)
+    ttls = list_ttls(name, request) if any(content.marks) and name in REQUEST_SHAPES else ()
     breakpoints = tuple(
         Breakpoint(at=at, ttl=ttl, why="the end of a stable block") for at, ttl in enumerate(ttls) if ttl
     )
-    return Envelope(shape=name, model=letter.model, request=request, breakpoints=breakpoints)
+    return Envelope(shape=name, model=content.model, request=request, breakpoints=breakpoints)
 
 
-def shape_anthropic(letter: EnvelopeContent) -> dict[str, Any]:
+def shape_anthropic(content: EnvelopeContent) -> dict[str, Any]:
     """Build the body of POST /v1/messages; the caller adds max_tokens."""
-    request: dict[str, Any] = {"model": letter.model}
-    if letter.tools:
+    request: dict[str, Any] = {"model": content.model}
+    if content.tools:
         request["tools"] = [
             {"name": tool.name, "description": tool.description, "input_schema": sort_schema(tool)}
-            for tool in letter.tools.tools
+            for tool in content.tools.tools
         ]
     if system := [
         write_system_block(block, ttl)
-        for block, ttl in zip(letter.prompt.blocks, letter.marks, strict=True)
+        for block, ttl in zip(content.prompt.blocks, content.marks, strict=True)
         if block.placement is Placement.SYSTEM
     ]:
         request["system"] = system
-    request["messages"] = write_conversation(letter, lambda text: {"type": "text", "text": text})
+    request["messages"] = write_conversation(content, lambda text: {"type": "text", "text": text})
     return request
 
 
 def write_system_block(block: PromptBlock, ttl: str | None, name: str = "anthropic") -> dict[str, Any]:
     """Build a system block, with its cache breakpoint if it has one."""
-    content: dict[str, Any] = {"type": TEXT_PART_TYPES[name], "text": block.text}
-    return {**content, **write_breakpoint(name, ttl)} if ttl else content
+    part: dict[str, Any] = {"type": TEXT_PART_TYPES[name], "text": block.text}
+    return {**part, **write_breakpoint(name, ttl)} if ttl else part
 
 
-def shape_openai(letter: EnvelopeContent) -> dict[str, Any]:
+def shape_openai(content: EnvelopeContent) -> dict[str, Any]:
     """Build the body of POST /v1/chat/completions; with breakpoints, the system message has one part per block."""
-    content = write_system_parts(letter, "openai") or letter.system
-    system = [{"role": "system", "content": content}] if letter.system else []
+    parts = write_system_parts(content, "openai") or content.system
+    system = [{"role": "system", "content": parts}] if content.system else []
     request: dict[str, Any] = {
-        "model": letter.model,
-        "messages": [*system, *write_conversation(letter, lambda text: {"type": "text", "text": text})],
+        "model": content.model,
+        "messages": [*system, *write_conversation(content, lambda text: {"type": "text", "text": text})],
     }
-    if letter.tools:
-        request["tools"] = [{"type": "function", "function": describe_function(tool)} for tool in letter.tools.tools]
+    if content.tools:
+        request["tools"] = [{"type": "function", "function": describe_function(tool)} for tool in content.tools.tools]
     return request
 
 
-def write_system_parts(letter: EnvelopeContent, name: str) -> list[dict[str, Any]]:
+def write_system_parts(content: EnvelopeContent, name: str) -> list[dict[str, Any]]:
     """Build the system content for OpenAI, one part per block; empty without breakpoints."""
     blocks = [
         (block, ttl)
-        for block, ttl in zip(letter.prompt.blocks, letter.marks, strict=True)
+        for block, ttl in zip(content.prompt.blocks, content.marks, strict=True)
         if block.placement is Placement.SYSTEM
     ]
     marked = any(ttl and ttl not in ANTHROPIC_TTLS for _, ttl in blocks)
     return [write_system_block(block, ttl, name) for block, ttl in blocks] if marked else []
 
 
-def shape_responses(letter: EnvelopeContent) -> dict[str, Any]:
+def shape_responses(content: EnvelopeContent) -> dict[str, Any]:
     """Build the body of POST /v1/responses; with breakpoints a system message replaces the instructions."""
-    request: dict[str, Any] = {"model": letter.model}
-    marked = write_system_parts(letter, "responses")
-    if letter.system and not marked:
-        request["instructions"] = letter.system
+    request: dict[str, Any] = {"model": content.model}
+    marked = write_system_parts(content, "responses")
+    if content.system and not marked:
+        request["instructions"] = content.system
     opening = [{"role": "system", "content": marked}] if marked else []
-    request["input"] = [*opening, *write_conversation(letter, lambda text: {"type": "input_text", "text": text})]
-    if letter.tools:
-        request["tools"] = [{"type": "function", **describe_function(tool)} for tool in letter.tools.tools]
+    request["input"] = [*opening, *write_conversation(content, lambda text: {"type": "input_text", "text": text})]
+    if content.tools:
+        request["tools"] = [{"type": "function", **describe_function(tool)} for tool in content.tools.tools]
     return request
 
 
-def shape_gemini(letter: EnvelopeContent) -> dict[str, Any]:
+def shape_gemini(content: EnvelopeContent) -> dict[str, Any]:
     """Build the body of POST /v1beta/models/MODEL:generateContent; the model is part of the URL."""
     roles = {"user": "user", "assistant": "model"}
-    contents = [{"role": roles[message.role], "parts": [{"text": message.text}]} for message in letter.history]
-    if letter.newest:
-        contents.append({"role": "user", "parts": [{"text": text} for text in letter.newest]})
+    contents = [{"role": roles[message.role], "parts": [{"text": message.text}]} for message in content.history]
+    if content.newest:
+        contents.append({"role": "user", "parts": [{"text": text} for text in content.newest]})
     request: dict[str, Any] = {}
-    if letter.system:
-        request["systemInstruction"] = {"parts": [{"text": letter.system}]}
+    if content.system:
+        request["systemInstruction"] = {"parts": [{"text": content.system}]}
     request["contents"] = contents
-    if letter.tools:
-        declarations = [describe_function(tool, schema="parametersJsonSchema") for tool in letter.tools.tools]
+    if content.tools:
+        declarations = [describe_function(tool, schema="parametersJsonSchema") for tool in content.tools.tools]
         request["tools"] = [{"functionDeclarations": declarations}]
     return request
 
 
-def shape_plain(letter: EnvelopeContent) -> dict[str, Any]:
+def shape_plain(content: EnvelopeContent) -> dict[str, Any]:
     """Build plain texts for an engine without a message format; the tail is a separate message before the user's."""
-    newest = [{"role": "user", "text": text} for text in letter.newest]
-    said = [{"role": message.role, "text": message.text} for message in letter.history]
-    return {"system": letter.system, "messages": [*said, *newest]}
+    newest = [{"role": "user", "text": text} for text in content.newest]
+    said = [{"role": message.role, "text": message.text} for message in content.history]
+    return {"system": content.system, "messages": [*said, *newest]}
 
 
-def write_conversation(letter: EnvelopeContent, part: Callable[[str], dict[str, str]]) -> list[dict[str, Any]]:
+def write_conversation(content: EnvelopeContent, part: Callable[[str], dict[str, str]]) -> list[dict[str, Any]]:
     """Write the conversation so far, and the newest message in parts."""
-    messages: list[dict[str, Any]] = [{"role": said.role, "content": said.text} for said in letter.history]
-    if letter.newest:
-        messages.append({"role": "user", "content": [part(text) for text in letter.newest]})
-    if letter.inserted:
-        messages.append({"role": "system", "content": [part(letter.inserted)]})
+    messages: list[dict[str, Any]] = [{"role": said.role, "content": said.text} for said in content.history]
+    if content.newest:
+        messages.append({"role": "user", "content": [part(text) for text in content.newest]})
+    if content.inserted:
+        messages.append({"role": "system", "content": [part(content.inserted)]})
     return messages
 
 

@@ -90,7 +90,7 @@ def print_breaks(args: Namespace) -> None:
     report = events.run(lambda log: cache_breaks.find_breaks(log, events.reader, wanted))
     calibrations = list_calibrations(events)
     if args.json:
-        plain = [ledger_json.calibration_to_json(one) for one in calibrations]
+        plain = [ledger_json.to_json(one) for one in calibrations]
         print_json({**cache_breaks.report_to_json(report), "calibrations": plain})
         return
     for line in cache_breaks.show_breaks(report, events.zone):
@@ -307,7 +307,7 @@ def simulation_to_dict(compared: simulation.DesignComparison, *, calls: bool) ->
         plain["turns"] = [ledger_json.decision_to_json(decision) for decision in compared.decisions]
         plain["calls"] = {
             name: [
-                {"used": ledger_json.usage_to_json(one.reported), "blame": ledger_json.account_to_json(one)["blame"]}
+                {"used": ledger_json.to_json(one.reported), "blame": ledger_json.account_to_json(one)["blame"]}
                 for one in compared.account(name)
             ]
             for name in compared.asked
@@ -377,16 +377,16 @@ def replay_to_dict(played: recordings.ReplayedRecording, model: str) -> dict[str
     return {
         "model": model or None,
         "sum": {
-            "predicted": ledger_json.usage_to_json(add_usage(played.counted)),
-            "reported": ledger_json.usage_to_json(add_usage(played.reported)),
+            "predicted": ledger_json.to_json(add_usage(played.counted)),
+            "reported": ledger_json.to_json(add_usage(played.reported)),
             "usd": add_usd(played.usd),
         },
         "calls": [
             {
                 "at": request.at.isoformat(),
                 "model": request.model,
-                "predicted": ledger_json.usage_to_json(used),
-                "reported": None if reported is None else ledger_json.usage_to_json(reported),
+                "predicted": ledger_json.to_json(used),
+                "reported": None if reported is None else ledger_json.to_json(reported),
                 "usd": usd,
                 "blame": ledger_json.account_to_json(account)["blame"],
             }

@@ -14,7 +14,7 @@ from foreword.events.totals import find_spending
 from foreword.http.error_responses import make_not_found
 from foreword.http.request_context import MAX_NAME_CHARS, ContextDep, ResponseModel
 from foreword.http.session_routes import find_own_session
-from foreword.promptcache.ledger_json import calibration_to_json
+from foreword.promptcache.ledger_json import to_json
 from foreword.storage.ledgers import find_calibrations
 
 FilterQuery = Annotated[str, Query(max_length=MAX_NAME_CHARS)]
@@ -262,4 +262,4 @@ async def get_cache_use(
     cache_filter = parse_cache_filter(filters, reader, context.now)
     report = await context.use_log(lambda log: find_breaks(log, reader, cache_filter))
     learned = await asyncio.to_thread(find_calibrations, context.folder) if sees_all(reader) else {}
-    return {**report_to_json(report), "calibrations": [calibration_to_json(one) for one in learned.values()]}
+    return {**report_to_json(report), "calibrations": [to_json(one) for one in learned.values()]}

@@ -1,7 +1,4 @@
-"""Blame: compare predicted with reported cache reads and find the one cause of a cache miss.
-
-Surplus: tokens a provider read from its cache beyond the prediction, with the known reason.
-"""
+"""Blame: compare predicted with reported cache reads; find the one cause of a miss, or the reason of a surplus."""
 
 from dataclasses import replace
 
@@ -129,16 +126,6 @@ class CacheAccount:
 
 
 @frozen(eq=True)
-class MissCause:
-    """A cause and its location."""
-
-    cause: Cause
-    reason: str
-    where: str = ""
-    byte: int | None = None
-
-
-@frozen(eq=True)
 class AnsweredRequest:
     """A request, the prefix it was sent with, and the usage its provider reported."""
 
@@ -175,15 +162,8 @@ def account_for_call(
     found = find_cause(state, answered.prefix, sent, facts)
     rates = find_token_rates(facts, prices)
     paid = rates.input if not (facts.marked and sent.marks) else rates.long if reported.hour else rates.write
-    blame = Blame(
-        cause=found.cause,
-        reason=found.reason,
-        where=found.where,
-        byte=found.byte,
-        tokens=lost,
-        usd=lost * (paid - rates.read) if rates.usd else None,
-    )
-    return replace(made, blame=blame)
+    usd = lost * (paid - rates.read) if rates.usd else None
+    return replace(made, blame=replace(found, tokens=lost, usd=usd))
 
 
 def count_cacheable_tokens(state: LedgerState, facts: CacheFacts) -> int:
@@ -194,45 +174,45 @@ def count_cacheable_tokens(state: LedgerState, facts: CacheFacts) -> int:
     return state.last.tokens if state.last.tokens < facts.minimum else 0
 
 
-def find_cause(state: LedgerState, prefix: Prefix, sent: SentRequest, facts: CacheFacts) -> MissCause:
+def find_cause(state: LedgerState, prefix: Prefix, sent: SentRequest, facts: CacheFacts) -> Blame:
     """Find the cause of a miss: the first that applies."""
     last, newest = state.last, max(state.alive, key=lambda one: one.at, default=None)
     if last.model != sent.model:
-        return MissCause(cause=Cause.MODEL, reason=f"{sent.model} does not share a cache with {last.model}")
+        return Blame(cause=Cause.MODEL, reason=f"{sent.model} does not share a cache with {last.model}")
     if newest is None or last.ends[newest.at] < facts.minimum:
         reason = f"{last.tokens:,} tokens are below the cache minimum of {facts.minimum:,}"
-        return MissCause(cause=Cause.MINIMUM, reason=reason)
+        return Blame(cause=Cause.MINIMUM, reason=reason)
     if is_lost(state):
-        return MissCause(cause=Cause.EXPIRED, reason=ENGINE_RESTARTED)
+        return Blame(cause=Cause.EXPIRED, reason=ENGINE_RESTARTED)
     if newest.until <= sent.at:
         minutes = find_idle_time(state, sent.at).total_seconds() / 60
         reason = f"idle for {minutes:,.0f} min; the cache lives {newest.seconds / 60:,.0f} min"
-        return MissCause(cause=Cause.EXPIRED, reason=reason)
+        return Blame(cause=Cause.EXPIRED, reason=reason)
     at = count_equal_blocks(last.pieces, sent.pieces)
     if at <= newest.at:
         return describe_difference(state, prefix, sent, at)
     return explain_unread_prefix(newest.at, sent, facts)
 
 
-def describe_difference(state: LedgerState, prefix: Prefix, sent: SentRequest, at: int) -> MissCause:
+def describe_difference(state: LedgerState, prefix: Prefix, sent: SentRequest, at: int) -> Blame:
     """Describe the difference at a block of the request."""
     was, now = state.last.pieces[at], sent.pieces[at] if at < len(sent.pieces) else None
     piece = now if now and now.part == was.part else was
     moved = find_difference(state.prefix, prefix)
     byte = sum(one.size for one in state.last.pieces[:at] if one.part == was.part)
     if was.part == "system" and moved:
-        return MissCause(cause=Cause.SECTION, reason=f"{moved[0]} is not what it was", where=moved[0], byte=moved[1])
+        return Blame(cause=Cause.SECTION, reason=f"{moved[0]} is not what it was", where=moved[0], byte=moved[1])
     if was.part == "tools":
         reason = f"{piece.name} changed, and tools precede everything else"
-        return MissCause(cause=Cause.TOOLS, reason=reason, where=piece.name.removeprefix("tool "), byte=byte)
+        return Blame(cause=Cause.TOOLS, reason=reason, where=piece.name.removeprefix("tool "), byte=byte)
     if was.part == "system":
         reason = "text after the stable sections changed, and it precedes the messages"
-        return MissCause(cause=Cause.SECTION, reason=reason, where=piece.name, byte=byte)
+        return Blame(cause=Cause.SECTION, reason=reason, where=piece.name, byte=byte)
     reason = f"message {was.name} differs from the message sent"
-    return MissCause(cause=Cause.HISTORY, reason=reason, where=was.name, byte=byte)
+    return Blame(cause=Cause.HISTORY, reason=reason, where=was.name, byte=byte)
 
 
-def explain_unread_prefix(newest: int, sent: SentRequest, facts: CacheFacts) -> MissCause:
+def explain_unread_prefix(newest: int, sent: SentRequest, facts: CacheFacts) -> Blame:
     """Find why an unchanged prefix was not read: no cache breakpoint in range, or the provider dropped it."""
     if facts.marked and not facts.newest:
         marks, ends = sent.marks, sent.ends
@@ -241,11 +221,10 @@ def explain_unread_prefix(newest: int, sent: SentRequest, facts: CacheFacts) -> 
             behind = min((at - newest for at in able if at >= newest), default=0)
             reason = f"the nearest breakpoint is {behind} blocks later; the lookback is {facts.lookback}"
             if len(marks) >= facts.marks:
-                return MissCause(
-                    cause=Cause.LIMIT, reason=f"{reason}; all {facts.marks} breakpoints are used elsewhere"
-                )
-            return MissCause(cause=Cause.LOOKBACK, reason=reason)
-    return MissCause(cause=Cause.PROVIDER, reason="the same was sent in time; the provider had it no longer")
+                reason = f"{reason}; all {facts.marks} breakpoints are used elsewhere"
+                return Blame(cause=Cause.LIMIT, reason=reason)
+            return Blame(cause=Cause.LOOKBACK, reason=reason)
+    return Blame(cause=Cause.PROVIDER, reason="the same was sent in time; the provider had it no longer")
 
 
 def confirm_cause(blame: Blame, theirs: str) -> Blame:

@@ -1,7 +1,6 @@
-"""The prefix a turn wants to send: the leading stable part of its prompt, section by section.
+"""Changes: the sections in which the prefix a turn wants differs from what its session has sent, and their updates.
 
-Listings: a memory menu is one section with an entry per file; a file's policy applies to its entry. Changes: the
-sections in which a turn's prompt differs from what its session has sent.
+A memory menu is one section with an entry per file; a file's policy applies to its entry.
 """
 
 import re
@@ -9,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cache
 from hashlib import sha256
+from itertools import takewhile
 
 from foreword.engine.budget import Fit
 from foreword.engine.cuts import Fitted
@@ -87,7 +87,8 @@ def make_wanted_prefix(
     draft: PromptDraft, decided: Mapping[tuple[str, str], EditPolicy], *, compacted: bool = False
 ) -> WantedPrefix:
     """Return the prefix a turn wants; a policy for a single edit overrides the file's."""
-    known = {one.item.id: one for run in draft.fit.runs for one in run.items if isinstance(one, Fitted)}
+    items = [one for run in draft.fit.runs for one in run.items]
+    known = {one.item.id: one for one in items if isinstance(one, Fitted)}
     places = (
         ((name, (one.item.path or one.item.origin, one.item.sha256)) for name, one in known.items()) if decided else ()
     )
@@ -103,7 +104,9 @@ def make_wanted_prefix(
         edits=edits,
         policies=draft.policies,
         listings=frozenset(name for name, one in known.items() if one.item.slot.source == LISTING_SOURCE),
-        withheld=frozenset(list_withheld(draft.fit)),
+        withheld=frozenset(
+            one.id if isinstance(one, Missing) else one.item.id for one in items if one.verdict is Verdict.WITHHELD
+        ),
         broken=frozenset(name for name, one in known.items() if one.item.broken),
         joined=frozenset(name for name, one in known.items() if one.item.broken and not one.item.opens),
         said=tuple(message.text for message in draft.said),
@@ -113,41 +116,34 @@ def make_wanted_prefix(
 
 def make_prefix(draft: PromptDraft, known: Mapping[str, Fitted]) -> Prefix:
     """Return the section snapshots of the leading stable part."""
-    return Prefix(
-        blocks=tuple(
-            tuple(make_snapshot(known[span.id], block, span, draft) for span in block.spans)
-            for block in list_stable_blocks(draft.prompt.blocks)
-        )
-    )
-
-
-def make_snapshot(one: Fitted, block: PromptBlock, span: Span, draft: PromptDraft) -> SectionSnapshot:
-    """Make the snapshot of a section."""
-    section = one.item
-    return SectionSnapshot(
-        id=span.id,
-        title=section.title or section.slot.title or section.id,
-        pace=block.pace,
-        text=draft.layout.draw(section, one.body or ""),
-        piece=block.text[span.start : span.end],
-        tokens=span.tokens,
-        governs=section.slot.governs,
-        policy=find_policy(draft.policies, section.path or section.origin),
-        gated=find_removal_kind(section),
-    )
+    blocks = []
+    for block in list_stable_blocks(draft.prompt.blocks):
+        lines = []
+        for span in block.spans:
+            section = known[span.id].item
+            line = SectionSnapshot(
+                id=span.id,
+                title=section.title or section.slot.title or section.id,
+                pace=block.pace,
+                text=draft.layout.draw(section, known[span.id].body or ""),
+                piece=block.text[span.start : span.end],
+                tokens=span.tokens,
+                governs=section.slot.governs,
+                policy=find_policy(draft.policies, section.path or section.origin),
+                gated=find_removal_kind(section),
+            )
+            lines.append(line)
+        blocks.append(tuple(lines))
+    return Prefix(blocks=tuple(blocks))
 
 
 def find_removal_kind(section: Section) -> RemovalKind:
     """Return what a removal from a section may hide; public sections hide nothing."""
     if section.trust is Trust.PUBLIC:
         return RemovalKind.NONE
-    return (
-        RemovalKind.LISTING
-        if section.slot.source == LISTING_SOURCE
-        else RemovalKind.FILE
-        if section.path
-        else RemovalKind.NONE
-    )
+    if section.slot.source == LISTING_SOURCE:
+        return RemovalKind.LISTING
+    return RemovalKind.FILE if section.path else RemovalKind.NONE
 
 
 def find_policy(policies: Mapping[str, EditPolicy], path: str) -> EditPolicy:
@@ -155,14 +151,6 @@ def find_policy(policies: Mapping[str, EditPolicy], path: str) -> EditPolicy:
     folder, _, rest = path.partition("/")
     shared = rest.partition("/")[2] if folder in OVERRIDE_FOLDERS else ""
     return policies.get(path) or policies.get(shared) or EditPolicy.AUTO
-
-
-def list_withheld(fit: Fit) -> Iterator[str]:
-    """List the sections the turn's clearance may not see."""
-    for run in fit.runs:
-        for one in run.items:
-            if one.verdict is Verdict.WITHHELD:
-                yield one.id if isinstance(one, Missing) else one.item.id
 
 
 ENTRY_PRICE = re.compile(r" \([0-9,]+ tok\)(?= — |$)")  # follows the path, which may contain brackets
@@ -231,14 +219,11 @@ def restore_entries(
     """Restore the earlier lines of held entries."""
     told, now = list_entries(before.text), list_entries(after.text)
     lines = {now[one.path]: told.get(one.path) for one in waiting}
-    text, piece = (replace_lines(one, lines) for one in (after.text, after.piece))
+    text, piece = (
+        "\n".join(kept for line in one.split("\n") if (kept := lines.get(line, line)) is not None)
+        for one in (after.text, after.piece)
+    )
     return replace(after, text=text, piece=piece, tokens=wanted.layout.meter.count(piece))
-
-
-def replace_lines(text: str, lines: Mapping[str, str | None]) -> str:
-    """Replace or remove lines of a text."""
-    kept = (lines.get(line, line) for line in text.split("\n"))
-    return "\n".join(line for line in kept if line is not None)
 
 
 def find_listing_policy(before: SectionSnapshot, after: SectionSnapshot, wanted: WantedPrefix) -> EditPolicy:
@@ -246,13 +231,9 @@ def find_listing_policy(before: SectionSnapshot, after: SectionSnapshot, wanted:
     told, now = list_entries(before.text), list_entries(after.text)
     names = (name for name in {**told, **now} if told.get(name) != now.get(name))
     found = {find_entry_policy(wanted.policies, name) for name in names}
-    return (
-        EditPolicy.NOW
-        if EditPolicy.NOW in found
-        else EditPolicy.APPEND
-        if found == {EditPolicy.APPEND}
-        else after.policy
-    )
+    if EditPolicy.NOW in found:
+        return EditPolicy.NOW
+    return EditPolicy.APPEND if found == {EditPolicy.APPEND} else after.policy
 
 
 def find_entry_policy(policies: Mapping[str, EditPolicy], name: str) -> EditPolicy:
@@ -328,12 +309,7 @@ def may_be_private(before: SectionSnapshot, after: SectionSnapshot | None) -> bo
 def count_aligned_blocks(prefix: Prefix, wanted: Prefix) -> int:
     """Count the leading blocks with equal paces; everything after them moves together."""
     pairs = zip(list_paces(prefix), list_paces(wanted), strict=False)
-    count = 0
-    for old, new in pairs:
-        if old != new:
-            break
-        count += 1
-    return count
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def list_paces(prefix: Prefix) -> list[Pace]:
@@ -362,8 +338,14 @@ def rebuild_prefix(
     ]
     placed = {line.id for block in blocks for line in block}
     for line in held.values():
-        if line.id not in placed:
-            append_snapshot(blocks, line)
+        if line.id not in placed:  # never in the prefix, so it is added to the last block of its pace
+            at = next(
+                (at for at in reversed(range(len(blocks))) if blocks[at] and blocks[at][0].pace == line.pace), None
+            )
+            if at is None:
+                blocks.append((line,))
+            else:
+                blocks[at] = (*blocks[at], line)
     return Prefix(blocks=tuple(block for block in (*old[:start], *blocks) if block))
 
 
@@ -384,15 +366,6 @@ def restore_held(
     return tuple(kept)
 
 
-def append_snapshot(blocks: list[Snapshots], line: SectionSnapshot) -> None:
-    """Append a section that was never in the prefix to the last block of its pace."""
-    at = next((at for at in reversed(range(len(blocks))) if blocks[at] and blocks[at][0].pace == line.pace), None)
-    if at is None:
-        blocks.append((line,))
-    else:
-        blocks[at] = (*blocks[at], line)
-
-
 # The heading over updates if none is left.
 EMPTY_HEADING = re.compile(
     rf"\s*(?:##\s+)?{UPDATES_TITLE}\s*\Z|\s*<{join_words(UPDATES_TITLE)}>\s*</{join_words(UPDATES_TITLE)}>"
@@ -408,38 +381,30 @@ def write_update(
     line = after or before
     if line is None:
         raise ValueError("an update needs a section")
-    said, kind = write_full_update(layout, before, after)
+    kind = UpdateKind.ENDS if after is None else UpdateKind.REPLACES if before else UpdateKind.JOINS
+    said = write_update_heading(layout, kind, line)
+    if after:
+        said = f"{said}\n\n{after.text.strip()}"
     tokens = layout.meter.count(said)
     if before and after:
-        less, amends = write_amendment(layout, before, after)
+        less = f"{write_update_heading(layout, UpdateKind.AMENDS, after)}\n\n{compare_lines(before, after)}"
         if layout.meter.count(less) < tokens * MAX_AMENDMENT_SHARE:
-            said, kind, tokens = less, amends, layout.meter.count(less)
+            said, kind, tokens = less, UpdateKind.AMENDS, layout.meter.count(less)
     return Update(id=line.id, title=line.title, kind=kind, channel=channel, said=said, tokens=tokens, line=after)
 
 
-def write_full_update(
-    layout: Layout, before: SectionSnapshot | None, after: SectionSnapshot | None
-) -> tuple[str, UpdateKind]:
-    """Write an update with the whole new text of a section."""
-    if after is None:
-        return write_update_heading(layout, UpdateKind.ENDS, before), UpdateKind.ENDS
-    kind = UpdateKind.JOINS if before is None else UpdateKind.REPLACES
-    return f"{write_update_heading(layout, kind, after)}\n\n{after.text.strip()}", kind
-
-
-def write_amendment(layout: Layout, before: SectionSnapshot, after: SectionSnapshot) -> tuple[str, UpdateKind]:
+def compare_lines(before: SectionSnapshot, after: SectionSnapshot) -> str:
     """Write the changed lines of a section; each begins with a diff sign, so none can become a heading."""
     from difflib import unified_diff
 
     old, new = before.text.strip().split("\n"), after.text.strip().split("\n")
     lines = list(unified_diff(old, new, lineterm="", n=1))[2:]
-    shown = ["…" if line.startswith("@@") else line for line in lines]
-    return f"{write_update_heading(layout, UpdateKind.AMENDS, after)}\n\n{chr(10).join(shown)}", UpdateKind.AMENDS
+    return "\n".join("…" if line.startswith("@@") else line for line in lines)
 
 
-def write_update_heading(layout: Layout, kind: UpdateKind, line: SectionSnapshot | None) -> str:
+def write_update_heading(layout: Layout, kind: UpdateKind, line: SectionSnapshot) -> str:
     """Write the introduction of an update, or the whole notice for a removed section."""
-    return read_prompt(f"ledger/{kind}").strip().replace("{title}", layout.name(line.title if line else ""))
+    return read_prompt(f"ledger/{kind}").strip().replace("{title}", layout.name(line.title))
 
 
 def write_settled_notice(layout: Layout, updates: Iterable[Update]) -> str:
@@ -450,31 +415,24 @@ def write_settled_notice(layout: Layout, updates: Iterable[Update]) -> str:
 
 def join_notices(layout: Layout, updates: Sequence[Update], settled: str) -> str:
     """Join all notices under their heading; return an empty text if there are none."""
-    said = [*([settled] if settled else []), *(update.said for update in updates)]
-    return layout.wrap_updates("\n\n".join(said)) if said else ""
+    said = "\n\n".join(filter(None, (settled, *(update.said for update in updates))))
+    return layout.wrap_updates(said) if said else ""
 
 
 def append_to_tail(prompt: Prompt, layout: Layout, text: str) -> Prompt:
-    """Append a text to the tail, separated from the previous block."""
+    """Append a text to the tail; a separator before it belongs to the section before it."""
     if not text:
         return prompt
-    *before, last = prompt.blocks or (None,)
-    blocks = [block for block in before if block is not None]
-    if last is not None:
-        blocks.append(append_separator(last, layout.separator) if last.placement is Placement.TAIL else last)
+    blocks = list(prompt.blocks)
+    if blocks and (last := blocks[-1]).placement is Placement.TAIL and not last.text.endswith(layout.separator):
+        longer = last.text + layout.separator
+        *spans, end = last.spans
+        spans.append(Span(end.id, end.start, len(longer), end.tokens))
+        blocks[-1] = replace(last, text=longer, spans=tuple(spans))
     tokens = layout.meter.count(text)
     span = Span("updates", 0, len(text), tokens)
     block = PromptBlock(pace=Pace.TURN, placement=Placement.TAIL, text=text, tokens=tokens, spans=(span,))
     return Prompt(blocks=(*blocks, block))
-
-
-def append_separator(block: PromptBlock, separator: str) -> PromptBlock:
-    """Append a separator to a block; it belongs to the section before it."""
-    if block.text.endswith(separator):
-        return block
-    last = block.spans[-1]
-    text = block.text + separator
-    return replace(block, text=text, spans=(*block.spans[:-1], Span(last.id, last.start, len(text), last.tokens)))
 
 
 @cache

@@ -1,8 +1,6 @@
-"""Choose between appending an update and rebasing the prefix, by cost or because a rule requires it.
+"""The ledger as a stage: compare a turn's prompt with what its session has sent, without changing any state.
 
-Costs of rebasing a prefix and of appending updates to it. Compare a turn's prompt with what its session has sent.
-Pure: the ledger does not change. The ledger as a pipeline stage: it decides what a turn sends and does not change
-state.
+Append an update or rebase the prefix, by cost or because a rule requires it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +29,6 @@ from foreword.promptcache.changes import (
 from foreword.promptcache.ledger import (
     ENGINE_RESTARTED,
     Action,
-    CacheIdentity,
     ChangeDecision,
     LedgerState,
     Prefix,
@@ -45,11 +42,9 @@ from foreword.promptcache.ledger import (
     count_warm_tokens,
     find_idle_time,
     hash_history,
-    is_continuation,
     is_lost,
     list_stable_blocks,
     render_blocks,
-    select_updates,
 )
 from foreword.promptcache.rules import NO_CALIBRATION, Calibration
 from foreword.tokens.models import CacheFacts
@@ -82,11 +77,6 @@ def find_token_rates(facts: CacheFacts, prices: Prices | None) -> TokenRates:
         long=prices.cache_write_1h,
         usd=True,
     )
-
-
-def expect_calls(state: LedgerState) -> int:
-    """Expect as many further calls as were made: the mean for sessions of unknown length."""
-    return max(MIN_EXPECTED_CALLS, state.calls)
 
 
 def count_common_tokens(before: Prefix, after: Prefix, facts: CacheFacts) -> int:
@@ -134,7 +124,7 @@ def find_changed_section(before: Prefix, after: Prefix) -> str:
 
 MIN_UPDATE_LIMIT_TOKENS = 2_000  # tokens of updates that are always allowed
 PRIVATE_REASON = "visibility changed; withheld content leaves no trace"  # does not name the section
-MAX_UPDATE_SHARE = 0.1  # of the cached tokens: the limit for updates if it is above CROWDED
+MAX_UPDATE_SHARE = 0.1  # of the cached tokens: the limit for updates if it is above the minimum limit
 
 
 @frozen(eq=True)
@@ -177,7 +167,7 @@ def assess_cache(state: LedgerState, wanted: WantedPrefix, moment: CacheContext)
         code=code,
         reason=reason,
         rates=find_token_rates(moment.facts, moment.prices),
-        further=expect_calls(state),
+        further=max(MIN_EXPECTED_CALLS, state.calls),
         most=max(MIN_UPDATE_LIMIT_TOKENS, int(state.last.tokens * MAX_UPDATE_SHARE)),
         known=moment.known,
     )
@@ -196,7 +186,7 @@ def find_warm_tokens(state: LedgerState, wanted: WantedPrefix, moment: CacheCont
         return before, Reason.TOOLS, "the tools changed, and they precede all messages"
     if (
         wanted.compacted
-        or not is_continuation(state.history, wanted.said)
+        or not state.history.is_start_of(wanted.said)
         or not all(map(wanted.contains_update, state.updates))
     ):
         stays = min(warm, system + last.measure("tools"))
@@ -204,11 +194,14 @@ def find_warm_tokens(state: LedgerState, wanted: WantedPrefix, moment: CacheCont
     if not last.pieces:
         return 0, Reason.COLD, "the ledger was emptied by an erasure"
     if not warm:
-        minutes = find_idle_time(state, moment.now).total_seconds() / 60
-        short = last.tokens < facts.minimum
-        why = f"idle for {minutes:,.0f} min" if state.alive else "no sent prefix is cached"
-        why = ENGINE_RESTARTED if is_lost(state) else why
-        why = f"{last.tokens:,} tokens are below the cache minimum" if short else why
+        if last.tokens < facts.minimum:
+            why = f"{last.tokens:,} tokens are below the cache minimum"
+        elif is_lost(state):
+            why = ENGINE_RESTARTED
+        elif state.alive:
+            why = f"idle for {find_idle_time(state, moment.now).total_seconds() / 60:,.0f} min"
+        else:
+            why = "no sent prefix is cached"
         return 0, Reason.COLD, f"the cache is cold: {why}"
     return warm, None, ""
 
@@ -243,7 +236,7 @@ class ChoiceInputs:
     wanted: WantedPrefix
     told: Mapping[str, SectionSnapshot]
     changes: Sequence[SectionChange]
-    outlook: CacheStatus
+    status: CacheStatus
     facts: CacheFacts
 
     @property
@@ -274,9 +267,9 @@ def list_forced_rebases(case: ChoiceInputs) -> Iterator[tuple[int, Reason, str]]
             yield change.block, Reason.ORDERED, f"the edit of {change.id} applies now"
         elif change.governs and not case.facts.system_messages:
             yield change.block, Reason.GOVERNING, f"{change.id} governs safety and may not be sent in a user message"
-    if case.outlook.code is Reason.COMPACTED:
+    if case.status.code is Reason.COMPACTED:
         for update in case.state.updates:
-            yield case.locate(update), Reason.COMPACTED, case.outlook.reason
+            yield case.locate(update), Reason.COMPACTED, case.status.reason
     for update in case.state.updates:
         if update.id in case.gone:
             yield case.locate(update), Reason.PRIVATE, PRIVATE_REASON
@@ -295,7 +288,7 @@ def choose_rebase(case: ChoiceInputs) -> tuple[RebaseChoice, Reason | None, str]
     allowed = [
         one
         for one in weighed
-        if (one.start in (latest, case.none) or not one.lost or one.start in auto) and one.weight <= case.outlook.most
+        if (one.start in (latest, case.none) or not one.lost or one.start in auto) and one.weight <= case.status.most
     ]
     best = min(allowed or weighed[:1], key=lambda one: (one.cost, one.start))
     return (best, *explain_choice(case, best, weighed, forced))
@@ -309,26 +302,32 @@ def cost_rebase(case: ChoiceInputs, start: int) -> RebaseChoice:
         if change.policy is EditPolicy.NEXT_SESSION or (change.policy is EditPolicy.COLD and change.block < start)
         if not change.private
     )
-    prefix, outlook = case.state.prefix, case.outlook
+    prefix, status = case.state.prefix, case.status
     here = {change.id: case.told[change.id] for change in case.changes if change.id in held and change.before
             if change.block >= start}  # fmt: skip
     away = frozenset(held - set(here))
     built = prefix if start >= case.none else rebuild_prefix(prefix, case.wanted.prefix, start, here, away)
+    inserts = case.facts.system_messages  # for sections that govern safety
     appended = tuple(
-        write_update(case.wanted.layout, change.before, change.after, choose_channel(change, case.facts))
+        write_update(
+            case.wanted.layout,
+            change.before,
+            change.after,
+            UpdateChannel.SYSTEM if change.governs and inserts else UpdateChannel.TAIL,
+        )
         for change in case.changes
         if change.block < start and change.id not in held and not change.private
     )
     kept = tuple(update for update in case.state.updates if case.locate(update) < start)
     before = case.state.last.measure("tools") if case.facts.order[0] == "tools" else 0
     same = built.text == prefix.text
-    lost = 0 if same else max(0, outlook.warm - before - count_common_tokens(prefix, built, case.facts))
+    lost = 0 if same else max(0, status.warm - before - count_common_tokens(prefix, built, case.facts))
     lasting = built.tokens - prefix.tokens + sum(update.tokens for update in appended)
     return RebaseChoice(
         start=start,
         prefix=built,
         lost=lost,
-        cost=lost * (outlook.rates.write - outlook.rates.read) + lasting * outlook.lasting_token_cost,
+        cost=lost * (status.rates.write - status.rates.read) + lasting * status.lasting_token_cost,
         held=held,
         appended=appended,
         kept=kept,
@@ -336,49 +335,38 @@ def cost_rebase(case: ChoiceInputs, start: int) -> RebaseChoice:
     )
 
 
-def choose_channel(change: SectionChange, facts: CacheFacts) -> UpdateChannel:
-    """Return the channel of an update: system message for safety sections, else the tail."""
-    return UpdateChannel.SYSTEM if change.governs and facts.system_messages else UpdateChannel.TAIL
-
-
 def explain_choice(
     case: ChoiceInputs, best: RebaseChoice, weighed: Sequence[RebaseChoice], forced: Sequence[tuple[int, Reason, str]]
 ) -> tuple[Reason | None, str]:
     """Explain the choice: the reason for a rebase, or the cost comparison without one."""
-    outlook = case.outlook
+    status = case.status
     private = next((one for one in forced if one[1] is Reason.PRIVATE), None)
     if private:
         return private[1], private[2]
     if best.start >= case.none:
         other = min((one for one in weighed if one.start < case.none), key=lambda one: one.cost, default=None)
-        return (
-            None,
-            f"{format_choice(best, outlook)}, moving the prefix would cost {format_cost(other, outlook)}"
-            if other
-            else "",
-        )
+        said = f"{format_choice(best, status)}, moving the prefix would cost "
+        return None, said + format_cost(other, status) if other else ""
     if not best.lost:
-        return outlook.code or Reason.COLD, outlook.reason or "the rest is no longer cached"
+        return status.code or Reason.COLD, status.reason or "the rest is no longer cached"
     if forced and forced[0][0] == best.start:
         return forced[0][1], forced[0][2]
     behind = next(one for one in weighed if one.start == max(one.start for one in weighed))
-    if behind.weight > outlook.most:
-        return (
-            Reason.CROWDED,
-            f"updates would take {behind.weight:,} tokens by our count, more than {outlook.most:,}",
-        )
-    return Reason.CHEAPER, f"{format_choice(best, outlook)}, updates would cost {format_cost(behind, outlook)}"
+    if behind.weight > status.most:
+        crowded = f"updates would take {behind.weight:,} tokens by our count, more than {status.most:,}"
+        return Reason.CROWDED, crowded
+    return Reason.CHEAPER, f"{format_choice(best, status)}, updates would cost {format_cost(behind, status)}"
 
 
-def format_choice(choice: RebaseChoice, outlook: CacheStatus) -> str:
+def format_choice(choice: RebaseChoice, status: CacheStatus) -> str:
     """Format the cost of a choice with its expected calls."""
-    return f"{format_cost(choice, outlook)} with {outlook.further} further calls"
+    return f"{format_cost(choice, status)} with {status.further} further calls"
 
 
-def format_cost(choice: RebaseChoice, outlook: CacheStatus) -> str:
+def format_cost(choice: RebaseChoice, status: CacheStatus) -> str:
     """Format the cost of a choice as billed, in US dollars or input tokens."""
-    cost = choice.cost * outlook.known.factor
-    return format_usd(max(0.0, cost)) if outlook.rates.usd else f"{cost:,.0f} input tokens"
+    cost = choice.cost * status.known.factor
+    return format_usd(max(0.0, cost)) if status.rates.usd else f"{cost:,.0f} input tokens"
 
 
 MAX_SETTLED_UPDATES = 500  # superseded updates that the history may still contain
@@ -388,11 +376,8 @@ DAMAGED_REASON = (
     "the session's ledger could not be read: history rewritten without earlier updates, everything sent again"
 )
 UNCHANGED_REASON = "the prefix is identical, byte for byte"
-INVALIDATING_REASONS = (
-    Reason.MODEL,
-    Reason.TOOLS,
-    Reason.COMPACTED,
-)  # these invalidate the cache even if the prefix is unchanged
+# These invalidate the cache even if the prefix is unchanged.
+INVALIDATING_REASONS = (Reason.MODEL, Reason.TOOLS, Reason.COMPACTED)
 
 
 def decide_prefix(state: LedgerState | None, wanted: WantedPrefix, moment: CacheContext) -> PrefixDecision:
@@ -404,28 +389,15 @@ def decide_prefix(state: LedgerState | None, wanted: WantedPrefix, moment: Cache
     if state.identity.clearance != wanted.identity.clearance:
         was, now = state.identity.clearance, wanted.identity.clearance
         raise InputError(f"a session's clearance cannot change: the session has {was}, the turn {now}")
-    told, outlook = apply_updates(state.prefix, state.updates), assess_cache(state, wanted, moment)
-    wanted, waiting = hold_entries(told, wanted, warm=outlook.warm > 0)
+    told, status = apply_updates(state.prefix, state.updates), assess_cache(state, wanted, moment)
+    wanted, waiting = hold_entries(told, wanted, warm=status.warm > 0)
     changes = tuple(list_changes(told, state.prefix, wanted))
-    case = ChoiceInputs(state=state, wanted=wanted, told=told, changes=changes, outlook=outlook, facts=moment.facts)
+    case = ChoiceInputs(state=state, wanted=wanted, told=told, changes=changes, status=status, facts=moment.facts)
     choice, code, reason = choose_rebase(case)
     if list_withheld_updates(case):  # the history is rewritten in any case
         code, reason = Reason.PRIVATE, PRIVATE_REASON
     decision = make_decision(case, choice, find_rebase(case, choice, code, reason), reason)
     return add_held_entries(decision, waiting) if waiting else decision
-
-
-def restart_prefix(wanted: WantedPrefix) -> PrefixDecision:
-    """Send everything again because the session's ledger is lost."""
-    rebase = Rebase(code=Reason.DAMAGED, reason=DAMAGED_REASON, section="", byte=0, tokens=0)
-    return PrefixDecision(
-        prompt=wanted.prompt,
-        prefix=wanted.prefix,
-        identity=wanted.identity,
-        reason=DAMAGED_REASON,
-        rebase=rebase,
-        history=hash_history(wanted.said),
-    )
 
 
 def add_held_entries(decision: PrefixDecision, waiting: Sequence[HeldEntry]) -> PrefixDecision:
@@ -446,13 +418,13 @@ def add_held_entries(decision: PrefixDecision, waiting: Sequence[HeldEntry]) -> 
 
 def find_rebase(case: ChoiceInputs, choice: RebaseChoice, code: Reason | None, reason: str) -> Rebase | None:
     """Find where the prefix changes, if it does, and what that costs."""
-    moved, outlook = find_difference(case.state.prefix, choice.prefix), case.outlook
+    moved, status = find_difference(case.state.prefix, choice.prefix), case.status
     if moved is None and code is not Reason.PRIVATE:
-        code, reason = (outlook.code, outlook.reason) if outlook.code in INVALIDATING_REASONS else (None, "")
+        code, reason = (status.code, status.reason) if status.code in INVALIDATING_REASONS else (None, "")
     if code is None:
         return None
     section, byte = moved or ("", len(case.state.prefix.text.encode("utf-8", "surrogatepass")))
-    known, rates = outlook.known, outlook.rates
+    known, rates = status.known, status.rates
     usd = choice.lost * known.factor * (rates.write - rates.read) if rates.usd else None
     tokens = known.correct(choice.lost)
     return Rebase(code=code, reason=reason, section=section, byte=byte, tokens=tokens, usd=usd)
@@ -465,12 +437,18 @@ def make_decision(case: ChoiceInputs, choice: RebaseChoice, rebase: Rebase | Non
     settled = tuple(update for update in choice.settled if update not in gone)
     notice = write_settled_notice(layout, filter(wanted.contains_update, settled))
     decisions = tuple(list_decisions(case, choice, rebase, reason))
-    tail = join_notices(layout, select_updates(choice.appended, UpdateChannel.TAIL), notice)
+    kept = decisions[0].reason if decisions else UNCHANGED_REASON
+    if any(one.action is Action.APPEND for one in decisions):
+        kept = reason
+    tail, inserted = (
+        [update for update in choice.appended if update.channel is channel]
+        for channel in (UpdateChannel.TAIL, UpdateChannel.SYSTEM)
+    )
     return PrefixDecision(
-        prompt=append_to_tail(replace_prefix(choice.prefix, wanted.prompt), layout, tail),
+        prompt=append_to_tail(replace_prefix(choice.prefix, wanted.prompt), layout, join_notices(layout, tail, notice)),
         prefix=choice.prefix,
         identity=wanted.identity,
-        reason=rebase.reason if rebase else find_reason(decisions, reason),
+        reason=rebase.reason if rebase else kept,
         decisions=decisions,
         rebase=rebase,
         new=choice.appended,
@@ -479,20 +457,13 @@ def make_decision(case: ChoiceInputs, choice: RebaseChoice, rebase: Rebase | Non
         notice=notice,
         scrub=tuple(sorted((update.said for update in gone), key=len, reverse=True)),
         history=hash_history(wanted.said),
-        inserted=join_notices(layout, select_updates(choice.appended, UpdateChannel.SYSTEM), ""),
+        inserted=join_notices(layout, inserted, ""),
     )
 
 
 def list_withheld_updates(case: ChoiceInputs) -> tuple[Update, ...]:
     """List the updates that must leave no trace."""
     return tuple(update for update in (*case.state.settled, *case.state.updates) if update.id in case.gone)
-
-
-def find_reason(decisions: tuple[ChangeDecision, ...], reason: str) -> str:
-    """Return the reason why the prefix stays: the cost of appending, or the first held change."""
-    if not decisions:
-        return UNCHANGED_REASON
-    return reason if any(one.action is Action.APPEND for one in decisions) else decisions[0].reason
 
 
 def replace_prefix(prefix: Prefix, prompt: Prompt) -> Prompt:
@@ -507,22 +478,13 @@ def list_decisions(
     said = {update.id: update for update in choice.appended}
     for change in case.changes:
         if change.id in choice.held:
-            why = (
-                RESUMED_REASON
-                if case.wanted.waits
-                else BROKEN_REASON
-                if change.broken
-                else describe_hold(change.policy)
-            )
-            action = Action.HOLD
+            broken = BROKEN_REASON if change.broken else describe_hold(change.policy)
+            action, why = Action.HOLD, RESUMED_REASON if case.wanted.waits else broken
         elif change.id in said:
-            action, why = (
-                Action.APPEND,
-                reason if rebase is None else f"its block is unchanged, although {rebase.reason}",
-            )
+            action, why = Action.APPEND, f"its block is unchanged, although {rebase.reason}" if rebase else reason
         else:
             action, why = Action.REBASE, rebase.reason if rebase else UNCHANGED_REASON
-        tokens = case.outlook.known.correct(said[change.id].tokens) if change.id in said else 0
+        tokens = case.status.known.correct(said[change.id].tokens) if change.id in said else 0
         yield ChangeDecision(
             section=change.id, what=change.what, action=action, reason=why, policy=change.policy, tokens=tokens
         )
@@ -548,7 +510,7 @@ class NoLedger:
 
     def compare(self, draft: PromptDraft) -> PrefixDecision:
         """Return the draft unchanged."""
-        return PrefixDecision(prompt=draft.prompt, prefix=EMPTY_PREFIX, identity=EMPTY_IDENTITY)
+        return PrefixDecision(prompt=draft.prompt)
 
 
 @frozen
@@ -572,9 +534,11 @@ class SessionLedger:
         wanted = make_wanted_prefix(draft, self.edits, compacted=self.compacted)
         if self.taken:
             wanted = replace(wanted, said=(*wanted.said, *self.taken), waits=True)
-        return restart_prefix(wanted) if self.damaged else decide_prefix(self.state, wanted, self.moment)
+        made = decide_prefix(None if self.damaged else self.state, wanted, self.moment)
+        if not self.damaged:
+            return made
+        rebase = Rebase(code=Reason.DAMAGED, reason=DAMAGED_REASON, section="", byte=0, tokens=0)
+        return replace(made, reason=DAMAGED_REASON, rebase=rebase)
 
 
-EMPTY_PREFIX = Prefix()
-EMPTY_IDENTITY = CacheIdentity()
 NO_LEDGER: Ledger = NoLedger()

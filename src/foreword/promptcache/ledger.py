@@ -1,8 +1,6 @@
-"""The state of a session's ledger: what it has sent. It changes only after a provider has accepted a request.
+"""A session's ledger: what it has sent, and the decisions about what a turn sends.
 
-Section snapshots and prefixes: what a session has sent, or will send. Prefix decisions: the result of comparing a
-prompt with what its session has sent. Advance a session's ledger after a provider has accepted a request. Nothing else
-changes the ledger.
+It advances only after a provider has accepted a request.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -73,23 +71,20 @@ class Prefix:
 
 def render_blocks(prefix: Prefix) -> list[PromptBlock]:
     """Render a prefix as blocks with a span per section."""
-    return [render_block(lines) for lines in prefix.blocks if any(line.piece for line in lines)]
-
-
-def render_block(lines: Snapshots) -> PromptBlock:
-    """Render one block."""
-    spans, at = [], 0
-    for line in lines:
-        if line.piece:
-            spans.append(Span(line.id, at, at + len(line.piece), line.tokens))
-        at += len(line.piece)
-    return PromptBlock(
-        pace=lines[0].pace,
-        placement=Placement.SYSTEM,
-        text="".join(line.piece for line in lines),
-        tokens=sum(line.tokens for line in lines),
-        spans=tuple(spans),
-    )
+    blocks = []
+    for lines in prefix.blocks:
+        spans, text = [], ""
+        for line in lines:
+            if line.piece:
+                spans.append(Span(line.id, len(text), len(text) + len(line.piece), line.tokens))
+            text += line.piece
+        if text:
+            tokens = sum(line.tokens for line in lines)
+            block = PromptBlock(
+                pace=lines[0].pace, placement=Placement.SYSTEM, text=text, tokens=tokens, spans=tuple(spans)
+            )
+            blocks.append(block)
+    return blocks
 
 
 def list_stable_blocks(blocks: Iterable[PromptBlock]) -> list[PromptBlock]:
@@ -207,6 +202,10 @@ class HistoryHash:
     count: int = 0
     sha: str = ""
 
+    def is_start_of(self, texts: Sequence[str]) -> bool:
+        """Whether a history continues this one."""
+        return not self.sha or hash_history(["\n\n".join(texts)[: self.count]]) == self
+
 
 @frozen(eq=True)
 class CacheIdentity:
@@ -263,17 +262,8 @@ def is_lost(state: LedgerState) -> bool:
 
 def hash_history(texts: Sequence[str]) -> HistoryHash:
     """Hash the history; two messages that are later merged hash the same."""
-    return hash_text("\n\n".join(texts))
-
-
-def hash_text(text: str) -> HistoryHash:
-    """Hash a text."""
+    text = "\n\n".join(texts)
     return HistoryHash(count=len(text), sha=sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32])
-
-
-def is_continuation(history: HistoryHash, texts: Sequence[str]) -> bool:
-    """Whether a history continues the hashed one."""
-    return not history.sha or hash_text("\n\n".join(texts)[: history.count]) == history
 
 
 def make_sent_blocks(
@@ -281,18 +271,16 @@ def make_sent_blocks(
 ) -> tuple[SentBlock, ...]:
     """Convert the blocks of a request to the form the ledger stores."""
     seen = blocks if facts.marked else split_blocks(blocks)
-    return tuple(make_sent_block(block, block.tokens if block.tokens >= 0 else weigh(block.text)) for block in seen)
-
-
-def make_sent_block(block: CacheBlock, tokens: int) -> SentBlock:
-    """Make one stored block."""
-    return SentBlock(
-        key=sha256(block.key.encode("utf-8", "surrogatepass")).hexdigest()[:16],
-        tokens=tokens,
-        size=len(block.text.encode("utf-8", "surrogatepass")),
-        name=block.name,
-        part=find_part(block.name),
-        ttl=block.ttl,
+    return tuple(
+        SentBlock(
+            key=sha256(block.key.encode("utf-8", "surrogatepass")).hexdigest()[:16],
+            tokens=block.tokens if block.tokens >= 0 else weigh(block.text),
+            size=len(block.text.encode("utf-8", "surrogatepass")),
+            name=block.name,
+            part=find_part(block.name),
+            ttl=block.ttl,
+        )
+        for block in seen
     )
 
 
@@ -415,8 +403,8 @@ class PrefixDecision:
 
     prompt: Prompt
     """The prompt to send: the prefix, the blocks after it, and updates in the tail."""
-    prefix: Prefix
-    identity: CacheIdentity
+    prefix: Prefix = Prefix()
+    identity: CacheIdentity = CacheIdentity()
     reason: str = "no prefix yet: the session has sent nothing"
     decisions: tuple[ChangeDecision, ...] = ()
     rebase: Rebase | None = None
@@ -449,11 +437,6 @@ class PrefixDecision:
     def has_updates(self) -> bool:
         """Whether this turn's message carries updates that the model needs."""
         return bool(self.new or self.notice)
-
-
-def select_updates(updates: tuple[Update, ...], channel: UpdateChannel) -> tuple[Update, ...]:
-    """Select the updates of one channel."""
-    return tuple(update for update in updates if update.channel is channel)
 
 
 def advance_ledger(

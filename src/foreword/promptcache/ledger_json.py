@@ -1,16 +1,19 @@
-"""The ledger as JSON: one state per session; prefixes are stored by hash because sessions share them.
+"""Ledgers as JSON: stored states, whose prefixes are stored by hash because sessions share them, and reports.
 
-Ledger decisions and accounts as JSON-ready values, for events and the API.
+Reports are the JSON-ready decisions, accounts and quotes of events and the API.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from datetime import datetime
+from enum import Enum
 from functools import partial
 from hashlib import sha256
 from itertools import chain
 from math import isfinite
-from typing import Any, TypeVar
+from typing import Any
 
 from foreword.errors import InputError
 from foreword.promptcache.blame import CacheAccount
@@ -31,7 +34,7 @@ from foreword.promptcache.ledger import (
     UpdateKind,
 )
 from foreword.promptcache.price import EditQuote
-from foreword.promptcache.rules import CacheUsage, Calibration, serialize_json
+from foreword.promptcache.rules import serialize_json
 from foreword.types import EditPolicy, Pace, Trust
 
 
@@ -67,40 +70,21 @@ def decision_to_json(decision: PrefixDecision) -> dict[str, Any]:
     }
 
 
+def to_json(value: Any) -> Any:
+    """Convert a frozen value to a JSON-ready mapping of its fields, with enums as text."""
+    if is_dataclass(value):
+        return {one.name: to_json(getattr(value, one.name)) for one in fields(value)}
+    return str(value) if isinstance(value, Enum) else value
+
+
 def account_to_json(account: CacheAccount) -> dict[str, Any]:
     """Convert the prediction, surplus and blame of a call. Its usage event holds the reported tokens."""
-    blame, more = account.blame, account.surplus
+    blame = account.blame
     return {
-        "predicted": usage_to_json(account.predicted),
+        "predicted": to_json(account.predicted),
         "factor": account.factor,
-        "surplus": {"tokens": more.tokens, "reason": more.reason} if more else None,
-        "blame": None
-        if blame is None
-        else {
-            "cause": str(blame.cause),
-            "reason": blame.reason,
-            "where": blame.where or None,
-            "byte": blame.byte,
-            "tokens": blame.tokens,
-            "usd": blame.usd,
-            "confirmed": blame.confirmed,
-        },
-    }
-
-
-def usage_to_json(counted: CacheUsage) -> dict[str, int]:
-    """Convert the tokens of a call."""
-    return {"read": counted.read, "write": counted.write, "hour": counted.hour, "fresh": counted.fresh}
-
-
-def calibration_to_json(known: Calibration) -> dict[str, Any]:
-    """Convert a calibration."""
-    return {
-        "model": known.model,
-        "calls": known.calls,
-        "ratio": known.ratio,
-        "raw": known.raw,
-        "error": known.error,
+        "surplus": to_json(account.surplus),
+        "blame": blame and {**to_json(blame), "where": blame.where or None},
     }
 
 
@@ -131,9 +115,6 @@ TEXT_TYPES = frozenset({str})
 NUMBER_TYPES = frozenset({int})
 BLOCK_FIELD_TYPES = [str, int, int, str, str, str]  # of a block, in order
 PARSE_ERRORS = (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError)
-"""Exceptions that parsing damaged JSON may raise."""
-
-T = TypeVar("T")
 
 
 def hash_prefix(prefix: Prefix) -> str:
@@ -153,14 +134,10 @@ def dump_prefix(prefix: Prefix) -> str:
 
 def parse_stored_prefix(text: str, name: str) -> Prefix:
     """Parse the prefix with this hash; raise InputError if it is damaged."""
-    return parse_or_refuse(lambda: build_prefix(text, name))
-
-
-def build_prefix(text: str, name: str) -> Prefix:
-    """Parse a prefix and check its hash."""
-    if hash_prefix_text(text) != name:
-        raise ValueError("the prefix does not match its hash")
-    return Prefix(blocks=tuple(tuple(map(snapshot_from_json, block)) for block in json.loads(text)))
+    with refuse_damage():
+        if hash_prefix_text(text) != name:
+            raise ValueError("the prefix does not match its hash")
+        return Prefix(blocks=tuple(tuple(map(snapshot_from_json, block)) for block in json.loads(text)))
 
 
 def dump_ledger(state: LedgerState) -> str:
@@ -192,13 +169,15 @@ def dump_ledger(state: LedgerState) -> str:
 
 def parse_ledger(text: str, prefix: Prefix) -> LedgerState:
     """Parse the state of a session with this prefix; raise InputError if it is damaged."""
-    return parse_or_refuse(lambda: build_ledger(json.loads(text), prefix))
+    with refuse_damage():
+        return build_ledger(json.loads(text), prefix)
 
 
-def parse_or_refuse(make: Callable[[], T]) -> T:
-    """Call a parser; raise InputError if the stored data is damaged."""
+@contextmanager
+def refuse_damage() -> Iterator[None]:
+    """Convert the exceptions that parsing damaged JSON may raise to InputError."""
     try:
-        return make()
+        yield
     except PARSE_ERRORS as error:
         raise InputError(f"the ledger of this session is damaged: {type(error).__name__}: {error}") from None
 
@@ -267,59 +246,33 @@ def build_blocks(written: Sequence[Sequence[Any]]) -> tuple[SentBlock, ...]:
 
 def snapshot_to_json(line: SectionSnapshot) -> dict[str, Any]:
     """Convert a snapshot; omit a rendered text that equals its own text."""
-    shown: dict[str, Any] = {
-        "id": line.id,
-        "title": line.title,
-        "pace": str(line.pace),
-        "text": line.text,
-        "tokens": line.tokens,
-        "governs": line.governs,
-        "policy": str(line.policy),
-        "gated": str(line.gated),
-    }
-    return shown if line.piece == line.text else {**shown, "piece": line.piece}
+    shown: dict[str, Any] = to_json(line)
+    if line.piece == line.text:
+        del shown["piece"]
+    return shown
 
 
 def snapshot_from_json(shown: Mapping[str, Any]) -> SectionSnapshot:
     """Build a snapshot from JSON."""
     check_types(TEXT_TYPES, shown["id"], shown["title"], shown["text"], shown.get("piece", ""))
     check_types(NUMBER_TYPES, shown["tokens"])
-    return SectionSnapshot(
-        id=shown["id"],
-        title=shown["title"],
-        pace=Pace[shown["pace"].upper()],
-        text=shown["text"],
-        piece=shown.get("piece", shown["text"]),
-        tokens=shown["tokens"],
-        governs=bool(shown["governs"]),
-        policy=EditPolicy(shown["policy"]),
-        gated=RemovalKind(shown["gated"]),
-    )
+    enums = {
+        "pace": Pace[shown["pace"].upper()],
+        "policy": EditPolicy(shown["policy"]),
+        "gated": RemovalKind(shown["gated"]),
+    }
+    return SectionSnapshot(**{"piece": shown["text"], **shown, **enums, "governs": bool(shown["governs"])})
 
 
 def update_to_json(update: Update) -> dict[str, Any]:
     """Convert an update."""
-    return {
-        "id": update.id,
-        "title": update.title,
-        "kind": str(update.kind),
-        "channel": str(update.channel),
-        "said": update.said,
-        "tokens": update.tokens,
-        "line": snapshot_to_json(update.line) if update.line else None,
-    }
+    return {**to_json(update), "line": snapshot_to_json(update.line) if update.line else None}
 
 
 def update_from_json(shown: Mapping[str, Any]) -> Update:
     """Build an update from JSON."""
     check_types(TEXT_TYPES, shown["id"], shown["title"], shown["said"])
     check_types(NUMBER_TYPES, shown["tokens"])
-    return Update(
-        id=shown["id"],
-        title=shown["title"],
-        kind=UpdateKind(shown["kind"]),
-        channel=UpdateChannel(shown["channel"]),
-        said=shown["said"],
-        tokens=shown["tokens"],
-        line=snapshot_from_json(shown["line"]) if shown["line"] else None,
-    )
+    line = snapshot_from_json(shown["line"]) if shown["line"] else None
+    enums = {"kind": UpdateKind(shown["kind"]), "channel": UpdateChannel(shown["channel"])}
+    return Update(**{**shown, **enums, "line": line})

@@ -1,7 +1,4 @@
-"""A provider's prefix cache: exact prefixes, a minimum size, a TTL, and for some providers a lookback.
-
-A request as the blocks that a provider's cache sees, in cache order.
-"""
+"""A provider's prefix cache: a request as blocks, the rules for reading and writing them, and calibrated counts."""
 
 import json
 import math
@@ -131,30 +128,30 @@ class RequestShape:
 
     field: str
     """The key of the conversation."""
-    opens: Callable[[Body], Iterator[RequestPart]]
-    """Lists the parts before the conversation."""
-    goes_on: Callable[[int, Body], Iterator[RequestPart]]
-    """Lists the parts of one message, by its number."""
+    list_prefix: Callable[[Body], Iterator[RequestPart]]
+    """The parts before the conversation."""
+    list_message: Callable[[int, Body], Iterator[RequestPart]]
+    """The parts of one message, by its number."""
 
 
 REQUEST_SHAPES: Mapping[str, RequestShape] = {
-    "anthropic": RequestShape(field="messages", opens=list_anthropic_prefix, goes_on=list_anthropic_message),
-    "openai": RequestShape(field="messages", opens=list_tools, goes_on=list_chat_message),
-    "responses": RequestShape(field="input", opens=list_responses_prefix, goes_on=list_responses_item),
-    "gemini": RequestShape(field="contents", opens=list_gemini_prefix, goes_on=list_gemini_content),
+    "anthropic": RequestShape(field="messages", list_prefix=list_anthropic_prefix, list_message=list_anthropic_message),
+    "openai": RequestShape(field="messages", list_prefix=list_tools, list_message=list_chat_message),
+    "responses": RequestShape(field="input", list_prefix=list_responses_prefix, list_message=list_responses_item),
+    "gemini": RequestShape(field="contents", list_prefix=list_gemini_prefix, list_message=list_gemini_content),
 }
 
 
 def list_conversation(shape: str, messages: Sequence[Body], start: int = 0) -> Iterator[RequestPart]:
     """List the parts of messages, numbered from `start`."""
-    goes_on = REQUEST_SHAPES[shape].goes_on
+    list_message = REQUEST_SHAPES[shape].list_message
     for at, message in enumerate(messages, start):
-        yield from goes_on(at, message)
+        yield from list_message(at, message)
 
 
 def list_request_parts(shape: str, body: Body) -> Iterator[RequestPart]:
     """List the parts of a request."""
-    yield from REQUEST_SHAPES[shape].opens(body)
+    yield from REQUEST_SHAPES[shape].list_prefix(body)
     yield from list_conversation(shape, body[REQUEST_SHAPES[shape].field])
 
 
@@ -244,7 +241,7 @@ class PrefixCache:
         weights = [self._count(block.text) if block.tokens < 0 else block.tokens for block in pieces]
         return self.use_request(
             NamedRequest(
-                name=name_prefixes(model, pieces).__getitem__,
+                name=hash_prefixes(model, tuple(block.key for block in pieces)).__getitem__,
                 ends=list(accumulate(weights)),
                 marks=[at for at, block in enumerate(pieces) if block.ttl],
                 lives=[facts.find_ttl(block.ttl) for block in pieces if block.ttl],
@@ -341,11 +338,6 @@ def split_text(text: str) -> tuple[str, ...]:
             pieces.append(piece)
             piece = ""
     return (*pieces, piece) if piece else tuple(pieces)
-
-
-def name_prefixes(model: str, blocks: Sequence[CacheBlock]) -> tuple[str, ...]:
-    """Name the prefix that ends with each block; names differ per model."""
-    return hash_prefixes(model, tuple(block.key for block in blocks))
 
 
 @lru_cache(maxsize=128)
