@@ -53,50 +53,59 @@ def quote_edit(state: LedgerState, wanted: WantedPrefix, moment: CacheContext) -
     """Price the differences between what a session knows and what the turn wants."""
     told = apply_updates(state.prefix, state.updates)
     changes = tuple(list_changes(told, state.prefix, wanted))
-    outlook = assess_cache(state, wanted, moment)
+    status = assess_cache(state, wanted, moment)
     case = ChoiceInputs(
         state=state,
         wanted=wanted,
         told=told,
         changes=tuple(replace(change, policy=EditPolicy.AUTO, broken=False) for change in changes),  # all are priced
-        outlook=outlook,
+        status=status,
         facts=moment.facts,
     )
     if not changes:
         return EditQuote(sections=(), offers=(), best=None)
-    rates = outlook.rates
+    rates, known = status.rates, moment.known
     moved = cost_rebase(case, min(change.block for change in changes))
     more = moved.prefix.tokens - state.prefix.tokens
     appended = sum(update.tokens for update in cost_rebase(case, case.none).appended)
     waits = not any(change.private for change in changes)
     able = waits and (moment.facts.system_messages or not any(change.governs for change in changes))
     now = (moved.lost, more, moved.lost * (rates.write - rates.read) + more * rates.write, True)
-    said = (0, appended, appended * rates.write, able)
     # A free rebase is made at once, so the first three policies are equal if no cached token can be lost.
-    behind, later = (said, (0, more, 0.0, waits)) if moved.lost else (now, now)
-    amounts = (
-        (EditPolicy.NOW, *now),
-        (EditPolicy.APPEND, *behind),
-        (EditPolicy.COLD, *later),
-        (EditPolicy.NEXT_SESSION, 0, 0, 0.0, waits),
-    )
-    offers = tuple(
+    behind = (0, appended, appended * rates.write, able) if moved.lost else now
+    later = (0, more, 0.0, waits) if moved.lost else now
+    amounts = {
+        EditPolicy.NOW: now,
+        EditPolicy.APPEND: behind,
+        EditPolicy.COLD: later,
+        EditPolicy.NEXT_SESSION: (0, 0, 0.0, waits),
+    }
+    offers = [
         PolicyCost(
             policy=policy,
             again=again,
-            more=more,
+            more=added,
             once=once,
-            each=more * rates.read,
-            calls=outlook.further,
+            each=added * rates.read,
+            calls=status.further,
             usd=rates.usd,
             allowed=allowed,
         )
-        for policy, again, more, once, allowed in amounts
-    )
-    best = min((one for one in offers[:2] if one.allowed), key=lambda one: one.total)
-    return calibrate_quote(
-        EditQuote(sections=tuple(change.id for change in changes), offers=offers, best=best.policy), moment.known
-    )
+        for policy, (again, added, once, allowed) in amounts.items()
+    ]
+    best = min((one for one in offers[:2] if one.allowed), key=lambda one: one.total).policy
+    if known.calls:  # from our counts to billed tokens
+        offers = [
+            replace(
+                one,
+                again=known.correct(one.again),
+                more=known.scale(one.more),
+                once=one.once * known.ratio,
+                each=one.each * known.ratio,
+            )
+            for one in offers
+        ]
+    return EditQuote(sections=tuple(change.id for change in changes), offers=tuple(offers), best=best)
 
 
 def limit_to_sections(state: LedgerState, wanted: WantedPrefix, sections: Collection[str]) -> WantedPrefix:
@@ -109,23 +118,6 @@ def limit_to_sections(state: LedgerState, wanted: WantedPrefix, sections: Collec
         prefix=rebuild_prefix(state.prefix, wanted.prefix, 0, stay, away),
         identity=replace(wanted.identity, tools=state.identity.tools),
     )
-
-
-def calibrate_quote(quote: EditQuote, known: Calibration) -> EditQuote:
-    """Convert a quote from our counts to billed tokens."""
-    if not known.calls:
-        return quote
-    offers = (
-        replace(
-            one,
-            again=known.correct(one.again),
-            more=known.scale(one.more),
-            once=one.once * known.ratio,
-            each=one.each * known.ratio,
-        )
-        for one in quote.offers
-    )
-    return replace(quote, offers=tuple(offers))
 
 
 def calibrate_prices(prices: Prices | None, known: Calibration) -> Prices | None:
