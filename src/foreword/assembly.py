@@ -155,7 +155,7 @@ class Assembly:
     def envelope(self, name: str = "") -> Envelope:
         """Return the request of this turn, in the shape of its model's provider unless another is named."""
         facts = self.meter.facts
-        letter = EnvelopeContent(
+        content = EnvelopeContent(
             prompt=self.prompt,
             marks=self.marks,
             model=facts.name.partition(":")[2] or facts.name,
@@ -164,7 +164,7 @@ class Assembly:
             tools=self.tools if facts.native_tools else NO_TOOLS,
             inserted=self.prefix_decision.inserted,
         )
-        return build_envelope(letter, name or SHAPE_OF_PROVIDER.get(facts.provider, "openai"))
+        return build_envelope(content, name or SHAPE_OF_PROVIDER.get(facts.provider, "openai"))
 
     def rows(self, reader: Trust | None = None) -> Iterator[ReportRow]:
         """Yield one row per slot for a reader; slots above the reader's clearance are omitted."""
@@ -175,8 +175,19 @@ class Assembly:
             for row in list_run_rows(run, spans, cached, level):
                 yield replace(row, reason=changed[row.id]) if row.id in changed else row
         yield from list_omitted_tools(self.inputs, level)
-        if told := spans.get(UPDATES_ID):
-            yield make_updates_row(told, self.clearance.level)
+        if span := spans.get(UPDATES_ID):
+            yield ReportRow(
+                id=UPDATES_ID,
+                title=UPDATES_TITLE,
+                pace=Pace.TURN,
+                placement=Placement.TAIL,
+                trust=self.clearance.level,
+                verdict=Verdict.KEPT,
+                reason="changes since it was sent",
+                tokens=span.tokens,
+                wanted=span.tokens,
+                span=(span.start, span.end),
+            )
 
     def count_cached(self) -> int:
         """Count the characters that a provider can read from its cache in the next turn."""
@@ -271,7 +282,15 @@ def list_run_rows(run: FittedRun, spans: Mapping[str, Span], cached: int, level:
     for one in run.items:
         if isinstance(one, Missing):
             if one.trust <= level:
-                yield make_missing_row(one)
+                yield ReportRow(
+                    id=one.id,
+                    title=one.slot.title,
+                    pace=one.slot.pace,
+                    placement=one.slot.placement,
+                    trust=one.trust,
+                    verdict=one.verdict,
+                    reason=one.reason,
+                )
         elif one.item.trust <= level and (one.item.text or one.item.opens or one.item.id in spans):
             yield make_section_row(one, spans.get(one.item.id), run, cached)
 
@@ -306,44 +325,11 @@ def list_change_reasons(decision: PrefixDecision) -> Iterator[tuple[str, str]]:
             yield one.section, f"as sent earlier; the change {one.reason}"
 
 
-def make_updates_row(span: Span, level: Trust) -> ReportRow:
-    """Build the row of the message about changes of the prompt."""
-    return ReportRow(
-        id=UPDATES_ID,
-        title=UPDATES_TITLE,
-        pace=Pace.TURN,
-        placement=Placement.TAIL,
-        trust=level,
-        verdict=Verdict.KEPT,
-        reason="changes since it was sent",
-        tokens=span.tokens,
-        wanted=span.tokens,
-        span=(span.start, span.end),
-    )
-
-
-def make_missing_row(missing: Missing) -> ReportRow:
-    """Build the row of a slot without a text."""
-    return ReportRow(
-        id=missing.id,
-        title=missing.slot.title,
-        pace=missing.slot.pace,
-        placement=missing.slot.placement,
-        trust=missing.trust,
-        verdict=missing.verdict,
-        reason=missing.reason,
-    )
-
-
-def is_built_in(fitted: Fitted) -> bool:
-    """Return whether a built-in text is used where a file could be."""
-    section = fitted.item
-    return fitted.verdict is Verdict.KEPT and bool(section.entry.paths) and section.origin.startswith("built-in")
-
-
 def make_section_row(fitted: Fitted, span: Span | None, run: FittedRun, cached: int) -> ReportRow:
     """Build the row of a section; it is cached if its span ends within the cached characters."""
     section = fitted.item
+    # A built-in text is named where a file could be.
+    replaceable = fitted.verdict is Verdict.KEPT and section.entry.paths and section.origin.startswith("built-in")
     return ReportRow(
         id=section.id,
         title=section.title or section.slot.title,
@@ -351,7 +337,7 @@ def make_section_row(fitted: Fitted, span: Span | None, run: FittedRun, cached: 
         placement=run.placement,
         trust=section.trust,
         verdict=fitted.verdict,
-        reason=fitted.reason or (section.origin if is_built_in(fitted) else ""),
+        reason=fitted.reason or (section.origin if replaceable else ""),
         tokens=span.tokens if span else 0,
         wanted=fitted.wanted,
         source=section.origin,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from foreword.tokens.models import ModelFacts
 from foreword.types import Vocabulary
@@ -31,20 +31,66 @@ PARAGRAPH = re.compile(r"(?<=\n\n)(?=[^\s/])")
 MAX_CACHED_TEXTS = 10_000  # maximum entries of an in-memory cache
 
 
-class CountStore(Protocol):
-    """A persistent store of token counts."""
+MAX_ROWS = 200_000  # maximum rows; the oldest are deleted first
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS counts (
+    vocabulary TEXT NOT NULL, content BLOB NOT NULL, tokens INTEGER NOT NULL,
+    PRIMARY KEY (vocabulary, content)
+)
+"""
+
+
+class SqliteCountStore:
+    """Stores token counts by content hash; disk errors cost time but never fail a turn."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._file = os.path.join(folder, "counts.sqlite")
 
     def load(self, vocabulary: str) -> dict[bytes, int]:
-        """Return all counts of a vocabulary by content hash."""
+        """Return all counts of a vocabulary; empty if there is no usable file."""
+        import sqlite3
+
+        if not os.path.exists(self._file):
+            return {}
+        try:
+            with closing(sqlite3.connect(self._file, timeout=1)) as database:
+                rows = database.execute("SELECT content, tokens FROM counts WHERE vocabulary = ?", (vocabulary,))
+                return dict(rows.fetchall())
+        except sqlite3.Error:
+            return {}
 
     def save(self, vocabulary: str, counts: Mapping[bytes, int]) -> None:
-        """Add counts; must not raise."""
+        """Add counts and delete the oldest beyond the limit; replace a file that is not a database."""
+        import sqlite3
+
+        rows = [(vocabulary, content, tokens) for content, tokens in counts.items()]
+        try:
+            os.makedirs(self._folder, exist_ok=True)
+            try:
+                self._write(rows)
+            except sqlite3.OperationalError:
+                return
+            except sqlite3.DatabaseError:
+                os.remove(self._file)
+                self._write(rows)
+        except (sqlite3.Error, OSError):
+            return
+
+    def _write(self, rows: Sequence[tuple[str, bytes, int]]) -> None:
+        import sqlite3
+
+        with closing(sqlite3.connect(self._file, timeout=1)) as database, database:
+            database.execute(SCHEMA)
+            database.executemany("INSERT OR REPLACE INTO counts VALUES (?, ?, ?)", rows)
+            database.execute("DELETE FROM counts WHERE rowid <= (SELECT max(rowid) FROM counts) - ?", (MAX_ROWS,))
 
 
 class Counter:
     """Counts tokens of one vocabulary."""
 
-    def __init__(self, vocabulary: Vocabulary, store: CountStore | None = None) -> None:
+    def __init__(self, vocabulary: Vocabulary, store: SqliteCountStore | None = None) -> None:
         self._vocabulary = vocabulary
         self._store = store
         self._loaded = False
@@ -144,59 +190,3 @@ def load_tokenizer(vocabulary: Vocabulary) -> "AnyTokenizer":
     from splintr import Tokenizer
 
     return Tokenizer.from_pretrained(SPLINTR_NAMES.get(vocabulary, vocabulary.value))
-
-
-MAX_ROWS = 200_000  # maximum rows; the oldest are deleted first
-
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS counts (
-    vocabulary TEXT NOT NULL, content BLOB NOT NULL, tokens INTEGER NOT NULL,
-    PRIMARY KEY (vocabulary, content)
-)
-"""
-
-
-class SqliteCountStore:
-    """Stores token counts by content hash; disk errors cost time but never fail a turn."""
-
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-        self._file = os.path.join(folder, "counts.sqlite")
-
-    def load(self, vocabulary: str) -> dict[bytes, int]:
-        """Return all counts of a vocabulary; empty if there is no usable file."""
-        import sqlite3
-
-        if not os.path.exists(self._file):
-            return {}
-        try:
-            with closing(sqlite3.connect(self._file, timeout=1)) as database:
-                rows = database.execute("SELECT content, tokens FROM counts WHERE vocabulary = ?", (vocabulary,))
-                return dict(rows.fetchall())
-        except sqlite3.Error:
-            return {}
-
-    def save(self, vocabulary: str, counts: Mapping[bytes, int]) -> None:
-        """Add counts and delete the oldest beyond the limit; replace a file that is not a database."""
-        import sqlite3
-
-        rows = [(vocabulary, content, tokens) for content, tokens in counts.items()]
-        try:
-            os.makedirs(self._folder, exist_ok=True)
-            try:
-                self._write(rows)
-            except sqlite3.OperationalError:
-                return
-            except sqlite3.DatabaseError:
-                os.remove(self._file)
-                self._write(rows)
-        except (sqlite3.Error, OSError):
-            return
-
-    def _write(self, rows: Sequence[tuple[str, bytes, int]]) -> None:
-        import sqlite3
-
-        with closing(sqlite3.connect(self._file, timeout=1)) as database, database:
-            database.execute(SCHEMA)
-            database.executemany("INSERT OR REPLACE INTO counts VALUES (?, ?, ?)", rows)
-            database.execute("DELETE FROM counts WHERE rowid <= (SELECT max(rowid) FROM counts) - ?", (MAX_ROWS,))

@@ -18,10 +18,6 @@ MIN_CONTROL_TOKEN_CHARS = 3  # minimum characters of a control token; shorter on
 KV_VALUE_BYTES = 2  # bytes per value in the engine's KV cache
 
 
-class InvalidGguf(ValueError):
-    """The file is not a GGUF file, or is truncated."""
-
-
 @frozen(eq=True)
 class GgufHeader:
     """The parsed values of a header, by their GGUF names."""
@@ -84,10 +80,10 @@ class GgufReader:
     def read(self, until: tuple[str, ...]) -> dict[str, Any]:
         """Read the values by name."""
         if self._take(4) != MAGIC:
-            raise InvalidGguf("it is not a GGUF file")
+            raise ValueError("it is not a GGUF file")
         version, count = self._number("<I"), 0
         if version not in VERSIONS:
-            raise InvalidGguf(f"GGUF version {version} is not supported")
+            raise ValueError(f"GGUF version {version} is not supported")
         self._number("<Q")  # number of tensors
         count = self._bounded(MAX_KEYS, "names")
         values: dict[str, Any] = {}
@@ -111,7 +107,7 @@ class GgufReader:
 
     def _numbers(self, kind: int, count: int) -> list[Any]:
         if kind not in NUMBER_FORMATS:
-            raise InvalidGguf(f"its header has a value of unknown type {kind}")
+            raise ValueError(f"its header has a value of unknown type {kind}")
         code = NUMBER_FORMATS[kind]
         return list(struct.unpack(f"<{count}{code[1]}", self._take(count * struct.calcsize(code))))
 
@@ -121,7 +117,7 @@ class GgufReader:
     def _bounded(self, most: int, what: str) -> int:
         count = self._number("<Q")
         if count > most:
-            raise InvalidGguf(f"its header claims {count:,} {what}")
+            raise ValueError(f"its header claims {count:,} {what}")
         return count
 
     def _number(self, code: str) -> int:
@@ -130,8 +126,8 @@ class GgufReader:
 
     def _take(self, count: int) -> bytes:
         if count > self._size:  # check before allocating
-            raise InvalidGguf("it is truncated")
+            raise ValueError("it is truncated")
         data = self._file.read(count)
         if len(data) < count:
-            raise InvalidGguf("it is truncated")
+            raise ValueError("it is truncated")
         return data
