@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.resources import files
 from string import Template
+from typing import Any
 
 from foreword.agent.providers.model_discovery import find_model_servers
 from foreword.cli.inputs import add_options, find_folder, open_named_workspace, show_path
@@ -16,12 +17,11 @@ from foreword.cli.output import count, print_json, to_plain, warn
 from foreword.config import json_schema, load, schema
 from foreword.errors import InputError, suggest_name
 from foreword.host import find_host_zone
-from foreword.promptcache.simulation import BenchmarkFigure, run_cache_benchmark
 from foreword.storage.database import FOLDER_MODE
 from foreword.tokens.models import find_model
 from foreword.turn import check_name, normalize_name
 
-Benches = Mapping[str, Callable[[], Iterable[str | BenchmarkFigure]]]
+Benches = Mapping[str, Callable[[], Iterable[str | Any]]]
 
 BENCH_FOLDER = "bench"
 BENCH_MODULE = os.path.join(BENCH_FOLDER, "__init__.py")
@@ -59,27 +59,20 @@ def add_bench_options(parser: ArgumentParser) -> None:
 def run_bench(args: Namespace) -> int:
     """Run benchmarks, each with a baseline in the same run.
 
-    `cache` simulates a three-hour session under the cache rules and prices of each provider, and compares it with other
-    designs and an oracle. It is part of the package and takes a minute or two. All other benchmarks need a clone of
-    the repository.
+    The benchmarks need a clone of the repository. `cache` simulates a three-hour session under the cache rules and
+    prices of each provider, and compares it with other designs and an oracle; it takes a minute or two. Without a
+    clone, `foreword cache simulate` compares them for one model.
 
     Examples:
         foreword bench cache
         foreword bench warm cold
         foreword bench cache --json
     """
-    benches, whole = find_benches()
+    benches = find_benches()
     for name in args.names:
-        if name not in benches and not whole:
-            raise InputError(
-                f"benchmark {name!r} is not in the package, which has only {', '.join(benches)}; to run the others, "
-                "clone the repository and install the package from it: pip install -e '.[dev]'"
-            )
         if name not in benches:
             there = suggest_name(name, list(benches)) or f"; available: {', '.join(benches)}"
             raise InputError(f"unknown benchmark {name!r}{there}")
-    if not args.names and not whole:
-        warn("only the packaged benchmarks run; the others need a clone of the repository")
     done = []
     for name in args.names or benches:
         for found in benches[name]():
@@ -92,15 +85,18 @@ def run_bench(args: Namespace) -> int:
     return 0
 
 
-def find_benches() -> tuple[Benches, bool]:
-    """Return the available benchmarks, and whether they include those of the repository."""
+def find_benches() -> Benches:
+    """Return the benchmarks of the clone that the package runs from."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
     if not all(os.path.isfile(os.path.join(root, file)) for file in (BENCH_MODULE, "pyproject.toml")):
-        return {"cache": run_cache_benchmark}, False
+        raise InputError(
+            "the benchmarks are not in the package; to run them, clone the repository and install the package from it: "
+            "pip install -e '.[dev]'\nforeword cache simulate compares designs of prompts without a clone"
+        )
     if root not in sys.path:
         sys.path.insert(0, root)
     benches: Benches = import_module(BENCH_FOLDER).find_benches()
-    return benches, True
+    return benches
 
 
 def run_doctor(args: Namespace) -> int:

@@ -38,7 +38,7 @@ from foreword.promptcache.ledger import (
     make_sent_blocks,
 )
 from foreword.promptcache.rules import CacheBlock, CacheUsage, PrefixCache
-from foreword.promptcache.scenario import Scenario, load_shipped_scenario
+from foreword.promptcache.scenario import Scenario
 from foreword.tokens.models import CacheFacts, find_model
 from foreword.tokens.prices import Prices, find_prices
 from foreword.types import EditPolicy, frozen
@@ -116,31 +116,6 @@ def find_heading(text: bytes, byte: int) -> str:
     lines = text[: end if end >= 0 else len(text)].decode(errors="ignore").split("\n")
     headings = (line.lstrip("#").strip() for line in reversed(lines) if line.startswith("#"))
     return next((heading[:MAX_HEADING_CHARS] for heading in headings if heading), "")
-
-
-@frozen(eq=True)
-class BenchmarkFigure:
-    """One measured value with its unit; the goal is an upper bound."""
-
-    name: str
-    value: float
-    unit: str
-    aim: float | None = None
-    baseline: str = ""
-
-    @property
-    def verdict(self) -> str:
-        """Whether the goal was met."""
-        if self.aim is None:
-            return ""
-        return "met" if self.value <= self.aim else "missed"
-
-    def show(self) -> str:
-        """Return the figure on one line, and its baseline below."""
-        aim = f"aim ≤ {self.aim:g} {self.unit}: {self.verdict}" if self.aim is not None else ""
-        value = f"{self.value:,}" if isinstance(self.value, int) else f"{self.value:,.2f}"
-        line = f"{self.name:44} {value:>9} {self.unit:3} {aim}".rstrip()
-        return f"{line}\n{'':44} beside {self.baseline}" if self.baseline else line
 
 
 @frozen(eq=True)
@@ -406,38 +381,3 @@ def describe_model(service: SimulatedModel) -> str:
 def name_rules(service: SimulatedModel) -> str:
     """Name the cache rules, with the date they were checked."""
     return f"{service.cache.provider or 'other providers'} ({service.cache.checked})"
-
-
-# One for each rule of data/caches.yaml.
-BENCHMARK_MODELS = (
-    "anthropic:claude-sonnet-5",
-    "openai:gpt-5.4",
-    "openai:gpt-5.6",
-    "google:gemini-3-pro-preview",
-    "deepseek:deepseek-chat",
-    "xai:grok-4",
-    "local:smollm2",
-)
-MIN_READ_PERCENT, MAX_COST_RATIO = 97.0, 1.05  # targets: minimum percentage read; maximum cost relative to the oracle
-
-
-def run_cache_benchmark(
-    models: Sequence[str] = BENCHMARK_MODELS, scenario: Scenario | None = None
-) -> Iterator[str | BenchmarkFigure]:
-    """Play a session (default: the living one) at each provider; yield a table and figures with targets."""
-    session = scenario or load_shipped_scenario()
-    for model in models:
-        compared = compare_designs(session, model, {})
-        yield format_comparison(compared)
-        shares = {name: f"{result.share:.1%}" for name, result in compared.results.items()}
-        others = ", ".join(f"{name} {shares[name]}" for name in (STRING, SPLIT, ORACLE))
-        unread = 100 * (1 - compared.results[OURS].share)
-        yield BenchmarkFigure(
-            name=f"{model}, not read", value=unread, unit="%", aim=100 - MIN_READ_PERCENT, baseline=f"read: {others}"
-        )
-        yield BenchmarkFigure(
-            name=f"{model}, of the oracle", value=compared.divide_costs(OURS, ORACLE), unit="×", aim=MAX_COST_RATIO
-        )
-        yield BenchmarkFigure(
-            name=f"{model}, of the split", value=compared.divide_costs(OURS, SPLIT), unit="×", aim=1.0
-        )
