@@ -8,8 +8,8 @@ from house import CONFIG, FILES, open_house, open_rows, read_log, read_roles, sa
 
 from foreword.agent.conversation import HistorySegment
 from foreword.agent.tool_calls import AdditionalTools
+from foreword.gateway.compaction import choose_compacted, drop_oldest
 from foreword.gateway.session_state import HistoryRow
-from foreword.gateway.turn_inputs import choose_compacted, drop_oldest
 from foreword.storage.history import HistoryKind
 from foreword.testing import ScriptedCall, ScriptedError, ScriptedReply
 from foreword.turn import Message, Tool, ToolAnswer, Toolset

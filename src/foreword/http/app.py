@@ -21,6 +21,7 @@ from foreword.gateway.startup import DEFAULT_OPTIONS, GatewayOptions, open_gatew
 from foreword.http import (
     agent_routes,
     log_routes,
+    memory_routes,
     openai_routes,
     schedule_routes,
     session_routes,
@@ -51,7 +52,7 @@ ROUTERS = (
     schedule_routes.notification_router,
     workspace_routes.explain_router,
     workspace_routes.price_router,
-    agent_routes.memory_router,
+    memory_routes.memory_router,
     agent_routes.agent_router,
     agent_routes.instruction_router,
     log_routes.log_router,

@@ -7,7 +7,6 @@ import asyncio
 import json
 import re
 import sqlite3
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from ipaddress import ip_address
@@ -26,6 +25,7 @@ from foreword.events.tracer import Tracer, describe_error, make_id
 from foreword.gateway.channel import NotStored
 from foreword.gateway.channels.pull_channel import WEB_CHANNEL
 from foreword.http.error_responses import MAX_QUOTED_PATH_CHARS, HttpError, to_http_error
+from foreword.http.rate_limit import RateLimiter
 from foreword.storage.api_tokens import ApiToken, ApiTokens
 from foreword.turn import Turn
 
@@ -51,8 +51,6 @@ FAILURE_RATE_DIVISOR = 20  # an address may fail authentication at 1/20 of a use
 LIVE_SETTINGS = ("hosts", "rate", "cors")
 RESTART_SETTINGS = ("host", "port", "public")  # the listen address, which needs a restart
 
-MAX_BUCKETS = 10_000  # of a rate limit; the least recently used ones are dropped first
-MINUTE_S = 60.0
 
 OPEN_PATHS = ("/healthz", "/readyz")  # the only paths that need no token
 MAX_ANONYMOUS_EVENTS_PER_MINUTE = 60  # recorded failures without a valid token; the rest is only counted
@@ -150,28 +148,6 @@ def check_listen_address(settings: HttpServer) -> None:
             f"{settings.host} is reachable from other machines; to allow this, pass --public "
             "or set server.public: true in foreword.yaml"
         )
-
-
-class RateLimiter:
-    """Token buckets by name, each with the capacity of one minute."""
-
-    def __init__(self, most: int, clock: Callable[[], float] = time.monotonic, names: int = MAX_BUCKETS) -> None:
-        self._most = float(most)
-        self._clock = clock
-        self._names = names
-        self._levels: dict[str, tuple[float, float]] = {}
-        """Fill level of each bucket, and the time of it."""
-
-    def take(self, name: str) -> float:
-        """Take one from a bucket; return 0, or the seconds to wait if it is empty."""
-        now = self._clock()
-        left, at = self._levels.pop(name, (self._most, now))  # the first entry is then the least recently used
-        left = min(self._most, left + (now - at) * self._most / MINUTE_S)
-        wait = 0.0 if left >= 1.0 else (1.0 - left) * MINUTE_S / self._most
-        self._levels[name] = (left if wait else left - 1.0, now)
-        if len(self._levels) > self._names:
-            del self._levels[next(iter(self._levels))]
-        return wait
 
 
 class AccessPolicy:
