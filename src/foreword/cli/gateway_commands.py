@@ -98,7 +98,7 @@ def run_serve(args: Namespace) -> int:
         foreword serve --host 0.0.0.0 --public
     """
     from foreword.events.sinks import Console, log_to
-    from foreword.gateway.startup import find_channels
+    from foreword.gateway.channel import find_channels
 
     with open_named_workspace(args) as workspace:
         if args.port is not None and not 0 <= args.port <= 65_535:

@@ -7,14 +7,18 @@ A channel proves the sender and the place. The gateway decides who that is, what
 answers.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol, runtime_checkable
 
-from foreword.errors import ForewordError
+from foreword.config.schema import find_token
+from foreword.errors import ForewordError, InputError
 from foreword.events.event import Level
 from foreword.gateway.messages import ClientRequest
 from foreword.turn import Client, Message
 from foreword.types import Mode, TextEnum, frozen
+from foreword.workspace import STATE_FOLDER, Workspace
 
 PUBLIC_SITUATION = (
     "broadcast"  # situation of a chat that is neither private nor a group; public unless the owner configures it
@@ -135,3 +139,24 @@ class FindsChatKind(Protocol):
 
     async def find_kind(self, address: str) -> ChatKind:
         """Find the kind of a chat; the most public one if unknown."""
+
+
+ChannelFactory = Callable[[ReportToOwner], AbstractAsyncContextManager[Channel]]
+"""Opens a channel for the duration of a `with` block."""
+
+
+def find_channels(workspace: Workspace, environ: Mapping[str, str]) -> Mapping[str, ChannelFactory]:
+    """Return the configured channels; raise InputError if a token or a package is missing."""
+    settings = workspace.config.telegram
+    if settings is None:
+        return {}
+    token = find_token(settings, environ)  # before importing aiogram, which takes seconds on a small machine
+    try:
+        from foreword.gateway.channels.telegram.bot_client import MIGRATIONS_FILE
+        from foreword.gateway.channels.telegram.telegram_channel import TelegramOptions, open_telegram
+    except ModuleNotFoundError as error:
+        raise InputError(f"Telegram needs the package {error.name}: pip install 'foreword[telegram]'") from None
+    migrations = os.path.join(workspace.files.root, STATE_FOLDER, MIGRATIONS_FILE)
+    return {
+        "telegram": lambda report: open_telegram(token, settings, TelegramOptions(report=report, migrations=migrations))
+    }

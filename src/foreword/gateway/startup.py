@@ -4,7 +4,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import field, replace
 from datetime import datetime
 
@@ -15,14 +15,12 @@ from foreword.agent.providers.model_clients import open_models
 from foreword.agent.retry import DEFAULT_RETRY_POLICY, RetryPolicy
 from foreword.agent.tool_calls import AdditionalTools, Toolbox
 from foreword.agent.tools.registry import DELEGATION_TOOLS, NOTIFICATION_TOOLS, SCHEDULE_TOOLS
-from foreword.config.schema import find_token
-from foreword.errors import InputError
 from foreword.events.event import NO_CONTEXT, EventType, Level, NoticeFanout, NoticeTarget
 from foreword.events.period import read_utc_now
 from foreword.events.sinks import Output, open_event_stream
 from foreword.events.tracer import Tracer, describe_error
 from foreword.gateway.bulletins import Bulletins
-from foreword.gateway.channel import Channel, ReceiveMessage, ReportToOwner
+from foreword.gateway.channel import Channel, ChannelFactory, ReceiveMessage, ReportToOwner
 from foreword.gateway.channels.pull_channel import ScheduleChannel, SessionDelivery
 from foreword.gateway.equipment import EquipmentFinder, ModelSelection, changes_model
 from foreword.gateway.gateway_context import DEFAULT_GATEWAY_SETTINGS, GatewayContext, GatewaySettings, background_task
@@ -44,26 +42,6 @@ from foreword.storage.database import open_state
 from foreword.storage.writer import Writer
 from foreword.types import frozen
 from foreword.workspace import STATE_FOLDER, Workspace
-
-ChannelFactory = Callable[[ReportToOwner], AbstractAsyncContextManager[Channel]]
-"""Opens a channel for the duration of a `with` block."""
-
-
-def find_channels(workspace: Workspace, environ: Mapping[str, str]) -> Mapping[str, ChannelFactory]:
-    """Return the configured channels; raise InputError if a token or a package is missing."""
-    settings = workspace.config.telegram
-    if settings is None:
-        return {}
-    token = find_token(settings, environ)  # before importing aiogram, which takes seconds on a small machine
-    try:
-        from foreword.gateway.channels.telegram.bot_client import MIGRATIONS_FILE
-        from foreword.gateway.channels.telegram.telegram_channel import TelegramOptions, open_telegram
-    except ModuleNotFoundError as error:
-        raise InputError(f"Telegram needs the package {error.name}: pip install 'foreword[telegram]'") from None
-    migrations = os.path.join(workspace.files.root, STATE_FOLDER, MIGRATIONS_FILE)
-    return {
-        "telegram": lambda report: open_telegram(token, settings, TelegramOptions(report=report, migrations=migrations))
-    }
 
 
 def make_channel_reporter(name: str, context: GatewayContext) -> ReportToOwner:
