@@ -1,4 +1,4 @@
-"""Waiting for a condition that another thread, task or process makes true, with a timeout."""
+"""Waiting for a condition with a timeout, and growth of CPU time."""
 
 import asyncio
 import inspect
@@ -28,3 +28,15 @@ async def until(happens, seconds=PATIENCE):
 def describe(happens, seconds):
     """Return an error message with the source of the condition."""
     return f"after {seconds:.0f} seconds it was not so: {inspect.getsource(happens).strip()}"
+
+
+def assert_linear(run, size):
+    """Assert that CPU time grows about linearly: four times the size takes at most ten times as long."""
+
+    def measure(count):
+        begin = time.process_time()
+        run(count)
+        return time.process_time() - begin
+
+    quarter = max(measure(size // 4), 0.02)  # seconds; the clock is coarse, and the first call compiles patterns
+    assert measure(size) < 10 * quarter
