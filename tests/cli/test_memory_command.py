@@ -253,3 +253,25 @@ def test_only_the_owner_promotes(say, folder):
     answer = say("memory", "review", "social/inbox/bob/x.md", "--promote", "--user", "bob")
     assert answer.code == 2
     assert "only the owner promotes an entry" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option", "action"),
+    [
+        (["forget", "social/PEOPLE.md", "--dry-run"], "--dry-run", "review"),
+        (["list", "--promote", "x"], "--promote", "review"),
+        (["search", "boiler", "--yes"], "--yes", "forget"),
+        (["list", "--limit", "3"], "--limit", "search"),
+        (["search", "boiler", "--from", "2"], "--from", "get"),
+    ],
+)
+def test_option_of_another_action(say, arguments, option, action):
+    """An option that belongs to another action is refused, and nothing is changed."""
+    refused = say("memory", *arguments)
+    assert refused.code == 2
+    assert f"{option} goes with memory {action}, not with memory {arguments[0]}" in refused.err
+
+
+def test_unlisted_room(say):
+    """A room that the configuration does not list causes a warning."""
+    assert "room 'attic' is not listed under `rooms`" in say("memory", "list", "--room", "attic").err

@@ -23,6 +23,17 @@ from foreword.types import Trust
 from foreword.workspace import Workspace
 
 MAX_SEARCH_RESULTS = 20  # maximum passages of a search
+OPTION_ACTIONS = {
+    "limit": "search",
+    "first": "get",
+    "lines": "get",
+    "yes": "forget",
+    "promote": "review",
+    "heading": "review",
+    "dry_run": "review",
+}
+"""The action of each option that only one action takes."""
+OPTION_DEFAULTS = {"limit": 5, "first": 1}
 # Do not block the shell on a log that cannot be written.
 SHORT_LOG_LIMITS = log.LogLimits(batch_s=0.0, close_timeout_s=0.3, lock_timeout_s=0.2)
 
@@ -72,6 +83,10 @@ def run_memory(args: Namespace) -> int:
     """
     if args.words and args.action in ("list", "reindex"):
         raise InputError(f"memory {args.action} takes no argument, got {args.words[0]!r}\nsee: foreword memory --help")
+    for name, action in OPTION_ACTIONS.items():
+        option = "from" if name == "first" else name.replace("_", "-")
+        if action != args.action and getattr(args, name) not in (OPTION_DEFAULTS.get(name), False):
+            raise InputError(f"--{option} goes with memory {action}, not with memory {args.action}")
     with open_named_workspace(args) as workspace:
         answer = MEMORY_ACTIONS[args.action](args, workspace)
         if workspace.memory.notice:
@@ -89,6 +104,7 @@ def assemble_memory_turn(args: Namespace, workspace: Workspace) -> Assembly:
     turn = Turn(user=user, room=args.room, situation=inputs.find_situation(args, workspace.config))
     assembly = workspace.assemble(turn)
     warn_about_names(assembly.clearance.warnings, workspace.config, user, assembly.turn.situation)
+    inputs.warn_unlisted(args.room, workspace.config)
     assembly = give_memory_tools(assembly)
     if args.store and not workspace.memory.open_to(assembly.audience, args.store):
         raise UnknownName("store", args.store, workspace.memory.open_to(assembly.audience))
@@ -226,6 +242,9 @@ def promote_entry(args: Namespace, workspace: Workspace, assembly: Assembly, ent
     if not args.dry_run:
         log_change(workspace, assembly, "save_memory", change.target.partition("/")[0])
     text = f"{'would be promoted' if args.dry_run else 'promoted'}: {change.target}"
+    readers = memory.find_lower_trust(change.target, entry.provenance)
+    if readers is not None:
+        warn(f"{change.target} is read at {readers} and above; the entry was learned at {entry.provenance.clearance}")
     if args.json:
         return {"text": text, **to_plain(entry), **describe_change(change, ""), "dry_run": args.dry_run}
     return f"{text}\n\n{change.diff}"

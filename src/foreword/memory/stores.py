@@ -450,6 +450,13 @@ class Memory:
         store = wanted if wanted in self._stores else entry.path.partition("/")[0]
         return f"{store}/{NOTES}/{entry.path.rpartition('/')[2]}"
 
+    def find_lower_trust(self, target: str, origin: Provenance) -> Trust | None:
+        """Return the trust of a file's store if it is below the clearance at which an entry was learned."""
+        store = FACT_STORE if target == FACTS_FILE else target.partition("/")[0]
+        trust = self._readable[store].trust if store in self._readable else Trust.FULL
+        learned = next((level for level in Trust if str(level) == origin.clearance), Trust.PUBLIC)
+        return trust if trust < learned else None
+
     def may_promote(self, person: str, clearance: Trust) -> bool:
         """Return whether a person may promote entries: only the owner, at full trust."""
         return bool(person) and person == self._owner and clearance is Trust.FULL
