@@ -28,6 +28,7 @@ from foreword.turn import Extension, Tool, ToolAnswer
 from foreword.types import frozen
 from foreword.workspace import Workspace
 
+MAX_LINKS = 500  # resources of one conversation
 CONFIRM_LEVELS = ("never", "changes", "always")  # values of `confirm`, the strictest last
 
 
@@ -260,6 +261,8 @@ class McpServers:
         result = await used.connection.call(route.original, arguments)
         if route.reader:
             pinned.links |= dict.fromkeys(mcp_tools.list_links(result), used)
+            for uri in list(pinned.links)[:-MAX_LINKS]:
+                del pinned.links[uri]
         return mcp_tools.read_answer(result, route.reader)
 
     async def _read_resource(self, route: ToolRoute, assembly: Assembly, pinned: PinnedTools, uri: str) -> str:

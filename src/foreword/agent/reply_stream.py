@@ -21,6 +21,7 @@ CLOSING = re.compile(r"\n[ \t]{0,3}```[ \t]*\n")
 CLOSING_AT_END = re.compile(r"\n[ \t]{0,3}```[ \t]*(?:\n|\Z)")
 AFTER_CALL = re.compile(r"\s*(?:(?P<next>(?=\{))|```[ \t\r]*\n|(?P<text>(?=.)))", re.DOTALL)
 OPEN_END = re.compile(r"\s*`{0,2}\Z|\s*```[ \t\r]*\Z")
+BLOCK_ENDS = frozenset("}`\n")  # one of these ends a block
 MAX_BLOCK_CHARS = 50_000  # characters of one block; a confused model may never close it
 BLOCK_HINT = 'a block is {"tool": "NAME", "arguments": {…}} between ```tool_call and ```'
 DECODER = json.JSONDecoder(strict=False)
@@ -57,6 +58,10 @@ class FencedCallParser:
     def feed(self, piece: str) -> Iterator[ReplyPart]:
         """Add a piece of the answer; yield text, calls and malformed blocks once they are certain."""
         self._buffer += piece
+        # A block ends with a brace or a fence; decoding it after every piece would take quadratic time.
+        may_end = self._ended or len(self._buffer) > MAX_BLOCK_CHARS or not BLOCK_ENDS.isdisjoint(piece)
+        if self._read == self._read_block and not may_end:
+            return
         while (part := self._read()) is not None:
             if part:
                 yield part

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from sqlite3 import Connection
-from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from foreword.cli import inputs
@@ -405,7 +404,8 @@ def print_schedules(args: Namespace, workspace: Workspace, state: Connection) ->
             due = creation.format_time(one.due, one.timing.zone) if one.due else "–"
             when = f"{one.timing.kind} {one.timing.moment}"
             to = f"{one.delivery}, {str(one.to) or 'last address used'}"
-            says = shorten(one.say, MAX_TEXT_CHARS, placeholder="…")
+            words = " ".join(one.say.split())
+            says = words if len(words) <= MAX_TEXT_CHARS else f"{words[: MAX_TEXT_CHARS - 1].rstrip()}…"
             rows.append((one.id, one.title, one.user, when, due, says, to, describe_state(one, now)))
         print_table(("id", "name", "user", "when", "next", "says", "to", "note"), rows)
     else:

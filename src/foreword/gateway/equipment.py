@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
@@ -147,6 +148,46 @@ def find_useless_tools(
     return find_unusable_tools(known=known, planned=bool(incoming.scheduled_run), reached=reached)
 
 
+GIT_CACHE_S = 30.0  # seconds for which a result is reused
+GIT_TIMEOUT_S = 1.0  # seconds that a turn waits; after that it runs without Git state, and a later turn gets the result
+MAX_CACHED_PROJECTS = 64
+
+
+@frozen
+class GitQuery:
+    """One Git query, shared by the turns that wait for it."""
+
+    begun: float
+    found: "asyncio.Task[Git | None]"
+
+
+class GitStates:
+    """Finds the Git state of directories, and reuses recent results."""
+
+    def __init__(
+        self,
+        find: Callable[[str], Git | None] = find_git,
+        clock: Callable[[], float] = time.monotonic,
+        timeout_s: float = GIT_TIMEOUT_S,
+    ) -> None:
+        self._find = find
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._queries: dict[str, GitQuery] = {}
+
+    async def find(self, project: str) -> Git | None:
+        """Find the Git state of a directory; None without a repository or without an answer from git in time."""
+        query = self._queries.get(project)
+        if query is None or self._clock() - query.begun >= GIT_CACHE_S:
+            self._queries.pop(project, None)
+            while len(self._queries) >= MAX_CACHED_PROJECTS:
+                del self._queries[next(iter(self._queries))]
+            task = asyncio.create_task(asyncio.to_thread(self._find, project))
+            query = self._queries[project] = GitQuery(begun=self._clock(), found=task)
+        done, _ = await asyncio.wait((query.found,), timeout=self._timeout_s)
+        return query.found.result() if done else None
+
+
 MIN_HOST_TRUST = Trust.INNER  # minimum clearance to see the project and the host
 
 
@@ -165,6 +206,7 @@ class EquipmentFinder:
         self._choices = choices
         self._toolbox = toolbox
         self._place = place
+        self._git_states = GitStates()
 
     async def equip(self, claimed: ClaimedTurn) -> Equipment:
         """Find the model, tools and environment of a turn."""
@@ -196,4 +238,4 @@ class EquipmentFinder:
             return None
         roots = list_roots(key.agent, key.clearance, self._workspace.config, self._workspace.files.root)
         place = project or claimed.incoming.cwd or next(iter(roots), "")
-        return await asyncio.to_thread(find_git, place) if place else None
+        return await self._git_states.find(place) if place else None

@@ -19,7 +19,7 @@ from foreword.engine.sources.documents import Document, escape_attribute, join_l
 from foreword.engine.sources.memory_sections import FACTS_FILE, MAX_FACT_CHARS, extract_facts
 from foreword.errors import InputError
 from foreword.memory.chunk import FENCE, HEADING
-from foreword.memory.entry import Confirmed, list_fields, list_marks, mark_text, write_confirmed
+from foreword.memory.entry import Confirmed, link, list_fields, list_marks, mark_text, write_confirmed
 from foreword.types import frozen
 
 LOCK_TIMEOUT_S = 5.0  # seconds to wait for another process that writes
@@ -363,6 +363,8 @@ def edit_file(root: str, path: str, edit: Callable[[str | None], str]) -> tuple[
     """
     place = os.path.join(root, *path.split("/"))
     try:
+        if os.path.realpath(os.path.dirname(place)) != os.path.dirname(place):
+            raise InputError(f"{path} is behind a link; nothing was changed")
         os.makedirs(os.path.dirname(place), exist_ok=True)
         with claim(f"{place}.new") as file:
             before = read_note(root, path)
@@ -370,11 +372,15 @@ def edit_file(root: str, path: str, edit: Callable[[str | None], str]) -> tuple[
             file.write(after)
             file.flush()
             os.fsync(file.fileno())
-            if before is not None:
+            if before is None:
+                changed = not link(file.name, place)
+            else:
                 shutil.copymode(place, file.name)
-            if read_note(root, path) != before:
+                changed = read_note(root, path) != before
+            if changed:
                 raise InputError(f"{path} was changed meanwhile; nothing was written; try again")
-            os.replace(file.name, place)
+            if before is not None:
+                os.replace(file.name, place)
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror or error}; nothing was changed") from None
     return before, after

@@ -124,6 +124,14 @@ DATA_LOCATIONS: tuple[DataLocation, ...] = (
     RowLocation("identities", "identities", f"{OWN_ROWS_SQL} OR identity IN {OWN_NAMES_SQL}"),
 )
 """All data locations in the order of erasure."""
+QUOTING_LOCATIONS = (
+    tables.QuoteLocation,
+    tables.QuotingSectionLocation,
+    tables.LedgerLocation,
+    files.TranscriptLocation,
+    files.QuotingMemoryLocation,
+)
+"""Locations in which turns of other users quote the person."""
 PENDING_FILE = "forgetting"  # file with the name of the person in an unfinished run
 MAX_ROUNDS = 3  # data written during an erasure, such as the last event of a turn, is erased in the next round
 FLUSH_WAIT_S = 0.3  # seconds for a gateway to write buffered data of an ended turn
@@ -201,11 +209,21 @@ def erase_person(
                     replace(new, found=old.found, removed=old.removed + new.removed)
                     for old, new in zip(lines, again, strict=True)
                 ]
+            if running:  # later rounds no longer know the deleted words, so this uses the first subject
+                redact_quotes(databases, person, locations)
             trouble += vacuum_databases(databases, timeout_s)
             done = not trouble and not any(line.left for line in lines)
             if done:
                 os.unlink(os.path.join(workspace.state, PENDING_FILE))
             return ErasureReport(user=user, lines=tuple(lines), stays=retained, done=done, trouble=tuple(trouble))
+
+
+def redact_quotes(databases: Databases, person: Subject, locations: Sequence[DataLocation]) -> None:
+    """Redact what running turns of other users wrote meanwhile; their prompts may contain the person's memories."""
+    for location in locations:
+        if isinstance(location, QUOTING_LOCATIONS):
+            with database.writing(getattr(databases, location.base)) if location.base else nullcontext():
+                location.erase(databases, person)
 
 
 def erase_once(

@@ -91,7 +91,8 @@ class NoteAdditionLocation(DataLocation):
         """Remove the texts and all records with the person's name from the notes."""
         added = list(subject.list_additions(databases.root, person.names))
         for path in dict.fromkeys(path for path, _ in added):
-            edit_file(databases.root, path, lambda text: remove_added(text or "", person.names))
+            if os.path.exists(os.path.join(databases.root, path)):  # not removed meanwhile
+                edit_file(databases.root, path, lambda text: remove_added(text or "", person.names))
         return sum(1 for _, text in added if text)
 
 

@@ -169,10 +169,18 @@ def test_very_long():
 
 
 def test_edits():
-    """An edit is a new message labelled as a correction."""
-    fixed, again = (hear("tea at five", message_id=5, edited=True, number=9) for _ in range(2))
+    """An edit is a new message labelled as a correction; an edit with the same text is known."""
+    hearing = MessageReader(ME, GroupMigrations())
+    hearing.add_text(hear("tea at four", hearing=hearing, message_id=5))
+    same = hear("tea at four", hearing=hearing, message_id=5, edited=True, number=8)
+    fixed = hear("tea at five", hearing=hearing, message_id=5, edited=True, number=9)
+    again = hear("tea at five", hearing=hearing, message_id=5, edited=True, number=9)
+    unknown = hear("coffee", hearing=hearing, message_id=4, edited=True, number=10)
     assert (fixed.text, fixed.key, fixed.corrects) == (f"{CORRECTION_LABEL} tea at five", "1001:5:9", "1001:5")
     assert again == fixed
+    assert [hearing.is_unchanged(one) for one in (same, fixed, unknown)] == [True, False, False]
+    hearing.add_text(fixed)
+    assert [hearing.is_unchanged(one) for one in (same, fixed)] == [False, True]
 
 
 def test_album():

@@ -7,6 +7,7 @@ text or caption, with labels for media, forwards and links.
 
 import asyncio
 import re
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -25,7 +26,7 @@ from aiogram.types import ChatMemberUpdated, Message, MessageEntity, User
 from pydantic import ValidationError
 
 from foreword.config.schema import TelegramBotSettings
-from foreword.engine.signal import CORRECTION_LABEL, FORWARD_LABEL_START
+from foreword.engine.signal import CORRECTION_LABEL, FORWARD_LABEL_START, drop_correction_label
 from foreword.errors import ForewordError, InputError
 from foreword.events.event import Level
 from foreword.gateway.channel import (
@@ -140,7 +141,7 @@ def remove_unstorable(text: str) -> str:
 
 TELEGRAM_CHANNEL = "telegram"
 _LINK = re.compile(r"/start\s+([\w-]+)")  # sent by a link such as t.me/BOT?start=CODE
-MAX_RECENT_ALBUMS = 5_000  # albums held in memory
+MAX_RECENT_MESSAGES = 5_000  # messages and albums held in memory
 CHAT_TYPES = {
     "private": ChatKind.PRIVATE,
     "group": ChatKind.GROUP,
@@ -150,13 +151,14 @@ CHAT_TYPES = {
 
 
 class MessageReader:
-    """Converts messages for one bot; remembers the first message of recent albums."""
+    """Converts messages for one bot; holds recent texts to recognise edits without changes."""
 
     def __init__(self, bot: User, migrations: GroupMigrations, agent: str = "") -> None:
         self._bot = bot
         self._migrations = migrations
         self._agent = agent
-        self._albums: dict[str, int] = {}
+        self._texts: OrderedDict[str, int] = OrderedDict()
+        self._albums: OrderedDict[str, int] = OrderedDict()
 
     def convert(self, message: Message, number: int, *, edited: bool) -> InboundMessage | None:
         """Convert the message of an update; return None for service messages, bots and album parts without caption."""
@@ -172,6 +174,15 @@ class MessageReader:
         if not edited:
             return inbound
         return replace(inbound, key=f"{key}:{number}", text=f"{CORRECTION_LABEL} {text}", corrects=key)
+
+    def is_unchanged(self, inbound: InboundMessage) -> bool:
+        """Return whether this is an edit that does not change the stored text."""
+        text = drop_correction_label(inbound.text)
+        return bool(inbound.corrects) and self._texts.get(inbound.corrects) == hash(text)
+
+    def add_text(self, inbound: InboundMessage) -> None:
+        """Record the hash of a stored text, to compare it with later edits."""
+        add_bounded(self._texts, inbound.corrects or inbound.key, hash(drop_correction_label(inbound.text)))
 
     def _make(self, message: Message, key: str, text: str) -> InboundMessage:
         chat = CHAT_TYPES.get(message.chat.type, ChatKind.BROADCAST)
@@ -198,9 +209,7 @@ class MessageReader:
         if not message.media_group_id:
             return False
         first = self._albums.get(message.media_group_id, message.message_id)
-        self._albums[message.media_group_id] = first
-        if len(self._albums) > MAX_RECENT_ALBUMS:
-            del self._albums[next(iter(self._albums))]
+        add_bounded(self._albums, message.media_group_id, first)
         return first != message.message_id and not message.caption
 
     def _is_called(self, message: Message) -> bool:
@@ -220,6 +229,14 @@ class MessageReader:
             return False
         written = units[2 * entity.offset : 2 * (entity.offset + entity.length)].decode("utf-16-le", "replace")
         return written.partition("@")[2].casefold() == (self._bot.username or "").casefold()
+
+
+def add_bounded(items: OrderedDict[str, int], key: str, value: int) -> None:
+    """Add an item to a bounded mapping and drop the oldest one."""
+    items[key] = value
+    items.move_to_end(key)
+    if len(items) > MAX_RECENT_MESSAGES:
+        items.popitem(last=False)
 
 
 def format_address(message: Message) -> str:
@@ -301,13 +318,15 @@ class UpdatePoller:
             if message := self._read(update, reader):
                 chat = message.address.partition("/")[0]
                 chats.setdefault(chat, []).append((update["update_id"], message))
-        results = await asyncio.gather(*(self._submit(messages) for messages in chats.values()))
+        results = await asyncio.gather(*(self._submit(messages, reader) for messages in chats.values()))
         failed = [number for number in results if number]
         return (False, min(failed)) if failed else (True, ordered[-1]["update_id"] + 1)
 
-    async def _submit(self, messages: Sequence[tuple[int, InboundMessage]]) -> int:
+    async def _submit(self, messages: Sequence[tuple[int, InboundMessage]], reader: MessageReader) -> int:
         """Submit the messages of one chat; return the number of the first update that was not stored, or 0."""
         for number, message in messages:
+            if reader.is_unchanged(message):
+                continue
             try:
                 await self._receive(message)
             except InputError as error:  # a retry would fail again
@@ -316,6 +335,7 @@ class UpdatePoller:
                 if not self._should_drop(number, error):
                     return number
             self._attempts.pop(number, None)
+            reader.add_text(message)
         return 0
 
     def _should_drop(self, number: int, error: Exception) -> bool:
