@@ -1,4 +1,4 @@
-"""Compaction: choose the oldest turns of a long conversation and replace them with a summary."""
+"""Compaction: choose the oldest turns of a long conversation, and write the prompt and text of their summary."""
 
 from collections.abc import Sequence
 from datetime import datetime

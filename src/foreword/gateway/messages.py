@@ -146,7 +146,7 @@ class AcceptedTurn:
     """Whether the same message was accepted before."""
 
 
-STORED_NAMES = {"scheduled_run": "errand", "pull_channels": "shelves"}  # names in rows of earlier versions
+STORED_NAMES = {"scheduled_run": "errand", "pull_channels": "shelves"}  # names in stored rows
 FIELD_NAMES = {stored: name for name, stored in STORED_NAMES.items()}
 
 

@@ -158,11 +158,11 @@ class Reloader:
             before, self._config = self._config, config
             changed = tuple(find_changes(before, config))
             self._pending = tuple(dict.fromkeys(self._follow(before, config)))
-            self._tell(Level.INFO, changed=", ".join(changed) or "nothing")
+            self._emit(Level.INFO, changed=", ".join(changed) or "nothing")
         env_file = [ENV_FILE] if self._stat_env_file() != self._env_file else []
         restart = tuple(dict.fromkeys((*self._pending, *env_file)))
-        self._tell_restart(restart)
-        self._tell_faults(faults)
+        self._report_restart(restart)
+        self._report_faults(faults)
         places = (place for path, fault in faults.items() for place in list_fault_locations(path, fault))
         return ReloadResult(changed=changed, restart=restart, faulty=tuple(places))
 
@@ -182,7 +182,7 @@ class Reloader:
             said = describe_error(error)
             if said["error"] != self._failure:
                 self._failure = said["error"]
-                self._tell(Level.ERROR, **said)
+                self._emit(Level.ERROR, **said)
 
     def _read_all(self) -> None:
         """Read the blueprints and files of all agents, as the last valid version if a later edit is broken."""
@@ -211,7 +211,7 @@ class Reloader:
                 said = f"the edit was applied only in part, {describe_error(error)['error']}"
                 self._warn(said, "a part of Foreword could not apply an edit of foreword.yaml; see: foreword logs")
 
-    def _tell_restart(self, names: tuple[str, ...]) -> None:
+    def _report_restart(self, names: tuple[str, ...]) -> None:
         """Report settings that need a restart, each once while it is pending."""
         fresh = [name for name in names if name not in self._reported_settings]
         self._reported_settings = names
@@ -227,7 +227,7 @@ class Reloader:
         }
         return {**lost, **texts, **self._workspace.faults}
 
-    def _tell_faults(self, faults: Mapping[str, InputError]) -> None:
+    def _report_faults(self, faults: Mapping[str, InputError]) -> None:
         """Report each error once until it is fixed, and then that it is."""
         words = {path: str(fault) for path, fault in faults.items()}
         for path, fault in faults.items():
@@ -236,7 +236,7 @@ class Reloader:
                 said = f"{self._describe(path, fault)}: {instead}; {DOCTOR_HINT}"
                 self._warn(said, said)
         for path in self._reported_faults.keys() - words.keys():
-            self._tell(Level.INFO, mended=f"{path} is {'good again' if self._workspace.files.has(path) else 'gone'}")
+            self._emit(Level.INFO, mended=f"{path} is {'good again' if self._workspace.files.has(path) else 'gone'}")
         self._reported_faults = words
 
     def _describe(self, path: str, fault: InputError) -> str:
@@ -247,8 +247,8 @@ class Reloader:
         return " and ".join(f"{place} is faulty" for place in list_fault_locations(path, fault))
 
     def _warn(self, error: str, notice: str) -> None:
-        self._tell(Level.ERROR, error=error)
+        self._emit(Level.ERROR, error=error)
         self.board.notify(Notice(text=notice))
 
-    def _tell(self, level: Level, **said: str) -> None:
+    def _emit(self, level: Level, **said: str) -> None:
         Tracer(self._recorder, NO_CONTEXT, self._clock).emit(EventType.CONFIG_RELOADED, level=level, **said)

@@ -175,13 +175,13 @@ async def open_gateway(
         opened.push_async_callback(archiving.look)  # once more, for conversations that have ended since
         await opened.enter_async_context(background_task(archiving.keep()))
         opened.push_async_callback(gateway.close)
-        heard = dict(channels)
+        running = dict(channels)
         if options.scheduling:
             fixed = StartupSettings(started=workspace.config, names=("telegram",))
             gateway.reloading.followers += (fixed, AsyncFollower(gateway.scheduler.follow))
-            heard[SCHEDULED_CHANNEL] = ScheduleChannel(gateway.scheduler.run_due, options.settings.look)
-        for name, channel in heard.items():
+            running[SCHEDULED_CHANNEL] = ScheduleChannel(gateway.scheduler.run_due, options.settings.look)
+        for name, channel in running.items():
             trace = context.trace(replace(NO_CONTEXT, channel=name))
-            running = run_channel(channel, gateway.receive, trace, options.settings.again)
-            await opened.enter_async_context(background_task(running))
+            loop_task = run_channel(channel, gateway.receive, trace, options.settings.again)
+            await opened.enter_async_context(background_task(loop_task))
         yield gateway

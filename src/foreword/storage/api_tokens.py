@@ -82,7 +82,7 @@ class ApiTokens:
         return CreatedToken(secret=secret, token=token)
 
     def find(self, secret: str, users: Collection[str]) -> ApiToken | None:
-        """Find a valid token and record its use. The lookup by hash takes the same time for any wrong token."""
+        """Find a valid token by its hash and record its use."""
         token = self._find_valid("hash", hash_token(secret), users)
         now = self._clock()
         if token and (token.used is None or now - token.used >= USE_PRECISION):
