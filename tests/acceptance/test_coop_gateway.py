@@ -39,7 +39,7 @@ LINES = {
     "turn_started": r"  \[agent\] turn_started model=anthropic:claude-sonnet-5 ",
     "api_call": r"    \[provider\] api_call duration=\d+ms tokens_in=\d+ .*cost=\$\d\.\d+ model=anthropic:\S+ ",
     "tool_call": r'    \[tool\] tool_call duration=\d+ms name=box_bash command="ls -l" status=ok',
-    "memory_search": r"      \[memory\] memory_search store=\S.* count=1$",  # no query: a private turn
+    "memory_search": r"      \[memory\] memory_search store=\S.* count=[1-9]\d*$",  # no query: a private turn
     "turn_completed": r"  \[agent\] turn_completed duration=\S+ calls=6 total_tokens=\d+ total_cost_usd=\d\.\d+",
     "message_sent": r"  \[channel\] message_sent length=5 ",
 }

@@ -180,7 +180,7 @@ def write_chat(messages):
             said.append(len(wire))
         role = "assistant" if isinstance(message, ModelResponse) else "user"
         wire.append({"role": role, "content": convert_to_texts((message,))[0].text})
-    return OwnRequest(shape="openai", request={"model": "m", "messages": wire}, said=tuple(said))
+    return OwnRequest(shape="openai", request={"model": "m", "messages": wire}, places=tuple(said))
 
 
 def send(before, own):
