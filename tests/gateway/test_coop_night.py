@@ -110,7 +110,7 @@ def test_why_did_my_message_fail(tmp_path, stand_in):
     assert "user alice · channel signal" in trace
     assert other.text == "No."
     shown = str(stand_in.body["messages"][-1])
-    assert "429" not in shown
+    assert "status=429" not in shown
     assert "alice" not in shown
     assert {request.refused for request in stand_in.requests} == {""}
     with open_rows(tmp_path) as state:

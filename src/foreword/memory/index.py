@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from foreword.errors import InputError
 from foreword.memory.chunk import Chunk
+from foreword.storage.database import use_wal
 from foreword.types import frozen
 
 FILE = "memory.sqlite"
@@ -108,7 +109,8 @@ class Index:
 
     def _open(self) -> None:
         self._base = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
-        self._base.execute("PRAGMA journal_mode=WAL")
+        if self.path != ":memory:":
+            use_wal(self._base, self.path)
         with suppress(OSError):
             os.chmod(self.path, 0o600)  # it contains the words of every store
         self._base.execute("PRAGMA synchronous=NORMAL")

@@ -254,7 +254,7 @@ def open_database(path: str, schema: DatabaseSchema, patience: float = LOCK_TIME
     create_private_file(path)
     connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
     try:
-        connection.execute("PRAGMA journal_mode=WAL")
+        use_wal(connection, path)
         connection.execute(f"PRAGMA synchronous={schema.synchronous}")
         create_or_upgrade(connection, path, schema)
         if schema.linked:  # only now: a migration that recreates a table would break its foreign keys meanwhile
@@ -264,6 +264,13 @@ def open_database(path: str, schema: DatabaseSchema, patience: float = LOCK_TIME
         connection.close()
         raise
     return connection
+
+
+def use_wal(connection: sqlite3.Connection, path: str) -> None:
+    """Switch a file to write-ahead logging, one process at a time: SQLite waits for no lock while it switches."""
+    if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+        with lock_file(path):
+            connection.execute("PRAGMA journal_mode=WAL")
 
 
 def probe_file(connection: sqlite3.Connection, probe: str) -> None:
