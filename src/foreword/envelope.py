@@ -302,6 +302,12 @@ class Envelope:
     request: Mapping[str, Any]
     breakpoints: tuple[Breakpoint, ...] = ()
     """The cache breakpoints of the request."""
+    past: tuple[bytes, ...] = ()
+    """Earlier messages, already serialised; they follow the opening messages of the conversation."""
+
+    def encode(self) -> bytes:
+        """Return the bytes to send."""
+        return write_request(self.shape, self.request, self.past)
 
     def json(self) -> str:
         """Serialise the request; equal requests give equal JSON."""

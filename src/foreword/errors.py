@@ -24,9 +24,7 @@ ForewordError
 │   ├── TurnUnfinished          it reached a limit
 │   ├── ProviderError           the provider failed
 │   └── BudgetExceeded          a spending limit refused the call
-├── CallbackError           a callback of a turn failed (agent.agent_events)
 ├── ServerError             an MCP server failed (agent.mcp_connection)
-├── ForeignRequest          a request that is not ours (agent.providers.transport)
 ├── NotStored               a message could not be stored; the channel keeps it (gateway.channel)
 ├── NotDelivered            a delivery failed and is retried (gateway.channel)
 ├── NeverDelivered          a delivery failed for good (gateway.channel)

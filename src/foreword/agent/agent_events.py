@@ -1,10 +1,13 @@
-"""Events and outcome of a turn, the callbacks that receive them, and the errors that end a turn early."""
+"""The events of a turn in the order of its run, and the errors that end a turn early.
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+Whoever runs the agent loop consumes them: shows, stores and logs what they like. The loop waits until an event is
+consumed, so what must be durable before a tool runs is stored when its event arrives.
+"""
 
-from pydantic_ai.messages import ModelMessage
+from collections.abc import Mapping
+from typing import Any
 
+from foreword.agent.conversation import Answer, Messages
 from foreword.engine.sources.sections import Passage
 from foreword.errors import ForewordError
 from foreword.events.budget_guard import Reservation
@@ -13,23 +16,17 @@ from foreword.promptcache.blame import CacheAccount
 from foreword.promptcache.ledger import LedgerState
 from foreword.types import TextEnum, frozen
 
-T = TypeVar("T")
-
-
-@frozen
-class Settled:
-    """The ledger entry of one call: the expected and reported usage, and the new state of the session."""
-
-    account: CacheAccount | None
-    """None if the provider reported no usage."""
-    ledger_state: LedgerState
-    counted: int
-    """Tokens of the request by our count."""
-
 
 @frozen(eq=True)
 class TextDelta:
     """A piece of the agent's reply."""
+
+    text: str
+
+
+@frozen(eq=True)
+class ThinkingDelta:
+    """A piece of what the model thinks before it answers."""
 
     text: str
 
@@ -61,74 +58,60 @@ class ToolFinished:
     done: bool
 
 
-@frozen(eq=True)
 class ApprovalNeeded:
-    """A tool call that changes something needs a person's approval."""
+    """A tool call that changes something needs a person's approval.
+
+    The consumer of the event calls `allow`, `deny` or `hold`. Otherwise the call is refused.
+    """
+
+    def __init__(self, call_id: str, name: str, question: str, arguments: Mapping[str, Any]) -> None:
+        self.id = call_id
+        self.name = name
+        self.question = question
+        """The tool and its arguments, formatted for a person."""
+        self.arguments = arguments
+        self.allowed: bool | None = None
+        """The person's decision; None if there is none."""
+        self.held = f"{name} was not called: it needs a person's yes, and nobody can be asked here."
+        """What the model is told if there is no decision."""
+
+    def decide(self, *, allowed: bool) -> None:
+        """Record the person's decision."""
+        self.allowed = allowed
+
+    def hold(self, text: str) -> None:
+        """Keep the call for a later decision; the model gets the text as its result."""
+        self.held = text
+
+
+@frozen(eq=True)
+class CallBegins:
+    """A call that changes something is about to run; after an interruption it must not run again."""
 
     id: str
     name: str
-    question: str
-    """The tool and its arguments, formatted for a person."""
-
-
-class CallbackError(ForewordError):
-    """A callback failed, not the provider; the call is not retried."""
-
-
-AgentEvent = TextDelta | CallRestarted | PassagesRecalled | ToolStarted | ToolFinished | ApprovalNeeded
-
-
-async def ignore(_: object) -> None:
-    """Do nothing."""
-
-
-async def decline_to_ask(_: ApprovalNeeded) -> bool | None:
-    """Return None: no person can be asked for approval here."""
-    return None
-
-
-async def refuse_unapproved_call(request: ApprovalNeeded, _: Mapping[str, Any]) -> str:
-    """Refuse a call that needs approval where calls cannot be held."""
-    return f"{request.name} was not called: it needs a person's yes, and nobody can be asked here."
-
-
-async def allow_start(_id: str, _name: str) -> bool:
-    """Return True: the call has not started before."""
-    return True
 
 
 @frozen
-class TurnCallbacks:
-    """Callbacks of a running turn. The turn awaits each of them; an error in one ends the turn with CallbackError."""
+class CallSettled:
+    """A model call is answered and accounted for: what it cost, and the new state of the session's ledger."""
 
-    delta: Callable[[AgentEvent], Awaitable[None]] = ignore
-    """Called with each event as it arrives."""
-    step: Callable[[tuple[ModelMessage, ...]], Awaitable[None]] = ignore
-    """Called with the turn's messages after each step; the turn can resume from them."""
-    ask: Callable[[ApprovalNeeded], Awaitable[bool | None]] = decline_to_ask
-    """Called before a call that needs approval: returns the person's decision, or None if there is none."""
-    hold: Callable[[ApprovalNeeded, Mapping[str, Any]], Awaitable[str]] = refuse_unapproved_call
-    """Called with the question and the arguments if there is no decision: stores the call, returns text for the model.
-    """
-    begin: Callable[[str, str], Awaitable[bool]] = allow_start
-    """Called with the id and name before a call runs; returns False if the call started before an interruption."""
-    advance: Callable[[Settled], None] = lambda _: None
-    """Called with the new ledger state after each answer; the next step persists it."""
-
-    async def emit(self, event: AgentEvent) -> None:
-        """Pass on an event."""
-        await guard_callback(self.delta(event))
+    answer: Answer
+    account: CacheAccount | None
+    """None if the provider reported no usage."""
+    ledger_state: LedgerState
+    counted: int
+    """Tokens of the request by our count."""
+    usage: Usage = Usage()
+    usd: float | None = None
+    """Its cost; None if it is unknown."""
 
 
-async def guard_callback(callback: Awaitable[T]) -> T:
-    """Await a callback; convert its error into a CallbackError."""
-    try:
-        return await callback
-    except Exception as error:
-        raise CallbackError(f"a callback failed: {type(error).__name__}: {error}") from error
+@frozen
+class StepDone:
+    """A step is complete: an answer of the model, or the result of a tool. The turn can resume from its messages."""
 
-
-NO_CALLBACKS = TurnCallbacks()
+    messages: Messages
 
 
 class TurnEnd(TextEnum):
@@ -143,13 +126,13 @@ class TurnEnd(TextEnum):
 
 
 @frozen
-class Outcome:
-    """The result of a turn."""
+class Finished:
+    """The result of a turn, its last event."""
 
     end: TurnEnd
     text: str
     """The reply, or the message shown instead of one."""
-    messages: tuple[ModelMessage, ...]
+    messages: Messages
     """The messages of this turn, ready for the next turn; for a queued turn, the messages to resume from."""
     cut: bool = False
     """Whether the reply was truncated at its token limit."""
@@ -159,9 +142,36 @@ class Outcome:
     """Seconds after which the provider asked to be retried."""
     usage: Usage = Usage()
     cost_usd: float | None = 0.0
-    """Cost of all calls; None if the cost of any call is unknown."""
+    """Cost of all calls, those of subagents included; None if the cost of any call is unknown."""
     prompt_hash: str = ""
     """The hash of the sent prompt; it identifies the recorded prompt."""
+
+
+ShownEvent = TextDelta | CallRestarted | PassagesRecalled | ToolStarted | ToolFinished | ApprovalNeeded
+"""What a person sees while the turn runs."""
+AgentEvent = ShownEvent | ThinkingDelta | CallBegins | CallSettled | StepDone | Finished
+
+
+class Spending:
+    """Adds up the calls of a turn, those of its subagents and summaries included."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Usage, float | None]] = []
+
+    def add(self, usage: Usage, usd: float | None) -> None:
+        """Add a call."""
+        self.calls.append((usage, usd))
+
+    def total(self) -> tuple[Usage, float | None]:
+        """Return the usage and the cost of all calls; the cost is None if that of any call is unknown."""
+        usage = Usage(
+            tokens_in=sum(used.tokens_in for used, _ in self.calls),
+            tokens_out=sum(used.tokens_out for used, _ in self.calls),
+            cache_read=sum(used.cache_read for used, _ in self.calls),
+            cache_write=sum(used.cache_write for used, _ in self.calls),
+        )
+        known = [usd for _, usd in self.calls if usd is not None]
+        return usage, sum(known) if len(known) == len(self.calls) else None
 
 
 class TurnEnded(ForewordError):
@@ -186,6 +196,7 @@ class ProviderError(TurnEnded):
         *,
         passing: bool,
         too_long: bool = False,
+        stale_thinking: bool = False,
     ) -> None:
         super().__init__(f"{status_code} {message}" if status_code else message)
         self.status_code = status_code
@@ -194,6 +205,8 @@ class ProviderError(TurnEnded):
         """The model as shown to the person: with name and address if their trust allows it."""
         self.passing = passing
         self.too_long = too_long
+        self.stale_thinking = stale_thinking
+        """Whether the provider refuses a thought because the prompt before it has changed."""
         self.end = TurnEnd.QUEUED if passing else TurnEnd.FAILED
         self.tries = 1
         """Number of attempts, including this one."""

@@ -1,55 +1,56 @@
-"""The agent loop: run one turn, from the assembled prompt to the reply.
+"""The agent loop: run one turn, from the assembled prompt to the reply, as a stream of events.
 
-    outcome = await AgentLoop(workspace, models, event_stream).run(TurnInput(assembly=assembly), received, callbacks)
+    async for event in AgentLoop(workspace, models, event_stream).run(TurnInput(assembly=assembly), received):
+        ...  # show, store and log it; the last one is `Finished`
 
-The prompt is assembled once; each round only appends to it. Events are recorded in the trace of `received`. After every
-step the loop passes the turn's messages to `callbacks.step`. A later run that gets them as `taken` resumes after the
-last step, and no finished tool call runs twice.
+The prompt is assembled once; each round only appends to it. Events are recorded in the trace of `received`. Each
+`StepDone` has the turn's messages so far; a later run that gets them as `taken` resumes after that step, and no
+finished tool call runs twice.
 """
 
 import asyncio
 import json
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
-from pydantic_ai.messages import ModelRequest, ModelResponse, ToolCallPart
-
 from foreword.agent.agent_events import (
-    NO_CALLBACKS,
-    Outcome,
+    AgentEvent,
+    CallSettled,
+    Finished,
     PassagesRecalled,
     ProviderError,
+    Spending,
+    StepDone,
     ToolFinished,
     ToolStarted,
-    TurnCallbacks,
     TurnEnd,
     TurnEnded,
     TurnUnfinished,
-    guard_callback,
 )
 from foreword.agent.conversation import (
-    HistorySegment,
+    Answer,
+    CallPart,
     Messages,
+    UserMessage,
     add_fenced_result,
     add_result,
     close_turn,
     count_fenced_results,
     find_answer,
-    list_tool_calls,
     list_unanswered_calls,
     make_user_message,
     read_answers,
-    read_text,
 )
 from foreword.agent.model_call import STOPPED_REASON, CallContext, ModelCaller, TurnLedger
 from foreword.agent.providers.model_clients import ModelClients
-from foreword.agent.providers.transport import find_unsupported_format
 from foreword.agent.reply_stream import MalformedCall, ToolCall, find_suppression_reason, parse_calls
 from foreword.agent.retry import DEFAULT_RETRY_POLICY, RetryPolicy
+from foreword.agent.segments import HistorySegment
 from foreword.agent.tool_calls import (
     CURRENT_CALL,
     MAX_CALLED_NAME_CHARS,
@@ -116,6 +117,10 @@ class TurnInput:
     """The required response format; empty for plain text."""
     max_tokens: int | None = None
     """Maximum output tokens, if lower than the default."""
+    begun: Collection[str] = ()
+    """The ids of tool calls that began before an interruption; they do not run again."""
+    spending: Spending | None = None
+    """Adds up the calls of a larger turn that this one is part of."""
 
 
 class TurnRun:
@@ -130,83 +135,95 @@ class TurnRun:
         self._results = work.results
         self.messages: Messages = work.taken or (make_first_message(context.envelope, work.results),)
 
-    async def converse(self, turn: TraceStep) -> Outcome:
+    async def converse(self, turn: TraceStep) -> AsyncGenerator[AgentEvent]:
         """Call the model and run its tools until it answers without a tool call."""
         rounds = 0
-        while not (answer := find_answer(self.messages)) or await self._run_tools(turn, answer):
+        while True:
+            if answer := find_answer(self.messages):
+                for place, call in self._list_calls(answer):
+                    async with aclosing(self._run_tool(turn, call, place)) as events:
+                        async for event in events:
+                            yield event
+                if self.messages[-1] is answer:  # it called no tool
+                    break
             if rounds == self._rounds:
                 raise TurnUnfinished(f"I stopped after {rounds} rounds of tools without coming to an end.")
             rounds += 1
-            response = await self._caller.call(turn, self.messages)
-            await self._store((*self.messages, response))
-        outcome = self._end(answer)
-        if reason := find_suppression_reason(outcome.text):
+            async with aclosing(self._caller.call(turn, self.messages)) as answering:
+                async for reply in answering:
+                    yield reply
+                    if isinstance(reply, CallSettled):
+                        yield self._step((*self.messages, reply.answer))
+        finished = self._finish(answer)
+        if reason := find_suppression_reason(finished.text):
             turn.note(silent=reason)
-        return outcome
+        yield finished
 
-    def _end(self, newest: ModelResponse) -> Outcome:
-        text = read_text(newest)
+    def _list_calls(self, newest: Answer) -> Sequence[tuple[CallPart | int, ToolCall | MalformedCall]]:
+        """List the calls of the newest answer that have no result yet, each with its place in the answer."""
+        if self._native:
+            return [(part, parse_arguments(part.name, part.arguments)) for part in list_unanswered_calls(self.messages)]
+        return list(enumerate(parse_calls(newest.text)))[count_fenced_results(self.messages) :]
+
+    async def _run_tool(
+        self, turn: TraceStep, call: ToolCall | MalformedCall, place: CallPart | int
+    ) -> AsyncGenerator[AgentEvent]:
+        """Run a tool; its result is stored as a step before any event announces it."""
+        name = call.name[:MAX_CALLED_NAME_CHARS] if isinstance(call, ToolCall) else ""
+        yield ToolStarted(name=name)
+        result = ToolResult(text="", done=False)
+        async with aclosing(run_tool_call(turn, self._tools, call, self._identify(call, place))) as events:
+            async for event in events:
+                if isinstance(event, ToolResult):
+                    result = event
+                else:
+                    yield event
+        if isinstance(place, CallPart):
+            yield self._step(add_result(self.messages, place, result.text, failed=not result.done))
+        else:
+            yield self._step(add_fenced_result(self.messages, f"Result of {name or 'your block'}:\n{result.text}"))
+        yield ToolFinished(name=name, done=result.done)
+
+    def _identify(self, call: ToolCall | MalformedCall, place: CallPart | int) -> str:
+        """Return an id for a call that is unique in the turn and the same after an interruption."""
+        answers = len(read_answers(self.messages))
+        if isinstance(place, CallPart):
+            return f"{answers}.{place.id}"
+        said = [call.name, call.arguments] if isinstance(call, ToolCall) else []
+        return f"{answers}.{place}.{sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]}"
+
+    def _step(self, messages: Messages) -> StepDone:
+        self.messages = messages
+        return StepDone(messages=messages)
+
+    def _finish(self, newest: Answer) -> Finished:
+        text = newest.text
         if not text.strip():
             if len(read_answers(self.messages)) == 1:
                 raise TurnUnfinished("The model answered nothing.")
             # The tools did the work; no reply is needed.
             self.messages, text = close_turn(self.messages, EMPTY_REPLY_NOTE), ""
-        cut = newest.finish_reason == "length"
-        return self._conclude(Outcome(end=TurnEnd.ANSWERED, text=text, messages=self.messages, cut=cut))
+        return self._conclude(Finished(end=TurnEnd.ANSWERED, text=text, messages=self.messages, cut=newest.cut))
 
-    async def give_up(self, error: TurnEnded) -> Outcome:
+    async def give_up(self, error: TurnEnded) -> AsyncGenerator[AgentEvent]:
         """End the turn early: keep it retryable after a transient error, else close it so the next turn can follow."""
         if isinstance(error, ProviderError) and error.passing:
             # Without an answer there is nothing to resume; the retry assembles a new prompt.
             taken = self.messages if find_answer(self.messages) else ()
-            return self._conclude(Outcome(end=error.end, text=error.message, messages=taken, wait=error.wait))
+            yield self._conclude(Finished(end=error.end, text=error.message, messages=taken, wait=error.wait))
+            return
         if not find_answer(self.messages):  # no provider accepted the request: store only the person's message
             self.messages = (make_user_message(self._context.assembly.message, *self._results),)
-        await self._store(close_turn(self.messages, error.message))
+        yield self._step(close_turn(self.messages, error.message))
         too_long = isinstance(error, ProviderError) and error.too_long
-        return self._conclude(Outcome(end=error.end, text=error.message, messages=self.messages, too_long=too_long))
+        yield self._conclude(Finished(end=error.end, text=error.message, messages=self.messages, too_long=too_long))
 
-    def _conclude(self, outcome: Outcome) -> Outcome:
-        usage, usd = self._caller.add_up()
-        return replace(outcome, usage=usage, cost_usd=usd, prompt_hash=self._context.prompt_hash)
-
-    async def _run_tools(self, turn: TraceStep, newest: ModelResponse) -> bool:
-        """Run the calls of the newest answer that have no result yet; return whether the answer had any calls."""
-        if self._native:
-            for part in list_unanswered_calls(self.messages):
-                await self._run_tool(turn, parse_arguments(part.tool_name, part.args), part)
-            return bool(list_tool_calls(newest))
-        calls = parse_calls(read_text(newest))
-        for place, call in list(enumerate(calls))[count_fenced_results(self.messages) :]:
-            await self._run_tool(turn, call, place)
-        return bool(calls)
-
-    async def _run_tool(self, turn: TraceStep, call: ToolCall | MalformedCall, place: ToolCallPart | int) -> None:
-        """Run a tool and persist its result before any event announces it."""
-        callbacks = self._context.callbacks
-        name = call.name[:MAX_CALLED_NAME_CHARS] if isinstance(call, ToolCall) else ""
-        await callbacks.emit(ToolStarted(name=name))
-        result = await run_tool_call(turn, self._tools, call, self._identify(call, place))
-        if isinstance(place, ToolCallPart):
-            await self._store(add_result(self.messages, place, result.text, failed=not result.done))
-        else:
-            await self._store(add_fenced_result(self.messages, f"Result of {name or 'your block'}:\n{result.text}"))
-        await callbacks.emit(ToolFinished(name=name, done=result.done))
-
-    def _identify(self, call: ToolCall | MalformedCall, place: ToolCallPart | int) -> str:
-        """Return an id for a call that is unique in the turn and the same after an interruption."""
-        answers = len(read_answers(self.messages))
-        if isinstance(place, ToolCallPart):
-            return f"{answers}.{place.tool_call_id}"
-        said = [call.name, call.arguments] if isinstance(call, ToolCall) else []
-        return f"{answers}.{place}.{sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]}"
-
-    async def _store(self, messages: Messages) -> None:
-        self.messages = messages
-        await guard_callback(self._context.callbacks.step(messages))
+    def _conclude(self, finished: Finished) -> Finished:
+        usage, usd = self._context.spending.total()
+        return replace(finished, usage=usage, cost_usd=usd, prompt_hash=self._context.prompt_hash)
 
 
-def make_first_message(envelope: Envelope, results: Sequence[str] = ()) -> ModelRequest:
+def make_first_message(envelope: Envelope, results: Sequence[str] = ()) -> UserMessage:
     """Return the first message of a turn: the envelope's newest user message and the results that follow it."""
     request = envelope.request
     conversation = list(request.get("messages") or request.get("input") or request.get("contents") or ())
@@ -244,64 +261,100 @@ class AgentLoop:
         self._recent: deque[tuple[str, datetime]] = deque()
         """The session and end of each recent turn."""
 
-    async def run(self, work: TurnInput, node: TraceNode, callbacks: TurnCallbacks = NO_CALLBACKS) -> Outcome:
-        """Run a turn and return its outcome; raise InputError if the model cannot be opened."""
-        context = self._connect(work, callbacks, node.trace.id)
-        decision = work.assembly.prefix_decision
+    async def run(self, work: TurnInput, node: TraceNode) -> AsyncGenerator[AgentEvent]:
+        """Run a turn and yield its events, `Finished` last; raise InputError if the model cannot be opened."""
+        assembly = work.assembly
+        context = self._connect(work, node.trace.id)
+        self._record_prompt(node, context)
+        run = TurnRun(context, self.make_tool_context(work, context.spending), work, self._bounds.rounds)
+        if assembly.plan.mode is Mode.BRIEF:
+            yield PassagesRecalled(passages=assembly.passages)
+        try:
+            with node.step(EventType.TURN_STARTED, model=assembly.turn.model, attempt=work.attempt) as turn:
+                try:
+                    async with aclosing(run.converse(turn)) as events:
+                        async for event in events:
+                            yield event
+                except BaseException as error:
+                    self._note_end(turn, error, assembly.turn.session)
+                    raise
+                finally:
+                    self._recent.append((assembly.turn.session, turn.trace.clock()))
+        except TurnEnded as error:
+            async with aclosing(run.give_up(error)) as events:
+                async for event in events:
+                    yield event
+
+    def _record_prompt(self, node: TraceNode, context: CallContext) -> None:
+        """Record that a prompt was built, and what its prefix decision was."""
+        assembly = context.assembly
+        decision = assembly.prefix_decision
         node.emit(
             EventType.PROMPT_BUILT,
             prompt_hash=context.prompt_hash,
-            layers=work.assembly.prompt.section_count,
-            tokens=work.assembly.used,
-            cached_tokens=measure_prefix(work.assembly),
-            **work.assembly.count_losses(),
+            layers=assembly.prompt.section_count,
+            tokens=assembly.used,
+            cached_tokens=measure_prefix(assembly),
+            **assembly.count_losses(),
             **({} if decision.action is Action.REUSE else {"ledger": decision_to_json(decision)}),
         )
-        now = node.trace.clock()
-        while self._recent and self._recent[0][1] <= now - RECENT_PERIOD:
-            self._recent.popleft()
-        run = TurnRun(context, self._make_tool_context(work.assembly, callbacks), work, self._bounds.rounds)
-        if work.assembly.plan.mode is Mode.BRIEF:
-            await callbacks.emit(PassagesRecalled(passages=work.assembly.passages))
-        try:
-            with node.step(EventType.TURN_STARTED, model=work.assembly.turn.model, attempt=work.attempt) as turn:
-                return await self._work(turn, run, work.assembly.turn.session)
-        except TurnEnded as error:
-            return await run.give_up(error)
 
-    async def call_tool(
-        self, assembly: Assembly, call: ToolCall, node: TraceNode, callbacks: TurnCallbacks, call_id: str
-    ) -> ToolResult:
-        """Run one tool for a turn before its model is called, under a stable call id."""
-        return await run_tool_call(node, self._make_tool_context(assembly, callbacks), call, call_id)
+    def _note_end(self, turn: TraceStep, error: BaseException, session: str) -> None:
+        """Record on the turn how it ended early."""
+        if isinstance(error, TurnEnded):
+            turn.note(outcome=str(error.end))
+            if isinstance(error, ProviderError):
+                turn.note(calls_refused=error.tries)
+            if error.end is TurnEnd.QUEUED:
+                # Turns of other sessions, and turns without a session, may be of other people.
+                since = turn.trace.clock() - RECENT_PERIOD
+                while self._recent and self._recent[0][1] <= since:
+                    self._recent.popleft()
+                before = sum(one == session for one, _ in self._recent) if session else 0
+                turn.note(turns_before=before, minutes_before=RECENT_PERIOD.seconds // 60)
+        elif isinstance(error, asyncio.CancelledError | GeneratorExit):
+            turn.note(outcome="stopped", error=STOPPED_REASON, level=Level.WARN)
 
-    def _make_tool_context(self, assembly: Assembly, callbacks: TurnCallbacks) -> ToolContext:
+    def make_tool_context(self, work: TurnInput, spending: Spending) -> ToolContext:
+        """Make what the tool calls of a turn share."""
         return ToolContext(
-            assembly=assembly,
+            assembly=work.assembly,
             tools=self._tools,
             seconds=self._bounds.tool_seconds,
-            callbacks=callbacks,
+            spending=spending,
+            begun=work.begun,
             records_arguments=self._workspace.config.events.arguments,
         )
 
     async def ask(
-        self, assembly: Assembly, above: TraceStep, *, response_format: str = "", max_tokens: int | None = None
+        self,
+        assembly: Assembly,
+        above: TraceStep,
+        spending: Spending,
+        *,
+        response_format: str = "",
+        max_tokens: int | None = None,
     ) -> str:
         """Call a model once outside any turn and return its text; run no tools."""
         work = TurnInput(
-            assembly=assembly, is_side_request=True, response_format=response_format, max_tokens=max_tokens
+            assembly=assembly,
+            is_side_request=True,
+            response_format=response_format,
+            max_tokens=max_tokens,
+            spending=spending,
         )
-        context = self._connect(work, NO_CALLBACKS)
-        return read_text(await ModelCaller(context).call(above, (make_first_message(context.envelope),)))
+        context, text = self._connect(work), ""
+        async with aclosing(ModelCaller(context).call(above, (make_first_message(context.envelope),))) as events:
+            async for event in events:
+                if isinstance(event, CallSettled):
+                    text = event.answer.text
+        return text
 
-    def _connect(self, work: TurnInput, callbacks: TurnCallbacks, turn: str = "") -> CallContext:
+    def _connect(self, work: TurnInput, turn: str = "") -> CallContext:
         """Find the model of a turn, record its prompt, and open its ledger."""
         assembly = work.assembly
         opened = self._models.find(assembly.turn.model)
-        if work.response_format:
-            tools = bool(assembly.tools)
-            if why := find_unsupported_format(opened, work.response_format, assembly.turn.model, tools=tools):
-                raise InputError(why)
+        opened.check_format(assembly.turn.model, work.response_format, tools=bool(assembly.tools))
         # A side request under the conversation's key would replace the conversation in the provider's cache.
         opened = replace(opened, keyed=False) if work.is_side_request else opened
         provider = self._workspace.config.providers.get(assembly.turn.model.partition(":")[0])
@@ -322,7 +375,7 @@ class AgentLoop:
             prompt_hash=self._event_stream.prompts.keep(assembly) if self._event_stream.prompts else "",
             config=self._workspace.config,
             event_stream=self._event_stream,
-            callbacks=callbacks,
+            spending=work.spending or Spending(),
             retry_policy=self._retry_policy,
             max_tokens=min(self._bounds.max_tokens, work.max_tokens or self._bounds.max_tokens),
             seconds=self._bounds.seconds,
@@ -336,25 +389,6 @@ class AgentLoop:
         """
         reader = find_reader(assembly.turn, assembly.clearance.level, self._workspace.config)
         return self._workspace.kept.find_calibration(assembly.meter.facts.name) if sees_all(reader) else NO_CALIBRATION
-
-    async def _work(self, turn: TraceStep, run: TurnRun, session: str) -> Outcome:
-        """Run the conversation; record the outcome on the turn if it ends early."""
-        try:
-            return await run.converse(turn)
-        except TurnEnded as error:
-            turn.note(outcome=str(error.end))
-            if isinstance(error, ProviderError):
-                turn.note(calls_refused=error.tries)
-            if error.end is TurnEnd.QUEUED:
-                # Turns of other sessions, and turns without a session, may be of other people.
-                before = sum(one == session for one, _ in self._recent) if session else 0
-                turn.note(turns_before=before, minutes_before=RECENT_PERIOD.seconds // 60)
-            raise
-        except asyncio.CancelledError:
-            turn.note(outcome="stopped", error=STOPPED_REASON, level=Level.WARN)
-            raise
-        finally:
-            self._recent.append((session, turn.trace.clock()))
 
 
 @frozen
@@ -409,7 +443,12 @@ class Delegation:
             extensions=extensions,
         )
         sub = await means.assemble(turn)
-        outcome = await means.loop.run(TurnInput(assembly=sub, is_side_request=True), CURRENT_CALL.get())
+        step, spending = CURRENT_CALL.get()
+        work = TurnInput(assembly=sub, is_side_request=True, spending=spending)
+        async with aclosing(means.loop.run(work, step)) as events:
+            async for event in events:
+                if isinstance(event, Finished):
+                    outcome = event
         if outcome.end is not TurnEnd.ANSWERED:
             raise ToolError(f"the helper came to no end: {outcome.text}")
         return ToolAnswer(text=outcome.text, tokens=assembly.meter.count(outcome.text))

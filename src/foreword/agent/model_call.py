@@ -1,44 +1,32 @@
 """Model calls: reserve budget, set cache breakpoints, send, account for the answer, and retry transient errors."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime
 from hashlib import blake2b
 from typing import Any
 from urllib.parse import urlsplit
 
-from pydantic_ai.messages import (
-    ModelMessage,
-    ModelResponse,
-    ModelResponseStreamEvent,
-    PartDeltaEvent,
-    PartStartEvent,
-    TextPart,
-    TextPartDelta,
+from foreword.agent.agent_events import (
+    BudgetExceeded,
+    CallRestarted,
+    CallSettled,
+    ProviderError,
+    Spending,
+    TextDelta,
+    ThinkingDelta,
 )
-from pydantic_ai.models import ModelRequestParameters
-from pydantic_ai.settings import ModelSettings
-
-from foreword.agent.agent_events import BudgetExceeded, CallRestarted, ProviderError, Settled, TextDelta, TurnCallbacks
-from foreword.agent.conversation import HistorySegment, SegmentedHistory, convert_to_texts, list_user_messages
+from foreword.agent.conversation import Answer, HistoryMessage, convert_to_texts
 from foreword.agent.providers.model_clients import ENGINE_HOST, OpenModel
-from foreword.agent.providers.transport import OutgoingPrompt, request_diagnosis, use_prompt
-from foreword.agent.reply_stream import FencedCallParser, ReplyPart
-from foreword.agent.retry import RetryPolicy, translate_provider_error
+from foreword.agent.providers.provider import AnswerDone, RequestOptions
+from foreword.agent.reply_stream import FencedCallParser
+from foreword.agent.retry import RetryPolicy
+from foreword.agent.segments import HistorySegment, MessageWriter, write_history
 from foreword.assembly import Assembly
 from foreword.config.schema import Config, ModelOverride
-from foreword.envelope import (
-    Envelope,
-    MarkedRequest,
-    RequestTarget,
-    Segment,
-    count_opening,
-    mark_request,
-    write_request,
-)
-from foreword.errors import ForewordError
+from foreword.envelope import Envelope, MarkedRequest, RequestTarget, Segment, count_opening, mark_request
 from foreword.events.budget_guard import BudgetGuard, Reservation
 from foreword.events.cost import Cost, PricedCall, estimate_max_cost, price_call, split_cost
 from foreword.events.event import EventType, Level, Usage
@@ -77,10 +65,16 @@ class TurnLedger:
         self._calibration = calibration
         self._stable = len(list_stable_blocks(assembly.prompt.blocks))
         self._marked: MarkedRequest | None = None
-        self._diagnosis = ""
 
-    def write(self, request: Mapping[str, Any], past: Sequence[Segment], at: datetime) -> bytes:
-        """Set the cache breakpoints of a finished request, and serialize it with its history."""
+    @property
+    def diagnosis_of(self) -> str | None:
+        """The id of the answer that the provider shall compare its cache with; None if it is not asked."""
+        if not self.diagnosed:
+            return None
+        return self._ledger_state.last.answer if self._ledger_state else ""
+
+    def mark(self, request: Mapping[str, Any], past: Sequence[Segment], at: datetime) -> Envelope:
+        """Set the cache breakpoints of a finished request and its history."""
         self._check_engine(at)
         meter = self._assembly.meter
         to = RequestTarget(
@@ -91,32 +85,30 @@ class TurnLedger:
             stable=self._stable,
             turn=self._turn,
         )
-        shape, self._diagnosis = self._opened.shape, ""
-        self._marked = mark_request(shape, request, self._ledger_state, to, past)
-        marked = self._marked.request
-        if self.diagnosed:
-            marked = request_diagnosis(shape, marked, self._ledger_state.last.answer if self._ledger_state else "")
-        return write_request(shape, marked, self._marked.past)
-
-    def record_diagnosis(self, reason: str) -> None:
-        """Store the provider's diagnosis of the request."""
-        self._diagnosis = reason
+        marked = self._marked = mark_request(self._opened.shape, request, self._ledger_state, to, past)
+        return Envelope(
+            shape=self._opened.shape,
+            model=meter.facts.name,
+            request=marked.request,
+            breakpoints=marked.breakpoints,
+            past=marked.past,
+        )
 
     @property
     def hour(self) -> bool:
         """Whether the last request writes to the cache with a lifetime of one hour."""
         return self._marked is not None and any(one.ttl == HOUR_TTL for one in self._marked.breakpoints)
 
-    def settle(self, usage: Usage | None, overrides: Mapping[str, ModelOverride], answer: str = "") -> Settled | None:
+    def settle(self, done: AnswerDone, overrides: Mapping[str, ModelOverride]) -> CallSettled:
         """Account for an answered request, and record it as sent."""
         if self._marked is None:
-            return None
+            raise AssertionError("an answered request was marked")
         sent, facts = self._marked.sent, self._assembly.meter.facts
         self._check_engine(sent.at)  # the request may have restarted the embedded engine
-        made = self._account(sent, usage, overrides) if usage else None
-        sent = replace(sent, answer=answer) if self.diagnosed else sent
+        made = self._account(sent, done, overrides)
+        sent = replace(sent, answer=done.response_id) if self.diagnosed else sent
         self._ledger_state = advance_ledger(self._ledger_state, self._assembly.prefix_decision, sent, facts.cache)
-        return Settled(account=made, ledger_state=self._ledger_state, counted=sent.tokens)
+        return CallSettled(answer=done.answer, account=made, ledger_state=self._ledger_state, counted=sent.tokens)
 
     def _check_engine(self, at: datetime) -> None:
         """Mark the cached prefix as lost if the engine was restarted."""
@@ -124,14 +116,19 @@ class TurnLedger:
         if since and self._ledger_state and self._ledger_state.last.at < since:
             self._ledger_state = mark_lost(self._ledger_state)
 
-    def _account(self, sent: SentRequest, usage: Usage, overrides: Mapping[str, ModelOverride]) -> CacheAccount:
-        """Account for a request, including the provider's diagnosis."""
+    def _account(
+        self, sent: SentRequest, done: AnswerDone, overrides: Mapping[str, ModelOverride]
+    ) -> CacheAccount | None:
+        """Account for a request, including the provider's diagnosis; None if the provider reported no usage."""
+        usage = done.usage
+        if usage is None:
+            return None
         facts, decision = self._assembly.meter.facts, self._assembly.prefix_decision
         prices = find_prices(facts.name, overrides, PricedRequest(tokens=usage.tokens_in, now=sent.at))
         answered = AnsweredRequest(prefix=decision.prefix, sent=sent, reported=self._count(usage))
         made = account_for_call(self._ledger_state, answered, facts.cache, prices, self._calibration)
-        if made.blame and self._diagnosis:
-            made = replace(made, blame=confirm_cause(made.blame, self._diagnosis))
+        if made.blame and done.diagnosis:
+            made = replace(made, blame=confirm_cause(made.blame, done.diagnosis))
         if decision.rebase and decision.rebase.code is Reason.PRIVATE:
             made = redact_blame(made)
         return made
@@ -147,11 +144,8 @@ class TurnLedger:
 
 
 STOPPED_REASON = "stopped before the end"
-CALL_COSTS: ContextVar[list[tuple[Usage, float | None]]] = ContextVar("spent")
-"""Collects the usage and cost of calls, including those of subagents, for the total of a turn."""
-# Our transport puts the tools into the request. The library gets none: it would copy and validate all schemas in every
-# call.
-NO_TOOLS = ModelRequestParameters()
+StreamEvent = TextDelta | ThinkingDelta | AnswerDone
+CallEvent = TextDelta | ThinkingDelta | CallRestarted | CallSettled
 MIN_ANSWER_TOKENS = 64  # minimum output tokens requested; the provider refuses the call if they do not fit
 
 
@@ -166,7 +160,7 @@ class CallContext:
     prompt_hash: str
     config: Config
     event_stream: EventStream
-    callbacks: TurnCallbacks
+    spending: Spending
     retry_policy: RetryPolicy
     max_tokens: int
     seconds: float
@@ -178,75 +172,94 @@ class ModelCaller:
 
     def __init__(self, context: CallContext, history: Sequence[HistorySegment] = ()) -> None:
         self._context = context
-        shape, meter = context.opened.shape, context.assembly.meter
-        opening = count_opening(context.envelope.request[REQUEST_SHAPES[shape].field])
-        self._before = SegmentedHistory(history, shape, meter, opening)
-        self._is_streaming = False
-        self._used: list[tuple[Usage, float | None]] = []
-        self._native = context.assembly.meter.facts.native_tools
+        opened, meter = context.opened, context.assembly.meter
+        self._writer = MessageWriter(wire=opened.wire, family=opened.family, meter=meter)
+        self._opening = count_opening(context.envelope.request[REQUEST_SHAPES[opened.shape].field])
+        self._history = history
+        self._is_streaming = self._drops_thinking = False
+        self._native = meter.facts.native_tools
 
-    async def call(self, turn: TraceStep, own: Sequence[ModelMessage]) -> ModelResponse:
-        """Call the model with the history and this turn's messages; retry transient errors."""
+    async def call(self, turn: TraceStep, own: Sequence[HistoryMessage]) -> AsyncGenerator[CallEvent]:
+        """Call the model with the history and this turn's messages; retry transient errors.
+
+        Yield the answer as it arrives, and `CallSettled` with the whole answer at the end.
+        """
         context, waits = self._context, self._context.retry_policy.waits
-        for number, wait in enumerate((*waits, None), 1):
-            pause = None
+        model, number = context.assembly.turn.model, 0
+        while True:
+            number += 1
             try:
-                model = context.assembly.turn.model
-                with turn.step(
-                    EventType.API_CALL, model=model, prompt_hash=context.prompt_hash, attempt=number
-                ) as call:
+                step = turn.step(EventType.API_CALL, model=model, prompt_hash=context.prompt_hash, attempt=number)
+                with step as call:
                     try:
-                        return await self._call(call, own)
+                        async with aclosing(self._call(call, own)) as events:
+                            async for event in events:
+                                yield event
                     except ProviderError as error:
                         error.tries, error.model_title = number, self._name_model()
-                        if error.passing and wait is not None:
-                            pause = context.retry_policy.choose_delay(wait, error.wait)
-                        call.note(**describe_retry(error, pause, last=wait is None))
+                        pause = self._choose_pause(error, waits[number - 1 : number])
+                        call.note(**describe_retry(error, pause, last=number > len(waits)))
                         raise
             except ProviderError:
                 if pause is None:
                     raise
+            else:
+                return
             if self._is_streaming:
-                await context.callbacks.emit(CallRestarted())
+                yield CallRestarted()
             await context.retry_policy.sleep(pause)
-        raise AssertionError("the last try returns or raises")
+
+    def _choose_pause(self, error: ProviderError, waits: Sequence[float]) -> float | None:
+        """Choose the pause before the next attempt; None if there is none."""
+        if error.stale_thinking and not self._drops_thinking:
+            self._drops_thinking = True
+            return 0.0
+        return self._context.retry_policy.choose_delay(waits[0], error.wait) if error.passing and waits else None
 
     def _name_model(self) -> str:
         """Return the model's name and address for people with enough trust; "The model" for others."""
         assembly = self._context.assembly
         if assembly.clearance.level < Trust.INNER:
             return "The model"
-        address = strip_credentials(self._context.opened.model.base_url)
+        address = strip_credentials(self._context.opened.base_url)
         return f"The model {assembly.turn.model}{f' at {address}' if address else ''}"
 
-    async def _call(self, call: TraceStep, own: Sequence[ModelMessage]) -> ModelResponse:
+    async def _call(self, call: TraceStep, own: Sequence[HistoryMessage]) -> AsyncGenerator[CallEvent]:
         """Make one call: reserve budget, send, settle, and record the usage."""
-        guard, reservation = self._context.event_stream.budgets, Reservation(allowed=True)
-        if guard and not guard.has_limits(call.trace.context):
-            guard = None
-        if guard:
-            reservation = await reserve_budget(guard, call, self._estimate_max_cost(own))
+        guard, reservation = await self._reserve(call, own)
         self._is_streaming = False
+        settled: CallSettled | None = None
         try:
-            response = await self._ask(call, own)
+            async with aclosing(self._stream(call, own)) as events:
+                async for event in events:
+                    if isinstance(event, AnswerDone):
+                        settled = self._settle(call, event)
+                    else:
+                        yield event
         except BaseException as error:
             if guard and self._is_streaming:
-                guard.settle(reservation, None)
+                guard.settle(reservation, settled.usd if settled else None)
             elif guard:
                 guard.release(reservation)
-            if isinstance(error, asyncio.CancelledError):
+            if isinstance(error, asyncio.CancelledError | GeneratorExit):
                 call.note(error=STOPPED_REASON, level=Level.WARN)
-            if not isinstance(error, Exception) or isinstance(error, ForewordError):
-                raise
-            raise translate_provider_error(error) from error
-        usd = self._record_usage(call, response)
+            raise
+        if settled is None:
+            raise AssertionError("a provider's stream ends with the answer or an error")
         if guard:
-            await asyncio.to_thread(guard.settle, reservation, usd)
+            await asyncio.to_thread(guard.settle, reservation, settled.usd)
         if reservation.warnings:
             call.note(level=Level.WARN, budget="; ".join(reservation.warnings))
-        return response
+        yield settled
 
-    def _estimate_max_cost(self, own: Sequence[ModelMessage]) -> Cost:
+    async def _reserve(self, call: TraceStep, own: Sequence[HistoryMessage]) -> tuple[BudgetGuard | None, Reservation]:
+        """Reserve the maximum cost of a call; no guard if the turn has no limits."""
+        guard = self._context.event_stream.budgets
+        if guard is None or not guard.has_limits(call.trace.context):
+            return None, Reservation(allowed=True)
+        return guard, await reserve_budget(guard, call, self._estimate_max_cost(own))
+
+    def _estimate_max_cost(self, own: Sequence[HistoryMessage]) -> Cost:
         """Return the maximum cost of a call, including the messages added since the prompt was assembled."""
         context = self._context
         most = estimate_max_cost(context.assembly, context.config.models, context.max_tokens)
@@ -256,109 +269,90 @@ class ModelCaller:
             usd=most.usd + self._count_added(own) * max(most.prices.cache_write, most.prices.input), prices=most.prices
         )
 
-    def _count_added(self, own: Sequence[ModelMessage]) -> int:
+    def _count_added(self, own: Sequence[HistoryMessage]) -> int:
         """Count the tokens of the messages added since the prompt was assembled."""
         count = self._context.assembly.meter.count
         return sum(count(message.text) for message in convert_to_texts(own[1:]))
 
-    def _bound_answer(self, own: Sequence[ModelMessage]) -> int:
+    def _bound_answer(self, own: Sequence[HistoryMessage]) -> int:
         """Return the output limit: the model's maximum or the rest of its context window."""
         assembly = self._context.assembly
         facts = assembly.meter.facts
         left = facts.window - assembly.used - assembly.conversation - self._count_added(own)
         return max(MIN_ANSWER_TOKENS, min(self._context.max_tokens, facts.answer or left, left))
 
-    def _record_usage(self, call: TraceStep, response: ModelResponse) -> float | None:
-        """Record the usage and cost of a call, by section."""
-        context = self._context
-        used = response.usage
-        if response.finish_reason == "length":
+    def _settle(self, call: TraceStep, done: AnswerDone) -> CallSettled:
+        """Advance the ledger; record the usage and cost of a call by section, its cache reads and why it missed."""
+        context, usage, usd = self._context, done.usage, None
+        if done.answer.cut:
             call.note(cut=True)
-        if not used.has_values():
+        if usage is None:
             call.note(unpriced="the provider reported no usage")
-            self._settle(call, None, response.provider_response_id or "")
-            self._add_usage(Usage(), None)
-            return None
-        usage = Usage(
-            tokens_in=used.input_tokens,
-            tokens_out=used.output_tokens,
-            cache_read=used.cache_read_tokens,
-            cache_write=used.cache_write_tokens,
-        )
-        done = PricedCall(
-            model=context.assembly.turn.model,
-            usage=usage,
-            time=call.trace.clock(),
-            hour=context.ledger.hour,
-        )
-        cost = price_call(done, context.config.models)
-        shares = [share.row for share in split_cost(context.assembly, done, cost)]
-        call.note(usage=usage, cost_usd=cost.usd, sections=shares)
-        if cost.usd is None:
-            call.note(unpriced=cost.reason)
-        self._settle(call, usage, response.provider_response_id or "")
-        self._add_usage(usage, cost.usd)
-        return cost.usd
+        else:
+            priced = PricedCall(
+                model=context.assembly.turn.model, usage=usage, time=call.trace.clock(), hour=context.ledger.hour
+            )
+            cost = price_call(priced, context.config.models)
+            shares = [share.row for share in split_cost(context.assembly, priced, cost)]
+            usd = cost.usd
+            call.note(usage=usage, cost_usd=usd, sections=shares)
+            if usd is None:
+                call.note(unpriced=cost.reason)
+        settled = replace(context.ledger.settle(done, context.config.models), usage=usage or Usage(), usd=usd)
+        if settled.account:
+            call.note(cache=account_to_json(settled.account))
+        context.spending.add(settled.usage, usd)
+        return settled
 
-    def _settle(self, call: TraceStep, usage: Usage | None, answer: str) -> None:
-        """Advance the ledger, and record the cache reads and the reason for misses."""
-        context = self._context
-        settled = context.ledger.settle(usage, context.config.models, answer)
-        if settled:
-            context.callbacks.advance(settled)
-            if settled.account:
-                call.note(cache=account_to_json(settled.account))
-
-    def _add_usage(self, usage: Usage, usd: float | None) -> None:
-        self._used.append((usage, usd))
-        if (spent := CALL_COSTS.get(None)) is not None:
-            spent.append((usage, usd))
-
-    def add_up(self) -> tuple[Usage, float | None]:
-        """Return the total usage and cost of this turn; the cost is None if that of any call is unknown."""
-        usage = Usage(
-            tokens_in=sum(used.tokens_in for used, _ in self._used),
-            tokens_out=sum(used.tokens_out for used, _ in self._used),
-            cache_read=sum(used.cache_read for used, _ in self._used),
-            cache_write=sum(used.cache_write for used, _ in self._used),
-        )
-        known = [usd for _, usd in self._used if usd is not None]
-        return usage, sum(known) if len(known) == len(self._used) else None
-
-    async def _ask(self, call: TraceStep, own: Sequence[ModelMessage]) -> ModelResponse:
-        """Send one request and stream its answer."""
-        context, messages = self._context, (*self._before.list_unwritten(), *own)
+    async def _stream(self, call: TraceStep, own: Sequence[HistoryMessage]) -> AsyncGenerator[StreamEvent]:
+        """Send one request and yield its answer as it arrives, without its fenced calls."""
         fences = None if self._native else FencedCallParser()
-        longest = self._bound_answer(own)
-        what = OutgoingPrompt(
-            envelope=context.envelope,
-            user_messages=list_user_messages(messages),
-            max_tokens=longest,
-            cache_key=make_cache_key(context.assembly.turn) if context.opened.keyed else "",
-            system_messages=context.assembly.meter.facts.cache.system_messages,
-            write=lambda owned: context.ledger.write(*self._before.take(owned), call.trace.clock()),
-            response_format=context.response_format,
-            report_diagnosis=context.ledger.record_diagnosis if context.ledger.diagnosed else None,
-        )
-        settings = ModelSettings(max_tokens=longest)
-        # Call the model object directly: the library's agents and `direct` functions would rewrite the messages.
-        async with asyncio.timeout(context.seconds):
-            with use_prompt(what):
-                async with context.opened.model.request_stream(list(messages), settings, NO_TOOLS) as stream:
-                    async for event in stream:
-                        self._is_streaming = True
-                        piece = read_delta_text(event)
-                        await self._emit_text(fences.feed(piece) if fences else [piece])
-                    response = stream.get()
-        if fences:
-            await self._emit_text(fences.finish())
-        return response
+        envelope = self._write_request(own, call.trace.clock())
+        deadline = asyncio.get_running_loop().time() + self._context.seconds
+        async with aclosing(self._context.opened.provider.stream(envelope)) as events:
+            while event := await read_next(events, deadline):
+                self._is_streaming = True
+                if isinstance(event, AnswerDone):
+                    for text in fences.finish() if fences else ():
+                        if text and isinstance(text, str):
+                            yield TextDelta(text=text)
+                    flagged = replace(event.answer, drops_thinking=self._drops_thinking)
+                    yield replace(event, answer=flagged)
+                elif fences and isinstance(event, TextDelta):
+                    for text in fences.feed(event.text):
+                        if isinstance(text, str):
+                            yield TextDelta(text=text)
+                else:
+                    yield event
 
-    async def _emit_text(self, parts: Iterable[ReplyPart]) -> None:
-        """Emit the text of an answer, without its fenced calls."""
-        for text in parts:
-            if text and isinstance(text, str):
-                await self._context.callbacks.emit(TextDelta(text=text))
+    def _write_request(self, own: Sequence[HistoryMessage], at: datetime) -> Envelope:
+        """Write the next request: the prompt, the history, and the messages of this turn."""
+        context = self._context
+        past = write_history(self._history, self._writer, self._opening)
+        self._drops_thinking = (
+            self._drops_thinking
+            or any(one.drops_thinking for one in self._history)
+            or any(message.drops_thinking for message in own if isinstance(message, Answer))
+        )
+        options = RequestOptions(
+            max_tokens=self._bound_answer(own),
+            cache_key=make_cache_key(context.assembly.turn) if context.opened.keyed else "",
+            response_format=context.response_format,
+            drops_thinking=self._drops_thinking,
+            diagnosis_of=context.ledger.diagnosis_of,
+        )
+        request, field = context.envelope.request, REQUEST_SHAPES[context.opened.shape].field
+        messages = [*request[field][: self._opening], *self._writer.write(own)]
+        return context.ledger.mark(context.opened.wire.complete({**request, field: messages}, options), past, at)
+
+
+async def read_next(events: AsyncGenerator[StreamEvent], deadline: float) -> StreamEvent | None:
+    """Return the next event of a stream; None at its end. Raise ProviderError after the deadline."""
+    try:
+        async with asyncio.timeout_at(deadline):
+            return await anext(events, None)
+    except TimeoutError as error:
+        raise ProviderError("the provider did not answer in time", passing=True) from error
 
 
 async def reserve_budget(guard: BudgetGuard, call: TraceStep, most: Cost) -> Reservation:
@@ -392,15 +386,6 @@ def strip_credentials(url: str | None) -> str:
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     port = f":{parts.port}" if parts.port else ""
     return f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}"
-
-
-def read_delta_text(event: ModelResponseStreamEvent) -> str:
-    """Return the text of a stream event."""
-    if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart):
-        return event.part.content
-    if isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
-        return event.delta.content_delta
-    return ""
 
 
 def describe_retry(error: ProviderError, pause: float | None, *, last: bool) -> dict[str, float | str]:

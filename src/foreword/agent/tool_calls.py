@@ -3,11 +3,11 @@
 import asyncio
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-from foreword.agent.agent_events import ApprovalNeeded, TurnCallbacks, guard_callback
+from foreword.agent.agent_events import ApprovalNeeded, CallBegins, Spending
 from foreword.agent.mcp_servers import McpServers
 from foreword.agent.reply_stream import MalformedCall, ToolCall
 from foreword.agent.tools.built_in import TextExcerpt, validate_arguments
@@ -50,7 +50,7 @@ MIN_HIDDEN_CHARS = 3  # redacting shorter arguments would remove too much of the
 PRIVATE_KINDS = ("memory", "reading")  # tools whose arguments contain text and paths of a person's own memory
 QUOTATION = re.compile(r"'[^']*'|\"[^\"]*\"")
 WORD_PATTERN = re.compile(r"\w{3,}")
-CURRENT_CALL: ContextVar[TraceNode] = ContextVar("here")
+CURRENT_CALL: ContextVar[tuple[TraceNode, Spending]] = ContextVar("here")
 """The trace position of the current tool call, for tools that run further turns."""
 
 
@@ -77,15 +77,17 @@ class ToolContext:
     tools: ToolRunner
     seconds: float
     """The time limit of tools without their own."""
-    callbacks: TurnCallbacks
+    spending: Spending
+    begun: Collection[str] = ()
+    """The ids of calls that began before an interruption."""
     records_arguments: bool = False
     """Whether the event log records the arguments of each call (`events.arguments`)."""
 
 
 async def run_tool_call(
     turn: TraceNode, context: ToolContext, call: ToolCall | MalformedCall, call_id: str
-) -> ToolResult:
-    """Run a tool call under a stable id, and record it as a step of the turn.
+) -> AsyncGenerator[ApprovalNeeded | CallBegins | ToolResult]:
+    """Run a tool call under a stable id, and record it as a step of the turn; its result is the last event.
 
     A call that a rule forbids, or that is malformed, is recorded as a warning with its reason. A tool that runs and
     fails is recorded as an error.
@@ -94,31 +96,32 @@ async def run_tool_call(
     with turn.step(EventType.TOOL_CALL, name=name, **describe_arguments(context, call)) as step:
         tool = find_tool(context.assembly, call)
         if isinstance(tool, str) or isinstance(call, MalformedCall):
-            return record_refusal(step, context, call, str(tool))
-        if tool.changes and (refused := await refuse_start(step, context, tool, call, call_id)):
-            return refused
-        return await run_tool(step, context, call, context.seconds if tool.seconds is None else tool.seconds)
+            yield record_refusal(step, context, call, str(tool))
+            return
+        if tool.changes:
+            if tool.confirm:
+                approval = ApprovalNeeded(call_id, call.name, write_question(call), call.arguments)
+                yield approval
+                if refused := read_decision(step, context, call, approval):
+                    yield refused
+                    return
+            # A call interrupted while waiting for approval has not started; the person is asked again.
+            if call_id in context.begun:
+                step.note(interrupted="yes")
+                yield record_refusal(step, context, call, INTERRUPTED_CALL_TEXT.format(name=tool.name))
+                return
+            yield CallBegins(id=call_id, name=tool.name)
+        yield await run_tool(step, context, call, context.seconds if tool.seconds is None else tool.seconds)
 
 
-async def refuse_start(
-    step: TraceStep, context: ToolContext, tool: Tool, call: ToolCall, call_id: str
-) -> ToolResult | None:
-    """Refuse a call that was denied or held, or that started before an interruption; None if it may run."""
-    callbacks = context.callbacks
-    if tool.confirm:
-        request = ApprovalNeeded(id=call_id, name=call.name, question=write_question(call))
-        allowed = await guard_callback(callbacks.ask(request))
-        if allowed is None:
-            text = await guard_callback(callbacks.hold(request, call.arguments))
-            return record_refusal(step, context, call, text, status="held")
-        step.note(confirmed="yes" if allowed else "no")
-        if not allowed:
-            return record_refusal(step, context, call, f"{call.name} was not called: the person has not allowed it.")
-    # A call interrupted while waiting for approval has not started; the person is asked again.
-    if not await guard_callback(callbacks.begin(call_id, tool.name)):
-        step.note(interrupted="yes")
-        return record_refusal(step, context, call, INTERRUPTED_CALL_TEXT.format(name=tool.name))
-    return None
+def read_decision(step: TraceStep, context: ToolContext, call: ToolCall, approval: ApprovalNeeded) -> ToolResult | None:
+    """Return the result of a call that is held or denied; None if the person has allowed it."""
+    if approval.allowed is None:
+        return record_refusal(step, context, call, approval.held, status="held")
+    step.note(confirmed="yes" if approval.allowed else "no")
+    if approval.allowed:
+        return None
+    return record_refusal(step, context, call, f"{call.name} was not called: the person has not allowed it.")
 
 
 def describe_arguments(context: ToolContext, call: ToolCall | MalformedCall) -> dict[str, Any]:
@@ -208,7 +211,7 @@ def escape_unprintable(text: str) -> str:
 
 async def run_tool(step: TraceStep, context: ToolContext, call: ToolCall, seconds: float) -> ToolResult:
     """Run a tool; the model gets the message of expected errors only, the log gets every message."""
-    here = CURRENT_CALL.set(step)
+    here = CURRENT_CALL.set((step, context.spending))
     try:
         async with asyncio.timeout(seconds):
             answer = await context.tools.call(context.assembly, call.name, call.arguments)

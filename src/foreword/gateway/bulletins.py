@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from foreword.agent.agent_events import Spending
 from foreword.agent.loop import AgentLoop
 from foreword.assembly import Assembly
 from foreword.config.schema import Config
@@ -107,7 +108,8 @@ class Bulletins:
         if choose_mode(self._context.workspace.context.measure(model).facts) is not Mode.FULL:
             return ""
         turn = Turn(agent=due.agent, message=write_bulletin_prompt(documents), model=model, mode=Mode.NONE, now=now)
-        return await self._loop.ask(label_clearance(await self._inputs.assemble(turn), due.clearance), step)
+        assembly = label_clearance(await self._inputs.assemble(turn), due.clearance)
+        return await self._loop.ask(assembly, step, Spending())
 
     async def keep(self, every: float) -> None:
         """Refresh the bulletins until cancelled, with a pause of `every` seconds."""

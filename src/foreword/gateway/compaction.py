@@ -1,12 +1,10 @@
 """Compaction: choose the oldest turns of a long conversation, and write the prompt and text of their summary."""
 
 from collections.abc import Sequence
-from datetime import datetime
-
-from pydantic_ai.messages import ModelResponse, TextPart
 
 from foreword.agent.conversation import (
     dump_messages,
+    make_answer,
     make_user_message,
 )
 from foreword.assembly import Assembly
@@ -104,10 +102,10 @@ def make_summary_turn(assembly: Assembly, prompt: str) -> Turn:
     )
 
 
-def make_summary_piece(text: str, meter: Meter, now: datetime) -> HistoryPiece:
+def make_summary_piece(text: str, meter: Meter) -> HistoryPiece:
     """Make the history piece that replaces the compacted rows."""
     question = f"{read_prompt('gateway/summary')}\n\n{text.strip()}"
-    answer = ModelResponse(parts=[TextPart(content=read_prompt("gateway/understood"))], timestamp=now)
+    answer = make_answer(read_prompt("gateway/understood"))
     return HistoryPiece(
         kind=HistoryKind.SUMMARY,
         messages=dump_messages([make_user_message(question), answer]),

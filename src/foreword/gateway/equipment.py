@@ -9,7 +9,6 @@ from pathlib import Path
 
 from foreword.agent.providers.model_clients import ModelClients
 from foreword.agent.providers.model_discovery import choose_model, find_served_window
-from foreword.agent.providers.transport import find_unsupported_format
 from foreword.agent.tool_calls import Toolbox
 from foreword.agent.tools.registry import find_unusable_tools, remove_tools
 from foreword.config.env import Secrets
@@ -71,7 +70,7 @@ class ModelSelection:
         """
         model = await self.choose(agent, chosen)
         tools = tools and find_facts(model, self._workspace.config.models).tools
-        return find_unsupported_format(self._models.find(model), wanted, model, tools=tools)
+        return self._models.find(model).find_unsupported_format(model, wanted, tools=tools)
 
 
 SHELL_CHANNEL = "terminal"  # the person at the shell is the owner

@@ -10,13 +10,12 @@ Its cost belongs to the channel, within the limits of the person's budget.
 import re
 from collections.abc import Awaitable, Callable, Sequence
 
-from foreword.agent.model_call import CALL_COSTS
+from foreword.agent.agent_events import Spending
 from foreword.assembly import Assembly
 from foreword.config.load import make_search
 from foreword.events.event import Context, EventType, Usage
 from foreword.gateway.bulletins import label_clearance
 from foreword.gateway.gateway_context import GatewayContext
-from foreword.storage.turns import TurnUsage
 from foreword.turn import Turn
 from foreword.types import Mode, Trust, frozen
 
@@ -210,7 +209,7 @@ class Housekeeping:
         trace = self.context.trace(context)
         message = write_message(task.request.lines)
         details = {"request_id": task.request_id} if task.request_id else {}
-        CALL_COSTS.set([])
+        spending = Spending()
         with trace.step(EventType.MESSAGE_RECEIVED, length=len(message), housekeeping=task.name, **details) as step:
             turn = Turn(
                 agent=task.agent,
@@ -223,11 +222,9 @@ class Housekeeping:
             )
             assembly = label_clearance(await self.assemble(turn), task.clearance)
             limit = min(task.request.max_tokens or MAX_ANSWER_TOKENS, MAX_ANSWER_TOKENS)
-            text = await self.ask(assembly, step, response_format=task.response_format, max_tokens=limit)
-        spent = TurnUsage()
-        for usage, usd in CALL_COSTS.get():
-            spent = spent.add(usage, usd)
-        return HousekeepingAnswer(id=trace.id, text=text, usage=spent.usage, cost_usd=spent.cost_usd)
+            text = await self.ask(assembly, step, spending, response_format=task.response_format, max_tokens=limit)
+        usage, usd = spending.total()
+        return HousekeepingAnswer(id=trace.id, text=text, usage=usage, cost_usd=usd)
 
 
 def write_message(lines: Sequence[ChatLine]) -> str:

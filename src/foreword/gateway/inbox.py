@@ -6,13 +6,13 @@ step, and no step is written twice.
 
 import json
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from foreword.agent.agent_events import ApprovalNeeded
+from foreword.agent.agent_events import ApprovalNeeded, CallBegins
 from foreword.agent.conversation import Messages, close_turn, convert_to_texts, dump_messages, load_messages
 from foreword.events.event import TracePosition
 from foreword.gateway.messages import AcceptedTurn, NotFound, RoutedMessage, dump_message, load_message
@@ -167,18 +167,20 @@ class Inbox:
 
         await self._writer.write(work)
 
-    async def begin_call(self, claimed: ClaimedTurn, call: str, name: str) -> bool:
-        """Record that a call with side effects begins; return False if it had begun before."""
+    async def begin_call(self, claimed: ClaimedTurn, call: CallBegins) -> None:
+        """Record that a call with side effects begins."""
 
-        def work(state: sqlite3.Connection) -> bool:
+        def work(state: sqlite3.Connection) -> None:
             turns.check_lease(state, self._get_lease(claimed))
-            return turns.begin_call(state, claimed.turn, call, name)
+            turns.begin_call(state, claimed.turn, call.id, call.name)
 
-        return await self._writer.write_durable(work)
+        await self._writer.write_durable(work)
 
-    async def hold(
-        self, claimed: ClaimedTurn, question: ApprovalNeeded, arguments: Mapping[str, Any]
-    ) -> HeldCall | None:
+    async def list_begun(self, claimed: ClaimedTurn) -> Collection[str]:
+        """List the ids of the calls that earlier attempts at a turn began."""
+        return await self._writer.read(lambda state: turns.list_begun_calls(state, claimed.turn))
+
+    async def hold(self, claimed: ClaimedTurn, question: ApprovalNeeded) -> HeldCall | None:
         """Store a call that needs approval; return None if too many calls of that person wait."""
 
         def work(state: sqlite3.Connection) -> HeldCall | None:
@@ -190,7 +192,7 @@ class Inbox:
                 user=claimed.incoming.user,
                 call=question.id,
                 name=question.name,
-                arguments=arguments,
+                arguments=question.arguments,
                 question=question.question,
                 now=self._clock(),
             )

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from foreword.agent.agent_events import (
-    AgentEvent,
     ApprovalNeeded,
     CallRestarted,
     PassagesRecalled,
+    ShownEvent,
     TextDelta,
     ToolFinished,
     ToolStarted,
@@ -36,11 +36,11 @@ class TurnBroadcast:
         self._filter = NoReplyFilter()
         self._question: ApprovalNeeded | None = None
         self._recalled: PassagesRecalled | None = None
-        self.clients: set[asyncio.Queue[AgentEvent | None]] = set()
+        self.clients: set[asyncio.Queue[ShownEvent | None]] = set()
         self.ended = asyncio.Event()
         """Set when the turn has ended or is queued for later."""
 
-    async def send(self, delta: AgentEvent) -> None:
+    async def send(self, delta: ShownEvent) -> None:
         """Send a delta to all clients; hold back text that is or may become the suppressed-reply token."""
         match delta:
             case TextDelta():
@@ -67,7 +67,7 @@ class TurnBroadcast:
         if text := self._filter.end():
             self._queue(TextDelta(text=text))
 
-    def _queue(self, delta: AgentEvent) -> None:
+    def _queue(self, delta: ShownEvent) -> None:
         """Queue a delta for each client; disconnect a client that is too slow."""
         if isinstance(delta, TextDelta):
             self._answers[-1].append(delta.text)
@@ -85,9 +85,9 @@ class TurnBroadcast:
         for client in self.clients:
             client.put_nowait(None)
 
-    async def listen(self) -> AsyncIterator[AgentEvent]:
+    async def listen(self) -> AsyncIterator[ShownEvent]:
         """Yield the text so far and the open question, then each delta."""
-        deltas: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
+        deltas: asyncio.Queue[ShownEvent | None] = asyncio.Queue()
         if self._recalled:
             deltas.put_nowait(self._recalled)
         if text := SEPARATOR.join("".join(answer) for answer in self._answers):

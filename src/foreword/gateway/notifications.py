@@ -12,9 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from pydantic_ai.messages import ModelResponse, TextPart
-
-from foreword.agent.conversation import HistorySegment, dump_messages, make_user_message
+from foreword.agent.conversation import convert_to_texts, dump_messages, load_messages, make_answer, make_user_message
 from foreword.agent.tool_calls import CURRENT_CALL
 from foreword.agent.tools.registry import MAX_NOTICE_CHARS, NOTIFICATION_TOOLS
 from foreword.assembly import Assembly
@@ -66,7 +64,7 @@ class Notification:
 
 def make_notification(row: NotificationRow) -> Notification:
     """Make a notification from its row."""
-    messages = HistorySegment(row.messages).texts
+    messages = convert_to_texts(load_messages(row.messages))
     return Notification(
         number=row.number,
         session=row.session,
@@ -87,7 +85,7 @@ def make_note(
     kind: HistoryKind = HistoryKind.ROOM,
 ) -> HistoryPiece:
     """Make a history piece from a text that was not written in the session and the answer to it."""
-    messages = dump_messages([make_user_message(question), ModelResponse(parts=[TextPart(content=answer)])])
+    messages = dump_messages([make_user_message(question), make_answer(answer)])
     tokens = (len(question) + len(answer)) // CHARS_PER_TOKEN
     return HistoryPiece(kind=kind, messages=messages, tokens=tokens, turn=turn, beginning=beginning)
 
@@ -140,7 +138,7 @@ class NoticeTool:
         prefix = f"notice\x00{user}\x00"
         if count_posted(state, prefix, now - timedelta(hours=1)) >= MAX_NOTICES_PER_HOUR:
             raise Forbidden(f"{MAX_NOTICES_PER_HOUR} notices an hour are the most; put the rest into the reply")
-        turn = CURRENT_CALL.get().trace.id if CURRENT_CALL.get(None) else ""
+        turn = CURRENT_CALL.get()[0].trace.id if CURRENT_CALL.get(None) else ""
         message = OutboundMessage(key=prefix + make_id(128), channel=channel, address=address, text=text, turn=turn)
         post_message(state, message, now)
         place = SessionKey(agent=assembly.turn.agent, channel=channel, room="", clearance=clearance, user=user)

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
-from foreword.agent.agent_events import AgentEvent
+from foreword.agent.agent_events import ShownEvent
 from foreword.assembly import Assembly
 from foreword.events.event import NO_POSITION, EventType, Level
 from foreword.events.otlp import parse_traceparent
@@ -170,7 +170,7 @@ class Gateway:
                 raise NotStored(NOT_STORED_TEXT.format(error), is_recorded=True) from error
             raise
 
-    async def hear(self, turn: str) -> AsyncIterator[AgentEvent]:
+    async def hear(self, turn: str) -> AsyncIterator[ShownEvent]:
         """Stream a turn: the text so far, then each delta, until it has ended or is queued."""
         live = self._known.get(turn)
         if live:

@@ -12,12 +12,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from foreword.agent.conversation import (
-    HistorySegment,
-    Messages,
-    convert_to_texts,
-    load_messages,
-)
+from foreword.agent.agent_events import Spending
+from foreword.agent.conversation import Messages, convert_to_texts, load_messages
+from foreword.agent.segments import HistorySegment
 from foreword.assembly import Assembly
 from foreword.engine.blueprint import TurnRoomKind
 from foreword.engine.signal import classify
@@ -88,7 +85,7 @@ class TurnInputs:
         self,
         context: GatewayContext,
         equipment: EquipmentFinder,
-        ask: Callable[[Assembly, TraceStep], Awaitable[str]],
+        ask: Callable[[Assembly, TraceStep, Spending], Awaitable[str]],
         *,
         find_engine_start: Callable[[str, datetime], datetime | None],
     ) -> None:
@@ -103,7 +100,9 @@ class TurnInputs:
         # One thread: prompts are assembled outside the event loop, one at a time.
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="foreword-assemble")
 
-    async def prepare(self, trace: Tracer, claimed: ClaimedTurn, *, compact: bool = False) -> PreparedTurn:
+    async def prepare(
+        self, trace: Tracer, claimed: ClaimedTurn, spending: Spending, *, compact: bool = False
+    ) -> PreparedTurn:
         """Prepare a turn; compact a conversation that is too long first."""
         if change := await self.find_change(claimed):
             raise AccessChanged(change)
@@ -126,7 +125,7 @@ class TurnInputs:
         if message > room:
             raise InputError(TOO_LONG.format(message, room))
         if history and (compact or is_full(history, message, room)):
-            history = await self._compact(trace, claimed, history, assembly, room)
+            history = await self._compact(trace, claimed, history, assembly, room, spending=spending)
             turn = make_turn(claimed, equipment, history, self.now())
             assembly = await self._assemble(claimed, turn, ledger, compacted=True)
         if removed := assembly.prefix_decision.scrub:
@@ -241,7 +240,14 @@ class TurnInputs:
             raise InputError(TOO_LONG.format(message, find_history_room(empty, ledger))) from error
 
     async def _compact(
-        self, trace: Tracer, claimed: ClaimedTurn, history: Sequence[HistoryRow], assembly: Assembly, room: int
+        self,
+        trace: Tracer,
+        claimed: ClaimedTurn,
+        history: Sequence[HistoryRow],
+        assembly: Assembly,
+        room: int,
+        *,
+        spending: Spending,
     ) -> Sequence[HistoryRow]:
         """Compact the oldest turns, and log it."""
         meter, session = assembly.meter, claimed.session.id
@@ -255,12 +261,12 @@ class TurnInputs:
             text, by = "", assembly.turn.model
             try:
                 turn = make_summary_turn(assembly, write_summary_prompt(messages, meter, room))
-                text = await self._ask(await self.assemble(turn), step)
+                text = await self._ask(await self.assemble(turn), step, spending)
             except ForewordError as error:
                 step.note(model_failed=type(error).__name__)
             if not text.strip():
                 text, by = summarise_by_rule(messages, meter, room), "rule"
-            piece = make_summary_piece(text, meter, self.now())
+            piece = make_summary_piece(text, meter)
 
             def work(state: sqlite3.Connection) -> Sequence[HistoryRow]:
                 compact_history(state, session, compacted[-1].position, piece)

@@ -2,30 +2,29 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Mapping
+from contextlib import aclosing
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
-
-from pydantic_ai.messages import ModelResponse, TextPart
 
 from foreword.agent.agent_events import (
     AgentEvent,
     ApprovalNeeded,
-    CallbackError,
+    CallBegins,
     CallRestarted,
-    Outcome,
-    Settled,
+    CallSettled,
+    Finished,
+    Spending,
+    StepDone,
     TextDelta,
+    ThinkingDelta,
     ToolFinished,
     ToolStarted,
-    TurnCallbacks,
-    decline_to_ask,
 )
-from foreword.agent.conversation import Messages, close_turn, find_answer, list_tool_calls, make_user_message, read_text
+from foreword.agent.conversation import Answer, Messages, close_turn, find_answer, make_answer, make_user_message
 from foreword.agent.loop import AgentLoop, TurnInput
-from foreword.agent.model_call import CALL_COSTS, STOPPED_REASON
+from foreword.agent.model_call import STOPPED_REASON
 from foreword.agent.reply_stream import SEPARATOR, StreamedText, ToolCall, parse_calls, strip_no_reply_token
+from foreword.agent.tool_calls import ToolResult, run_tool_call
 from foreword.errors import BudgetError, InputError, UnusableRules
 from foreword.events.event import EventType, Level
 from foreword.events.tracer import Tracer, describe_error
@@ -60,59 +59,75 @@ class WorkerRetryPolicy:
 DEFAULT_WORKER_RETRY_POLICY = WorkerRetryPolicy()
 
 
-class TurnSteps:
-    """The steps of one turn, and how they are stored."""
+class TurnRecord:
+    """What one turn has done so far; the one place where its events are stored, shown and answered."""
 
     def __init__(self, claimed: ClaimedTurn, inbox: Inbox, inputs: TurnInputs, live: LiveTurn) -> None:
+        self.claimed = claimed
+        self.live = live
         self.messages: Messages = claimed.taken
         self.held = claimed.attempt > 1
         """Whether calls of the turn may wait for approval: some do, or an earlier attempt may have held some."""
         self.results: tuple[str, ...] = ()
         """The result of the held call that the turn runs."""
+        self.spending = Spending()
+        self.streamed = StreamedText()
+        """The text as streamed."""
+        self.finished: Finished | None = None
         self._initial: LedgerState | None = None
         self._ledger_state: LedgerState | None = None
         self._lessons: tuple[TokenLesson, ...] = ()
         self._sent = False
         self._recorded = self._has_updates = True
-        self._claimed = claimed
+        self._partial: list[str] = []
         self._inbox = inbox
         self._inputs = inputs
-        self._live = live
-        self.streamed = StreamedText()
-        """The text as streamed."""
-        self._partial: list[str] = []
-        self.callbacks = TurnCallbacks(
-            delta=self._send,
-            step=self._store,
-            ask=live.ask if claimed.incoming.asks else decline_to_ask,
-            hold=self._hold,
-            begin=lambda call, name: inbox.begin_call(claimed, call, name),
-            advance=self._advance,
-        )
 
-    async def _send(self, delta: AgentEvent) -> None:
-        """Send a delta; before each tool call, check that the person's access has not changed."""
-        if isinstance(delta, ToolStarted) and (change := await self._inputs.find_change(self._claimed)):
+    async def take(self, event: AgentEvent) -> None:
+        """Take one event of the turn; what must survive a crash is stored when this returns."""
+        match event:
+            case StepDone():
+                await self._store_step(event.messages)
+            case CallSettled():
+                self._advance(event)
+            case CallBegins():
+                await self._inbox.begin_call(self.claimed, event)
+            case ApprovalNeeded():
+                await self._find_decision(event)
+            case Finished():
+                self.finished = event
+            case ThinkingDelta():  # nobody is shown what the model thinks
+                pass
+            case _:
+                if isinstance(event, ToolStarted):
+                    await self._check_access()
+                elif isinstance(event, TextDelta):
+                    self._partial.append(event.text)
+                elif isinstance(event, CallRestarted):
+                    self._partial.clear()
+                self.streamed.add(event)
+                await self.live.broadcast.send(event)
+
+    async def _check_access(self) -> None:
+        """Check before each tool call that the person's access has not changed."""
+        if change := await self._inputs.find_change(self.claimed):
             raise AccessChanged(change)
-        self.streamed.add(delta)
-        if isinstance(delta, TextDelta):
-            self._partial.append(delta.text)
-        elif isinstance(delta, CallRestarted):
-            self._partial.clear()
-        await self._live.broadcast.send(delta)
 
-    async def _hold(self, question: ApprovalNeeded, arguments: Mapping[str, Any]) -> str:
-        """Hold a call until its person decides; return the tool result for the model."""
-        held = await self._inbox.hold(self._claimed, question, arguments)
-        if held is None:
-            return TOO_MANY_HELD_TEXT.format(name=question.name, count=MAX_HELD_CALLS)
-        self.held = True
-        return HELD_TEXT.format(name=held.name, id=held.id)
+    async def _find_decision(self, question: ApprovalNeeded) -> None:
+        """Ask the person about a call; without a decision, hold it until there is one."""
+        allowed = await self.live.ask(question) if self.claimed.incoming.asks else None
+        if allowed is not None:
+            question.decide(allowed=allowed)
+        elif held := await self._inbox.hold(self.claimed, question):
+            self.held = True
+            question.hold(HELD_TEXT.format(name=held.name, id=held.id))
+        else:
+            question.hold(TOO_MANY_HELD_TEXT.format(name=question.name, count=MAX_HELD_CALLS))
 
-    async def _store(self, messages: Messages) -> None:
+    async def _store_step(self, messages: Messages) -> None:
         """Store a step; the last answer is stored with the end of the turn instead."""
         if not is_final_answer(messages):
-            await self._inbox.store_step(self._claimed, messages, self.make_entry(messages))
+            await self._inbox.store_step(self.claimed, messages, self.make_entry(messages))
             self._lessons = ()
         self.messages = messages
         self._partial.clear()
@@ -122,7 +137,7 @@ class TurnSteps:
         self._initial = self._ledger_state = prepared.ledger_state
         self._recorded, self._has_updates = prepared.recorded, prepared.assembly.prefix_decision.has_updates
 
-    def _advance(self, settled: Settled) -> None:
+    def _advance(self, settled: CallSettled) -> None:
         """Record a call that the provider accepted."""
         sent = settled.ledger_state.last
         self._ledger_state, self._sent = settled.ledger_state, True
@@ -138,11 +153,15 @@ class TurnSteps:
         began_empty = bool(self._initial and not self._initial.prefix.blocks)
         return LedgerEntry(ledger_state=ledger_state, lessons=self._lessons, began_empty=began_empty)
 
+    def add_up(self) -> TurnUsage:
+        """Add up the usage of the turn, including earlier attempts, summaries and subagents."""
+        return self.claimed.spent.add(*self.spending.total())
+
     def close(self, reason: str) -> Messages:
         """Close an interrupted turn, including the partial answer, so that the next turn can follow."""
-        messages = self.messages or (make_user_message(write_model_text(self._claimed.incoming), *self.results),)
+        messages = self.messages or (make_user_message(write_model_text(self.claimed.incoming), *self.results),)
         if partial := "".join(self._partial).strip():
-            messages = (*messages, ModelResponse(parts=[TextPart(content=f"{partial}{SEPARATOR}({reason})")]))
+            messages = (*messages, make_answer(f"{partial}{SEPARATOR}({reason})"))
         return close_turn(messages, reason)
 
 
@@ -163,23 +182,22 @@ class Worker:
 
     async def work(self, trace: Tracer, claimed: ClaimedTurn, live: LiveTurn) -> TurnReply:
         """Run a turn to its end or until it is queued; a process that ends leaves it to the next one."""
-        CALL_COSTS.set([])
         live.begun = True
-        steps = TurnSteps(claimed, self._inbox, self._inputs, live)
+        record = TurnRecord(claimed, self._inbox, self._inputs, live)
         if live.is_stopped():  # stopped before it began
-            return await self._settle(trace, claimed, live, self._stop(trace, claimed, steps))
+            return await self._settle(trace, record, self._stop(trace, record))
         try:
-            result = await self._answer(trace, claimed, steps)
+            result = await self._answer(trace, record)
         except asyncio.CancelledError as error:
             if not live.is_stopped():
                 raise
-            result = self._stop(trace, claimed, steps, error)
+            result = self._stop(trace, record, error)
         except LeaseLost:
             raise
         except Exception as error:  # noqa: BLE001 - the person gets an answer in any case
-            result = self._fail(trace, claimed, steps, error)
+            result = self._fail(trace, record, error)
         ended_first = not live.is_stopped()
-        settling = asyncio.ensure_future(self._settle(trace, claimed, live, result))
+        settling = asyncio.ensure_future(self._settle(trace, record, result))
         try:
             return await asyncio.shield(settling)
         except asyncio.CancelledError:
@@ -188,59 +206,56 @@ class Worker:
             settling.cancel()
             raise
 
-    async def _settle(self, trace: Tracer, claimed: ClaimedTurn, live: LiveTurn, result: TurnResult) -> TurnReply:
+    async def _settle(self, trace: Tracer, record: TurnRecord, result: TurnResult) -> TurnReply:
         """Store the result of a turn, or at least that it failed."""
         try:
-            result = await self._write(trace, claimed, live, result)
+            result = await self._write(trace, record, result)
         except LeaseLost:
             raise
         except Exception as error:  # noqa: BLE001 - a result that cannot be stored must not block its session
             trace.emit(EventType.TURN_COMPLETED, outcome="failed", level=Level.ERROR, **describe_error(error))
-            result = self._end(claimed, TurnState.FAILED, INTERNAL_ERROR_TEXT, ())
-            result = await self._write(trace, claimed, live, result)
-        return make_reply(claimed, result)
+            result = self._end(record, TurnState.FAILED, INTERNAL_ERROR_TEXT, ())
+            result = await self._write(trace, record, result)
+        return make_reply(record.claimed, result)
 
-    def _stop(
-        self, trace: Tracer, claimed: ClaimedTurn, steps: TurnSteps, error: BaseException | None = None
-    ) -> TurnResult:
+    def _stop(self, trace: Tracer, record: TurnRecord, error: BaseException | None = None) -> TurnResult:
         """End a turn that a person stopped, and log it unless the loop did."""
         if error is None or trace.failure is not error:
             trace.emit(EventType.TURN_COMPLETED, outcome="stopped", level=Level.WARN, error=STOPPED_REASON)
-        return self._end(claimed, TurnState.STOPPED, "", steps.close(STOPPED_REASON), steps)
+        messages = record.close(STOPPED_REASON)
+        return self._end(record, TurnState.STOPPED, "", messages, record.make_entry(messages))
 
-    def _fail(self, trace: Tracer, claimed: ClaimedTurn, steps: TurnSteps, error: Exception) -> TurnResult:
-        """End a failed turn, and log it unless the loop did; raise LeaseLost if another process took it over."""
-        cause = error.__cause__ if isinstance(error, CallbackError) else error
-        if isinstance(cause, LeaseLost):
-            raise cause from error
+    def _fail(self, trace: Tracer, record: TurnRecord, error: Exception) -> TurnResult:
+        """End a failed turn, and log it unless the loop did."""
         if trace.failure is not error:
             trace.emit(EventType.TURN_COMPLETED, outcome="failed", level=Level.ERROR, **describe_error(error))
-        shown = isinstance(error, SHOWN_ERRORS) or isinstance(cause, AccessChanged)
-        text = str(cause) if shown else INTERNAL_ERROR_TEXT
-        if isinstance(error, UnusableRules) and claimed.session.key.clearance is not Trust.FULL:
+        shown = isinstance(error, SHOWN_ERRORS)
+        text = str(error) if shown else INTERNAL_ERROR_TEXT
+        if isinstance(error, UnusableRules) and record.claimed.session.key.clearance is not Trust.FULL:
             text = error.public
         # A message that was rejected before any model saw it stays out of the history: it may be too long.
-        messages = () if shown and not steps.messages else steps.close("the turn failed")
-        return self._end(claimed, TurnState.FAILED, text, messages, steps)
+        messages = () if shown and not record.messages else record.close("the turn failed")
+        return self._end(record, TurnState.FAILED, text, messages, record.make_entry(messages))
 
-    async def _answer(self, trace: Tracer, claimed: ClaimedTurn, steps: TurnSteps) -> TurnResult:
-        prepared = await self._inputs.prepare(trace, claimed)
+    async def _answer(self, trace: Tracer, record: TurnRecord) -> TurnResult:
+        claimed = record.claimed
+        prepared = await self._inputs.prepare(trace, claimed, record.spending)
         if claimed.incoming.held:
-            steps.results = (await self._run_held(trace, claimed, prepared, steps),)
-        outcome = await self._run(trace, claimed, prepared, steps)
+            record.results = (await self._run_held(trace, record, prepared),)
+        outcome = await self._run(trace, record, prepared)
         if outcome.too_long and prepared.history:
             # The last message is the error; the tool results before it stay, so no tool runs twice.
             taken = outcome.messages[:-1] if find_answer(outcome.messages[:-1]) else ()
-            prepared = await self._inputs.prepare(trace, replace(claimed, taken=taken), compact=True)
-            outcome = await self._run(trace, claimed, prepared, steps)
+            prepared = await self._inputs.prepare(trace, replace(claimed, taken=taken), record.spending, compact=True)
+            outcome = await self._run(trace, record, prepared)
         state, text = TurnState(outcome.end.value), strip_no_reply_token(outcome.text)
         if state.ended and (change := await self._inputs.find_change(claimed)):
             state, text = TurnState.FAILED, change
         if state in (TurnState.FAILED, TurnState.REFUSED):  # no model reports the result of the held call
-            text = "\n\n".join((*steps.results, text))
+            text = "\n\n".join((*record.results, text))
         formatted = state is TurnState.ANSWERED and claimed.incoming.request.response_format
-        if state.ended and steps.held and not formatted:  # a notice would break the format; the client gets a list
-            text = await self._add_waiting(claimed, steps, text)
+        if state.ended and record.held and not formatted:  # a notice would break the format; the client gets a list
+            text = await self._add_waiting(record, text)
         # A scheduled run with nothing to report adds nothing to the history.
         idle = claimed.incoming.scheduled_run and state is TurnState.ANSWERED and not text
         messages = () if idle else outcome.messages
@@ -248,79 +263,102 @@ class Worker:
             state=state,
             text=text,
             messages=messages,
-            spent=add_up_usage(claimed),
+            spent=record.add_up(),
             now=self._inputs.now(),
             prompt_hash=outcome.prompt_hash,
             tokens=count_tokens(prepared.assembly.meter, messages),
             cut=outcome.cut,
-            entry=steps.make_entry(messages),
+            entry=record.make_entry(messages),
             plan=state is TurnState.ANSWERED and bool(text) and prepared.assembly.turn.plan,
             wait=outcome.wait,
-            spoken=strip_no_reply_token(steps.streamed.text),
+            spoken=strip_no_reply_token(record.streamed.text),
             brief=prepared.assembly.plan.mode is Mode.BRIEF,
         )
 
-    async def _run_held(self, trace: Tracer, claimed: ClaimedTurn, prepared: PreparedTurn, steps: TurnSteps) -> str:
+    async def _run_held(self, trace: Tracer, record: TurnRecord, prepared: PreparedTurn) -> str:
         """Run the turn's held call once; return its result for the model."""
+        claimed = record.claimed
         held = await self._inbox.find_held(claimed)
         if held.result is not None:
             return held.result
-        await steps.callbacks.emit(ToolStarted(name=held.name))
-        call = ToolCall(name=held.name, arguments=held.arguments)
-        callbacks = replace(steps.callbacks, ask=approve)
-        result = await self._loop.call_tool(prepared.assembly, call, trace, callbacks, held.id)
+        await record.take(ToolStarted(name=held.name))
+        call, result = ToolCall(name=held.name, arguments=held.arguments), ToolResult(text="", done=False)
+        work = TurnInput(assembly=prepared.assembly, begun=await self._inbox.list_begun(claimed))
+        context = self._loop.make_tool_context(work, record.spending)
+        async with aclosing(run_tool_call(trace, context, call, held.id)) as events:
+            async for event in events:
+                if isinstance(event, ApprovalNeeded):
+                    event.decide(allowed=True)  # the person has allowed the held call
+                elif isinstance(event, ToolResult):
+                    result = event
+                else:
+                    await record.take(event)
         text = HELD_RESULT.format(name=held.name, id=held.id, text=result.text)
         await self._inbox.store_held_result(claimed, text)
-        await steps.callbacks.emit(ToolFinished(name=held.name, done=result.done))
+        await record.take(ToolFinished(name=held.name, done=result.done))
         return text
 
-    async def _add_waiting(self, claimed: ClaimedTurn, steps: TurnSteps, text: str) -> str:
+    async def _add_waiting(self, record: TurnRecord, text: str) -> str:
         """Add the notice about waiting calls to a reply, and stream it."""
-        waiting = await self._inbox.list_held(claimed)
+        waiting = await self._inbox.list_held(record.claimed)
         if not waiting:
             return text
         telegram = self._inputs.workspace.config.telegram is not None
-        notice = show_waiting(waiting, telegram=telegram, room=bool(claimed.incoming.room))
+        notice = show_waiting(waiting, telegram=telegram, room=bool(record.claimed.incoming.room))
         notice = f"\n\n{notice}" if text else notice
-        await steps.callbacks.emit(TextDelta(text=notice))
+        await record.take(TextDelta(text=notice))
         return f"{text}{notice}"
 
-    async def _run(self, trace: Tracer, claimed: ClaimedTurn, prepared: PreparedTurn, steps: TurnSteps) -> Outcome:
-        steps.begin(prepared)
+    async def _run(self, trace: Tracer, record: TurnRecord, prepared: PreparedTurn) -> Finished:
+        """Run the agent, and store, show and answer each of its events."""
+        claimed = record.claimed
+        record.begin(prepared)
         work = TurnInput(
             assembly=prepared.assembly,
             history=prepared.history,
             taken=prepared.taken,
             attempt=claimed.attempt,
             ledger_state=prepared.ledger_state,
-            results=steps.results,
+            results=record.results,
             response_format=claimed.incoming.request.response_format,
+            begun=await self._inbox.list_begun(claimed) if claimed.attempt > 1 else (),
+            spending=record.spending,
         )
-        return await self._loop.run(work, trace, steps.callbacks)
+        async with aclosing(self._loop.run(work, trace)) as events:
+            async for event in events:
+                try:
+                    await record.take(event)
+                except BaseException as error:
+                    await events.athrow(error)  # the turn ends inside its trace
+                    raise
+        if record.finished is None:
+            raise AssertionError("the last event of a turn is its result")
+        return record.finished
 
     def _end(
-        self, claimed: ClaimedTurn, state: TurnState, text: str, messages: Messages, steps: TurnSteps | None = None
+        self, record: TurnRecord, state: TurnState, text: str, messages: Messages, entry: LedgerEntry | None = None
     ) -> TurnResult:
         """Make the result of a turn that has no prompt to count tokens with."""
         return TurnResult(
             state=state,
             text=text,
             messages=messages,
-            spent=add_up_usage(claimed),
+            spent=record.add_up(),
             now=self._inputs.now(),
             tokens=estimate_tokens(messages),
-            entry=steps.make_entry(messages) if steps else None,
+            entry=entry,
         )
 
-    async def _write(self, trace: Tracer, claimed: ClaimedTurn, live: LiveTurn, result: TurnResult) -> TurnResult:
+    async def _write(self, trace: Tracer, record: TurnRecord, result: TurnResult) -> TurnResult:
         """Store the result of a turn, and retry until the disk accepts it."""
-        incoming, policy = claimed.incoming, self._retry_policy
+        claimed, policy = record.claimed, self._retry_policy
+        incoming = claimed.incoming
         if result.state is TurnState.QUEUED and result.now - claimed.received > policy.give_up:
             messages = result.messages or (make_user_message(write_model_text(incoming)),)
-            result = self._end(claimed, TurnState.FAILED, UNREACHABLE_TEXT, close_turn(messages, "not answered"))
+            result = self._end(record, TurnState.FAILED, UNREACHABLE_TEXT, close_turn(messages, "not answered"))
 
         def publish(error: sqlite3.Error) -> None:
-            live.publish(make_reply(claimed, result))
+            record.live.publish(make_reply(claimed, result))
             trace.emit(EventType.CHANNEL_ERROR, **describe_error(error))
 
         if result.state is TurnState.QUEUED:
@@ -333,11 +371,6 @@ class Worker:
         if not incoming.address and incoming.scheduled_run is None and not suppressed:
             trace.emit(EventType.MESSAGE_SENT, length=len(result.text), attempt=claimed.attempt)
         return result
-
-
-async def approve(_: ApprovalNeeded) -> bool:
-    """Approve: the person has allowed the held call."""
-    return True
 
 
 def make_reply(claimed: ClaimedTurn, result: TurnResult) -> TurnReply:
@@ -358,15 +391,7 @@ def make_reply(claimed: ClaimedTurn, result: TurnResult) -> TurnReply:
     )
 
 
-def add_up_usage(claimed: ClaimedTurn) -> TurnUsage:
-    """Add up the usage of a turn, including earlier attempts and subagents."""
-    spent = claimed.spent
-    for usage, usd in CALL_COSTS.get([]):
-        spent = spent.add(usage, usd)
-    return spent
-
-
 def is_final_answer(messages: Messages) -> bool:
     """Return whether the newest message ends the turn: an answer without a tool call, native or written as text."""
     newest = messages[-1]
-    return isinstance(newest, ModelResponse) and not list_tool_calls(newest) and not parse_calls(read_text(newest))
+    return isinstance(newest, Answer) and not newest.calls and not parse_calls(newest.text)

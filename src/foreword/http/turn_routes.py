@@ -184,7 +184,7 @@ async def stream_turn(context: RequestContext, accepted: AcceptedTurn) -> AsyncI
         yield sse.write_event(answer, "done" if reply.state is TurnState.ANSWERED else "queued")
 
 
-def write_delta(delta: agent_events.AgentEvent) -> str:
+def write_delta(delta: agent_events.ShownEvent) -> str:
     """Convert one delta of a running turn to a server-sent event."""
     match delta:
         case agent_events.TextDelta():

@@ -16,7 +16,7 @@ from foreword.gateway.rooms import name_author
 from foreword.privacy.subject import (
     LOGGED_NAMES_SQL,
     OWN_NAMES_SQL,
-    USER_PROMPT_PART,
+    USER_ROLE,
     Databases,
     Redactor,
     Subject,
@@ -378,13 +378,10 @@ def cut_room_rows(state: sqlite3.Connection, person: Subject) -> Iterator[tuple[
     for row, stored in state.execute(query).fetchall():
         messages = json.loads(stored)
         remaining: list[str] = []
-        for part in (part for message in messages for part in message.get("parts", ())):
-            if part.get("part_kind") == USER_PROMPT_PART:
-                content = part.get("content")
-                texts = content if isinstance(content, list) else [content]
-                after = [own_lines.sub("", text) if isinstance(text, str) else text for text in texts]
-                remaining += [text for text in after if isinstance(text, str) and text.strip()]
-                part["content"] = after if texts is content else after[0]
+        for part in (part for message in messages if message["role"] == USER_ROLE for part in message["parts"]):
+            if part["type"] == "text":
+                part["text"] = own_lines.sub("", part["text"])
+                remaining += [part["text"]] if part["text"].strip() else []
         if messages != json.loads(stored):
             yield row, json.dumps(messages, ensure_ascii=False).encode() if remaining else None
 

@@ -24,7 +24,6 @@ from foreword.events.redaction import (
     MIN_WORDS,
     QuoteIndex,
     compile_short_lines,
-    redact_value,
     split_words,
 )
 from foreword.memory.notes import has_more, list_added, remove_added
@@ -285,15 +284,9 @@ def read_file_text(path: str) -> str:
 
 
 MAX_LABEL_WORDS = 3  # most words of a speaker's name
-USER_PROMPT_PART, THINKING_PART = "user-prompt", "thinking"
-TEXT_FIELDS = {
-    USER_PROMPT_PART: "content",
-    "system-prompt": "content",
-    "text": "content",
-    "tool-return": "content",
-    "tool-call": "args",
-    THINKING_PART: "content",
-}
+USER_ROLE, THINKING_PART = "user", "thinking"
+TEXT_FIELDS = {"text": "text", "result": "text", "call": "arguments", THINKING_PART: "text"}
+"""The fields with text in the parts of a stored message, by the type of the part."""
 
 
 class Redactor:
@@ -336,23 +329,25 @@ class Redactor:
         except ValueError:
             return stored
         own_words = split_words(own_text)
-        after = [{**message, "parts": list(self._redact_parts(message, own_words))} for message in messages]
+        after = [self._redact_message(message, own_words) for message in messages]
         return stored if after == messages else json.dumps(after, ensure_ascii=False).encode()
 
+    def _redact_message(self, message: dict[str, Any], own_words: list[str]) -> dict[str, Any]:
+        parts = list(self._redact_parts(message, own_words))
+        system = {"system": self.redact(message["system"])} if "system" in message else {}
+        return {**message, "parts": parts, **system}
+
     def _redact_parts(self, message: dict[str, Any], own_words: list[str]) -> Iterator[dict[str, Any]]:
-        for part in message.get("parts", ()):
-            kind = part.get("part_kind", "")
-            field = TEXT_FIELDS.get(kind)
-            if field is None or field not in part:
+        for part in message["parts"]:
+            field = TEXT_FIELDS.get(part["type"], "")
+            text = part.get(field, "")
+            if not text or (message["role"] == USER_ROLE and is_own_message(text, own_words)):
                 yield part
                 continue
-            value = part[field]
-            texts = value if kind == USER_PROMPT_PART and isinstance(value, list) else [value]
-            kept = [kind == USER_PROMPT_PART and is_own_message(text, own_words) for text in texts]
-            after = [text if keep else redact_value(text, self.redact) for text, keep in zip(texts, kept, strict=True)]
+            after = self.redact(text)
             # Thinking parts are signed: the provider rejects a changed one, but accepts that an earlier one is missing.
-            if after == texts or kind != THINKING_PART:
-                yield {**part, field: after if texts is value else after[0]}
+            if after == text or part["type"] != THINKING_PART:
+                yield {**part, field: after}
 
 
 def is_own_message(text: Any, own_words: list[str]) -> bool:

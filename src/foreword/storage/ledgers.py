@@ -21,13 +21,13 @@ STORE_PREFIX = (
     "INSERT INTO bases (name, lines) VALUES (?, ?)"
     " ON CONFLICT (name) DO UPDATE SET lines = excluded.lines WHERE lines IS NOT excluded.lines"
 )
-UPDATE_PART_KINDS = ("user-prompt", "system-prompt")  # the message parts that contain updates
+USER_ROLE = "user"  # the role of messages that contain updates
 DELETE_UNUSED_PREFIX = (
     "DELETE FROM bases WHERE name = ? AND NOT EXISTS (SELECT 1 FROM ledgers WHERE ledgers.base = bases.name)"
 )
 
-Part = dict[str, Any]
-Parts = Sequence[Part]
+StoredMessage = dict[str, Any]
+"""A message as `agent.conversation` stores it."""
 
 
 @frozen(eq=True)
@@ -113,16 +113,16 @@ def has_ledger(state: sqlite3.Connection, session: str) -> bool:
 
 def remove_update_texts(state: sqlite3.Connection, session: str, gone: Sequence[str]) -> None:
     """Remove the given update texts from all messages of a session, compacted and pending ones included."""
-    rewrite_session_messages(state, session, lambda parts: remove_texts_from_parts(parts, gone))
+    rewrite_session_messages(state, session, lambda message: remove_texts_from_message(message, gone))
 
 
 def remove_all_updates(state: sqlite3.Connection, session: str) -> None:
     """Remove all prompt updates from the messages of a session, if it is unknown which ones apply."""
-    rewrite_session_messages(state, session, remove_updates_from_parts)
+    rewrite_session_messages(state, session, remove_updates_from_message)
 
 
 def rewrite_session_messages(
-    state: sqlite3.Connection, session: str, change: Callable[[Parts], Iterator[Part]]
+    state: sqlite3.Connection, session: str, change: Callable[[StoredMessage], StoredMessage]
 ) -> None:
     """Rewrite all messages of a session, compacted and pending ones included."""
     asked = "SELECT rowid, messages FROM history WHERE session_id = ?"
@@ -135,39 +135,37 @@ def rewrite_session_messages(
             state.execute("UPDATE turns SET taken = ? WHERE rowid = ?", (after, row))
 
 
-def rewrite_messages(stored: bytes, change: Callable[[Parts], Iterator[Part]]) -> bytes:
-    """Rewrite stored messages part by part."""
+def rewrite_messages(stored: bytes, change: Callable[[StoredMessage], StoredMessage]) -> bytes:
+    """Rewrite stored messages one by one."""
     messages = json.loads(stored)
-    changed = [{**message, "parts": list(change(message["parts"]))} for message in messages]
+    changed = [change(message) for message in messages]
     return stored if changed == messages else json.dumps(changed, ensure_ascii=False).encode()
 
 
-def remove_texts_from_parts(parts: Parts, gone: Sequence[str]) -> Iterator[Part]:
-    """Remove texts from user and system messages. Empty parts are dropped."""
-    for part in parts:
-        content = part.get("content")
-        if part.get("part_kind") not in UPDATE_PART_KINDS or not content:
-            yield part
-        elif isinstance(content, str):
-            if text := remove_updates(content, gone):
-                yield {**part, "content": text}
-        else:
-            texts = [remove_updates(one, gone) if isinstance(one, str) else one for one in content]
-            yield {**part, "content": [one for one in texts if one]}
+def remove_texts_from_message(message: StoredMessage, gone: Sequence[str]) -> StoredMessage:
+    """Remove texts from a user message and the system message after it. Empty parts are dropped."""
+    if message["role"] != USER_ROLE:
+        return message
+    parts = [
+        {**part, "text": remove_updates(part["text"], gone)} if part["type"] == "text" else part
+        for part in message["parts"]
+    ]
+    return {
+        **message,
+        "parts": [part for part in parts if part["type"] != "text" or part["text"]],
+        **({"system": remove_updates(message["system"], gone)} if "system" in message else {}),
+    }
 
 
-def remove_updates_from_parts(parts: Parts) -> Iterator[Part]:
+def remove_updates_from_message(message: StoredMessage) -> StoredMessage:
     """Remove updates from the tail before a user message, and updates that are separate messages."""
-    for part in parts:
-        content = part.get("content")
-        if part.get("part_kind") == "system-prompt" and isinstance(content, str):
-            if text := remove_notices(content):
-                yield {**part, "content": text}
-        elif part.get("part_kind") == "user-prompt" and isinstance(content, list) and len(content) > 1:
-            tail = remove_notices(content[0]) if isinstance(content[0], str) else content[0]
-            yield {**part, "content": [*([tail] if tail else []), *content[1:]]}
-        else:
-            yield part
+    if message["role"] != USER_ROLE:
+        return message
+    tail, *rest = message["parts"] or [{}]
+    if rest and tail["type"] == "text":
+        text = remove_notices(tail["text"])
+        message = {**message, "parts": [*([{**tail, "text": text}] if text else []), *rest]}
+    return {**message, "system": remove_notices(message["system"])} if "system" in message else message
 
 
 def find_sessions_with_text(state: sqlite3.Connection, touches: Callable[[str], bool]) -> Iterator[str]:

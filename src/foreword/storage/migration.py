@@ -54,7 +54,17 @@ def rename_table(connection: sqlite3.Connection, name: str) -> list[dict[str, ob
     return [dict(zip(columns, values, strict=True)) for values in found]
 
 
-PYTHON_STEPS = {("state", "0002"): replace_legacy_tables}  # steps that need more than SQL
+def convert_stored_messages(connection: sqlite3.Connection, _: str) -> None:
+    """Rewrite stored messages into our own form."""
+    from foreword.storage.legacy_messages import convert_history
+
+    convert_history(connection)
+
+
+PYTHON_STEPS = {  # steps that need more than SQL
+    ("state", "0002"): replace_legacy_tables,
+    ("state", "0007"): convert_stored_messages,
+}
 
 
 def render_schema(schema: DatabaseSchema) -> str:

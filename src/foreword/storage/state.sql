@@ -1,4 +1,4 @@
--- revision 0006, written by python -m foreword.storage.migration
+-- revision 0007, written by python -m foreword.storage.migration
 CREATE TABLE alembic_version (
   version_num VARCHAR(32) NOT NULL,
   CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
@@ -309,4 +309,4 @@ CREATE INDEX idx_turns_due ON turns (state, due) WHERE finished IS NULL;
 CREATE INDEX idx_turns_open ON turns (session_id, number) WHERE finished IS NULL;
 CREATE INDEX idx_turns_session ON turns (session_id, number);
 CREATE INDEX idx_turns_user ON turns (user_id, received);
-INSERT INTO alembic_version (version_num) VALUES ('0006');
+INSERT INTO alembic_version (version_num) VALUES ('0007');

@@ -269,10 +269,14 @@ def fail_turn(state: sqlite3.Connection, turn: str, text: str, now: datetime) ->
     state.execute(query, (text, format_moment(now), turn))
 
 
-def begin_call(state: sqlite3.Connection, turn: str, call: str, name: str) -> bool:
-    """Record that a call with side effects begins; return False if it had begun before."""
-    query = "INSERT OR IGNORE INTO begun (turn_id, call_id, name) VALUES (?, ?, ?)"
-    return state.execute(query, (turn, call, name)).rowcount == 1
+def begin_call(state: sqlite3.Connection, turn: str, call: str, name: str) -> None:
+    """Record that a call with side effects begins."""
+    state.execute("INSERT INTO begun (turn_id, call_id, name) VALUES (?, ?, ?)", (turn, call, name))
+
+
+def list_begun_calls(state: sqlite3.Connection, turn: str) -> frozenset[str]:
+    """List the ids of the calls of a turn that began."""
+    return frozenset(call for (call,) in state.execute("SELECT call_id FROM begun WHERE turn_id = ?", (turn,)))
 
 
 def forget_calls(state: sqlite3.Connection, turn: str) -> None:

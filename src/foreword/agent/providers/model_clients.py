@@ -1,15 +1,14 @@
-"""Opens models by name: `provider:model` becomes a pydantic-ai model that uses our transport.
+"""Opens models by name: `provider:model` becomes a provider at an address, in its wire shape.
 
-The provider libraries are imported when the first model is opened, because that takes one to two seconds.
-
-The known providers: wire shape, address, and the environment variables of the key.
+The HTTP client and the wire shapes are imported when the first model is opened: commands that only build a prompt need
+neither.
 """
 
+import json
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -21,22 +20,21 @@ from foreword.types import frozen
 
 if TYPE_CHECKING:
     import httpx2
-    from pydantic_ai.models import Model
 
     from foreword.agent.providers.embedded_engine import EmbeddedEngine
+    from foreword.agent.providers.provider import Provider, WireShape
 
 
 EMBEDDED_PREFIX = "local"  # the prefix of embedded models
 MAX_LISTED_PROVIDERS = 40  # listed in an error
-CACHE_KEY_SHAPES = ("openai", "responses")  # shapes that accept a cache key per conversation
 
 
 @frozen(eq=True)
-class Provider:
+class KnownProvider:
     """A provider: its wire shape, its address, and the environment variables of its key and address."""
 
     speaks: str = "compatible"
-    """The wire shape: anthropic, openai, compatible (chat completions of another provider), responses or gemini."""
+    """Its wire shape, a key of `SHAPES`."""
     base_url: str = ""
     keys: tuple[str, ...] = ()
     """The environment variables of its key, the preferred one first."""
@@ -44,48 +42,68 @@ class Provider:
     """The environment variables of its address."""
     needs_key: bool = True
     family: str = ""
-    """Another configuration name for its address, such as openai for openai-responses."""
+    """The provider that owns the ids and signatures of its answers, and another configuration name for its address."""
 
 
-OPENAI = Provider(speaks="openai", keys=("OPENAI_API_KEY",), addresses=("OPENAI_BASE_URL",), family="openai")
-GOOGLE = Provider(
+OPENAI = KnownProvider(
+    speaks="openai",
+    base_url="https://api.openai.com/v1",
+    keys=("OPENAI_API_KEY",),
+    addresses=("OPENAI_BASE_URL",),
+    family="openai",
+)
+GOOGLE = KnownProvider(
     speaks="gemini",
+    base_url="https://generativelanguage.googleapis.com",
     keys=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
     addresses=("GOOGLE_GEMINI_BASE_URL",),
     family="google",
 )
-KNOWN_PROVIDERS: Mapping[str, Provider] = {
-    "anthropic": Provider(speaks="anthropic", keys=("ANTHROPIC_API_KEY",), addresses=("ANTHROPIC_BASE_URL",)),
+
+
+def describe_local(name: str, port: int) -> KnownProvider:
+    """Describe a server that people run themselves."""
+    return KnownProvider(
+        base_url=f"http://localhost:{port}/v1",
+        keys=(f"{name}_API_KEY",),
+        addresses=(f"{name}_BASE_URL",),
+        needs_key=False,
+    )
+
+
+KNOWN_PROVIDERS: Mapping[str, KnownProvider] = {
+    "anthropic": KnownProvider(
+        speaks="anthropic",
+        base_url="https://api.anthropic.com",
+        keys=("ANTHROPIC_API_KEY",),
+        addresses=("ANTHROPIC_BASE_URL",),
+    ),
     "openai": OPENAI,
     "openai-chat": OPENAI,
     "openai-responses": replace(OPENAI, speaks="responses"),
     "google": GOOGLE,
     "google-gla": GOOGLE,
     "gemini": GOOGLE,
-    "deepseek": Provider(base_url="https://api.deepseek.com", keys=("DEEPSEEK_API_KEY",)),
-    "groq": Provider(base_url="https://api.groq.com/openai/v1", keys=("GROQ_API_KEY",)),
-    "mistral": Provider(base_url="https://api.mistral.ai/v1", keys=("MISTRAL_API_KEY",)),
-    "openrouter": Provider(base_url="https://openrouter.ai/api/v1", keys=("OPENROUTER_API_KEY",)),
-    "together": Provider(base_url="https://api.together.xyz/v1", keys=("TOGETHER_API_KEY",)),
-    "xai": Provider(base_url="https://api.x.ai/v1", keys=("XAI_API_KEY",)),
-    "ollama": Provider(
-        base_url="http://localhost:11434/v1",
-        keys=("OLLAMA_API_KEY",),
-        addresses=("OLLAMA_BASE_URL",),
-        needs_key=False,
+    "azure": KnownProvider(
+        speaks="azure", keys=("AZURE_OPENAI_API_KEY",), addresses=("AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_BASE_URL")
     ),
-    "lmstudio": Provider(
-        base_url="http://localhost:1234/v1",
-        keys=("LMSTUDIO_API_KEY",),
-        addresses=("LMSTUDIO_BASE_URL",),
-        needs_key=False,
+    "bedrock": KnownProvider(keys=("AWS_BEARER_TOKEN_BEDROCK",), addresses=("BEDROCK_BASE_URL",)),
+    "google-vertex": KnownProvider(
+        speaks="gemini",
+        base_url="https://aiplatform.googleapis.com/v1/publishers/google",
+        keys=("VERTEX_API_KEY",),
+        addresses=("VERTEX_BASE_URL",),
     ),
-    "llamacpp": Provider(
-        base_url="http://localhost:8080/v1",
-        keys=("LLAMACPP_API_KEY",),
-        addresses=("LLAMACPP_BASE_URL",),
-        needs_key=False,
-    ),
+    "deepseek": KnownProvider(base_url="https://api.deepseek.com", keys=("DEEPSEEK_API_KEY",)),
+    "groq": KnownProvider(base_url="https://api.groq.com/openai/v1", keys=("GROQ_API_KEY",)),
+    "mistral": KnownProvider(base_url="https://api.mistral.ai/v1", keys=("MISTRAL_API_KEY",)),
+    "openrouter": KnownProvider(base_url="https://openrouter.ai/api/v1", keys=("OPENROUTER_API_KEY",)),
+    "together": KnownProvider(base_url="https://api.together.xyz/v1", keys=("TOGETHER_API_KEY",)),
+    "xai": KnownProvider(base_url="https://api.x.ai/v1", keys=("XAI_API_KEY",)),
+    "ollama": describe_local("OLLAMA", 11434),
+    "lmstudio": describe_local("LMSTUDIO", 1234),
+    "llamacpp": describe_local("LLAMACPP", 8080),
+    "vllm": describe_local("VLLM", 8000),
 }
 
 
@@ -94,7 +112,7 @@ def list_provider_names(configured: Iterable[str]) -> set[str]:
     return {*KNOWN_PROVIDERS, *configured, EMBEDDED_PREFIX}
 
 
-def find_api_key(provider: Provider, environ: Mapping[str, str] | Secrets) -> str:
+def find_api_key(provider: KnownProvider, environ: Mapping[str, str] | Secrets) -> str:
     """Return the API key of a provider from its environment variables; empty if none is set."""
     return next((found for variable in provider.keys if (found := environ.get(variable))), "")
 
@@ -102,22 +120,40 @@ def find_api_key(provider: Provider, environ: Mapping[str, str] | Secrets) -> st
 CONNECT_TIMEOUT_S = 10.0  # connect timeout in seconds
 ENGINE_HOST = "engine"  # the placeholder host of the embedded engine
 READ_TIMEOUT_S = 120.0  # read timeout in seconds
+CACHE_KEY_PROVIDERS = ("openai", "responses", "azure")  # wire shapes that accept a cache key per conversation
 
 
 @frozen
 class OpenModel:
-    """An open model and its wire shape."""
+    """An open model."""
 
-    model: "Model"
-    shape: str
+    provider: "Provider"
+    wire: "WireShape"
+    family: str
+    """The provider that owns the ids and signatures of its answers."""
+    base_url: str = ""
     keyed: bool = False
     """Whether requests carry a cache key of the conversation."""
     find_cache_start: Callable[[datetime], datetime] | None = None
     """Returns the start of the current cache lifetime, if it is known: a restarted engine loses its cache."""
 
+    @property
+    def shape(self) -> str:
+        """The name of its envelopes."""
+        return self.wire.name
+
+    def find_unsupported_format(self, model: str, wanted: str, *, tools: bool) -> str:
+        """Return why the model does not take a response format; empty if it does."""
+        return self.wire.find_unsupported_format(model, str(json.loads(wanted)["type"]), tools=tools) if wanted else ""
+
+    def check_format(self, model: str, wanted: str, *, tools: bool) -> None:
+        """Raise InputError if the model does not take a response format."""
+        if why := self.find_unsupported_format(model, wanted, tools=tools):
+            raise InputError(why)
+
 
 def find_provider_address(
-    name: str, provider: Provider, configured: Mapping[str, str], environ: Mapping[str, str] | Secrets
+    name: str, provider: KnownProvider, configured: Mapping[str, str], environ: Mapping[str, str] | Secrets
 ) -> str:
     """Return the address of a provider: from the configuration, else the environment, else its default."""
     own = configured.get(name) or configured.get(provider.family, "")
@@ -187,7 +223,7 @@ class ModelClients:
         return opened.find_cache_start(at) if opened and opened.find_cache_start else None
 
     async def start(self, name: str) -> OpenModel:
-        """Open a model ahead of its first request: import its library, fetch and load its weights."""
+        """Open a model ahead of its first request: import the HTTP client, fetch and load its weights."""
         import asyncio  # late: commands that only build a prompt need no event loop
 
         opened = await asyncio.to_thread(self.find, name)
@@ -196,32 +232,51 @@ class ModelClients:
         return opened
 
     def _open(self, name: str) -> OpenModel:
+        from foreword.agent.providers.http_provider import SHAPES, HttpProvider
+
         prefix, colon, model = name.partition(":")
         if not colon or not model:
             raise InputError(f"{name!r} is not a model name; use provider:model, such as anthropic:claude-sonnet-5")
         if prefix == EMBEDDED_PREFIX:
             return self._open_local(name)
-        provider = self._find_provider(prefix)
-        key = find_api_key(provider, self._environ)
-        if not key and provider.needs_key:
-            raise InputError(f"{name} needs an API key; set {' or '.join(provider.keys)} in the environment or in .env")
-        opened = OPENERS[provider.speaks](model, provider.base_url, key or "none", self._share_client())
-        shape = "openai" if provider.speaks == "compatible" else provider.speaks
-        return OpenModel(model=opened, shape=shape, keyed=provider.speaks in CACHE_KEY_SHAPES)
+        known = self._find_provider(prefix)
+        key = find_api_key(known, self._environ)
+        if not key and known.needs_key:
+            raise InputError(f"{name} needs an API key; set {' or '.join(known.keys)} in the environment or in .env")
+        if not known.base_url:
+            raise InputError(
+                f"{name} needs the address of your own endpoint; set {' or '.join(known.addresses)}, or"
+                f" providers.{prefix}.base_url in foreword.yaml"
+            )
+        wire, family = SHAPES[known.speaks], known.family or prefix
+        return OpenModel(
+            provider=HttpProvider(self._share_client(), wire, known.base_url, f"{family}:{model}", key or "none"),
+            wire=wire,
+            family=family,
+            base_url=known.base_url,
+            keyed=known.speaks in CACHE_KEY_PROVIDERS,
+        )
 
     def _open_local(self, name: str) -> OpenModel:
         """Open the embedded engine; the first request starts it, which may take seconds."""
         from foreword.agent.providers.embedded_engine import EmbeddedEngine, EngineTransport
         from foreword.agent.providers.embedded_weights import make_engine_settings
+        from foreword.agent.providers.http_provider import SHAPES, HttpProvider
 
         engine = self._engines[name] = EmbeddedEngine(
             make_engine_settings(find_facts(name, self._overrides), self._environ)
         )
         client = self._clients[name] = self._make_client(EngineTransport(engine))
-        model = open_openai("compatible", name.partition(":")[2], f"http://{ENGINE_HOST}/v1", "none", client)
-        return OpenModel(model=model, shape="openai", keyed=True, find_cache_start=engine.find_cache_start)
+        wire = SHAPES["compatible"]
+        return OpenModel(
+            provider=HttpProvider(client, wire, f"http://{ENGINE_HOST}/v1", name, "none"),
+            wire=wire,
+            family=EMBEDDED_PREFIX,
+            keyed=True,
+            find_cache_start=engine.find_cache_start,
+        )
 
-    def _find_provider(self, prefix: str) -> Provider:
+    def _find_provider(self, prefix: str) -> KnownProvider:
         """Return a provider; its configured address overrides the environment, which overrides the default."""
         provider = KNOWN_PROVIDERS.get(prefix)
         if provider is None:
@@ -229,7 +284,7 @@ class ModelClients:
             if not own:
                 raise UnknownName("provider", prefix, list_provider_names(self._addresses), most=MAX_LISTED_PROVIDERS)
             # An unknown provider with an address is treated as OpenAI-compatible, as most servers are.
-            return Provider(base_url=own, keys=(f"{prefix.upper().replace('-', '_')}_API_KEY",), needs_key=False)
+            return KnownProvider(base_url=own, keys=(f"{prefix.upper().replace('-', '_')}_API_KEY",), needs_key=False)
         return replace(provider, base_url=find_provider_address(prefix, provider, self._addresses, self._environ))
 
     def _share_client(self) -> "httpx2.AsyncClient":
@@ -242,13 +297,10 @@ class ModelClients:
         return self._clients[""]
 
     def _make_client(self, transport: "httpx2.AsyncBaseTransport") -> "httpx2.AsyncClient":
-        """Make a client whose requests always carry our prompt."""
         import httpx2
 
-        from foreword.agent.providers.transport import PromptTransport
-
         timeout = httpx2.Timeout(self._read_timeout, connect=CONNECT_TIMEOUT_S)
-        return httpx2.AsyncClient(transport=PromptTransport(transport), timeout=timeout)
+        return httpx2.AsyncClient(transport=transport, timeout=timeout)
 
     async def close(self) -> None:
         """Close all connections and stop the embedded engines."""
@@ -257,48 +309,3 @@ class ModelClients:
         clients, self._clients = self._clients, {}
         for client in clients.values():
             await client.aclose()
-
-
-def open_anthropic(model: str, url: str, key: str, client: "httpx2.AsyncClient") -> "Model":
-    """Open an Anthropic model; its SDK's spans are off because we export a span for each call."""
-    from anthropic import AsyncAnthropic
-    from pydantic_ai.models.anthropic import AnthropicModel
-    from pydantic_ai.providers.anthropic import AnthropicProvider
-
-    own = AsyncAnthropic(api_key=key, base_url=url or None, http_client=client, max_retries=0, open_telemetry=False)
-    return AnthropicModel(model, provider=AnthropicProvider(anthropic_client=own))
-
-
-def open_openai(speaks: str, model: str, url: str, key: str, client: "httpx2.AsyncClient") -> "Model":
-    """Open a model of OpenAI's APIs; compatible servers take `max_tokens` instead of `max_completion_tokens`."""
-    from openai import AsyncOpenAI
-    from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
-    from pydantic_ai.profiles.openai import OpenAIModelProfile
-    from pydantic_ai.providers.openai import OpenAIProvider
-
-    own = AsyncOpenAI(api_key=key, base_url=url or None, http_client=client, max_retries=0)
-    provider = OpenAIProvider(openai_client=own)
-    if speaks == "responses":
-        return OpenAIResponsesModel(model, provider=provider)
-    if speaks == "openai":
-        return OpenAIChatModel(model, provider=provider)
-    profile = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False)
-    return OpenAIChatModel(model, provider=provider, profile=profile)
-
-
-def open_gemini(model: str, url: str, key: str, client: "httpx2.AsyncClient") -> "Model":
-    """Open a Google model."""
-    from google.genai.types import HttpRetryOptions
-    from pydantic_ai.models.google import GoogleModel
-    from pydantic_ai.providers.google import GoogleProvider
-
-    once = HttpRetryOptions(attempts=1)
-    provider = GoogleProvider(api_key=key, base_url=url or None, http_client=client, retry_options=once)
-    return GoogleModel(model, provider=provider)
-
-
-OPENERS: Mapping[str, Callable[[str, str, str, "httpx2.AsyncClient"], "Model"]] = {
-    "anthropic": open_anthropic,
-    **{speaks: partial(open_openai, speaks) for speaks in ("openai", "compatible", "responses")},
-    "gemini": open_gemini,
-}

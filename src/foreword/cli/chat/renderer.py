@@ -108,7 +108,7 @@ class ToolDeclined:
     name: str
 
 
-AnswerDelta = agent_events.AgentEvent | ToolDeclined
+AnswerDelta = agent_events.ShownEvent | ToolDeclined
 
 
 def make_renderer(console: Console) -> "TextRenderer":

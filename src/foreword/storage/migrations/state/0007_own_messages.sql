@@ -1,0 +1,2 @@
+-- The messages of history.messages and turns.taken are rewritten from the JSON of an earlier library into our own form;
+-- `convert_messages` in storage/legacy_messages.py does it, because SQL cannot.
