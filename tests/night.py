@@ -4,16 +4,14 @@ One night: twelve busy turns, then a message that the provider refuses four time
 """
 
 import asyncio
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
-from pydantic_ai.exceptions import ModelHTTPError
-from pydantic_ai.messages import ModelResponse, PartStartEvent, TextPart, ToolCallPart
-from pydantic_ai.usage import RequestUsage
-
-from foreword.agent.agent_events import TurnEnd
-from foreword.agent.loop import AgentLoop, TurnInput, TurnLimits
+from foreword.agent.agent_events import TextDelta, TurnEnd
+from foreword.agent.conversation import Answer, CallPart, TextPart
+from foreword.agent.loop import AgentLoop, TurnInput, TurnLimits, finish
+from foreword.agent.providers.http_provider import SHAPES
 from foreword.agent.providers.model_clients import OpenModel
+from foreword.agent.providers.provider import AnswerDone, make_provider_error
 from foreword.agent.retry import RetryPolicy
 from foreword.events.event import EventType, Usage
 from foreword.events.query import find_context
@@ -43,17 +41,11 @@ class Reply:
     seconds: float = 1.0
     tools: tuple[str, ...] = ()
 
-    def make_response(self):
-        """Return the reply as the provider libraries do."""
-        parts = [TextPart(self.text)] if self.text else []
-        parts += [ToolCallPart(name, {}, tool_call_id=f"call{at}") for at, name in enumerate(self.tools)]
-        usage = RequestUsage(
-            input_tokens=self.usage.tokens_in,
-            output_tokens=self.usage.tokens_out,
-            cache_read_tokens=self.usage.cache_read,
-            cache_write_tokens=self.usage.cache_write,
-        )
-        return ModelResponse(parts=parts, usage=usage)
+    def make_answer(self):
+        """Return the reply as a provider does."""
+        parts = [TextPart(text=self.text)] if self.text else []
+        parts += [CallPart(id=f"call{at}", name=name, arguments="{}") for at, name in enumerate(self.tools)]
+        return AnswerDone(answer=Answer(parts=tuple(parts), provider="anthropic"), usage=self.usage)
 
 
 @frozen(eq=True)
@@ -72,40 +64,23 @@ BUSY = Refusal(status=429, kind="rate_limit_error", message="too many requests")
 class ScriptedModel:
     """A model in the test process that follows a script; each line advances the clock by its seconds."""
 
-    base_url = ""
-
     def __init__(self, clock):
         self._clock = clock
         self.script = []
 
     def find(self, _):
         """Return this model for every name, as `ModelClients` opens one."""
-        return OpenModel(model=self, shape="anthropic")
+        return OpenModel(provider=self, wire=SHAPES["anthropic"], family="anthropic")
 
-    @asynccontextmanager
-    async def request_stream(self, *_):
+    async def stream(self, _envelope):
         """Answer one request with the next line of the script."""
         line = self.script.pop(0)
         self._clock.move(line.seconds)
         if isinstance(line, Refusal):
-            body = {"error": {"type": line.kind, "message": line.message}}
-            raise ModelHTTPError(line.status, "scripted", body)
-        yield ScriptedStream(line.make_response())
-
-
-class ScriptedStream:
-    """A reply as a stream of its parts."""
-
-    def __init__(self, response):
-        self._response = response
-
-    async def __aiter__(self):
-        for at, part in enumerate(self._response.parts):
-            yield PartStartEvent(index=at, part=part)
-
-    def get(self):
-        """Return the whole reply."""
-        return self._response
+            raise make_provider_error({"error": {"type": line.kind, "message": line.message}}, line.status)
+        if line.text:
+            yield TextDelta(text=line.text)
+        yield line.make_answer()
 
 
 class Night:
@@ -144,7 +119,7 @@ class Night:
             await self._answer(trace, assembly, 2)
 
     async def _answer(self, node, assembly, attempt):
-        outcome = await self._loop.run(TurnInput(assembly=assembly, attempt=attempt), node)
+        outcome = await finish(self._loop.run(TurnInput(assembly=assembly, attempt=attempt), node))
         if outcome.end is TurnEnd.QUEUED:
             self.queue.append((assembly.turn, node.position))
         else:

@@ -1,12 +1,14 @@
 """A conversation with a fake provider: a workspace, a loop over it, and consecutive turns."""
 
 import asyncio
+from contextlib import aclosing
 
-from foreword.agent.agent_events import TurnCallbacks
-from foreword.agent.conversation import convert_to_texts, make_segments
+from foreword.agent.agent_events import ApprovalNeeded, CallBegins, CallSettled, Finished, StepDone
+from foreword.agent.conversation import convert_to_texts
 from foreword.agent.loop import AgentLoop, TurnInput
 from foreword.agent.providers.model_clients import ModelClients
 from foreword.agent.retry import RetryPolicy
+from foreword.agent.segments import make_segments
 from foreword.agent.tool_calls import AdditionalTools, Toolbox
 from foreword.agent.tools.registry import BUILT_IN
 from foreword.events.event import EventType
@@ -88,6 +90,7 @@ class Conversation:
         self.assembly = None
         self.silence = 5.0
         self.begun = set()
+        self.settled = []
         self.asked = []
         self.allows = None
 
@@ -95,24 +98,21 @@ class Conversation:
         """Record a wait without waiting."""
         self.slept.append(seconds)
 
-    async def note_delta(self, delta):
-        """Record a delta."""
-        self.deltas.append(delta)
-
-    async def note_step(self, messages):
-        """Record a step."""
-        self.steps.append(messages)
-
-    async def note_begun(self, call, name):
-        """Record that a call has begun; return whether it is new."""
-        known = (call, name) in self.begun
-        self.begun.add((call, name))
-        return not known
-
-    async def decide(self, asking):
-        """Record the question and return the person's answer."""
-        self.asked.append(asking)
-        return self.allows
+    async def take(self, event):
+        """Record an event of a turn, and answer a question."""
+        match event:
+            case StepDone():
+                self.steps.append(event.messages)
+            case CallBegins():
+                self.begun.add(event.id)
+            case ApprovalNeeded():
+                self.asked.append(event)
+                if self.allows is not None:
+                    event.decide(allowed=self.allows)
+            case CallSettled():
+                self.settled.append(event)
+            case _:
+                self.deltas.append(event)
 
     def assemble(self, message, **facts):
         """Assemble a turn after the history so far."""
@@ -130,12 +130,17 @@ class Conversation:
         loop = AgentLoop(self.workspace, models, self.listeners, **{"retrying": retrying, **self.options})
         self.assembly = self.assemble(message, **facts)
         trace = Tracer(self.listeners.recorder, find_context(self.assembly))
-        ears = TurnCallbacks(delta=self.note_delta, step=self.note_step, ask=self.decide, begin=self.note_begun)
         try:
             with trace.step(EventType.MESSAGE_RECEIVED, length=len(message)) as received:
                 past = make_segments(self.history) if self.past is None else self.past
-                work = TurnInput(assembly=self.assembly, history=past, taken=taken)
-                outcome = await loop.run(work, received, ears)
+                begun = frozenset(self.begun) if taken else ()
+                work = TurnInput(assembly=self.assembly, history=past, taken=taken, begun=begun)
+                async with aclosing(loop.run(work, received)) as events:
+                    async for event in events:
+                        if isinstance(event, Finished):
+                            outcome = event
+                        else:
+                            await self.take(event)
         finally:
             await models.close()
         if outcome.end.value != "queued":

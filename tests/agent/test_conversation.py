@@ -1,36 +1,46 @@
-"""The history of a session: its messages, and segments that are sent again byte for byte."""
+"""The messages of a session: their stored form, and segments that are sent again byte for byte."""
 
 import random
 import re
 
 import pytest
 from conversation import LAMPS, MODELS, Conversation, with_tools
-from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ThinkingPart, ToolCallPart, ToolReturnPart
 
 from foreword.agent.conversation import (
-    HistorySegment,
-    SegmentedHistory,
+    Answer,
+    CallPart,
+    ImagePart,
+    ResultPart,
+    TextPart,
+    ThinkingPart,
+    ToolResults,
+    UserMessage,
     add_fenced_result,
     add_result,
     close_turn,
-    convert_segments_to_texts,
     convert_to_texts,
     count_fenced_results,
     dump_messages,
     list_unanswered_calls,
-    list_user_messages,
     load_messages,
-    make_segments,
+    make_answer,
     make_user_message,
 )
-from foreword.agent.providers.transport import ForeignRequest, OwnRequest, UserMessage
+from foreword.agent.providers.http_provider import SHAPES
+from foreword.agent.segments import (
+    HistorySegment,
+    MessageWriter,
+    convert_segments_to_texts,
+    make_segments,
+    write_history,
+)
 from foreword.testing import NOON, ScriptedCall, ScriptedReply
 from foreword.tokens.count import Counter, Meter
 from foreword.tokens.models import find_model
 from foreword.turn import Message
 
-CALLS = [ToolCallPart(tool_name="lamps", args={"room": room}, tool_call_id=room) for room in ("hall", "attic")]
-ASKED = ModelResponse(parts=[TextPart(content="Let me see."), *CALLS])
+CALLS = [CallPart(id=room, name="lamps", arguments=f'{{"room":"{room}"}}') for room in ("hall", "attic")]
+ASKED = Answer(parts=(TextPart(text="Let me see."), *CALLS))
 
 
 def test_open_calls():
@@ -48,11 +58,11 @@ def test_told_results():
     """Results of fenced calls are parts of one message, separate from the user's message."""
     messages = (make_user_message("tail", "Light."),)
     assert count_fenced_results(messages) == 0
-    messages = (*messages, ModelResponse(parts=[TextPart(content="…")]))
+    messages = (*messages, make_answer("…"))
     assert count_fenced_results(messages) == 0
     messages = add_fenced_result(add_fenced_result(messages, "one"), "two")
     assert (count_fenced_results(messages), len(messages)) == (2, 3)
-    assert [spoken.texts for spoken in list_user_messages(messages)] == [("tail", "Light."), ("one", "two")]
+    assert [one.texts for one in messages if isinstance(one, UserMessage)] == [("tail", "Light."), ("one", "two")]
 
 
 @pytest.mark.parametrize(
@@ -63,38 +73,76 @@ def test_told_results():
         (
             make_user_message("Hi"),
             ASKED,
-            ModelRequest(parts=[ToolReturnPart(tool_name="lamps", content="on", tool_call_id="hall")]),
+            ToolResults(parts=(ResultPart(id="hall", name="lamps", text="on"),)),
         ),
-        (make_user_message("Hi"), ModelResponse(parts=[TextPart(content="")])),
-        (make_user_message("Hi"), ModelResponse(parts=[])),
+        (make_user_message("Hi"), make_answer("")),
+        (make_user_message("Hi"), Answer()),
     ],
 )
 def test_closing(messages):
     """A closed turn has no open call and ends with an answer."""
     closed = close_turn(messages, "stopped")
     assert list_unanswered_calls(closed) == []
-    assert closed[-1].parts[-1].content == "(stopped)"
+    assert closed[-1].text == "(stopped)"
     assert close_turn(closed, "again") == closed
 
 
 def test_nothing_to_close():
     """Closing changes neither an empty nor a finished turn."""
     assert close_turn((), "stopped") == ()
-    done = (make_user_message("Hi"), ModelResponse(parts=[TextPart(content="Yes.")]))
+    done = (make_user_message("Hi"), make_answer("Yes."))
     assert close_turn(done, "stopped") == done
 
 
+EVERYTHING = (
+    UserMessage(parts=(TextPart(text="tail"), ImagePart(media_type="image/png", sha256="ab")), system="Be careful."),
+    Answer(
+        parts=(
+            ThinkingPart(text="Hm.", signature="c2ln", id="rs_1", redacted=True),
+            TextPart(text="Grüße 🪶\u2028", id="msg_1", signature="c2ln"),
+            CallPart(id="c1", name="lamps", arguments='{"room": ', item="fc_1", signature="c2ln"),
+        ),
+        cut=True,
+        provider="openai",
+        drops_thinking=True,
+    ),
+    ToolResults(parts=(ResultPart(id="c1", name="lamps", text="no such lamp", failed=True),)),
+    Answer(),
+)
+
+
 def test_stored():
-    """Stored messages are read back unchanged."""
+    """Stored messages are read back unchanged, with every field of every part."""
+    assert load_messages(dump_messages(EVERYTHING)) == EVERYTHING
     messages = add_result((make_user_message("tail", "Light."), ASKED), CALLS[0], "on")
     assert load_messages(dump_messages(messages)) == messages
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        b"",
+        b"{}",
+        b"null",
+        b"[1]",
+        b'[{"role": "user"}]',
+        b'[{"role": "boss", "parts": []}]',
+        b'[{"role": "user", "parts": [{"type": "song"}]}]',
+        b'[{"role": "user", "parts": [{"type": "text", "words": "x"}]}]',
+        b'[{"role": "user", "parts": [], "more": 1}]',
+    ],
+)
+def test_damaged(stored):
+    """Damaged messages are reported as such, whatever is wrong with them."""
+    with pytest.raises(ValueError, match=r"damaged|Expecting"):
+        load_messages(stored)
 
 
 def test_recounted():
     """As plain texts a history alternates between user and assistant, with calls and results."""
     messages = (
         *add_result((make_user_message("tail", "Light."), ASKED), CALLS[0], "on"),
-        ModelResponse(parts=[TextPart(content="Yes.")]),
+        make_answer("Yes."),
     )
     assert convert_to_texts(messages) == (
         Message(role="user", text="tail\n\nLight."),
@@ -107,32 +155,32 @@ def test_recounted():
 TURNS = 6
 
 
+FAMILIES = {"anthropic": "anthropic", "openai": "openai", "responses": "openai", "gemini": "google"}
 THOUGHTS = {
-    "anthropic": {"signature": "c2ln", "provider_name": "anthropic"},
-    "openai": {"id": "reasoning_content", "provider_name": "openai"},
-    "responses": {"id": "rs_1", "signature": "c2ln", "provider_name": "openai"},
-    "gemini": {"signature": "c2ln", "provider_name": "google"},
+    "anthropic": {"signature": "c2ln"},
+    "openai": {"id": "reasoning_content"},
+    "responses": {"id": "rs_1", "signature": "c2ln"},
+    "gemini": {"signature": "c2ln"},
 }
-DROPPED = {"input_transformations": [{"type": "thinking_dropped", "reason": "prefix_binding_mismatch"}]}
 
 
-def converse(number, chance, thoughts=None):
+def converse(number, chance, shape=""):
     """Make one turn: with or without tool calls, with a text after the history, or with thoughts."""
     shown = "It is noon now." if chance.random() < 0.4 else ""
     messages = [make_user_message(f"<now>{number}</now>", f"Ütterance {number}?", system=shown)]
     for step in range(chance.randint(0, 2)):
         ids = [f"call_{number}_{step}_{at}" for at in range(chance.randint(1, 3))]
-        calls = [ToolCallPart("lamps", {"room": each}, each) for each in ids]
-        messages.append(ModelResponse(parts=[TextPart(content="I look."), *calls]))
-        results = [ToolReturnPart(tool_name="lamps", content=f"{each} is on", tool_call_id=each) for each in ids]
-        messages.append(ModelRequest(parts=results))
-    answer = TextPart(content=f"Answer {number}.")
-    if thoughts is None or chance.random() < 0.6:
-        return (*messages, ModelResponse(parts=[answer]))
-    thought = ThinkingPart(content="Hm.", **thoughts)
-    details = DROPPED if thoughts["provider_name"] == "anthropic" and chance.random() < 0.5 else None
-    more = {"provider_response_id": f"resp_{number}", "provider_details": details}
-    return (*messages, ModelResponse(parts=[thought, answer], provider_name=thoughts["provider_name"], **more))
+        calls = [CallPart(id=each, name="lamps", arguments=f'{{"room": "{each}"}}') for each in ids]
+        messages.append(Answer(parts=(TextPart(text="I look."), *calls)))
+        messages.append(
+            ToolResults(parts=tuple(ResultPart(id=each, name="lamps", text=f"{each} is on") for each in ids))
+        )
+    answer = TextPart(text=f"Answer {number}.")
+    if not shape or chance.random() < 0.6:
+        return (*messages, Answer(parts=(answer,)))
+    thought = ThinkingPart(text="Hm.", **THOUGHTS[shape])
+    drops = shape == "anthropic" and chance.random() < 0.5
+    return (*messages, Answer(parts=(thought, answer), provider=FAMILIES[shape], drops_thinking=drops))
 
 
 def keep_all(turns):
@@ -143,9 +191,9 @@ def keep_all(turns):
 @pytest.mark.parametrize("shape", MODELS)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_same_request(tmp_path, stand_in, shape, seed):
-    """A request with cached segments equals the library's serialization of all messages, byte for byte."""
+    """A request with segments that were sent before has the bytes of one that is written anew."""
     chance = random.Random(f"{shape} {seed}")
-    turns = [converse(number, chance, THOUGHTS[shape]) for number in range(TURNS)]
+    turns = [converse(number, chance, shape) for number in range(TURNS)]
     known = keep_all(turns)
     talk = Conversation(tmp_path, stand_in.url, MODELS[shape])
     for count in sorted(chance.sample(range(1, TURNS + 1), 4)):
@@ -172,102 +220,78 @@ def make_meter(name="anthropic:claude-sonnet-5"):
     return Meter(facts, Counter(facts.tokenizer))
 
 
-def write_chat(messages):
-    """Write messages as a library would, in the shape of a chat; also return the places where people speak."""
-    wire, said = [], []
-    for message in messages:
-        if list_user_messages((message,)):
-            said.append(len(wire))
-        role = "assistant" if isinstance(message, ModelResponse) else "user"
-        wire.append({"role": role, "content": convert_to_texts((message,))[0].text})
-    return OwnRequest(shape="openai", request={"model": "m", "messages": wire}, places=tuple(said))
+def make_writer(name="openai:gpt-5"):
+    """Make a writer for a model of OpenAI."""
+    return MessageWriter(wire=SHAPES["openai"], family="openai", meter=make_meter(name))
 
 
-def send(before, own):
-    """Send a request; return how many messages a library had to write, and the numbers of the segments' ends."""
-    unwritten = before.list_unwritten()
-    rest, segments = before.take(write_chat((*unwritten, *own)))
-    assert len(rest["messages"]) == len(own)
-    return len(unwritten), [segment.end for segment in segments]
+def count_written(history, writer, monkeypatch, start=0):
+    """Write a history; return how many messages were written, and the numbers of the segments' ends."""
+    written = []
+    write = MessageWriter.write
+    monkeypatch.setattr(
+        MessageWriter, "write", lambda self, messages: written.extend(messages) or write(self, messages)
+    )
+    segments = write_history(history, writer, start)
+    monkeypatch.setattr(MessageWriter, "write", write)
+    return len(written), [segment.end for segment in segments]
 
 
-def test_written_once():
-    """The library serializes only the newest segment and the current turn."""
-    meter, chance = make_meter("openai:gpt-5"), random.Random(5)
+def test_written_once(monkeypatch):
+    """Each segment is written once, however long the session becomes."""
+    writer, chance = make_writer(), random.Random(5)
     turns = [converse(number, chance) for number in range(40)]
-    history, own = keep_all(turns), (make_user_message("And now?"),)
+    history = keep_all(turns)
     written = []
     for count in range(1, len(turns) + 1):
-        number, ends = send(SegmentedHistory(history[:count], "openai", meter, 0), own)
+        number, ends = count_written(history[:count], writer, monkeypatch)
         written.append(number)
         assert len(ends) == count
     assert written == list(map(len, turns))
 
 
-def test_read_once():
-    """A serialized segment drops its messages, and its texts stay the same."""
+def test_texts_are_kept():
+    """The texts of a segment are computed once and stay the same when it is written."""
     turns = [converse(number, random.Random(1)) for number in range(5)]
     history = keep_all(turns)
     shown = convert_segments_to_texts(history)
     assert shown == convert_to_texts([message for turn in turns for message in turn])
-    send(SegmentedHistory(history, "openai", make_meter("openai:gpt-5"), 0), (make_user_message("And now?"),))
+    write_history(history, make_writer(), 0)
     assert all(one is other for one, other in zip(convert_segments_to_texts(history), shown, strict=True))
     assert [one.messages for one in history] == [tuple(turn) for turn in turns]
 
 
-@pytest.mark.parametrize("other", ["meter", "opening", "before"])
-def test_written_anew(other):
-    """A segment is serialized again for another meter, another opening or other messages before it."""
-    meter = make_meter("openai:gpt-5")
+@pytest.mark.parametrize("other", ["model", "opening", "before"])
+def test_written_anew(other, monkeypatch):
+    """A segment is written again for another model, another opening or other messages before it."""
+    writer = make_writer()
     turns = [converse(number, random.Random(2)) for number in range(4)]
-    history, own = keep_all(turns), (make_user_message("And now?"),)
-    send(SegmentedHistory(history, "openai", meter, 0), own)
+    history = keep_all(turns)
+    write_history(history, writer, 0)
     everything = sum(map(len, turns))
-    if other == "meter":
-        assert send(SegmentedHistory(history, "openai", make_meter("openai:gpt-5"), 0), own)[0] == everything
+    if other == "model":
+        assert count_written(history, make_writer(), monkeypatch)[0] == everything
     elif other == "before":
-        assert send(SegmentedHistory(history[1:], "openai", meter, 0), own)[0] == everything - len(turns[0])
+        assert count_written(history[1:], writer, monkeypatch)[0] == everything - len(turns[0])
     else:
-        before = SegmentedHistory(history, "openai", meter, 1)
-        assert len(before.list_unwritten()) == everything
+        assert count_written(history, writer, monkeypatch, start=1)[0] == everything
 
 
-def test_what_cannot_be_cut():
-    """A segment that does not start with a user message is sent whole with the turn."""
-    headless = (ModelResponse(parts=[TextPart(content="I went on.")]),)
-    history = keep_all([converse(0, random.Random(3)), headless, converse(2, random.Random(3))])
-    before = SegmentedHistory(history, "openai", make_meter("openai:gpt-5"), 0)
-    for _ in range(2):
-        owned = write_chat((*before.list_unwritten(), make_user_message("And now?")))
-        rest, segments = before.take(owned)
-        assert (rest["messages"], segments) == (owned.request["messages"], ())
-
-
-def test_thoughts_bind_a_chat():
-    """After an answer with thinking parts, the library serializes all following messages."""
-    plain, thought = converse(0, random.Random(7)), ThinkingPart(content="Hm.", **THOUGHTS["openai"])
-    thinking = (make_user_message("Well?"), ModelResponse(parts=[thought, TextPart(content="Yes.")]))
-    known, meter = keep_all([plain, thinking, plain, plain]), make_meter("deepseek:deepseek-chat")
-    send(SegmentedHistory(known, "openai", meter, 0), (make_user_message("And now?"),))
-    unwritten = SegmentedHistory(known, "openai", meter, 0).list_unwritten()
-    assert convert_to_texts(unwritten) == convert_to_texts([*thinking, *plain, *plain])
-
-
-def test_a_lost_message():
-    """A request without a message of an earlier turn is not sent."""
-    before = SegmentedHistory(keep_all([converse(0, random.Random(4))]), "openai", make_meter("openai:gpt-5"), 0)
-    before.list_unwritten()
-    with pytest.raises(ForeignRequest, match="lacks a user message"):
-        before.take(write_chat((make_user_message("And now?"),)))
+def test_thoughts_of_another_provider():
+    """Thoughts, signatures and ids of an answer go to no other provider; its text and calls do."""
+    call = CallPart(id="c1", name="lamps", arguments="{}", item="fc_1", signature="c2ln")
+    thought = ThinkingPart(text="Hm.", id="reasoning_content", signature="c2ln")
+    answer = Answer(parts=(thought, TextPart(text="Yes.", id="msg_1"), call), provider="elsewhere")
+    for shape in MODELS:
+        written = str(SHAPES[shape].write_message(answer, FAMILIES[shape]))
+        assert "Yes." in written
+        assert "lamps" in written
+        assert not any(word in written for word in ("Hm.", "c2ln", "msg_1", "fc_1"))
 
 
 def test_one_speaker():
     """Two segments that meet in messages of one role become one message."""
-    first, second = (
-        (make_user_message("one"),),
-        (make_user_message("two"), ModelResponse(parts=[TextPart(content="yes")])),
-    )
+    first, second = (make_user_message("one"),), (make_user_message("two"), make_answer("yes"))
     assert convert_segments_to_texts(keep_all([first, second])) == convert_to_texts((*first, *second))
     assert make_segments(()) == ()
     assert convert_segments_to_texts(make_segments(second)) == convert_to_texts(second)
-    assert UserMessage(texts=("two",)) in list_user_messages(second)

@@ -76,7 +76,7 @@ def test_budgets(tmp_path, stand_in):
     assert "daily budget" in done.error
     spent = sum(call.cost_usd for call in talk.pick(EventType.API_CALL))
     assert 0 < spent < most
-    assert "daily budget" in talk.history[-1].parts[0].content
+    assert "daily budget" in talk.history[-1].parts[0].text
     sums = [event for event in talk.heard.events if " spent" in str(event)]
     assert sums
     assert {event.context.user for event in sums} == {""}

@@ -7,7 +7,7 @@ from itertools import cycle
 import pytest
 from conversation import LAMPS, MODELS, Conversation, Lamps, equip, with_tools
 
-from foreword.agent.agent_events import CallbackError, CallRestarted, TextDelta, TurnEnd
+from foreword.agent.agent_events import CallRestarted, StepDone, TextDelta, TurnEnd
 from foreword.agent.conversation import close_turn
 from foreword.agent.loop import TurnLimits
 from foreword.events.event import EventType, Level
@@ -161,7 +161,7 @@ def test_tools_in_trouble(tmp_path, stand_in, shape, trouble):
     stand_in.follow(ScriptedReply(calls=(called,)), ScriptedReply(text="I see."))
     assert talk.run("Light.", **with_tools(LAMPS)).text == "I see."
     assert [one.refused for one in stand_in.requests] == ["", ""]
-    result = talk.history[2].parts[0].content
+    result = talk.history[2].parts[0].text
     assert words in result
     assert "secret" not in result
     failed = talk.pick(EventType.TOOL_ERROR)
@@ -237,16 +237,17 @@ def test_words_come_as_they_are_said(tmp_path, stand_in):
     assert "".join(delta.text for delta in talk.deltas) == "A long answer, in many pieces."
 
 
-@pytest.mark.parametrize("deaf", ["note_delta", "note_step"])
-def test_a_listener_that_fails(tmp_path, stand_in, deaf):
-    """An error in a callback ends the turn and is not retried as a provider error."""
+@pytest.mark.parametrize("kind", [TextDelta, StepDone])
+def test_a_consumer_that_fails(tmp_path, stand_in, kind):
+    """An error while an event is consumed ends the turn, and no provider is called again for it."""
     talk = Conversation(tmp_path, stand_in.url)
 
-    async def fail(_):
-        raise ConnectionResetError("gone")
+    async def fail(event):
+        if isinstance(event, kind):
+            raise ConnectionResetError("gone")
 
-    setattr(talk, deaf, fail)
-    with pytest.raises(CallbackError, match="ConnectionResetError: gone"):
+    talk.take = fail
+    with pytest.raises(ConnectionResetError, match="gone"):
         talk.run("Hello")
     assert len(stand_in.requests) == 1
     assert talk.slept == []

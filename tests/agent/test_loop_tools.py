@@ -6,7 +6,7 @@ import json
 import pytest
 from conversation import LAMPS, MODELS, Conversation, Lamps, equip, with_tools
 
-from foreword.agent.agent_events import TextDelta, ToolFinished, ToolStarted, TurnEnd
+from foreword.agent.agent_events import StepDone, TextDelta, ToolFinished, ToolStarted, TurnEnd
 from foreword.agent.conversation import dump_messages, load_messages
 from foreword.events.event import EventType
 from foreword.testing import ScriptedCall, ScriptedError, ScriptedReply
@@ -39,7 +39,7 @@ def test_memory_search(tmp_path, stand_in, shape):
     )
     outcome = talk.run("When did we plant the plum tree?")
     assert (outcome.end, outcome.text) == (TurnEnd.ANSWERED, "In 2019, by the east wall.")
-    found, read = (outcome.messages[at].parts[0].content for at in (2, 4))
+    found, read = (outcome.messages[at].parts[0].text for at in (2, 4))
     assert "private/garden.md, line 1" in found
     assert read.startswith("The plum tree was planted in 2019")
     assert talk.heard.types == [
@@ -87,15 +87,17 @@ def kill_at(talk, step, message, **facts):
     class Killed(BaseException):
         """The process is gone."""
 
-    async def note(messages):
-        stored.append(dump_messages(messages))
-        if len(stored) == step:
-            raise Killed
+    async def take(event):
+        await keep(event)
+        if isinstance(event, StepDone):
+            stored.append(dump_messages(event.messages))
+            if len(stored) == step:
+                raise Killed
 
-    keep, talk.note_step = talk.note_step, note
+    keep, talk.take = talk.take, take
     with pytest.raises(Killed):
         asyncio.run(talk.say(message, **facts))
-    talk.note_step = keep
+    talk.take = keep
     return load_messages(stored[-1])
 
 

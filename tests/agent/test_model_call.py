@@ -4,8 +4,11 @@ from datetime import timedelta
 
 import pytest
 
+from foreword.agent.conversation import Answer
 from foreword.agent.model_call import TurnLedger
+from foreword.agent.providers.http_provider import SHAPES
 from foreword.agent.providers.model_clients import OpenModel
+from foreword.agent.providers.provider import AnswerDone
 from foreword.events.event import Usage
 from foreword.promptcache.blame import Cause
 from foreword.promptcache.ledger import ENGINE_RESTARTED
@@ -37,10 +40,12 @@ def call(tmp_path):
     request = assembly.envelope("openai").request
 
     def call(ledger_state, at, engine, read=0.0):
-        opened = OpenModel(model=None, shape="openai", find_cache_start=engine.find_cache_start if engine else None)
+        start = engine.find_cache_start if engine else None
+        opened = OpenModel(provider=None, wire=SHAPES["openai"], family="openai", find_cache_start=start)
         accounting = TurnLedger(assembly, opened, ledger_state, str(at))
-        accounting.write(request, (), at)
-        return accounting.settle(Usage(tokens_in=1_000, tokens_out=1, cache_read=int(read * 1_000)), {})
+        accounting.mark(request, (), at)
+        usage = Usage(tokens_in=1_000, tokens_out=1, cache_read=int(read * 1_000))
+        return accounting.settle(AnswerDone(answer=Answer(), usage=usage), {})
 
     return call
 

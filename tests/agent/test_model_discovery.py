@@ -60,9 +60,9 @@ def test_no_engine(monkeypatch):
 def test_configured_addresses():
     """Configured addresses have priority over environment variables."""
     models = open_models(load_config(SHED), {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://there/v1"})
-    assert models.find("shed:qwen").model.base_url == "http://shed.local:8000/v1/"
-    assert models.find("openai:gpt-5").model.base_url == "http://here/v1/"
-    assert models.find("ollama:qwen").model.base_url == "http://localhost:11434/v1/"
+    assert models.find("shed:qwen").base_url == "http://shed.local:8000/v1"
+    assert models.find("openai:gpt-5").base_url == "http://here/v1"
+    assert models.find("ollama:qwen").base_url == "http://localhost:11434/v1"
     asyncio.run(models.close())
 
 

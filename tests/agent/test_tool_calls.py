@@ -11,7 +11,7 @@ import pytest
 from conversation import FILES as CONVERSATION
 from conversation import KEYS, LAMPS, MODELS, Conversation, Lamps, address, equip, with_tools
 
-from foreword.agent.agent_events import ApprovalNeeded, ToolFinished, TurnCallbacks
+from foreword.agent.agent_events import ApprovalNeeded, CallBegins, ToolFinished
 from foreword.agent.conversation import dump_messages, load_messages
 from foreword.agent.loop import AgentLoop, TurnInput, TurnLimits
 from foreword.agent.mcp_servers import McpServers
@@ -48,7 +48,7 @@ def call(model, *rooms):
 
 def read_results(outcome):
     """Read what the tools answered in the first round."""
-    texts = [part.content for part in outcome.messages[2].parts]
+    texts = [part.text for part in outcome.messages[2].parts]
     return [text for one in texts for text in ([one] if isinstance(one, str) else one)]
 
 
@@ -137,16 +137,19 @@ def test_begun_once(tmp_path, stand_in, model):
     assert interrupted.count("yes") == 1
 
 
-@pytest.mark.parametrize("what", ["note_begun", "decide"])
-def test_deaf_people(tmp_path, stand_in, what):
+@pytest.mark.parametrize("kind", [CallBegins, ApprovalNeeded])
+def test_deaf_people(tmp_path, stand_in, kind):
     """If a start cannot be stored or approval cannot be requested, nothing is changed."""
     talk = Conversation(tmp_path, stand_in.url)
     lamps = light(talk)
 
-    async def fail(*_):
-        raise OSError("disk full")
+    async def fail(event):
+        if isinstance(event, kind):
+            raise OSError("disk full")
+        if isinstance(event, ApprovalNeeded):
+            event.decide(allowed=True)
 
-    setattr(talk, what, fail)
+    talk.take = fail
     stand_in.follow(call("", "hall"))
     with pytest.raises(Exception, match="disk full"):
         talk.run("Light, please.", **with_tools(SWITCH))
@@ -165,7 +168,6 @@ def test_the_question():
     ]
     many = write_question(ToolCall(name="t", arguments={str(number): "" for number in range(25)}))
     assert many.endswith("\n  (5 more)")
-    assert ApprovalNeeded(id="1", name="t", question=many).name == "t"
 
 
 SCRIPT = str(Path(__file__).parent / "tool_server.py")
@@ -234,10 +236,6 @@ def test_a_whole_turn(tmp_path, stand_in):
     )
     asked, heard, lamps = [], FakeRecorder(), Lamps()
 
-    async def decide(asking):
-        asked.append(asking.name)
-        return True
-
     async def go():
         models = ModelClients(address(stand_in.url), KEYS)
         async with McpServers(ws, heard, os.environ) as servers:
@@ -247,12 +245,16 @@ def test_a_whole_turn(tmp_path, stand_in):
             assembly = ws.assemble(turn)
             loop = AgentLoop(ws, models, EventStream(recorder=heard), tools=toolbox)
             with Tracer(heard, find_context(assembly)).step(EventType.MESSAGE_RECEIVED, length=3) as received:
-                outcome = await loop.run(TurnInput(assembly=assembly), received, TurnCallbacks(ask=decide))
+                async for event in loop.run(TurnInput(assembly=assembly), received):
+                    if isinstance(event, ApprovalNeeded):
+                        asked.append(event.name)
+                        event.decide(allowed=True)
+                outcome = event
         await models.close()
         return outcome
 
     outcome = asyncio.run(go())
-    results = [part.content for part in outcome.messages[2].parts]
+    results = [part.text for part in outcome.messages[2].parts]
     assert (outcome.text, asked) == ("Done.", ["write_file", "small_do"])
     assert results[0] == "5"
     assert (tmp_path / "notes" / "sum.md").read_text() == "5\n"

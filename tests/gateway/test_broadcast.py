@@ -5,7 +5,7 @@ import asyncio
 from foreword.agent.agent_events import ApprovalNeeded, CallRestarted, TextDelta, ToolFinished, ToolStarted
 from foreword.gateway.live import MAX_QUEUED_DELTAS, TurnBroadcast
 
-QUESTION = ApprovalNeeded(id="1", name="press", question="press\n  n: 1")
+QUESTION = ApprovalNeeded("1", "press", "press\n  n: 1", {"n": 1})
 
 
 async def pass_all(broadcast, *pieces):

@@ -10,9 +10,11 @@ import tempfile
 from contextlib import ExitStack, closing
 from functools import cache
 
-from foreword.agent.conversation import close_turn, make_user_message
+from foreword.agent.conversation import Answer, close_turn, make_user_message
 from foreword.agent.model_call import TurnLedger
+from foreword.agent.providers.http_provider import SHAPES
 from foreword.agent.providers.model_clients import OpenModel
+from foreword.agent.providers.provider import AnswerDone
 from foreword.engine.trust import Audience
 from foreword.events.event import Context, EventType, Usage
 from foreword.events.sinks import open_event_stream
@@ -172,9 +174,10 @@ class People:
         )
         book = books.open(self.workspace, turn, self.clock(), compacted=False)
         assembly = self.workspace.assemble(turn, book)
-        accounting = TurnLedger(assembly, OpenModel(model=None, shape="anthropic"), books.ledger_state, claimed.turn)
-        request = json.loads(accounting.write(assembly.envelope("anthropic").request, (), self.clock()))
-        settled = accounting.settle(Usage(tokens_in=100, tokens_out=10), {})
+        opened = OpenModel(provider=None, wire=SHAPES["anthropic"], family="anthropic")
+        accounting = TurnLedger(assembly, opened, books.ledger_state, claimed.turn)
+        request = accounting.mark(assembly.envelope("anthropic").request, (), self.clock()).request
+        settled = accounting.settle(AnswerDone(answer=Answer(), usage=Usage(tokens_in=100, tokens_out=10)), {})
         lesson = TokenLesson(model="anthropic:claude-sonnet-5", counted=90, reported=100)
         newest = request["messages"][-1]["content"]
         return LedgerEntry(ledger_state=settled.ledger_state, lessons=(lesson,)), [part["text"] for part in newest]

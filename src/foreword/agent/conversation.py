@@ -168,12 +168,15 @@ def dump_messages(messages: Sequence[HistoryMessage]) -> bytes:
 
 def load_messages(stored: bytes | str) -> Messages:
     """Parse stored messages; raise ValueError if they are damaged."""
+    messages = json.loads(stored)
+    if not isinstance(messages, list):
+        raise ValueError("the stored messages are damaged: they are no list")
     try:
         return tuple(
             MESSAGE_TYPES[shown.pop("role")](
                 parts=tuple(PART_TYPES[part.pop("type")](**part) for part in shown.pop("parts")), **shown
             )
-            for shown in json.loads(stored)
+            for shown in messages
         )
     except (LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"the stored messages are damaged: {type(error).__name__}: {error}") from error

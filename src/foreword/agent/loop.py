@@ -266,6 +266,7 @@ class AgentLoop:
         assembly = work.assembly
         context = self._connect(work, node.trace.id)
         self._record_prompt(node, context)
+        self._forget_old_turns(node.trace.clock() - RECENT_PERIOD)
         run = TurnRun(context, self.make_tool_context(work, context.spending), work, self._bounds.rounds)
         if assembly.plan.mode is Mode.BRIEF:
             yield PassagesRecalled(passages=assembly.passages)
@@ -299,6 +300,10 @@ class AgentLoop:
             **({} if decision.action is Action.REUSE else {"ledger": decision_to_json(decision)}),
         )
 
+    def _forget_old_turns(self, since: datetime) -> None:
+        while self._recent and self._recent[0][1] <= since:
+            self._recent.popleft()
+
     def _note_end(self, turn: TraceStep, error: BaseException, session: str) -> None:
         """Record on the turn how it ended early."""
         if isinstance(error, TurnEnded):
@@ -307,9 +312,6 @@ class AgentLoop:
                 turn.note(calls_refused=error.tries)
             if error.end is TurnEnd.QUEUED:
                 # Turns of other sessions, and turns without a session, may be of other people.
-                since = turn.trace.clock() - RECENT_PERIOD
-                while self._recent and self._recent[0][1] <= since:
-                    self._recent.popleft()
                 before = sum(one == session for one, _ in self._recent) if session else 0
                 turn.note(turns_before=before, minutes_before=RECENT_PERIOD.seconds // 60)
         elif isinstance(error, asyncio.CancelledError | GeneratorExit):
@@ -391,6 +393,18 @@ class AgentLoop:
         return self._workspace.kept.find_calibration(assembly.meter.facts.name) if sees_all(reader) else NO_CALIBRATION
 
 
+async def finish(events: AsyncGenerator[AgentEvent]) -> Finished:
+    """Run a turn to its end without showing or storing anything; return its result."""
+    finished: Finished | None = None
+    async with aclosing(events):
+        async for event in events:
+            if isinstance(event, Finished):
+                finished = event
+    if finished is None:
+        raise AssertionError("the last event of a turn is its result")
+    return finished
+
+
 @frozen
 class SubagentMeans:
     """What subagents run with."""
@@ -445,10 +459,7 @@ class Delegation:
         sub = await means.assemble(turn)
         step, spending = CURRENT_CALL.get()
         work = TurnInput(assembly=sub, is_side_request=True, spending=spending)
-        async with aclosing(means.loop.run(work, step)) as events:
-            async for event in events:
-                if isinstance(event, Finished):
-                    outcome = event
+        outcome = await finish(means.loop.run(work, step))
         if outcome.end is not TurnEnd.ANSWERED:
             raise ToolError(f"the helper came to no end: {outcome.text}")
         return ToolAnswer(text=outcome.text, tokens=assembly.meter.count(outcome.text))

@@ -3,11 +3,12 @@
 import json
 import urllib.request
 
-from foreword.agent.agent_events import NO_CALLBACKS, TextDelta, TurnCallbacks
-from foreword.agent.conversation import convert_to_texts, make_segments
+from foreword.agent.agent_events import TextDelta
+from foreword.agent.conversation import convert_to_texts
 from foreword.agent.loop import AgentLoop, TurnInput, TurnLimits
 from foreword.agent.providers.model_clients import open_models
 from foreword.agent.retry import RetryPolicy
+from foreword.agent.segments import make_segments
 from foreword.events.event import EventType
 from foreword.events.query import find_context
 from foreword.events.tracer import Tracer
@@ -54,28 +55,23 @@ class Embedded:
 
     async def say(self, session, message, first=None):
         """Run a turn of a session; `first` is called with the first words."""
-        heard = []
-
-        async def hear(delta):
-            if isinstance(delta, TextDelta):
-                heard.append(delta.text)
-                if first and len(heard) == 1:
-                    first()
-
         history = self.histories.get(session, ())
         turn = Turn(user="alice", situation="dm", session=session, message=message, history=convert_to_texts(history))
-        outcome = await self.run(turn, history, TurnCallbacks(delta=hear))
+        outcome = await self.run(turn, history, first)
         self.histories[session] = (*history, *outcome.messages)
         return outcome
 
-    async def run(self, turn, history=(), ears=NO_CALLBACKS, **more):
-        """Run any turn."""
+    async def run(self, turn, history=(), first=None, **more):
+        """Run any turn; `first` is called with the first words."""
         self.assembly = self.workspace.assemble(turn)
         trace = Tracer(self.heard, find_context(self.assembly))
         with trace.step(EventType.MESSAGE_RECEIVED, length=len(turn.message)) as received:
-            return await self.loop.run(
-                TurnInput(assembly=self.assembly, history=make_segments(history), **more), received, ears
-            )
+            work = TurnInput(assembly=self.assembly, history=make_segments(history), **more)
+            async for event in self.loop.run(work, received):
+                if isinstance(event, TextDelta) and first:
+                    first()
+                    first = None
+        return event
 
 
 def goes_on(reply, before, after):
