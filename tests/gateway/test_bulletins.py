@@ -136,7 +136,7 @@ class Office:
     async def _choose(self, _agent):
         return "anthropic:claude-sonnet-5"
 
-    async def ask(self, assembly, _step):
+    async def ask(self, assembly, _step, _spending):
         """Record a request and answer it."""
         self.orders.append((assembly.clearance.level, assembly.message))
         return self._ask(len(self.orders))

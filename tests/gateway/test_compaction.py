@@ -6,7 +6,7 @@ import json
 import pytest
 from house import CONFIG, FILES, open_house, open_rows, read_log, read_roles, say
 
-from foreword.agent.conversation import HistorySegment
+from foreword.agent.segments import HistorySegment
 from foreword.agent.tool_calls import AdditionalTools
 from foreword.gateway.compaction import choose_compacted, drop_oldest
 from foreword.gateway.session_state import HistoryRow

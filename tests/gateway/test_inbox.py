@@ -11,6 +11,7 @@ from datetime import timedelta
 import pytest
 from desk import open_desk
 
+from foreword.agent.agent_events import CallBegins
 from foreword.agent.conversation import close_turn, make_user_message
 from foreword.gateway.inbox import ClaimedTurn
 from foreword.gateway.messages import AcceptedTurn
@@ -93,7 +94,7 @@ def test_takeover(two):
         ending = mine.make_ending(claimed)
         for write in (
             lambda: mine.inbox.store_step(claimed, steps),
-            lambda: mine.inbox.begin_call(claimed, "1", "press"),
+            lambda: mine.inbox.begin_call(claimed, CallBegins(id="1", name="press")),
             lambda: mine.inbox.finish(claimed, ending),
             lambda: mine.inbox.postpone(claimed, ending, mine.clock()),
             lambda: mine.inbox.release(claimed),
@@ -192,16 +193,15 @@ def test_stopping_what_had_begun(desk):
 
 
 def test_begun_once(desk):
-    """A call with side effects begins once over all attempts of its turn."""
+    """A later attempt at a turn knows which of its calls with side effects began."""
 
     async def run():
         claimed = await desk.accept("hello")
-        assert await desk.inbox.begin_call(claimed, "1.a", "press")
-        assert not await desk.inbox.begin_call(claimed, "1.a", "press")
-        assert await desk.inbox.begin_call(claimed, "2.a", "press")
+        for call in ("1.a", "2.a"):
+            await desk.inbox.begin_call(claimed, CallBegins(id=call, name="press"))
         await desk.inbox.release(claimed)
         (again,) = await desk.inbox.claim(1)
-        assert not await desk.inbox.begin_call(again, "1.a", "press")
+        assert await desk.inbox.list_begun(again) == {"1.a", "2.a"}
         await desk.finish(again)
         rows = await desk.writer.write(lambda state: state.execute("SELECT count(*) FROM begun").fetchone())
         assert rows == (0,)

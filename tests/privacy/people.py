@@ -196,7 +196,7 @@ class People:
         def work(state):
             asked = "SELECT max(position) FROM history WHERE session_id = ?"
             (upto,) = state.execute(asked, (session.id,)).fetchone()
-            compact_history(state, session.id, upto, make_summary_piece(text, meter, self.clock()))
+            compact_history(state, session.id, upto, make_summary_piece(text, meter))
 
         self.do(work)
 
