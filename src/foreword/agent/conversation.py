@@ -170,7 +170,7 @@ def load_messages(stored: bytes | str) -> Messages:
     """Parse stored messages; raise ValueError if they are damaged."""
     messages = json.loads(stored)
     if not isinstance(messages, list):
-        raise ValueError("the stored messages are damaged: they are no list")
+        raise ValueError("the stored messages are damaged: they are no list")  # noqa: TRY004 - the data, not a caller
     try:
         return tuple(
             MESSAGE_TYPES[shown.pop("role")](

@@ -1,8 +1,9 @@
 """Sends an envelope over HTTP and reads the stream of events that answers it, in the wire shape of the provider."""
 
+import asyncio
 import json
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, suppress
 from typing import Any
 
 import httpx2
@@ -35,6 +36,7 @@ MAX_EVENT_BYTES = 32_000_000  # bytes of one event, such as a call with large ar
 MAX_ERROR_BYTES = 1_000_000  # bytes of an error body that are read
 DATA_FIELD = b"data:"
 STREAM_END = b"[DONE]"
+DRAIN_S = 0.1  # seconds for the end of a body after its last event
 
 
 class HttpProvider:
@@ -57,14 +59,15 @@ class HttpProvider:
             async with self._client.stream("POST", self._url, content=content, headers=self._headers) as response:
                 if response.status_code != httpx2.codes.OK:
                     raise await read_error(response)
-                async with aclosing(read_events(response)) as events:
-                    async for event in events:
+                async with aclosing(response.aiter_bytes()) as pieces:
+                    async for event in read_events(pieces):
                         for delta in draft.read(event):
                             yield delta
                         if draft.done:
                             break
-                for delta in draft.end():
-                    yield delta
+                    for delta in draft.end():
+                        yield delta
+                    await drain(pieces)
         except (httpx2.HTTPError, OSError, KeyError, TypeError, AttributeError, ValueError) as error:
             raise translate_error(error) from error
         if not draft.done:
@@ -72,26 +75,33 @@ class HttpProvider:
         yield draft.finish(self._provider)
 
 
-async def read_events(response: httpx2.Response) -> AsyncGenerator[dict[str, Any]]:
+async def read_events(pieces: AsyncIterator[bytes]) -> AsyncGenerator[dict[str, Any]]:
     """Yield the events of a stream; raise ProviderError if the body is no stream of JSON events."""
     rest, started = b"", False
-    async with aclosing(response.aiter_bytes()) as pieces:
-        async for piece in pieces:
-            *lines, rest = (rest + piece).split(b"\n")
-            if len(rest) > MAX_EVENT_BYTES:
-                raise ProviderError(f"{UNREADABLE} (an event has more than {MAX_EVENT_BYTES:,} bytes)", passing=False)
-            for line in lines:
-                if not line.startswith(DATA_FIELD):
-                    continue
-                data = line[len(DATA_FIELD) :].strip()
-                if data == STREAM_END:
-                    return
-                event = json.loads(data)
-                started = True
-                if isinstance(event, dict):
-                    yield event
+    async for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        if len(rest) > MAX_EVENT_BYTES:
+            raise ProviderError(f"{UNREADABLE} (an event has more than {MAX_EVENT_BYTES:,} bytes)", passing=False)
+        for line in lines:
+            if not line.startswith(DATA_FIELD):
+                continue
+            data = line[len(DATA_FIELD) :].strip()
+            if data == STREAM_END:
+                return
+            event = json.loads(data)
+            started = True
+            if isinstance(event, dict):
+                yield event
     if not started:
         raise ProviderError(f"{UNREADABLE} (it is no stream of events)", passing=False)
+
+
+async def drain(pieces: AsyncIterator[bytes]) -> None:
+    """Read what follows an answer, so that its connection can serve the next one; a server may keep it open."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(DRAIN_S):
+            async for _ in pieces:
+                pass
 
 
 def translate_error(error: Exception) -> ProviderError:
