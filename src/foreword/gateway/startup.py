@@ -35,7 +35,7 @@ from foreword.gateway.schedule.scheduler import SCHEDULED_CHANNEL
 from foreword.gateway.service import Gateway
 from foreword.gateway.session_manager import SessionManager
 from foreword.gateway.transcripts import Archiver
-from foreword.gateway.turn_inputs import TurnInputs
+from foreword.gateway.turn_inputs import Assembler, TurnInputs
 from foreword.gateway.worker import DEFAULT_WORKER_RETRY_POLICY, Worker, WorkerRetryPolicy
 from foreword.host import describe_place
 from foreword.storage.database import open_state
@@ -125,6 +125,7 @@ async def open_gateway(
             McpServers(workspace, context.recorder, environ, notices=board, results=results)
         )
         choices = ModelSelection(workspace, models, environ)
+        assembler = opened.enter_context(closing(Assembler(workspace)))
         delegating = Delegation(workspace, choices.choose)
         further = (
             AdditionalTools(tools=DELEGATION_TOOLS, runs=delegating),
@@ -135,9 +136,7 @@ async def open_gateway(
         toolbox = Toolbox(workspace, servers, further)
         loop = AgentLoop(workspace, models, listeners, tools=toolbox, bounds=options.bounds, retrying=options.retrying)
         equipping = EquipmentFinder(context, choices, toolbox, lambda: describe_place(workspace.config, environ))
-        preparing = opened.enter_context(
-            closing(TurnInputs(context, equipping, loop.ask, find_engine_start=models.find_cache_start))
-        )
+        preparing = TurnInputs(context, equipping, assembler, loop.ask, find_engine_start=models.find_cache_start)
         delegating.means = SubagentMeans(loop=loop, toolbox=toolbox, assemble=preparing.assemble)
         inbox = Inbox(writer, clock, cache=preparing.cache)
         pull_channels = {

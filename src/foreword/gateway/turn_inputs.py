@@ -54,6 +54,7 @@ from foreword.storage.turns import read_taken
 from foreword.tokens.count import Meter
 from foreword.turn import State, Turn
 from foreword.types import Mode, Pace, frozen
+from foreword.workspace import Workspace
 
 LIGHT_RUN_ROWS = 3  # turns of history in a light run
 
@@ -78,6 +79,22 @@ class PreparedTurn:
     """Whether the turn updates the session's ledger."""
 
 
+class Assembler:
+    """Assembles prompts outside the event loop, one at a time."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="foreword-assemble")
+
+    async def assemble(self, turn: Turn, ledger: Ledger = NO_LEDGER) -> Assembly:
+        """Assemble a turn."""
+        return await asyncio.get_running_loop().run_in_executor(self._executor, self._workspace.assemble, turn, ledger)
+
+    def close(self) -> None:
+        """Stop the thread."""
+        self._executor.shutdown()
+
+
 class TurnInputs:
     """Prepares the turns of a workspace."""
 
@@ -85,6 +102,7 @@ class TurnInputs:
         self,
         context: GatewayContext,
         equipment: EquipmentFinder,
+        assembler: Assembler,
         ask: Callable[[Assembly, TraceStep, Spending], Awaitable[str]],
         *,
         find_engine_start: Callable[[str, datetime], datetime | None],
@@ -97,8 +115,7 @@ class TurnInputs:
         self._since = now()
         self.cache = SessionCache(on_erasure=workspace.clear_token_counts)
         self._find_engine_start = find_engine_start
-        # One thread: prompts are assembled outside the event loop, one at a time.
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="foreword-assemble")
+        self.assemble = assembler.assemble
 
     async def prepare(
         self, trace: Tracer, claimed: ClaimedTurn, spending: Spending, *, compact: bool = False
@@ -194,10 +211,6 @@ class TurnInputs:
         model = equipment.model or config.agents[claimed.session.key.agent].model
         return not self.workspace.context.measure(model).facts.history
 
-    async def assemble(self, turn: Turn, ledger: Ledger = NO_LEDGER) -> Assembly:
-        """Assemble a turn outside the event loop."""
-        return await asyncio.get_running_loop().run_in_executor(self._executor, self.workspace.assemble, turn, ledger)
-
     async def _assemble(
         self, claimed: ClaimedTurn, turn: Turn, stored: StoredLedger, *, compacted: bool = False, single: bool = False
     ) -> Assembly:
@@ -224,10 +237,6 @@ class TurnInputs:
         if incoming.proof is None or await self._writer.read(lambda state: is_same_sender(state, incoming, config)):
             return ""
         return ACCESS_CHANGED
-
-    def close(self) -> None:
-        """Stop the assembly thread."""
-        self._executor.shutdown()
 
     async def _assemble_bare(self, turn: Turn, ledger: StoredLedger) -> Assembly:
         """Assemble a turn without history; if that does not fit either, report the length of the message."""
