@@ -152,7 +152,7 @@ ShownEvent = TextDelta | CallRestarted | PassagesRecalled | ToolStarted | ToolFi
 AgentEvent = ShownEvent | ThinkingDelta | CallBegins | CallSettled | StepDone | Finished
 
 
-class Spending:
+class TurnSpending:
     """Adds up the calls of a turn, those of its subagents and summaries included."""
 
     def __init__(self) -> None:

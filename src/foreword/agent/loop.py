@@ -24,12 +24,12 @@ from foreword.agent.agent_events import (
     Finished,
     PassagesRecalled,
     ProviderError,
-    Spending,
     StepDone,
     ToolFinished,
     ToolStarted,
     TurnEnd,
     TurnEnded,
+    TurnSpending,
     TurnUnfinished,
 )
 from foreword.agent.conversation import (
@@ -119,7 +119,7 @@ class TurnInput:
     """Maximum output tokens, if lower than the default."""
     begun: Collection[str] = ()
     """The ids of tool calls that began before an interruption; they do not run again."""
-    spending: Spending | None = None
+    spending: TurnSpending | None = None
     """Adds up the calls of a larger turn that this one is part of."""
 
 
@@ -317,7 +317,7 @@ class AgentLoop:
         elif isinstance(error, asyncio.CancelledError | GeneratorExit):
             turn.note(outcome="stopped", error=STOPPED_REASON, level=Level.WARN)
 
-    def make_tool_context(self, work: TurnInput, spending: Spending) -> ToolContext:
+    def make_tool_context(self, work: TurnInput, spending: TurnSpending) -> ToolContext:
         """Make what the tool calls of a turn share."""
         return ToolContext(
             assembly=work.assembly,
@@ -332,7 +332,7 @@ class AgentLoop:
         self,
         assembly: Assembly,
         above: TraceStep,
-        spending: Spending,
+        spending: TurnSpending,
         *,
         response_format: str = "",
         max_tokens: int | None = None,
@@ -377,7 +377,7 @@ class AgentLoop:
             prompt_hash=self._event_stream.prompts.keep(assembly) if self._event_stream.prompts else "",
             config=self._workspace.config,
             event_stream=self._event_stream,
-            spending=work.spending or Spending(),
+            spending=work.spending or TurnSpending(),
             retry_policy=self._retry_policy,
             max_tokens=min(self._bounds.max_tokens, work.max_tokens or self._bounds.max_tokens),
             seconds=self._bounds.seconds,

@@ -14,9 +14,9 @@ from foreword.agent.agent_events import (
     CallRestarted,
     CallSettled,
     ProviderError,
-    Spending,
     TextDelta,
     ThinkingDelta,
+    TurnSpending,
 )
 from foreword.agent.conversation import Answer, HistoryMessage, convert_to_texts
 from foreword.agent.providers.model_clients import ENGINE_HOST, OpenModel
@@ -160,7 +160,7 @@ class CallContext:
     prompt_hash: str
     config: Config
     event_stream: EventStream
-    spending: Spending
+    spending: TurnSpending
     retry_policy: RetryPolicy
     max_tokens: int
     seconds: float

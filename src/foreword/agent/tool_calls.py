@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Seque
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-from foreword.agent.agent_events import ApprovalNeeded, CallBegins, Spending
+from foreword.agent.agent_events import ApprovalNeeded, CallBegins, TurnSpending
 from foreword.agent.mcp_servers import McpServers
 from foreword.agent.reply_stream import MalformedCall, ToolCall
 from foreword.agent.tools.built_in import TextExcerpt, validate_arguments
@@ -50,7 +50,7 @@ MIN_HIDDEN_CHARS = 3  # redacting shorter arguments would remove too much of the
 PRIVATE_KINDS = ("memory", "reading")  # tools whose arguments contain text and paths of a person's own memory
 QUOTATION = re.compile(r"'[^']*'|\"[^\"]*\"")
 WORD_PATTERN = re.compile(r"\w{3,}")
-CURRENT_CALL: ContextVar[tuple[TraceNode, Spending]] = ContextVar("here")
+CURRENT_CALL: ContextVar[tuple[TraceNode, TurnSpending]] = ContextVar("here")
 """The trace position of the current tool call, for tools that run further turns."""
 
 
@@ -77,7 +77,7 @@ class ToolContext:
     tools: ToolRunner
     seconds: float
     """The time limit of tools without their own."""
-    spending: Spending
+    spending: TurnSpending
     begun: Collection[str] = ()
     """The ids of calls that began before an interruption."""
     records_arguments: bool = False

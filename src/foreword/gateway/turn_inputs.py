@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from foreword.agent.agent_events import Spending
+from foreword.agent.agent_events import TurnSpending
 from foreword.agent.conversation import Messages, convert_to_texts, load_messages
 from foreword.agent.segments import HistorySegment
 from foreword.assembly import Assembly
@@ -103,7 +103,7 @@ class TurnInputs:
         context: GatewayContext,
         equipment: EquipmentFinder,
         assembler: Assembler,
-        ask: Callable[[Assembly, TraceStep, Spending], Awaitable[str]],
+        ask: Callable[[Assembly, TraceStep, TurnSpending], Awaitable[str]],
         *,
         find_engine_start: Callable[[str, datetime], datetime | None],
     ) -> None:
@@ -118,7 +118,7 @@ class TurnInputs:
         self.assemble = assembler.assemble
 
     async def prepare(
-        self, trace: Tracer, claimed: ClaimedTurn, spending: Spending, *, compact: bool = False
+        self, trace: Tracer, claimed: ClaimedTurn, spending: TurnSpending, *, compact: bool = False
     ) -> PreparedTurn:
         """Prepare a turn; compact a conversation that is too long first."""
         if change := await self.find_change(claimed):
@@ -256,7 +256,7 @@ class TurnInputs:
         assembly: Assembly,
         room: int,
         *,
-        spending: Spending,
+        spending: TurnSpending,
     ) -> Sequence[HistoryRow]:
         """Compact the oldest turns, and log it."""
         meter, session = assembly.meter, claimed.session.id
