@@ -10,11 +10,10 @@ last step, and no finished tool call runs twice.
 import asyncio
 import json
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import Any
 
 from pydantic_ai.messages import ModelRequest, ModelResponse, ToolCallPart
 
@@ -51,20 +50,15 @@ from foreword.agent.providers.transport import find_unsupported_format
 from foreword.agent.reply_stream import MalformedCall, ToolCall, find_suppression_reason, parse_calls
 from foreword.agent.retry import DEFAULT_RETRY_POLICY, RetryPolicy
 from foreword.agent.tool_calls import (
-    CURRENT_CALL,
     MAX_CALLED_NAME_CHARS,
-    Toolbox,
     ToolContext,
     ToolResult,
-    ToolRunner,
     parse_arguments,
     run_tool_call,
 )
-from foreword.agent.tools.registry import DELEGATE_TOOL
-from foreword.agent.tools.state_tools import TASKS, WORKFLOW
 from foreword.assembly import Assembly
 from foreword.envelope import Envelope
-from foreword.errors import InputError, ToolError, UnknownName
+from foreword.errors import InputError
 from foreword.events.event import EventType, Level, sees_all
 from foreword.events.query import find_reader
 from foreword.events.sinks import EventStream
@@ -73,7 +67,6 @@ from foreword.promptcache.ledger import Action, LedgerState
 from foreword.promptcache.ledger_json import decision_to_json
 from foreword.promptcache.price import measure_prefix
 from foreword.promptcache.rules import NO_CALIBRATION, Calibration
-from foreword.turn import ToolAnswer, Toolset, Turn
 from foreword.types import Mode, frozen
 from foreword.workspace import Workspace
 
@@ -231,14 +224,12 @@ class AgentLoop:
         models: ModelClients,
         listeners: EventStream,
         *,
-        tools: ToolRunner | None = None,
         bounds: TurnLimits = DEFAULT_TURN_LIMITS,
         retrying: RetryPolicy = DEFAULT_RETRY_POLICY,
     ) -> None:
         self._workspace = workspace
         self._models = models
         self._event_stream = listeners
-        self._tools = tools or Toolbox(workspace)
         self._bounds = bounds
         self._retry_policy = retrying
         self._recent: deque[tuple[str, datetime]] = deque()
@@ -278,7 +269,7 @@ class AgentLoop:
     def _make_tool_context(self, assembly: Assembly, callbacks: TurnCallbacks) -> ToolContext:
         return ToolContext(
             assembly=assembly,
-            tools=self._tools,
+            workspace=self._workspace,
             seconds=self._bounds.tool_seconds,
             callbacks=callbacks,
             records_arguments=self._workspace.config.events.arguments,
@@ -355,61 +346,3 @@ class AgentLoop:
             raise
         finally:
             self._recent.append((session, turn.trace.clock()))
-
-
-@frozen
-class SubagentMeans:
-    """What subagents run with."""
-
-    loop: AgentLoop
-    toolbox: Toolbox
-    assemble: Callable[[Turn], Awaitable[Assembly]]
-
-
-class Delegation:
-    """Runs subagents with the minimal prompt, the caller's clearance and no history.
-
-    The subagent's steps appear below the tool call in the trace, and its cost counts towards the turn. It has the tools
-    of its agent, except those that change something, the caller's tasks and workflow, and delegation itself.
-    """
-
-    def __init__(self, workspace: Workspace, choose: Callable[[str], Awaitable[str]]) -> None:
-        self._workspace = workspace
-        self._choose = choose
-        self.means: SubagentMeans | None = None
-        """Set after construction, because the loop also runs this tool."""
-
-    async def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
-        """Run a subagent on a task; return its report."""
-        task, agents = str(arguments["task"]).strip(), self._workspace.config.agents
-        agent = str(arguments.get("agent") or assembly.turn.agent)
-        if not task:
-            raise InputError("say what is to be done")
-        if agent not in agents:
-            raise UnknownName("agent", agent, agents)
-        means = self.means
-        if means is None or CURRENT_CALL.get(None) is None:
-            raise InputError(f"{name} works within a turn only")
-        tools, extensions = await means.toolbox.find(agent)
-        excluded = {*TASKS.functions, *WORKFLOW.functions, DELEGATE_TOOL}
-        caller = assembly.turn
-        turn = Turn(
-            agent=agent,
-            user=caller.user,
-            channel=caller.channel,
-            room=caller.room,
-            situation=caller.situation,
-            ceiling=caller.ceiling,
-            session=caller.session,
-            message=task,
-            mode=Mode.MINIMAL,
-            now=caller.now,
-            model=await self._choose(agent),
-            tools=Toolset(tool for tool in tools.tools if not tool.changes and tool.name not in excluded),
-            extensions=extensions,
-        )
-        sub = await means.assemble(turn)
-        outcome = await means.loop.run(TurnInput(assembly=sub, is_side_request=True), CURRENT_CALL.get())
-        if outcome.end is not TurnEnd.ANSWERED:
-            raise ToolError(f"the helper came to no end: {outcome.text}")
-        return ToolAnswer(text=outcome.text, tokens=assembly.meter.count(outcome.text))
