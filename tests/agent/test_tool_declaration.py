@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 from dataclasses import dataclass
 from datetime import date
 from enum import Enum
@@ -228,6 +230,29 @@ def test_wrong_arguments(ws, arguments, words):
         call(ws, find_train, **arguments)
 
 
+def test_types_that_run_code(ws):
+    """An error in the code of a hint's type is an error of the arguments."""
+
+    @dataclass
+    class Even:
+        number: int
+
+        def __post_init__(self):
+            if self.number == 3:
+                raise foreword.InputError("3 is odd")
+            _ = 1 / (self.number % 2 - 1)
+
+    @foreword.tool
+    def show(even: Even) -> int:
+        return even.number
+
+    with pytest.raises(foreword.InputError, match="3 is odd"):
+        call(ws, show, even={"number": 3})
+    with pytest.raises(foreword.InputError, match=r"^the arguments cannot be read \(ZeroDivisionError\)$"):
+        call(ws, show, even={"number": 5})
+    assert call(ws, show, even={"number": 2}) == "2"
+
+
 def test_other_arguments(ws):
     """A function with `**others` takes unknown arguments, except those with the names of its own parameters."""
 
@@ -239,6 +264,31 @@ def test_other_arguments(ws):
     assert (
         call(ws, show, city="Ulm", day="today", run=1, from_=7, self=2) == '["alice","Ulm",1,{"day":"today","self":2}]'
     )
+
+
+def test_a_method(ws):
+    """A method of an object can be a tool."""
+
+    class Shop:
+        def __init__(self, price):
+            self.price = price
+
+        def sell(self, item: str) -> str:
+            return f"{item}: {self.price}"
+
+    sell = foreword.tool(Shop(3).sell)
+    assert list(sell.parameters["properties"]) == ["item"]
+    assert call(ws, sell, item="milk") == "milk: 3"
+
+
+def test_without_pydantic():
+    """Without pydantic, a declaration says what to install."""
+    script = (
+        "import sys\nsys.modules['pydantic'] = None\nimport foreword\n"
+        "try: foreword.tool(name='look')(lambda: 1)\nexcept foreword.InputError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "foreword.tool needs the package pydantic: pip install 'foreword[gateway]'\n"
 
 
 def test_the_run(ws):

@@ -144,6 +144,22 @@ def test_wrong_arguments(tmp_path, stand_in):
     assert calls == []
 
 
+@pytest.mark.parametrize("depth", [50, 300, 900])
+def test_deep_arguments(tmp_path, stand_in, depth):
+    """Arguments that are nested too deeply are refused, and the turn goes on."""
+
+    @foreword.tool
+    def fetch(value: object) -> str:
+        return f"fetched {type(value).__name__}"
+
+    value = 1
+    for _ in range(depth):
+        value = [value]
+    ((text,), _) = run_tool(tmp_path, stand_in, fetch, {"value": value})
+    assert text in ("fetched list", "fetch was not called: its arguments are nested too deeply.")
+    assert depth > 50 or text == "fetched list"
+
+
 @pytest.mark.parametrize("name", ["memory_search", "write_file", "notify_user"])
 def test_a_name_that_is_taken(tmp_path, stand_in, name):
     """A gateway does not open with a tool that has the name of a built-in one."""

@@ -185,6 +185,8 @@ def prepare_call(step: TraceNode, context: ToolContext, call: ToolCall | Malform
         values = tool.function.read(tool, call.arguments)
     except InputError as error:
         raise InputError(f"{tool.name} was not called: {error}.") from None
+    except RecursionError:
+        raise InputError(f"{tool.name} was not called: its arguments are nested too deeply.") from None
     run = ToolRun(workspace=context.workspace, assembly=context.assembly, name=tool.name, node=step)
     return PreparedCall(call=call, tool=tool, function=tool.function, run=run, values=values)
 

@@ -126,8 +126,10 @@ class PythonFunction:
 
     def describe(self) -> tuple[str, Mapping[str, Any]]:
         """Return the description and the parameters that the docstring and the signature give."""
-        from foreword.agent.tools.signature import describe_function
-
+        try:
+            from foreword.agent.tools.signature import describe_function
+        except ModuleNotFoundError as error:
+            raise InputError(f"foreword.tool needs the package {error.name}: pip install 'foreword[gateway]'") from None
         return describe_function(self._function, self._run_parameter)
 
     def read(self, tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -147,7 +149,8 @@ class PythonFunction:
 
     def call_now(self, run: ToolRun, values: Mapping[str, Any]) -> ToolAnswer:
         """Run a function that is not a coroutine function."""
-        return make_answer(run, self._start(run, values))
+        returned = self._start(run, values)
+        return returned if isinstance(returned, ToolAnswer) else make_answer(run, returned)
 
     async def call(self, run: ToolRun, values: Mapping[str, Any]) -> ToolAnswer:
         """Run the function: a coroutine function in the event loop, any other in a thread."""
@@ -159,7 +162,7 @@ class PythonFunction:
             returned = await self._start(run, values)
         except SystemExit as error:
             raise ToolError("it tried to end the process") from error
-        return await asyncio.to_thread(make_answer, run, returned)
+        return returned if isinstance(returned, ToolAnswer) else await asyncio.to_thread(make_answer, run, returned)
 
     def _start(self, run: ToolRun, values: Mapping[str, Any]) -> Any:
         given = {**values, self._run_parameter: run} if self._run_parameter else values
@@ -178,9 +181,7 @@ def find_run_parameter(function: Callable[..., Any]) -> str:
 
 
 def make_answer(run: ToolRun, returned: Any) -> ToolAnswer:
-    """Return what a function returned as an answer."""
-    if isinstance(returned, ToolAnswer):
-        return returned
+    """Make an answer of any other value that a function returned."""
     from foreword.agent.tools.signature import write_result
 
     return run.answer(write_result(returned))

@@ -50,6 +50,10 @@ def convert_arguments(function: Callable[..., Any], arguments: Mapping[str, Any]
         texts = [f"{'.'.join(map(str, one['loc']))!r}: {one['msg']}" for one in found[:MAX_SHOWN_ERRORS]]
         more = [f"{len(found) - MAX_SHOWN_ERRORS:,} more errors"] if len(found) > MAX_SHOWN_ERRORS else []
         raise InputError("; ".join([*texts, *more])) from None
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"the arguments cannot be read ({type(error).__name__})") from error
     fields = model.model_fields
     others = {name: value for name, value in arguments.items() if name not in {one.alias for one in fields.values()}}
     return {**others, **{str(fields[name].title): getattr(values, name) for name in values.model_fields_set}}
