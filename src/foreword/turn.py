@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 from unicodedata import category, normalize
 from unicodedata import name as describe
 
@@ -130,9 +130,20 @@ def find_scripts(name: str) -> list[str]:
 
 
 TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+MAX_ARGUMENT_CHARS = 200_000  # the default limit of the arguments of one call, as JSON
 
 NAME_FIELDS = ("agent", "user", "channel", "room", "situation")
 STEP_STATUSES = ("active", "open", "done")
+
+
+class ToolFunction(Protocol):
+    """What runs the calls of a tool: a Python function, or a server."""
+
+    def read(self, tool: "Tool", arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Check and convert the arguments of a call; raise InputError that names the wrong one."""
+
+    async def call(self, run: Any, values: Mapping[str, Any]) -> ToolAnswer:
+        """Run one call, with the values that `read` returned."""
 
 
 @frozen
@@ -152,6 +163,12 @@ class Tool:
     """Its timeout, if not the default."""
     shown_in: tuple[str, ...] = ()
     """The sources or form fields that show its effect; a turn without any of them does not offer the tool."""
+    guidance: str = ""
+    """When and how to use it; a section of the prompt has it."""
+    max_argument_chars: int = MAX_ARGUMENT_CHARS
+    """Maximum characters of the arguments of one call, as JSON."""
+    function: ToolFunction | None = None
+    """What runs it; without one it is only shown to the model."""
 
     def __post_init__(self) -> None:
         if not TOOL_NAME.fullmatch(self.name):
@@ -173,7 +190,7 @@ class Tool:
 class Toolset:
     """Tools in a stable order, by name; two toolsets are equal if they hold the same tools in the same order."""
 
-    __slots__ = ("_allowed", "_hash", "_schemas", "names", "tools")
+    __slots__ = ("_allowed", "_by_name", "_hash", "_schemas", "names", "tools")
 
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
         self._hold(tuple(sorted(tools, key=lambda tool: tool.name)))
@@ -187,13 +204,18 @@ class Toolset:
 
     def _hold(self, ordered: tuple[Tool, ...]) -> None:
         self.tools = ordered
-        self.names = frozenset(tool.name for tool in ordered)
+        self._by_name = {tool.name: tool for tool in ordered}
+        self.names = frozenset(self._by_name)
         self._allowed: dict[Trust, Toolset] = {}
         self._schemas: tuple[str, ...] | None = None
         self._hash = hash(ordered)
         if len(self.names) != len(ordered):
             twice = sorted({tool.name for tool in ordered if [t.name for t in ordered].count(tool.name) > 1})
             raise InputError(f"two tools have the same name: {', '.join(twice)}")
+
+    def find(self, name: str) -> Tool | None:
+        """Return the tool of this name, or None."""
+        return self._by_name.get(name)
 
     def allowed(self, clearance: Trust) -> "Toolset":
         """Return the tools that this clearance may use, always the same object for the same level."""

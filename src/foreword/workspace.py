@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from threading import Lock, RLock
 from typing import Any, Self
 
-from foreword.agent.tools.built_in import TextExcerpt
 from foreword.agent.tools.log_tools import rename_log_tools
 from foreword.agent.tools.registry import BUILT_IN, call_built_in_tool
 from foreword.agent.tools.state_tools import INSTRUCTIONS_TRUST
@@ -184,7 +183,7 @@ class Workspace:
         context = replace(self.context, files=replace_files(self.files.root, texts), memories=None, caches={})
         return lambda turn, ledger: self._assemble(turn, context, ledger)
 
-    def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> TextExcerpt | ToolAnswer:
+    def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Run one of the built-in tools that a prompt offers, at the clearance of its turn."""
         return call_built_in_tool(self, assembly, name, arguments)
 

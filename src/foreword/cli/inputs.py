@@ -326,7 +326,8 @@ def make_turn(args: Namespace, workspace: Workspace, model: str) -> turns.Turn:
 
 def find_offered_tools(args: Namespace, workspace: Workspace, user: str) -> turns.Toolset:
     """Return the tools that the gateway would offer in a turn, found without calling anything, and those of --tools."""
-    from foreword.agent.tools.registry import find_gateway_tools, find_unusable_tools, remove_tools
+    from foreword.agent.tools.registry import remove_tools
+    from foreword.gateway.gateway_tools import find_gateway_tools, find_unusable_tools
 
     config = workspace.config
     agent = config.agents.get(args.agent or next(iter(config.agents)))

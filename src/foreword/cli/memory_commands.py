@@ -127,7 +127,7 @@ def call_tool(workspace: Workspace, assembly: Assembly, name: str, arguments: Ma
     return answer.text
 
 
-def log_call(workspace: Workspace, assembly: Assembly, tool: str, answer: object) -> None:
+def log_call(workspace: Workspace, assembly: Assembly, tool: str, answer: ToolAnswer) -> None:
     """Log a call of a tool, or an action as a call of the tool that does the same for an agent."""
     memory = workspace.memory
     with sinks.open_event_stream(memory.folder, workspace.config, memory.now, SHORT_LOG_LIMITS) as events:

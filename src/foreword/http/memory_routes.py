@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from foreword.agent.tools.built_in import TextExcerpt
+from foreword.agent.tools.declaration import TextExcerpt
 from foreword.agent.tools.registry import record_memory_event
 from foreword.errors import InputError
 from foreword.events.query import find_context

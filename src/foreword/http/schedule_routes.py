@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BeforeValidator, Field, StringConstraints
 
-from foreword.agent.tools.registry import MAX_SAY_CHARS, MAX_SCHEDULE_NAME_CHARS, SCHEDULE_TOOLS
 from foreword.config.schedule_settings import MissedRuns, ScheduleSettings
 from foreword.gateway.channels.pull_channel import WEB_CHANNEL
+from foreword.gateway.gateway_tools import MAX_SAY_CHARS, MAX_SCHEDULE_NAME_CHARS, SCHEDULE_TOOLS
 from foreword.gateway.notifications import Notification
 from foreword.gateway.schedule.scheduler import Scheduler
 from foreword.http import request_context as shared
