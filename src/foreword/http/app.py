@@ -14,7 +14,7 @@ from fastapi import APIRouter, FastAPI, Request
 from starlette.routing import Route
 
 from foreword import __version__
-from foreword.config.schema import Config, HttpServer
+from foreword.config.schema import HttpServer
 from foreword.errors import InputError
 from foreword.gateway.service import Gateway
 from foreword.gateway.startup import DEFAULT_OPTIONS, GatewayOptions, open_gateway
@@ -124,10 +124,6 @@ def create_app(gateway: Gateway, settings: HttpServer) -> FastAPI:
     policy = AccessPolicy(settings, workspace.config)
     tokens = ApiTokens(os.path.join(workspace.files.root, STATE_FOLDER), patience=TOKEN_LOCK_TIMEOUT_S)
 
-    def read_config() -> Config:
-        workspace.refresh()
-        return workspace.config
-
     @asynccontextmanager
     async def follow_reloads(_: FastAPI) -> AsyncIterator[None]:
         gateway.reloading.followers.append(policy)
@@ -139,12 +135,9 @@ def create_app(gateway: Gateway, settings: HttpServer) -> FastAPI:
 
     app = make_app()
     app.router.lifespan_context = follow_reloads
-    app.state.gateway = gateway
-    app.state.tokens = tokens
-    app.state.waiters = WaitingClients(gateway.stop, lambda: workspace.config.server.on_disconnect == "stop")
-    app.add_middleware(
-        RequestMiddleware, policy=policy, tokens=tokens, config=read_config, recorder=gateway.listeners.recorder
-    )
+    app.state.gateway, app.state.tokens, app.state.waiters = gateway, tokens, WaitingClients(gateway)
+    recorder = gateway.listeners.recorder
+    app.add_middleware(RequestMiddleware, policy=policy, tokens=tokens, workspace=workspace, recorder=recorder)
     return app
 
 

@@ -6,7 +6,7 @@
 
 import asyncio
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter
 from pydantic import ConfigDict, Field
@@ -24,7 +24,10 @@ from foreword.storage.sessions import Session
 from foreword.types import EditPolicy
 
 PolicyName = Literal["now", "append", "cold", "next-session", "auto"]
-TEXT_DESCRIPTION = "The new text of the file; default: its current text."
+FileField = Annotated[shared.NameField, Field(description="A file, relative to the workspace.")]
+FileTextField = Annotated[
+    str | None, Field(max_length=MAX_MESSAGE_CHARS, description="The new text of the file; default: its current text.")
+]
 
 explain_router = APIRouter(prefix="/api", tags=["explain"])
 price_router = APIRouter(prefix="/api", tags=["price"])
@@ -34,17 +37,13 @@ reload_router = APIRouter(prefix="/api", tags=["reload"])
 class ExplainRequest(RequestModel):
     """A message that is not sent."""
 
-    text: str = Field("", max_length=MAX_MESSAGE_CHARS, description="The message.")
-    agent: shared.NameField | None = Field(None, description="The agent; default: the first one in foreword.yaml.")
+    text: shared.MessageField = ""
+    agent: shared.AgentField = None
     session: shared.NameField | None = Field(None, description="The session of the message; default: a new one.")
-    situation: shared.NameField | None = Field(
-        None, description="A situation with a lower clearance than a private chat."
-    )
-    client: shared.ClientDevice | None = Field(None, description="Values reported by the user's device.")
-    plan: bool | None = Field(None, description="Whether plan mode is on; default: the session's setting.")
-    project: shared.PathField | None = Field(
-        None, description="The project's directory, within the agent's directories."
-    )
+    situation: shared.SituationField = None
+    client: shared.ClientField = None
+    plan: shared.PlanField = None
+    project: shared.ProjectField = None
 
 
 class Explanation(ResponseModel):
@@ -83,8 +82,8 @@ async def explain_message(
 class PriceRequest(RequestModel):
     """An edit, saved or planned."""
 
-    path: shared.NameField = Field(description="A file, relative to the workspace.")
-    text: str | None = Field(None, max_length=MAX_MESSAGE_CHARS, description=TEXT_DESCRIPTION)
+    path: FileField
+    text: FileTextField = None
     session: shared.NameField | None = Field(
         None, description="One session; default: all sessions used in the last day."
     )
@@ -93,9 +92,9 @@ class PriceRequest(RequestModel):
 class EditRequest(RequestModel):
     """A decision about one edit."""
 
-    path: shared.NameField = Field(description="A file, relative to the workspace.")
+    path: FileField
     policy: PolicyName = Field(description="When the edit reaches existing sessions; auto withdraws the decision.")
-    text: str | None = Field(None, max_length=MAX_MESSAGE_CHARS, description=TEXT_DESCRIPTION)
+    text: FileTextField = None
 
 
 class OfferShape(ResponseModel):
@@ -201,9 +200,9 @@ async def decide_edit_policy(body: EditRequest, context: ContextDep) -> EditList
 
 def compute_price(context: RequestContext, body: PriceRequest) -> dict[str, Any]:
     """Compute the cost in the sessions that the caller may see; a file above their clearance is not opened."""
-    workspace, now, is_owner = context.gateway.workspace, context.now, context.is_owner
+    workspace, now = context.gateway.workspace, context.now
     workspace.refresh()
-    clearance = context.find_clearance()
+    is_owner, clearance = context.is_owner, context.find_clearance()
     if is_owner:
         edit = edit_price.find_edit(workspace, body.path, context.user, body.text)
     else:
