@@ -35,7 +35,7 @@ def _define(kind: type, definitions: dict[str, dict[str, Any]]) -> None:
         properties[name] = _describe_hint(slot.hint, definitions)
         if name in notes:
             properties[name]["description"] = notes[name]
-        properties[name] |= _describe_default(slot.default)
+        properties[name] |= _describe_default(slot.field.default)
     schema |= {"description": summary} if summary else {}
     schema |= {"type": "object", "properties": properties, "additionalProperties": False}
     if required := [name for name, slot in slots.items() if slot.required]:
@@ -72,9 +72,8 @@ def _describe_generic(hint: Hint, definitions: dict[str, dict[str, Any]]) -> dic
 def _describe_default(default: object) -> dict[str, Any]:
     """Return a default that JSON can express; omit others."""
     if isinstance(default, Enum):
-        words = list_enum_words(type(default))
-        return {"default": next(word for word, member in words.items() if member is default)}
-    if default == ():
+        default = next(word for word, member in list_enum_words(type(default)).items() if member is default)
+    elif default == ():
         return {"default": []}
     return {"default": default} if type(default) in _TYPES else {}
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from foreword.errors import suggest_name
+from foreword.host import load_zone
 from foreword.turn import check_name
 from foreword.types import Delivery, TextEnum, frozen
 
@@ -172,11 +172,7 @@ TIME_CHECKS = {"cron": check_cron, "at": check_date_time, "heartbeat": check_int
 
 def is_zone(name: str) -> bool:
     """Whether a time zone has this name."""
-    try:
-        ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
-        return False
-    return True
+    return not load_zone(name)[1]
 
 
 def check_schedules(places: Mapping[Any, Any]) -> Iterator[tuple[tuple[str | int, ...], int, str]]:
