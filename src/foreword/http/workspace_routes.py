@@ -5,6 +5,7 @@
 """
 
 import asyncio
+import sqlite3
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
@@ -188,14 +189,14 @@ async def get_price(body: PriceRequest, context: ContextDep) -> dict[str, Any]:
 async def list_decided_edits(context: ContextDep) -> EditList:
     """List the decisions about single edits. Only for the owner."""
     context.require_owner()
-    return await asyncio.to_thread(read_edits, context)
+    return await context.use_state(read_edits)
 
 
 @price_router.put("/edits", operation_id="decideEdit")
 async def decide_edit_policy(body: EditRequest, context: ContextDep) -> EditList:
     """Decide when an edit reaches existing sessions. Only for the owner."""
     context.require_owner()
-    return await asyncio.to_thread(write_edit, context, body)
+    return await context.use_state(lambda state: write_edit(state, context, body))
 
 
 def compute_price(context: RequestContext, body: PriceRequest) -> dict[str, Any]:
@@ -221,29 +222,27 @@ def compute_price(context: RequestContext, body: PriceRequest) -> dict[str, Any]
     return edit_price.describe_prices(costs, edit, new_session)
 
 
-def read_edits(context: RequestContext) -> EditList:
+def read_edits(state: sqlite3.Connection) -> EditList:
     """Read the decisions."""
-    with use_state(context.folder) as state:
-        edits = ledgers.list_edits(state)
-    return EditList(edits=[EditShape.model_validate({**asdict(edit), "policy": str(edit.policy)}) for edit in edits])
+    edits = [{**asdict(edit), "policy": str(edit.policy)} for edit in ledgers.list_edits(state)]
+    return EditList(edits=[EditShape.model_validate(edit) for edit in edits])
 
 
-def write_edit(context: RequestContext, body: EditRequest) -> EditList:
+def write_edit(state: sqlite3.Connection, context: RequestContext, body: EditRequest) -> EditList:
     """Store or withdraw the decision about an edit."""
     workspace, now, policy = context.gateway.workspace, context.now, EditPolicy(body.policy)
     workspace.refresh()
     edit = edit_price.find_edit(workspace, body.path, context.user, body.text)
     if edit.text is None and policy is not EditPolicy.AUTO:
         raise make_not_found("file")
-    with use_state(context.folder) as state:
-        if policy is EditPolicy.AUTO:
-            ledgers.delete_edit_decision(state, edit.path)
-        else:
-            costs = edit_price.price_edit(workspace, edit_price.read_pricing_inputs(state, now), edit, now)
-            if not edit_price.needs_decision(costs, edit, policy):
-                raise InputError(f"no existing session is affected by {edit.path}; nothing to decide")
-            ledgers.decide_edit(state, edit.path, edit.sha256, policy)
-    return read_edits(context)
+    if policy is EditPolicy.AUTO:
+        ledgers.delete_edit_decision(state, edit.path)
+    else:
+        costs = edit_price.price_edit(workspace, edit_price.read_pricing_inputs(state, now), edit, now)
+        if not edit_price.needs_decision(costs, edit, policy):
+            raise InputError(f"no existing session is affected by {edit.path}; nothing to decide")
+        ledgers.decide_edit(state, edit.path, edit.sha256, policy)
+    return read_edits(state)
 
 
 class ReloadAnswer(ResponseModel):
