@@ -69,10 +69,8 @@ def write_row(row: ReportRow) -> dict[str, Any]:
 
 def write_table(head: str, rows: Sequence[ReportRow], foot: str) -> str:
     """Format rows as an aligned plain-text table."""
-    cells = [
-        TABLE_HEAD,
-        *((row.id, str(row.pace), str(row.trust), show_tokens(row), str(row.verdict), row.reason) for row in rows),
-    ]
+    shown = ((row.id, row.pace, row.trust, show_tokens(row), row.verdict, row.reason) for row in rows)
+    cells = [TABLE_HEAD, *(tuple(map(str, line)) for line in shown)]
     widths = [max(len(line[at]) for line in cells) for at in range(len(TABLE_HEAD) - 1)]
     lines = []
     for slot, pace, needs, tokens, verdict, why in cells:
@@ -167,8 +165,10 @@ class Assembly:
         return build_envelope(content, name or SHAPE_OF_PROVIDER.get(facts.provider, "openai"))
 
     def rows(self, reader: Trust | None = None) -> Iterator[ReportRow]:
-        """Yield one row per slot for a reader; slots above the reader's clearance are omitted."""
-        level = self.admit(reader)
+        """Yield one row per slot for a reader, without slots above their clearance; refuse one below the turn's."""
+        level = self.clearance.level if reader is None else reader
+        if level < self.clearance.level:
+            raise InputError(f"this turn was assembled at {self.clearance.level}; a {level} reader may not see it")
         spans = {span.id: span for span in self.prompt.spans}
         cached, changed = self.count_cached(), dict(list_change_reasons(self.prefix_decision))
         for run in self.fit.runs:
@@ -194,16 +194,10 @@ class Assembly:
         count = count_cached_blocks(self.prompt.blocks, self.meter.facts, self.fit.tool_tokens)
         return sum(len(block.text) for block in self.prompt.blocks[:count])
 
-    def admit(self, reader: Trust | None) -> Trust:
-        """Return the level of a reader; refuse one below the clearance of the turn."""
-        level = self.clearance.level if reader is None else reader
-        if level < self.clearance.level:
-            raise InputError(f"this turn was assembled at {self.clearance.level}; a {level} reader may not see it")
-        return level
-
     def count_losses(self) -> dict[str, Any]:
         """Count and name the shortened and dropped sections; empty if there are none."""
-        sections = [(get_item_id(one), one.verdict) for run in self.fit.runs for one in run.items]
+        items = (one for run in self.fit.runs for one in run.items)
+        sections = [(one.id if isinstance(one, Missing) else one.item.id, one.verdict) for one in items]
         tools = [(f"tool:{name}", Verdict.DROPPED) for name in self.inputs.toolkit.left_out_names]
         lost = [one for one in (*sections, *tools) if one[1] in (Verdict.SHORTENED, Verdict.DROPPED)]
         counts = Counter(str(verdict) for _, verdict in lost)
@@ -293,11 +287,6 @@ def list_run_rows(run: FittedRun, spans: Mapping[str, Span], cached: int, level:
                 )
         elif one.item.trust <= level and (one.item.text or one.item.opens or one.item.id in spans):
             yield make_section_row(one, spans.get(one.item.id), run, cached)
-
-
-def get_item_id(item: Fitted | Missing) -> str:
-    """Return the id of an item of a fitted run."""
-    return item.id if isinstance(item, Missing) else item.item.id
 
 
 def list_omitted_tools(inputs: FitInputs, level: Trust) -> Iterator[ReportRow]:

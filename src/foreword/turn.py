@@ -389,18 +389,15 @@ class Turn:
             object.__setattr__(self, "mode", parse_word(Mode, "mode", self.mode))
         if self.background is not None:
             object.__setattr__(self, "background", parse_word(Delivery, "background", self.background))
-        if type(self.tools) is not Toolset:
-            check_type("tools", self.tools, Toolset)
-        if self.ceiling is not None:
-            check_type("ceiling", self.ceiling, Trust)
-        check_type("signal", self.signal, Signal)
-        check_type("state", self.state, State)
-        if type(self.now) is not datetime:
-            check_type("now", self.now, datetime)
+        for name, kind in TYPED_FIELDS:
+            check_type(name, getattr(self, name), kind)
         if self.extensions and len({one.name for one in self.extensions}) != len(self.extensions):
             raise InputError("two extensions have the same name")
         if self.now is not None and self.now.tzinfo is None:
             raise InputError(f"now needs a time zone, and {self.now!r} has none; use datetime.now(UTC)")
+
+
+TYPED_FIELDS = (("tools", Toolset), ("ceiling", Trust), ("signal", Signal), ("state", State), ("now", datetime))
 
 
 def check_strings(values: tuple[object, ...], what: str = "a turn's names and texts") -> None:
