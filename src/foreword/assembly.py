@@ -170,7 +170,11 @@ class Assembly:
         if level < self.clearance.level:
             raise InputError(f"this turn was assembled at {self.clearance.level}; a {level} reader may not see it")
         spans = {span.id: span for span in self.prompt.spans}
-        cached, changed = self.count_cached(), dict(list_change_reasons(self.prefix_decision))
+        decision, cached = self.prefix_decision, self.count_cached()
+        # Sections that still have their sent text although their source has changed.
+        changed = {one.id: "as sent earlier; an update carries the change" for one in decision.updates}
+        held = (one for one in decision.decisions if one.action is Action.HOLD)
+        changed |= {one.section: f"as sent earlier; the change {one.reason}" for one in held}
         for run in self.fit.runs:
             for row in list_run_rows(run, spans, cached, level):
                 yield replace(row, reason=changed[row.id]) if row.id in changed else row
@@ -303,15 +307,6 @@ def list_omitted_tools(inputs: FitInputs, level: Trust) -> Iterator[ReportRow]:
                 reason=f"tool schemas have {inputs.toolkit.limit:,} of {inputs.limit:,} tokens; wants {one.tokens:,}",
                 wanted=one.tokens,
             )
-
-
-def list_change_reasons(decision: PrefixDecision) -> Iterator[tuple[str, str]]:
-    """Yield the reason of each section that still has its sent text although its source has changed."""
-    for update in decision.updates:
-        yield update.id, "as sent earlier; an update carries the change"
-    for one in decision.decisions:
-        if one.action is Action.HOLD:
-            yield one.section, f"as sent earlier; the change {one.reason}"
 
 
 def make_section_row(fitted: Fitted, span: Span | None, run: FittedRun, cached: int) -> ReportRow:

@@ -1,7 +1,4 @@
-"""Detect keys, tokens and passwords in text, for lint and for redaction in the log.
-
-Lower-case a text for matching without changing character positions.
-"""
+"""Detect keys, tokens and passwords in text, for lint and for redaction in the log."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence

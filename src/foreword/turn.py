@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from datetime import datetime
@@ -175,25 +176,20 @@ class Toolset:
 
     __slots__ = ("_allowed", "_hash", "_schemas", "names", "tools")
 
-    def __init__(self, tools: Iterable[Tool] = ()) -> None:
-        self._hold(tuple(sorted(tools, key=lambda tool: tool.name)))
+    def __init__(self, tools: Iterable[Tool] = (), *, ordered: bool = False) -> None:
+        self.tools = tuple(tools) if ordered else tuple(sorted(tools, key=lambda tool: tool.name))
+        self.names = frozenset(tool.name for tool in self.tools)
+        self._allowed: dict[Trust, Toolset] = {}
+        self._schemas: tuple[str, ...] | None = None
+        self._hash = hash(self.tools)
+        if len(self.names) != len(self.tools):
+            twice = sorted(name for name, count in Counter(tool.name for tool in self.tools).items() if count > 1)
+            raise InputError(f"two tools have the same name: {', '.join(twice)}")
 
     @classmethod
     def in_order(cls, tools: Iterable[Tool]) -> "Toolset":
         """Build a toolset in the given order, for a caller whose order is already stable."""
-        made = cls()
-        made._hold(tuple(tools))
-        return made
-
-    def _hold(self, ordered: tuple[Tool, ...]) -> None:
-        self.tools = ordered
-        self.names = frozenset(tool.name for tool in ordered)
-        self._allowed: dict[Trust, Toolset] = {}
-        self._schemas: tuple[str, ...] | None = None
-        self._hash = hash(ordered)
-        if len(self.names) != len(ordered):
-            twice = sorted({tool.name for tool in ordered if [t.name for t in ordered].count(tool.name) > 1})
-            raise InputError(f"two tools have the same name: {', '.join(twice)}")
+        return cls(tools, ordered=True)
 
     def allowed(self, clearance: Trust) -> "Toolset":
         """Return the tools that this clearance may use, always the same object for the same level."""
@@ -314,11 +310,17 @@ class Sandbox:
 
     enabled: bool
     mode: str = ""
+    """Which commands run in it, such as all."""
     backend: str = ""
+    """The sandbox technology, such as docker."""
     scope: str = ""
+    """The lifetime of a sandbox, such as session."""
     image: str = ""
+    """The image it runs."""
     workspace_mount: str = ""
+    """How the workspace is mounted, such as ro."""
     network: str = ""
+    """Network access, such as disabled."""
 
 
 @frozen(eq=True)

@@ -47,9 +47,7 @@ class DebouncedFiles:
     """Reads files of a workspace, and returns the previous text while a file is still being written."""
 
     def __init__(self, files: Files, clock: Callable[[], float] = time.monotonic) -> None:
-        self._files = files
-        self._clock = clock
-        self._lock = Lock()
+        self._files, self._clock, self._lock = files, clock, Lock()
         self._kept: dict[str, FileText] = {}
         self._changing: dict[str, tuple[FileText, float]] = {}
 
@@ -267,9 +265,8 @@ class Workspace:
         """List the blueprints that this workspace can use."""
         folder = os.path.join(self.files.root, "blueprints")
         own = os.listdir(folder) if os.path.isdir(folder) else []
-        return tuple(
-            sorted({*list_blueprints(), *(name.removesuffix(".yaml") for name in own if name.endswith(".yaml"))})
-        )
+        names = (name.removesuffix(".yaml") for name in own if name.endswith(".yaml"))
+        return tuple(sorted({*list_blueprints(), *names}))
 
     def refresh(self, *, now: bool = False) -> None:
         """Apply changes on the disk; a broken configuration or blueprint leaves the previous one in effect.
@@ -328,7 +325,8 @@ class Workspace:
             meter = meters.get(model)
             if meter is None:
                 facts = find_model(model, config.models, self._windows.get(model))
-                meter = meters[model] = Meter(facts, self._count_with(facts.tokenizer))
+                fresh = Counter(facts.tokenizer, self._count_store)
+                meter = meters[model] = Meter(facts, self._counters.setdefault(facts.tokenizer, fresh))
             return meter
 
         return AssemblyContext(
@@ -352,16 +350,11 @@ class Workspace:
         """Find the few passages of memory and of additional documents that match a message."""
         return self.memory.recall(message, audience, documents)
 
-    def _count_with(self, vocabulary: Vocabulary) -> Counter:
-        return self._counters.setdefault(vocabulary, Counter(vocabulary, self._count_store))
-
     def _read_config(self) -> str:
         text = self._debounced.read(CONFIG_FILE)
         if text is None:
-            root = self.files.root
-            raise WorkspaceError(
-                f"there is no {CONFIG_FILE} in {root}; create one with: foreword init {shlex.quote(root)}"
-            )
+            hint = f"create one with: foreword init {shlex.quote(self.files.root)}"
+            raise WorkspaceError(f"there is no {CONFIG_FILE} in {self.files.root}; {hint}")
         if isinstance(text, FileProblem):
             raise ConfigError([ConfigFault(file=CONFIG_FILE, line=None, message=text.reason)])
         return text
