@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from contextlib import asynccontextmanager, closing, contextmanager, nullcontext, suppress
 from typing import Any, Literal
 
 import uvicorn
@@ -21,7 +21,6 @@ from foreword.gateway.startup import DEFAULT_OPTIONS, GatewayOptions, open_gatew
 from foreword.http import (
     agent_routes,
     log_routes,
-    memory_routes,
     openai_routes,
     schedule_routes,
     session_routes,
@@ -52,7 +51,7 @@ ROUTERS = (
     schedule_routes.notification_router,
     workspace_routes.explain_router,
     workspace_routes.price_router,
-    memory_routes.memory_router,
+    agent_routes.memory_router,
     agent_routes.agent_router,
     agent_routes.instruction_router,
     log_routes.log_router,
@@ -141,15 +140,6 @@ def create_app(gateway: Gateway, settings: HttpServer) -> FastAPI:
     return app
 
 
-class UvicornServer(uvicorn.Server):
-    """A uvicorn server without signal handlers, which would end the process before the gateway is closed."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Install no signal handlers."""
-        yield
-
-
 def bind_socket(settings: HttpServer) -> socket.socket:
     """Bind the listen address; raise InputError if that fails."""
     check_listen_address(settings)
@@ -174,7 +164,7 @@ def get_url(bound: socket.socket) -> str:
 
 
 @asynccontextmanager
-async def run_server(app: FastAPI, bound: socket.socket) -> AsyncIterator[UvicornServer]:
+async def run_server(app: FastAPI, bound: socket.socket) -> AsyncIterator[uvicorn.Server]:
     """Serve requests until the block ends; then stop accepting and let running requests finish."""
     config = uvicorn.Config(
         app,
@@ -188,7 +178,8 @@ async def run_server(app: FastAPI, bound: socket.socket) -> AsyncIterator[Uvicor
         timeout_keep_alive=IDLE_TIMEOUT_S,
         timeout_graceful_shutdown=SHUTDOWN_TIMEOUT_S,
     )
-    server = UvicornServer(config)
+    server = uvicorn.Server(config)
+    server.capture_signals = nullcontext  # type: ignore[assignment,method-assign]  # signals close the gateway first
     shutdown = app.state.shutdown = asyncio.Event()  # ends streams without an end, such as notifications
     task = asyncio.create_task(server.serve(sockets=[bound]))
     try:

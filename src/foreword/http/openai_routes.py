@@ -158,6 +158,14 @@ class ChatRequest(OpenAIRequestModel):
         return len(self.tools or ()) + len(self.functions or ())
 
     @property
+    def format_json(self) -> str:
+        """The response format as JSON; empty for plain text."""
+        wanted = self.response_format
+        if wanted is None or wanted.type == "text":
+            return ""
+        return json.dumps(wanted.model_dump(by_alias=True, exclude_none=True), ensure_ascii=False)
+
+    @property
     def wants_usage(self) -> bool:
         """Whether the stream ends with a usage chunk."""
         return bool(self.stream_options and self.stream_options.include_usage)
@@ -233,13 +241,9 @@ class ModelList(ResponseModel):
     data: list[ModelEntry]
 
 
+SESSION_DESCRIPTION = "The session; by default it is found from the messages."
 SessionHeader = Annotated[
-    str | None,
-    Header(
-        alias=SESSION_HEADER,
-        max_length=MAX_NAME_CHARS,
-        description="The session; by default it is found from the messages.",
-    ),
+    str | None, Header(alias=SESSION_HEADER, max_length=MAX_NAME_CHARS, description=SESSION_DESCRIPTION)
 ]
 
 
@@ -270,6 +274,9 @@ async def create_completion(
         response.headers.update(headers)
         return sse.EventResponse(stream_completion(completion, body), headers) if body.stream else completion
     text, before = read_conversation(body.messages)
+    request = await context.read_client_request(
+        streamed=bool(body.stream), client_tools=body.client_tools, response_format=body.format_json
+    )
     message = InboundMessage(
         channel=OPENAI_CHANNEL,
         sender=context.user,
@@ -279,11 +286,7 @@ async def create_completion(
         session=session or "",
         key=context.make_idempotency_key(key),
         client=shared.read_client(None, languages),
-        request=await context.read_client_request(
-            streamed=bool(body.stream),
-            client_tools=body.client_tools,
-            response_format=write_format(body.response_format),
-        ),
+        request=request,
         traceparent=clean_traceparent(context.request.headers.getlist("traceparent")),
     )
     accepted = await submit_message(context.gateway.receive, message)
@@ -311,18 +314,10 @@ def check_tools(body: ChatRequest, policy: str) -> None:
             raise HttpError(400, problem, param=name)
 
 
-def write_format(response_format: ResponseFormat | None) -> str:
-    """Return the response format as JSON; empty for plain text."""
-    if response_format is None or response_format.type == "text":
-        return ""
-    return json.dumps(response_format.model_dump(by_alias=True, exclude_none=True), ensure_ascii=False)
-
-
 def read_conversation(messages: list[ChatMessage]) -> tuple[str, tuple[Message, ...]]:
     """Return the newest message as text, and the earlier messages that the client claims."""
-    before = messages if messages[-1].role == "assistant" else messages[:-1]
-    earlier = (read_message(message) for message in before)
-    return read_newest(messages[-1], len(messages) - 1), tuple(message for message in earlier if message.text.strip())
+    before = map(read_message, messages if messages[-1].role == "assistant" else messages[:-1])
+    return read_newest(messages[-1], len(messages) - 1), tuple(message for message in before if message.text.strip())
 
 
 def read_newest(message: ChatMessage, at: int) -> str:
@@ -381,11 +376,10 @@ async def answer_housekeeping(
         request=chat,
         clearance=context.find_clearance(),
         request_id=context.request_id,
-        response_format=write_format(body.response_format),
+        response_format=body.format_json,
     )
-    if task.response_format and (
-        refusal := await context.gateway.choices.judge_format(task.agent, task.response_format, tools=False)
-    ):
+    choices = context.gateway.choices
+    if body.format_json and (refusal := await choices.judge_format(body.model, body.format_json, tools=False)):
         raise HttpError(400, refusal, param="response_format")
     try:
         answer = await context.gateway.housekeeping.answer(task)

@@ -90,22 +90,11 @@ class ScheduleList(ResponseModel):
 
 def describe_schedule(schedule: StoredSchedule, notes: Sequence[str] = ()) -> ScheduleShape:
     """Describe a schedule."""
-    return ScheduleShape(
-        schedule=schedule.id,
-        name=schedule.title,
-        origin=str(schedule.origin),
-        agent=schedule.agent,
-        kind=str(schedule.timing.kind),
-        moment=schedule.timing.moment,
-        zone=schedule.timing.zone,
-        say=schedule.say,
-        to=str(schedule.to),
-        delivery=str(schedule.delivery),
-        missed=str(schedule.missed),
-        due=schedule.due,
-        note=schedule.note,
-        notes=list(notes),
-    )
+    timing = schedule.timing
+    fields: dict[str, Any] = {name: getattr(schedule, name) for name in ("agent", "say", "due", "note")}
+    fields |= {name: str(getattr(schedule, name)) for name in ("origin", "to", "delivery", "missed")}
+    fields |= {"kind": str(timing.kind), "moment": timing.moment, "zone": timing.zone, "notes": list(notes)}
+    return ScheduleShape(schedule=schedule.id, name=schedule.title, **fields)
 
 
 def check_room_member(context: RequestContext, to: str) -> None:
@@ -180,21 +169,14 @@ class NotificationList(ResponseModel):
 
 def describe_notification(notification: Notification) -> NotificationShape:
     """Describe a notification."""
-    return NotificationShape(
-        session=notification.session,
-        agent=notification.agent,
-        label=notification.label,
-        schedule=notification.schedule or None,
-        text=notification.text,
-        time=notification.moment,
-    )
+    same = {name: getattr(notification, name) for name in ("session", "agent", "label", "text")}
+    return NotificationShape(**same, schedule=notification.schedule or None, time=notification.moment)
 
 
 async def find_notifications(context: RequestContext, after: int = 0) -> tuple[Sequence[Notification], int]:
     """Find the user's notifications at or below their current clearance; also return the next cursor."""
-    return await context.gateway.sessions.list_notifications_of(
-        context.user, WEB_CHANNEL, context.find_clearance(), after
-    )
+    sessions, clearance = context.gateway.sessions, context.find_clearance()
+    return await sessions.list_notifications_of(context.user, WEB_CHANNEL, clearance, after)
 
 
 @notification_router.get(
@@ -218,17 +200,15 @@ async def stream_notifications(
     context: RequestContext, found: Sequence[Notification], cursor: int
 ) -> AsyncIterator[str]:
     """Stream each notification once until the client disconnects, its token expires or the server shuts down."""
-    state = context.request.app.state
-    yield sse.KEEP_ALIVE_COMMENT
-    quiet_s = 0.0
+    state, quiet_s = context.request.app.state, sse.KEEP_ALIVE_S  # the stream begins with a comment
     while not state.shutdown.is_set() and state.tokens.is_valid(context.token, context.config.users):
+        if quiet_s >= sse.KEEP_ALIVE_S:
+            quiet_s = 0.0
+            yield sse.KEEP_ALIVE_COMMENT
         for message in found:
             quiet_s = 0.0
             yield sse.write_event(describe_notification(message).model_dump(mode="json"), "notification")
         with suppress(TimeoutError):
             await asyncio.wait_for(state.shutdown.wait(), POLL_S)
         quiet_s += POLL_S
-        if quiet_s >= sse.KEEP_ALIVE_S:
-            quiet_s = 0.0
-            yield sse.KEEP_ALIVE_COMMENT
         found, cursor = await find_notifications(context, cursor)
