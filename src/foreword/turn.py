@@ -387,10 +387,8 @@ class Turn:
         for name, value in zip(NAME_FIELDS, names, strict=False):
             if not value.isascii():
                 object.__setattr__(self, name, normalize_name(value))
-        if type(self.mode) is not Mode:
-            object.__setattr__(self, "mode", parse_word(Mode, "mode", self.mode))
-        if self.background is not None:
-            object.__setattr__(self, "background", parse_word(Delivery, "background", self.background))
+        object.__setattr__(self, "mode", parse_word(Mode, "mode", self.mode))
+        object.__setattr__(self, "background", parse_word(Delivery, "background", self.background))
         for name, kind in TYPED_FIELDS:
             check_type(name, getattr(self, name), kind)
         if self.extensions and len({one.name for one in self.extensions}) != len(self.extensions):
@@ -421,7 +419,7 @@ def parse_word(kind: type[TextEnum], name: str, value: object) -> TextEnum | Non
     """Return a word of a vocabulary, given the word or its text; raise UnknownName otherwise."""
     if value is None or isinstance(value, kind):
         return value
-    for word in kind:
-        if word.value == value:
-            return word
-    raise UnknownName(name, str(value), [str(word) for word in kind])
+    try:
+        return kind(value)
+    except ValueError:
+        raise UnknownName(name, str(value), map(str, kind)) from None

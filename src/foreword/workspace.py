@@ -151,8 +151,8 @@ class Workspace:
     @property
     def fault(self) -> InputError | None:
         """The problem with an edit that is not in effect, the configuration's first."""
-        found = [*self.faults.items()]
-        return next((error for path, error in found if path == CONFIG_FILE), found[0][1] if found else None)
+        faults = {**self.faults}
+        return faults.get(CONFIG_FILE) or next(iter(faults.values()), None)
 
     def assemble(self, turn: Turn, ledger: Ledger = NO_LEDGER) -> Assembly:
         """Assemble the prompt of a turn from the current files."""
@@ -190,13 +190,12 @@ class Workspace:
     def memory(self) -> Memory:
         """The memory of the workspace under the current configuration; earlier memory objects stay usable."""
         with self._making:
-            config, kept = self.config, self._memory
-            if kept is None:
-                kept = (config, Memory(self.files, config, self.state, self._clock))
-            elif kept[0] is not config:
-                kept = (config, kept[1].follow(config))
-            self._memory = kept
-            return kept[1]
+            config = self.config
+            if self._memory is None:
+                self._memory = config, Memory(self.files, config, self.state, self._clock)
+            elif self._memory[0] is not config:
+                self._memory = config, self._memory[1].follow(config)
+            return self._memory[1]
 
     def complete(self, turn: Turn, context: AssemblyContext) -> Turn:
         """Fill in the open fields of a turn: agent, model, instructions, built-in tools and time."""
@@ -206,13 +205,10 @@ class Workspace:
             raise UnknownName("agent", agent, agents)
         model = turn.model or agents[agent].model
         instructions = turn.instructions or self.find_instructions(turn, agent) or ""
-        named = turn.agent and turn.model == model and turn.mode and turn.mode is not Mode.NONE
         facts = context.measure(model).facts
         mode = turn.mode or choose_mode(facts)
         blueprint = self.blueprint(turn.blueprint or agents[agent].blueprint)
         tools = rename_log_tools(find_tools(turn.tools, mode, facts), blueprint.log_tools)
-        if named and turn.now and tools is turn.tools and instructions == turn.instructions:
-            return turn
         return replace(
             turn,
             agent=agent,
@@ -239,11 +235,8 @@ class Workspace:
         path = f"blueprints/{name}.yaml"
         known = self._blueprints.get(name)
         own = self._debounced.read(path) if known or not check_name(name) else None
-        if known and known[0] == own:
-            self.faults.pop(path, None)
-            return known[1]
         try:
-            made = self._make_blueprint(name, own)
+            made = known[1] if known and known[0] == own else self._make_blueprint(name, own)
         except InputError as error:
             if known is None:
                 raise
