@@ -65,8 +65,7 @@ from foreword.agent.tools.state_tools import TASKS, WORKFLOW
 from foreword.assembly import Assembly
 from foreword.envelope import Envelope
 from foreword.errors import InputError, ToolError, UnknownName
-from foreword.events.event import EventType, Level, sees_all
-from foreword.events.query import find_reader
+from foreword.events.event import EventType, Level, find_reader, sees_all
 from foreword.events.sinks import EventStream
 from foreword.events.tracer import TraceNode, TraceStep
 from foreword.promptcache.ledger import Action, LedgerState

@@ -39,8 +39,7 @@ from foreword.envelope import (
     write_request,
 )
 from foreword.errors import ForewordError
-from foreword.events.budget_guard import BudgetGuard, Reservation
-from foreword.events.cost import Cost, PricedCall, estimate_max_cost, price_call, split_cost
+from foreword.events.cost import BudgetGuard, Cost, PricedCall, Reservation, estimate_max_cost, price_call, split_cost
 from foreword.events.event import EventType, Level, Usage
 from foreword.events.sinks import EventStream
 from foreword.events.tracer import TraceStep

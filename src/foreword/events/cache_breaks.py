@@ -9,9 +9,9 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from foreword.events import lines
-from foreword.events.event import EventType, Reader
+from foreword.events.event import EventType, Reader, format_timestamp
 from foreword.events.lines import CacheBreak, LedgerDecision, read_break, read_decision, show_count_of, show_share
-from foreword.events.period import Period, format_timestamp, parse_report_period
+from foreword.events.period import Period, parse_report_period
 from foreword.events.query import Filter, iterate_rows
 from foreword.events.record import Record, read_record, sum_known
 from foreword.types import frozen

@@ -1,12 +1,18 @@
-"""Events and their parts, the readers of the log with their access rules, and notices to the owner."""
+"""Events and their parts, the readers of the log with their access rules, times, and notices to the owner."""
 
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from foreword.assembly import Assembly
+from foreword.config.schema import Config
+from foreword.engine.trust import has_other_readers
+from foreword.turn import Turn
 from foreword.types import TextEnum, Trust, frozen
+
+UNNAMED_ROOM = "\x00"  # no room has this name, so in an unnamed group no event is visible
 
 
 class Level(TextEnum):
@@ -161,7 +167,7 @@ GROUPINGS = tuple(kind.value for kind in Grouping if kind is not Grouping.ALL)
 
 @frozen(eq=True)
 class Notice:
-    """A message for the owner alone. It names files, lines and settings, and quotes no file content."""
+    """A message for the owner alone. It quotes no file content."""
 
     text: str
     level: Level = Level.ERROR
@@ -175,13 +181,13 @@ class NoticeTarget(Protocol):
 
 
 class NoticeFanout:
-    """Passes each notice to all targets. An error of one does not affect the others."""
+    """Passes each notice, which is also in the log, to all targets. An error of one does not affect the others."""
 
     def __init__(self, *targets: NoticeTarget) -> None:
         self.targets: list[NoticeTarget] = [*targets]
 
     def notify(self, notice: Notice) -> None:
-        """Pass a notice to all targets. It is also in the log."""
+        """Pass a notice to all targets."""
         for target in [*self.targets]:
             with suppress(Exception):
                 target.notify(notice)
@@ -205,8 +211,7 @@ def may_read_text(reader: Reader, person: str) -> bool:
 def build_visibility_condition(reader: Reader) -> tuple[str, list[Any]]:
     """Return the SQL condition and parameters for the rows that a reader may see.
 
-    The table has the columns `trust`, `user_id` and `room`. A reader without a name has no rows: rows without a user
-    have NULL, which equals nothing.
+    A reader without a name has no rows: rows without a user have NULL, which equals nothing.
     """
     terms: list[tuple[str, Any]] = [("trust <= ?", int(reader.clearance))]
     if reader.clearance is not Trust.FULL:
@@ -214,3 +219,31 @@ def build_visibility_condition(reader: Reader) -> tuple[str, list[Any]]:
     if reader.room:
         terms.append(("room = ?", reader.room))
     return " AND ".join(term for term, _ in terms), [value for _, value in terms]
+
+
+def find_reader(turn: Turn, clearance: Trust, config: Config) -> Reader:
+    """Return the reader for a turn. In company this is the room, with the room's timezone."""
+    if has_other_readers(turn):
+        room = config.rooms.get(turn.room)
+        zone = (room.timezone if room else "") or config.host.timezone
+        return Reader(user=turn.user, clearance=clearance, room=turn.room or UNNAMED_ROOM, timezone=zone)
+    person = config.users.get(turn.user)
+    zone = turn.client.zone or (person.timezone if person else "") or config.host.timezone
+    return Reader(user=turn.user, clearance=clearance, timezone=zone)
+
+
+def find_context(assembly: Assembly, schedule: str = "") -> Context:
+    """Return the context for the events of a turn."""
+    turn, trust = assembly.turn, assembly.clearance.level
+    where = {name: getattr(turn, name) for name in ("session", "agent", "user", "channel", "room")}
+    return Context(trust=trust, schedule=schedule, **where)
+
+
+def read_utc_now() -> datetime:
+    """Return the current time of the host."""
+    return datetime.now(UTC)
+
+
+def format_timestamp(moment: datetime) -> str:
+    """Format a time as stored: in UTC and with fixed width, so that strings sort as times."""
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
-from foreword.events.event import EventType
-from foreword.events.period import Period, format_timestamp
+from foreword.events.event import EventType, format_timestamp
+from foreword.events.period import Period
 from foreword.events.record import Record, sum_known
 from foreword.tokens.prices import format_usd
 from foreword.types import frozen

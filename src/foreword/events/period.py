@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from foreword.errors import InputError
+from foreword.events.event import format_timestamp
 from foreword.host import load_zone
 from foreword.types import frozen
 
@@ -107,18 +108,3 @@ def parse_day(word: str, now: datetime, zone: ZoneInfo) -> date | None:
         return date.fromisoformat(word)
     except ValueError:
         return None
-
-
-def read_utc_now() -> datetime:
-    """Return the current time of the host."""
-    return datetime.now(UTC)
-
-
-def format_timestamp(moment: datetime) -> str:
-    """Format a time as stored: in UTC and with fixed width, so that strings sort as times."""
-    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
-
-
-def parse_timestamp(text: str) -> datetime:
-    """Parse a stored time."""
-    return datetime.fromisoformat(text)

@@ -9,15 +9,11 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, TypeVar
 
-from foreword.assembly import Assembly
-from foreword.config.schema import Config
-from foreword.engine.trust import has_other_readers
 from foreword.errors import InputError, UnknownName, quote_name
-from foreword.events.event import Context, EventType, Level, Reader, build_visibility_condition
-from foreword.events.period import ANY_TIME, Period, format_page_end, format_timestamp, parse_period
+from foreword.events.event import EventType, Level, Reader, build_visibility_condition, format_timestamp
+from foreword.events.period import ANY_TIME, Period, format_page_end, parse_period
 from foreword.events.record import RECORD_SELECT, Record, read_record
 from foreword.storage import database
-from foreword.turn import Turn
 from foreword.types import Trust, frozen
 
 MAX_READ_ATTEMPTS = 2  # reads of a log that may be damaged
@@ -349,32 +345,3 @@ def is_recorded(connection: sqlite3.Connection, reader: Reader, column: str, val
         [value, *values],
     ).fetchone()
     return row is not None
-
-
-# No room has this name, so in an unnamed group no event is visible.
-UNNAMED_ROOM = "\x00"
-
-
-def find_reader(turn: Turn, clearance: Trust, config: Config) -> Reader:
-    """Return the reader for a turn. In company this is the room, with the room's timezone."""
-    if has_other_readers(turn):
-        room = config.rooms.get(turn.room)
-        zone = (room.timezone if room else "") or config.host.timezone
-        return Reader(user=turn.user, clearance=clearance, room=turn.room or UNNAMED_ROOM, timezone=zone)
-    person = config.users.get(turn.user)
-    zone = turn.client.zone or (person.timezone if person else "") or config.host.timezone
-    return Reader(user=turn.user, clearance=clearance, timezone=zone)
-
-
-def find_context(assembly: Assembly, schedule: str = "") -> Context:
-    """Return the context for the events of a turn."""
-    turn = assembly.turn
-    return Context(
-        trust=assembly.clearance.level,
-        session=turn.session,
-        agent=turn.agent,
-        user=turn.user,
-        channel=turn.channel,
-        room=turn.room,
-        schedule=schedule,
-    )

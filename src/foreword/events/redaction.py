@@ -1,4 +1,4 @@
-"""Redaction: secrets in recorded texts, and forgotten memories in recorded prompts and tool arguments."""
+"""Redaction of forgotten memories in recorded prompts and tool arguments."""
 
 import json
 import os
@@ -9,7 +9,6 @@ from contextlib import closing
 from itertools import pairwise
 from typing import Any
 
-from foreword.secret import Secret, find_possible_secrets
 from foreword.storage.database import EVENTS_FILE, StorageError, open_events, writing
 from foreword.types import frozen
 
@@ -238,65 +237,3 @@ class QuoteIndex:
             stop, unique = max(stop, start + len(sequence)), unique or sequences[sequence]
         if unique:
             yield first, stop - 1
-
-
-MAX_CACHED_CHARS = 64  # maximum characters of a text in the cache of harmless texts
-MAX_CACHED_TEXTS = 4_096  # maximum size of that cache
-SCAN_MARGIN_CHARS = 6_000  # characters to scan beyond the cut; no secret is longer
-PRIVATE_KEY_END = "-----end "
-REDACTED = "[redacted]"
-
-_LABEL = re.compile(
-    r"pass(?:word|wd|phrase)s?$|(?:^|[^a-z])(?:pwd|secrets?|credentials?|authorization|cookies?|token)$"
-    r"|(?:api|secret|private|access|auth)[_ -]?keys?$|(?:access|auth|bearer|refresh|bot|api)[_ -]?token$|clientsecret$",
-    re.IGNORECASE,
-)
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")  # word boundaries in camelCase
-
-# Names of tools, models and stores occur in every event, so each is scanned only once.
-_harmless: set[str] = set()
-
-
-def redact(text: str, limit: int) -> str:
-    """Return a text without secrets, cut at a limit with a note."""
-    if text in _harmless:
-        return text
-    redacted = _redact(text[: limit + SCAN_MARGIN_CHARS], limit, len(text))
-    if redacted == text and len(text) <= MAX_CACHED_CHARS:
-        if len(_harmless) >= MAX_CACHED_TEXTS:
-            _harmless.clear()
-        _harmless.add(text)
-    return redacted
-
-
-def is_secret_label(label: str) -> bool:
-    """Return whether the name of a fact indicates that its value is a secret."""
-    return _LABEL.search(_HUMP.sub("_", label)) is not None
-
-
-def _redact(text: str, limit: int, length: int) -> str:
-    """Redact the start of a text of a given length, and cut it.
-
-    The scan extends beyond the cut, so that no partial secret remains before it.
-    """
-    parts, place = [], 0
-    for secret in sorted(find_possible_secrets(text), key=lambda secret: secret.first):
-        last = find_secret_end(text, secret)
-        if secret.first >= limit or last <= place:
-            continue
-        parts += [text[place : max(place, secret.first)], f"[{secret.what}, redacted]"]
-        place = last
-    parts.append(text[place:limit])
-    redacted = "".join(parts).replace("\0", "\ufffd")
-    if not redacted.isascii():
-        redacted = redacted.encode("utf-8", "replace").decode()
-    return redacted if length <= limit else f"{redacted}… [cut: {length - limit:,} more characters]"
-
-
-def find_secret_end(text: str, secret: Secret) -> int:
-    """Return the end of a secret. A private key extends to its END line."""
-    if not text[secret.first : secret.last].startswith("-----"):
-        return secret.last
-    end = text.lower().find(PRIVATE_KEY_END, secret.last)
-    stop = text.find("-----", end + len(PRIVATE_KEY_END)) if end >= 0 else -1
-    return stop + 5 if stop >= 0 else len(text)

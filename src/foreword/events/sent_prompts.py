@@ -12,9 +12,15 @@ from foreword.assembly import ASSEMBLY_SCHEMA, Assembly, ReportRow, list_run_row
 from foreword.engine.budget import FittedRun
 from foreword.engine.render import PromptBlock
 from foreword.engine.sources.sections import Missing
-from foreword.events.event import EventType, Reader, build_visibility_condition, may_read_text
+from foreword.events.event import (
+    EventType,
+    Reader,
+    build_visibility_condition,
+    format_timestamp,
+    may_read_text,
+    read_utc_now,
+)
 from foreword.events.log import EventLog
-from foreword.events.period import format_timestamp, read_utc_now
 from foreword.events.query import Filter, find_turn_events, iterate_rows, lay_out_turn
 from foreword.events.record import Record, read_record, replace_surrogates
 from foreword.types import Pace, Placement, Trust, Verdict, frozen
@@ -263,11 +269,7 @@ def read_prompt(connection: sqlite3.Connection, reader: Reader, key: str) -> Sen
     ).fetchall()
     pieces = [PromptPiece(kind=row[0], block=row[1], name=row[2], tokens=row[3], text=row[4]) for row in rows]
     return SentPrompt(
-        hash=key,
-        facts=facts,
-        pieces=tuple(pieces),
-        clearance=reader.clearance,
-        forgotten=any(row[5] for row in rows),
+        hash=key, facts=facts, pieces=tuple(pieces), clearance=reader.clearance, forgotten=any(row[5] for row in rows)
     )
 
 

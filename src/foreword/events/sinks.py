@@ -14,14 +14,14 @@ from threading import Lock
 from typing import Any, Protocol
 
 from foreword.config.schema import Config
-from foreword.events.budget_guard import BudgetGuard
+from foreword.events.cost import BudgetGuard
 from foreword.events.event import Event, Recorder
 from foreword.events.lines import show_count_of, show_line
 from foreword.events.log import DEFAULT_LOG_LIMITS, EventLog, LogLimits
 from foreword.events.record import Record, make_row, read_record
-from foreword.events.redaction import redact
 from foreword.events.sent_prompts import PromptStore
 from foreword.events.tracer import is_open_step
+from foreword.secret import redact
 from foreword.types import frozen
 
 MAX_ENTRY_CHARS = 6_000  # of one entry; a traceback is an entry

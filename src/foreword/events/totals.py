@@ -1,112 +1,32 @@
-"""Totals of usage and cost: added up per quarter-hour and day as rows are written, and queried for a reader."""
+"""Totals of usage and cost, queried for a reader from the sums per quarter-hour and day."""
 
-import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
-from operator import itemgetter
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from foreword.errors import UnknownName
-from foreword.events.event import GROUPINGS, EventType, Grouping, Reader, build_visibility_condition
+from foreword.events.event import GROUPINGS, Grouping, Reader, build_visibility_condition, format_timestamp
 from foreword.events.lines import show_cost, show_count_of, show_period, show_word
-from foreword.events.period import Period, format_timestamp, parse_report_period
-from foreword.events.record import EVENT_COLUMNS, EventRow, parse_facts, read_sections
+from foreword.events.period import Period, parse_report_period
+from foreword.events.record import (
+    CALL_TYPE,
+    EVENT_COLUMNS,
+    FIGURES,
+    METADATA_PLACE,
+    TURN_TYPE,
+    EventRow,
+    Figures,
+    add_figures,
+    count_rows,
+    find_quarter,
+    parse_facts,
+    read_sections,
+)
 from foreword.host import load_zone
 from foreword.types import Trust, frozen
-
-FIGURES = ("turns", "calls", "unpriced", "tokens_in", "tokens_out", "cache_read", "cache_write", "cost_usd")
-TOTALS_KEY = ("kind", "owner", "room", "start", "name", "trust")
-TOTALS_TABLES = ("totals_quarter", "totals_day")
-TURN_TYPE, CALL_TYPE = EventType.TURN_STARTED.value, EventType.API_CALL.value
-MAX_CALL_FIGURE = 10**12  # limit for the tokens or dollars of one call, so that no total overflows
-
-TotalsKey = tuple[str, str, str, str, str, int]
-Figures = Sequence[float]
-
-_COLUMN_AT = {column: place for place, column in enumerate(EVENT_COLUMNS)}
-_TYPE, _TIME, _METADATA = _COLUMN_AT["event_type"], _COLUMN_AT["timestamp"], _COLUMN_AT["metadata"]
-_get_place = itemgetter(
-    *(_COLUMN_AT[name] for name in ("session_id", "user_id", "agent_id", "channel", "model", "room", "trust"))
-)
-_get_usage = itemgetter(*(_COLUMN_AT[name] for name in FIGURES[3:]))
-
-
-def write_totals(connection: sqlite3.Connection, rows: Iterable[EventRow]) -> None:
-    """Add rows to the totals, inside the transaction that writes them."""
-    quarters = count_rows(rows)
-    days: dict[TotalsKey, Figures] = {}
-    for (kind, owner, room, start, name, trust), figures in quarters.items():
-        add_figures(days, (kind, owner, room, start[:10], name, trust), figures)
-    columns = (*TOTALS_KEY, *FIGURES)
-    added = ", ".join(f"{figure} = {figure} + excluded.{figure}" for figure in FIGURES)
-    for table, sums in zip(TOTALS_TABLES, (quarters, days), strict=True):
-        connection.executemany(
-            f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))}) "
-            f"ON CONFLICT ({', '.join(TOTALS_KEY)}) DO UPDATE SET {added}",
-            [(*key, *figures) for key, figures in sorted(sums.items())],
-        )
-
-
-def count_rows(rows: Iterable[EventRow]) -> dict[TotalsKey, Figures]:
-    """Count rows into totals per quarter-hour. Rows of one place are added first, since most of a batch share one."""
-    places: dict[tuple[Any, ...], Figures] = {}
-    sections: dict[tuple[Any, ...], Figures] = {}
-    for values, shares in rows:
-        if values[_TYPE] in (TURN_TYPE, CALL_TYPE):
-            start, place = find_quarter(values[_TIME]), _get_place(values)
-            add_figures(places, (start, *place), count_row(values))
-            _, user, _, _, _, room, trust = place
-            for name, tokens, cached, usd in shares if values[_TYPE] == CALL_TYPE else ():
-                share = (0, 1, int(usd is None), *map(clamp_figure, (tokens, 0, cached, 0, usd or 0.0)))
-                add_figures(sections, (start, user, room, trust, name), share)
-    sums: dict[TotalsKey, Figures] = {}
-    for (start, session, user, agent, channel, model, room, trust), figures in places.items():
-        names = {"all": "", "session": session, "agent": agent, "channel": channel, "model": model}
-        for owner, where in list_scopes(user, room):
-            # For one user, the total by user equals the overall total.
-            for kind, name in (names if owner else {**names, "user": user}).items():
-                add_figures(sums, (kind, owner, where, start, name or "", trust), figures)
-    for (start, user, room, trust, name), figures in sections.items():
-        for owner, where in list_scopes(user, room):
-            add_figures(sums, (Grouping.SECTION.value, owner, where, start, name, trust), figures)
-    return sums
-
-
-def find_quarter(timestamp: str) -> str:
-    """Return the start of the quarter-hour of a timestamp."""
-    return f"{timestamp[:14]}{int(timestamp[14:16]) // 15 * 15:02}"
-
-
-def count_row(values: Sequence[Any]) -> Figures:
-    """Return the figures of a turn or a call. A retry is not another turn."""
-    if values[_TYPE] == TURN_TYPE:
-        metadata = values[_METADATA] or ""
-        retried = '"attempt"' in metadata and json.loads(metadata).get("attempt") not in (None, 1)
-        return (int(not retried), 0, 0, 0, 0, 0, 0, 0.0)
-    *tokens, cost = _get_usage(values)
-    return (0, 1, int(cost is None), *(clamp_figure(each or 0) for each in tokens), clamp_figure(cost or 0.0))
-
-
-def clamp_figure(figure: float) -> float:
-    """Limit a figure of one call."""
-    return max(-MAX_CALL_FIGURE, min(figure, MAX_CALL_FIGURE))
-
-
-def list_scopes(user: str | None, room: str | None) -> Iterator[tuple[str, str]]:
-    """List the scopes of a row: everybody, its user, its room, and its user in that room."""
-    for owner in ("", user) if user else ("",):
-        for where in ("", room) if room else ("",):
-            yield owner, where
-
-
-def add_figures(sums: dict[Any, Figures], key: Any, figures: Figures) -> None:
-    """Add figures to those of a key."""
-    known = sums.get(key)
-    sums[key] = figures if known is None else [one + other for one, other in zip(known, figures, strict=True)]
-
 
 MAX_TOTALS = 1_000  # totals in one answer
 MAX_DAYS = 400  # days in one answer
@@ -187,7 +107,7 @@ def sum_figures(
                 [TURN_TYPE, CALL_TYPE, first, last, *visible_values],
             )
             counted = count_rows(
-                EventRow(row, read_sections(parse_facts(row[_METADATA]).get("sections"))) for row in rows
+                EventRow(row, read_sections(parse_facts(row[METADATA_PLACE]).get("sections"))) for row in rows
             )
             for (kind, owner, room, _, name, _), figures in counted.items():
                 if [kind, owner, room] == values[:3]:

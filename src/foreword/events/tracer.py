@@ -14,13 +14,15 @@ An exception inside a step is recorded as its error and propagates. Recording it
 
 import os
 import random
+import re
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from foreword.events.event import (
     NO_CONTEXT,
@@ -32,12 +34,13 @@ from foreword.events.event import (
     Recorder,
     TracePosition,
     Usage,
+    read_utc_now,
 )
-from foreword.events.otlp import LiveSpan, SpanStart, open_span
-from foreword.events.period import read_utc_now
 
-# Steps of these types are recorded when they open, since their children follow. The value is the type of the row at the
-# end.
+if TYPE_CHECKING:
+    from foreword.events.otlp import LiveSpan
+
+# Steps of these types are recorded when they open, since their children follow; the value is the type at the end.
 OPENING_TYPES = {
     EventType.MESSAGE_RECEIVED: None,
     EventType.SCHEDULE_FIRED: None,
@@ -54,7 +57,8 @@ ERROR_TYPES = frozenset(FAILED_TYPES.values())
 # Keywords of `emit`, `step` and `note` that are fields of the event. All others are facts.
 EVENT_FIELDS = frozenset({"level", "model", "usage", "cost_usd", "prompt_hash", "error", "duration_ms"})
 MAX_ERROR_CHARS = 20_000  # characters; more than is stored, so that secrets are found before the cut
-
+TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+SAMPLED_FLAG = 1  # the flag in `traceparent`
 
 # Ids must be unique but not secret, so they need no system call. A forked process reseeds.
 _chance = random.Random()  # noqa: S311
@@ -81,7 +85,7 @@ class TraceNode:
     trace: "Tracer"
     position: TracePosition
     """The position of this node, from which a later trace can continue."""
-    span: LiveSpan | None = None
+    span: "LiveSpan | None" = None
 
     def emit(self, kind: EventType, /, **values: Any) -> None:
         """Record an event, with fields of the event and further facts."""
@@ -144,23 +148,29 @@ class Tracer(TraceNode):
             self.position = replace(self.position, trace=make_id(128))
         return self.position.trace
 
-    def make_position(self, above: TraceNode) -> TracePosition:
+    def make_position(self, above: TraceNode, span: str = "") -> TracePosition:
         """Return a new position below a node."""
-        position = replace(self.position, trace=self.id, span=make_id(64), parent=above.position.span)
+        position = replace(self.position, trace=self.id, span=span or make_id(64), parent=above.position.span)
         self._first = self._first if self._first.span else position
         return position
 
-    def open(self, above: TraceNode, opening: SpanStart) -> tuple[TracePosition, LiveSpan | None]:
-        """Return a new position below a node, with a live span if this trace is recorded."""
-        span = None if self._is_unrecorded else open_span(opening, self._find_start(above), above.span)
+    def open(
+        self, above: TraceNode, kind: EventType, values: dict[str, Any], now: datetime
+    ) -> "tuple[TracePosition, LiveSpan | None]":
+        """Return a new position below a node, with a live span if this trace is recorded.
+
+        A process that has not imported OpenTelemetry cannot record spans, so it is never imported here.
+        """
+        span = None
+        if not self._is_unrecorded and "opentelemetry.trace" in sys.modules:
+            from foreword.events.otlp import SpanStart, open_span
+
+            opening = SpanStart(kind=kind, values=values, context=self.context, time=now)
+            span = open_span(opening, self._find_start(above), above.span)
         self._is_unrecorded = span is None  # a trace is recorded from its first step on, or not at all
-        if span is None:
-            return self.make_position(above), None
-        if not self.position.trace and not self.position.caller:
+        if span and not self.position.trace and not self.position.caller:
             self.position = replace(self.position, trace=span.position.trace)
-        position = replace(self.position, trace=self.id, span=span.position.span, parent=above.position.span)
-        self._first = self._first if self._first.span else position
-        return position, span
+        return self.make_position(above, span.position.span if span else ""), span
 
     def _find_start(self, above: TraceNode) -> TracePosition:
         """Return the parent position of a new span, so that it gets the trace id of the turn or the caller."""
@@ -210,8 +220,7 @@ class TraceStep(TraceNode):
 
     def __enter__(self) -> Self:
         self._time, self._began = self.trace.clock(), self.trace.elapsed()
-        opening = SpanStart(kind=self._kind, values=self._values, context=self.trace.context, time=self._time)
-        self.position, self.span = self.trace.open(self._above, opening)
+        self.position, self.span = self.trace.open(self._above, self._kind, self._values, self._time)
         _open_spans.add(self.position.span)
         if self._kind in OPENING_TYPES:
             self.trace.record(self._kind, self.position, self._values, self._time)
@@ -254,6 +263,28 @@ class TraceStep(TraceNode):
         elif self._values.get("error") and self.trace.failure is not error:
             self.trace.record(kind, self.trace.make_position(self), self._values, now)
         self.trace.failure = error
+
+
+def clean_traceparent(headers: Sequence[str]) -> str:
+    """Return the `traceparent` of a request in version 00, or an empty string if it is not valid.
+
+    https://www.w3.org/TR/trace-context/: version 00 has four fields, later versions may add some. A request must have
+    exactly one such header.
+    """
+    found = TRACEPARENT.fullmatch(headers[0].strip()) if len(headers) == 1 else None
+    if not found or found[1] == "ff" or not int(found[2], 16) or not int(found[3], 16):
+        return ""
+    if found[1] == "00" and found[5] is not None:
+        return ""
+    return f"00-{found[2]}-{found[3]}-{int(found[4], 16) & SAMPLED_FLAG:02x}"
+
+
+def parse_traceparent(cleaned: str) -> TracePosition:
+    """Parse the position of the caller's span from a cleaned `traceparent`; NO_POSITION if it is empty."""
+    if not cleaned:
+        return NO_POSITION
+    _, trace, span, flags = cleaned.split("-")
+    return TracePosition(trace=trace, span=span, sampled=bool(int(flags, 16) & SAMPLED_FLAG))
 
 
 def describe_error(error: BaseException) -> dict[str, Any]:

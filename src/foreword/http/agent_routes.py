@@ -12,7 +12,7 @@ from foreword.agent.tools.registry import record_memory_event
 from foreword.agent.tools.state_tools import INSTRUCTIONS_STORE, INSTRUCTIONS_TRUST
 from foreword.config.schema import Identity
 from foreword.engine.context import StoredCharacter
-from foreword.events.query import find_context
+from foreword.events.event import find_context
 from foreword.events.tracer import Tracer
 from foreword.http.error_responses import HttpError, make_not_found
 from foreword.http.request_context import MAX_NAME_CHARS, ContextDep, RequestContext, RequestModel, ResponseModel

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from foreword.agent.tools.built_in import TextExcerpt
 from foreword.agent.tools.registry import record_memory_event
 from foreword.errors import InputError
-from foreword.events.query import find_context
+from foreword.events.event import find_context
 from foreword.events.tracer import Tracer
 from foreword.http.error_responses import make_not_found
 from foreword.http.request_context import MAX_NAME_CHARS, ContextDep, ResponseModel

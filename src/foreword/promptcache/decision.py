@@ -71,11 +71,7 @@ def find_token_rates(facts: CacheFacts, prices: Prices | None) -> TokenRates:
     if prices is None or prices.input == 0:
         return TokenRates(read=facts.read, write=facts.usual.write, input=1.0, long=facts.lives[-1].write, usd=False)
     return TokenRates(
-        read=prices.cache_read,
-        write=prices.cache_write,
-        input=prices.input,
-        long=prices.cache_write_1h,
-        usd=True,
+        read=prices.cache_read, write=prices.cache_write, input=prices.input, long=prices.cache_write_1h, usd=True
     )
 
 

@@ -199,11 +199,7 @@ def build_ledger(held: Mapping[str, Any], prefix: Prefix) -> LedgerState:
         settled=tuple(map(update_from_json, held["settled"])),
         history=HistoryHash(count=count, sha=sha),
         last=SentRequest(
-            model=last["model"],
-            at=parse_time(last["at"]),
-            turn=last["turn"],
-            answer=last["answer"],
-            pieces=pieces,
+            model=last["model"], at=parse_time(last["at"]), turn=last["turn"], answer=last["answer"], pieces=pieces
         ),
         alive=tuple(build_live_prefix(one, len(pieces)) for one in held["alive"]),
         gaps=gaps,
