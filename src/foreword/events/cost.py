@@ -40,8 +40,7 @@ class PricedCall:
     model: str
     usage: Usage
     time: datetime | None = None
-    hour: bool = False
-    """Whether cache writes have a lifetime of one hour."""
+    hour: bool = False  # whether cache writes have a lifetime of one hour
 
     def find_write_price(self, prices: Prices) -> float:
         """Return the price of writing one token to the cache."""
@@ -171,14 +170,10 @@ class BudgetLimit:
 
     key: BudgetKey
     usd: float
-    kind: str
-    """The name of the limit, such as `the daily budget`."""
-    title: str
-    """The full name, such as `the daily budget of user bob`."""
-    own: bool
-    """Whether the sums concern only the person who asks, and nobody else reads the answer."""
-    reset: str
-    """When the limit resets."""
+    kind: str  # the name of the limit, such as `the daily budget`
+    title: str  # the full name, such as `the daily budget of user bob`
+    own: bool  # whether the sums concern only the person who asks, and nobody else reads the answer
+    reset: str  # when the limit resets
 
 
 @frozen(eq=True)
@@ -186,14 +181,10 @@ class Reservation:
     """The result of a reservation: whether a call may be made, and why not."""
 
     allowed: bool
-    reason: str = ""
-    """The calculation behind a refusal, for the log and for readers who see all sums."""
-    message: str = ""
-    """The refusal for the person who asked, without sums of others."""
-    warnings: tuple[str, ...] = ()
-    """Warnings for the person who asked, without sums of others."""
-    sums: tuple[str, ...] = ()
-    """The same warnings with the calculation, for readers who see all sums."""
+    reason: str = ""  # the calculation behind a refusal, for the log and for readers who see all sums
+    message: str = ""  # the refusal for the person who asked, without sums of others
+    warnings: tuple[str, ...] = ()  # warnings for the person who asked, without sums of others
+    sums: tuple[str, ...] = ()  # the same warnings with the calculation, for readers who see all sums
     id: str = ""
     usd: float = 0.0
     keys: tuple[BudgetKey, ...] = ()

@@ -64,16 +64,14 @@ CATEGORIES = {kind: category for category, kinds in CATEGORY_TYPES.items() for k
 class Context:
     """The owner of an event. All events of a turn share one context."""
 
-    trust: Trust = Trust.FULL
-    """The clearance of the turn. Readers with a lower clearance do not see the event."""
+    trust: Trust = Trust.FULL  # the clearance of the turn; readers with a lower clearance do not see the event
     session: str = ""
     agent: str = ""
     user: str = ""
     channel: str = ""
     room: str = ""
     schedule: str = ""
-    spender: str = ""
-    """The user whose budget also applies when the event has no user. Not recorded."""
+    spender: str = ""  # the user whose budget also applies when the event has no user; not recorded
 
 
 NO_CONTEXT = Context()
@@ -86,10 +84,8 @@ class TracePosition:
     trace: str = ""
     span: str = ""
     parent: str = ""
-    caller: str = ""
-    """The trace id from the client's `traceparent`. Spans are exported under it; rows use the turn's id."""
-    sampled: bool = True
-    """Whether the caller samples its trace, from the flag of `traceparent`."""
+    caller: str = ""  # the trace id from the client's `traceparent`, for exported spans; rows use the turn's id
+    sampled: bool = True  # whether the caller samples its trace, from the flag of `traceparent`
 
 
 NO_POSITION = TracePosition()
@@ -99,8 +95,7 @@ NO_POSITION = TracePosition()
 class Usage:
     """Token usage of one model call, as reported by the provider."""
 
-    tokens_in: int = 0
-    """All input tokens, cached ones included."""
+    tokens_in: int = 0  # all input tokens, cached ones included
     tokens_out: int = 0
     cache_read: int = 0
     cache_write: int = 0
@@ -111,20 +106,17 @@ class Event:
     """One recorded event."""
 
     type: EventType
-    time: datetime
-    """Time of the event, timezone-aware. Stored in UTC."""
+    time: datetime  # time of the event, timezone-aware; stored in UTC
     level: Level = Level.INFO
     context: Context = NO_CONTEXT
     position: TracePosition = NO_POSITION
     duration_ms: int | None = None
     model: str = ""
     usage: Usage | None = None
-    cost_usd: float | None = None
-    """None if the price is unknown. Never estimated, and never 0 instead of unknown."""
+    cost_usd: float | None = None  # None if the price is unknown; never estimated, and never 0 instead of unknown
     prompt_hash: str = ""
     error: str = ""
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    """Further facts as JSON: lengths, names and counts, but no message text."""
+    facts: Mapping[str, Any] = field(default_factory=dict)  # as JSON: lengths, names and counts, but no message text
 
 
 @frozen(eq=True)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
@@ -26,8 +27,7 @@ class Period:
 
     since: datetime | None = None
     until: datetime | None = None
-    shown: int = 0
-    """Number of newest events before `until` to skip, because an earlier page showed them."""
+    shown: int = 0  # number of newest events before `until` to skip, because an earlier page showed them
 
 
 ANY_TIME = Period()
@@ -70,12 +70,10 @@ def format_page_end(until: datetime, shown: int) -> str:
 def parse_time(text: str, now: datetime, zone: ZoneInfo, end: str = "since") -> datetime:
     """Parse a time as UTC. Except for `since`, a day means its end."""
     plain = text.strip().lower()
-    try:
+    with suppress(ValueError, OverflowError):
         moment = resolve_time(plain, now, zone, end)
         if moment.year in ACCEPTED_YEARS:
             return moment.astimezone(UTC)
-    except (ValueError, OverflowError):
-        pass
     shown = text if len(text) <= 40 else f"{text[:40]}…"
     raise InputError(f"{end} {shown!r} is not a time; {TIME_FORMATS}")
 

@@ -26,27 +26,25 @@ REPLACE_SECTION = "UPDATE sections SET text = ?, hash = NULL, forgotten = 1 WHER
 FIND_PIECES = """
 SELECT prompt_id, position, coalesce(json_extract(facts, '$.person'), json_extract(facts, '$.clearance.user'))
 FROM prompt_pieces JOIN prompts ON prompts.id = prompt_id WHERE section_id = ?"""
+FIND_ARGUMENTS = """
+SELECT id, metadata FROM events WHERE id > ?1 AND instr(metadata, ?2) AND (?3 = '' OR user_id = ?3)
+ORDER BY id LIMIT ?4"""
 
 
 @frozen(eq=True)
 class ForgottenMemory:
     """A removed memory: its path and its text."""
 
-    path: str
-    """The path as in prompts: the store, then the file."""
+    path: str  # the path as in prompts: the store, then the file
     person: str = ""
-    """The owner of a personal memory. Only this person's private prompts can contain it, and memories of others may
-    have the same path. Empty for a memory of a store.
-    """
+    """The owner of a personal memory, in only their private prompts; memories of others may have its path."""
     text: str = ""
-    """The text to search for in all prompts. Only the owner may set it: with text of their choice, others could find
-    and delete parts of prompts that are not theirs.
-    """
+    """The text to search for in all prompts. Only the owner may set it, as others could remove foreign texts."""
 
 
 def remove_recorded_memory(folder: str, forgotten: ForgottenMemory) -> str:
     """Remove a memory from the prompts of a log and return a message. Without a log it is empty."""
-    damaged = sorted(name for name in list_names(folder) if DAMAGED_LOG_NAME.fullmatch(name))
+    damaged = sorted(filter(DAMAGED_LOG_NAME.fullmatch, list_names(folder)))
     notes = [f"A damaged log that was put aside may still hold it: {', '.join(damaged)}."] if damaged else []
     if EVENTS_FILE in list_names(folder):
         try:
@@ -68,10 +66,9 @@ def list_names(folder: str) -> list[str]:
 
 
 def remove_memory(connection: sqlite3.Connection, forgotten: ForgottenMemory) -> int:
-    """Remove a memory from all recorded prompts and tool arguments. Return the number of changed texts.
+    """Remove a memory from all recorded prompts and tool arguments, and overwrite free pages.
 
-    Lines that name its path are removed completely. Its words are matched in order, however they were wrapped, cut or
-    quoted. Free pages are overwritten.
+    Return the number of changed texts. Lines that name its path are removed completely.
     """
     redactor = make_redactor(forgotten)
     connection.execute("PRAGMA secure_delete=ON")
@@ -85,18 +82,15 @@ def remove_memory(connection: sqlite3.Connection, forgotten: ForgottenMemory) ->
 def remove_from_prompts(connection: sqlite3.Connection, redactor: Callable[[str], str], person: str) -> int:
     """Remove a memory from all recorded prompts, or from those of one person."""
     changed, last = 0, 0
-    while rows := connection.execute(
-        "SELECT id, text FROM sections WHERE id > ? ORDER BY id LIMIT ?", (last, BATCH_TEXTS)
-    ).fetchall():
+    query = "SELECT id, text FROM sections WHERE id > ? ORDER BY id LIMIT ?"
+    while rows := connection.execute(query, (last, BATCH_TEXTS)).fetchall():
         last = rows[-1][0]
-        found = [(after, row) for row, before in rows if (after := redact_value(before, redactor)) != before]
-        if found:
+        if found := [(after, row) for row, before in rows if (after := redact_value(before, redactor)) != before]:
             with writing(connection):
-                for after, row in found:
-                    part = separate_section(connection, row, person) if person else row
-                    if part is not None:
-                        connection.execute(REPLACE_SECTION, (after, part))
-                        changed += 1
+                parts = [(after, separate_section(connection, row, person) if person else row) for after, row in found]
+                replaced = [(after, part) for after, part in parts if part is not None]
+                connection.executemany(REPLACE_SECTION, replaced)
+                changed += len(replaced)
     return changed
 
 
@@ -118,19 +112,11 @@ def separate_section(connection: sqlite3.Connection, section: int, person: str) 
 
 
 def remove_from_arguments(connection: sqlite3.Connection, redactor: Callable[[str], str], person: str) -> int:
-    """Remove a memory from recorded tool arguments, or from those of one person's calls.
-
-    Arguments are recorded only with `events.arguments`.
-    """
+    """Remove a memory from recorded tool arguments, or from those of one person's calls."""
     changed, last = 0, 0
-    while rows := connection.execute(
-        "SELECT id, metadata FROM events WHERE id > ?1 AND instr(metadata, ?2) AND (?3 = '' OR user_id = ?3)"
-        " ORDER BY id LIMIT ?4",
-        (last, ARGUMENTS_KEY, person, BATCH_TEXTS),
-    ).fetchall():
+    while rows := connection.execute(FIND_ARGUMENTS, (last, ARGUMENTS_KEY, person, BATCH_TEXTS)).fetchall():
         last = rows[-1][0]
-        found = [(after, row) for row, before in rows if (after := rewrite_arguments(before, redactor)) != before]
-        if found:
+        if found := [(after, row) for row, before in rows if (after := rewrite_arguments(before, redactor)) != before]:
             with writing(connection):
                 connection.executemany("UPDATE events SET metadata = ? WHERE id = ?", found)
         changed += len(found)

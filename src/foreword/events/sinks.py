@@ -50,14 +50,10 @@ class Output(Protocol):
 class ConsoleLimits:
     """How much a console writes."""
 
-    window_s: float = 30.0
-    """Length of a window in seconds. At its end counts are written and reset."""
-    same: int = 20
-    """Maximum number of entries of one kind in a window."""
-    bytes: int = 64 * 1_024
-    """Maximum size of all entries in a window."""
-    kinds: int = 20
-    """Maximum number of kinds that are counted separately. The rest share one count."""
+    window_s: float = 30.0  # length of a window in seconds; at its end counts are written and reset
+    same: int = 20  # maximum number of entries of one kind in a window
+    bytes: int = 64 * 1_024  # maximum size of all entries in a window
+    kinds: int = 20  # maximum number of kinds that are counted separately; the rest share one count
 
 
 DEFAULT_CONSOLE_LIMITS = ConsoleLimits()
@@ -322,8 +318,7 @@ class EventStream:
     prompts: PromptStore | None = None
     budgets: BudgetGuard | None = None
     log: EventLog | None = None
-    otlp: str = ""
-    """The address of the collector, fixed at start."""
+    otlp: str = ""  # the address of the collector, fixed at start
 
     def follow(self, _: Config, after: Config) -> Iterable[str]:
         """Apply a new configuration to budgets and log. The collector changes only on restart."""

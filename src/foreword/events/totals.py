@@ -41,20 +41,15 @@ _SUMMED = ", ".join(f"sum({figure})" for figure in FIGURES)
 class Total:
     """Usage and cost under one name in a period."""
 
-    name: str
-    """The name: a day such as 2026-11-16, a session, a user and so on. Empty for the overall total."""
-    turns: int = 0
-    """Turns that started. Sections have none."""
-    calls: int = 0
-    """Model calls. For a section, the calls that contained it."""
-    unpriced: int = 0
-    """Calls without a known price."""
+    name: str  # the name: a day such as 2026-11-16, a session, a user and so on; empty for the overall total
+    turns: int = 0  # turns that started; sections have none
+    calls: int = 0  # model calls; for a section, the calls that contained it
+    unpriced: int = 0  # calls without a known price
     tokens_in: int = 0
     tokens_out: int = 0
     cache_read: int = 0
     cache_write: int = 0
-    cost_usd: float | None = None
-    """The sum of the known prices, or None if none is known."""
+    cost_usd: float | None = None  # the sum of the known prices, or None if none is known
 
     @property
     def tokens(self) -> int:
@@ -127,17 +122,10 @@ def build_scope(reader: Reader, by: Grouping) -> tuple[str, list[Any]]:
 
 
 def split_period(since: datetime | None, until: datetime | None) -> list[tuple[str, str, str]]:
-    """Split a period into whole days, the quarter-hours around them and the times around those.
-
-    Each range is a table, an inclusive start and an exclusive end, as the table stores times.
-    """
+    """Split a period into whole days, quarter-hours and single rows: ranges of a table, as it stores times."""
     begin, end = since or FIRST_DAY, until or LAST_DAY
-    first, last = round_up(begin, QUARTER_HOUR), round_up(end, QUARTER_HOUR, down=True)
-    if first > last:  # within one quarter-hour
-        first = last = end
-    dawn, dusk = round_up(first, ONE_DAY), round_up(last, ONE_DAY, down=True)
-    if dawn > dusk:
-        dawn = dusk = last
+    first, last = round_inwards(begin, end, QUARTER_HOUR)
+    dawn, dusk = round_inwards(first, last, ONE_DAY)
     ranges = [
         ("events", begin, first, 27),
         ("totals_quarter", first, dawn, 16),
@@ -152,12 +140,12 @@ def split_period(since: datetime | None, until: datetime | None) -> list[tuple[s
     ]
 
 
-def round_up(moment: datetime, step: timedelta, *, down: bool = False) -> datetime:
-    """Round a time up, or down, to a step of its UTC day."""
-    moment = moment.astimezone(UTC)
-    midnight = moment.replace(hour=0, minute=0, second=0, microsecond=0)
-    low = midnight + (moment - midnight) // step * step
-    return low if down or low == moment else low + step
+def round_inwards(start: datetime, end: datetime, step: timedelta) -> tuple[datetime, datetime]:
+    """Round a period to whole steps of a UTC day. Without one, both ends are its end."""
+    ends = [moment.astimezone(UTC) for moment in (start, end)]
+    low, high = (moment - (moment - FIRST_DAY) % step for moment in ends)
+    low += step if low < ends[0] else timedelta()
+    return (low, high) if low <= high else (end, end)
 
 
 def sum_days(
@@ -211,14 +199,10 @@ class Spending:
 
     by: str
     period: Period
-    whole: Total
-    """The total over everything."""
-    totals: tuple[Total, ...]
-    """Days in order, sessions by tokens, others by cost. Only the largest if there are many."""
-    left: int
-    """Number of smaller totals that are not included."""
-    longest: Total | None
-    """The session with the most tokens."""
+    whole: Total  # the total over everything
+    totals: tuple[Total, ...]  # days in order, sessions by tokens, others by cost; only the largest if there are many
+    left: int  # number of smaller totals that are not included
+    longest: Total | None  # the session with the most tokens
 
     @property
     def usd_per_turn(self) -> float | None:

@@ -83,8 +83,7 @@ class TraceNode:
     """A node in the tree of a turn. Events emitted here are its children."""
 
     trace: "Tracer"
-    position: TracePosition
-    """The position of this node, from which a later trace can continue."""
+    position: TracePosition  # the position of this node, from which a later trace can continue
     span: "LiveSpan | None" = None
 
     def emit(self, kind: EventType, /, **values: Any) -> None:

@@ -100,16 +100,13 @@ class Blame:
 
     cause: Cause
     reason: str
-    where: str = ""
-    """The first section, tool or message that differs, if any."""
+    where: str = ""  # the first section, tool or message that differs, if any
     byte: int | None = None
     """For a section: the first differing byte of the system part. For tools and messages: where the differing block
     begins, because the ledger stores only their hashes."""
-    tokens: int = 0
-    """Tokens billed again."""
+    tokens: int = 0  # tokens billed again
     usd: float | None = None
-    confirmed: bool | None = None
-    """Whether the provider's own diagnostics agree; None if it sends none."""
+    confirmed: bool | None = None  # whether the provider's own diagnostics agree; None if it sends none
 
 
 @frozen(eq=True)
@@ -119,10 +116,8 @@ class CacheAccount:
     predicted: CacheUsage
     reported: CacheUsage
     blame: Blame | None = None
-    factor: float = 1.0
-    """The calibration factor applied to the prediction."""
-    surplus: ReadSurplus | None = None
-    """Tokens read beyond the prediction."""
+    factor: float = 1.0  # the calibration factor applied to the prediction
+    surplus: ReadSurplus | None = None  # tokens read beyond the prediction
 
 
 @frozen(eq=True)

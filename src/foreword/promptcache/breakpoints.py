@@ -20,12 +20,9 @@ PRIOR_WEIGHT = 4.0  # how many measured gaps the prior counts as
 class Exposure:
     """What a breakpoint would protect."""
 
-    cached: int
-    """Tokens before it that are already cached."""
-    fresh: int
-    """Tokens that the breakpoint would write."""
-    seconds: int
-    """How long the cached tokens live without it."""
+    cached: int  # tokens before it that are already cached
+    fresh: int  # tokens that the breakpoint would write
+    seconds: int  # how long the cached tokens live without it
 
 
 def choose_ttl(exposure: Exposure, gaps: Sequence[float], facts: CacheFacts) -> CacheTtl | None:

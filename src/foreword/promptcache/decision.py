@@ -61,8 +61,7 @@ class TokenRates:
     read: float
     write: float
     input: float
-    long: float
-    """Cache write with the provider's longest TTL."""
+    long: float  # cache write with the provider's longest TTL
     usd: bool
 
 
@@ -130,23 +129,19 @@ class CacheContext:
     now: datetime
     facts: CacheFacts
     prices: Prices | None = None
-    known: Calibration = NO_CALIBRATION
-    """The model's calibration; it corrects the reported figures, never the decision."""
+    known: Calibration = NO_CALIBRATION  # the model's calibration; it corrects the reported figures, never the decision
 
 
 @frozen(eq=True)
 class CacheStatus:
     """The state of the cache: warm tokens, the reason if not all are warm, and the token rates."""
 
-    warm: int
-    """Tokens of the last request that are still cached."""
-    code: Reason | None
-    """Why not all of it is warm, if so."""
+    warm: int  # tokens of the last request that are still cached
+    code: Reason | None  # why not all of it is warm, if so
     reason: str
     rates: TokenRates
     further: int
-    most: int
-    """Maximum tokens of all updates."""
+    most: int  # maximum tokens of all updates
     known: Calibration = NO_CALIBRATION
 
     @property
@@ -208,15 +203,12 @@ class RebaseChoice:
 
     start: int
     prefix: Prefix
-    lost: int
-    """Tokens billed again."""
+    lost: int  # tokens billed again
     cost: float
     held: frozenset[str]
     appended: tuple[Update, ...]
-    kept: tuple[Update, ...]
-    """Earlier updates that still apply."""
-    settled: tuple[Update, ...]
-    """Earlier updates that the prefix now contains."""
+    kept: tuple[Update, ...]  # earlier updates that still apply
+    settled: tuple[Update, ...]  # earlier updates that the prefix now contains
 
     @property
     def weight(self) -> int:
@@ -513,17 +505,12 @@ class NoLedger:
 class SessionLedger:
     """The ledger of one session, opened for one turn."""
 
-    state: LedgerState | None
-    """The ledger state; None before the first turn."""
+    state: LedgerState | None  # the ledger state; None before the first turn
     moment: CacheContext
-    edits: Mapping[tuple[str, str], EditPolicy] = field(default_factory=dict)
-    """Policies for single edits, by file path and SHA-256 of the text."""
-    compacted: bool = False
-    """Whether the history was compacted since the last turn."""
-    damaged: bool = False
-    """Whether the stored ledger could not be read."""
-    taken: tuple[str, ...] = ()
-    """Texts this turn has already sent before an interruption; if there are any, no updates can be added."""
+    edits: Mapping[tuple[str, str], EditPolicy] = field(default_factory=dict)  # by file path and SHA-256 of the text
+    compacted: bool = False  # whether the history was compacted since the last turn
+    damaged: bool = False  # whether the stored ledger could not be read
+    taken: tuple[str, ...] = ()  # texts this turn has sent before an interruption; then no updates can be added
 
     def compare(self, draft: PromptDraft) -> PrefixDecision:
         """Compare a prompt with the ledger."""

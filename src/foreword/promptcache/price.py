@@ -18,20 +18,13 @@ class PolicyCost:
     """The cost of an edit under one policy."""
 
     policy: EditPolicy
-    again: int
-    """Tokens billed again in the next call."""
-    more: int
-    """Tokens added to every further call; may be negative."""
-    once: float
-    """Extra cost of the next call."""
-    each: float
-    """Extra cost of each further call."""
-    calls: int
-    """Expected further calls of this session."""
-    usd: bool
-    """Whether costs are in US dollars; else in input tokens, if no price is known."""
-    allowed: bool = True
-    """Whether rules permit it: safety sections are not sent in a user message; withheld ones are removed at once."""
+    again: int  # tokens billed again in the next call
+    more: int  # tokens added to every further call; may be negative
+    once: float  # extra cost of the next call
+    each: float  # extra cost of each further call
+    calls: int  # expected further calls of this session
+    usd: bool  # whether costs are in US dollars; else in input tokens, if no price is known
+    allowed: bool = True  # safety sections are not sent in a user message; withheld ones are removed at once
 
     @property
     def total(self) -> float:
@@ -45,8 +38,7 @@ class EditQuote:
 
     sections: tuple[str, ...]
     offers: tuple[PolicyCost, ...]
-    best: EditPolicy | None
-    """The cheapest policy that takes effect in this session; None if nothing differs."""
+    best: EditPolicy | None  # the cheapest policy that takes effect in this session; None if nothing differs
 
 
 def quote_edit(state: LedgerState, wanted: WantedPrefix, moment: CacheContext) -> EditQuote:
@@ -137,10 +129,8 @@ def calibrate_prices(prices: Prices | None, known: Calibration) -> Prices | None
 class Estimate:
     """US dollars for the input of one turn."""
 
-    warm_usd: float
-    """The stable prefix is read from the cache."""
-    cold_usd: float
-    """The stable prefix is written to the cache."""
+    warm_usd: float  # the stable prefix is read from the cache
+    cold_usd: float  # the stable prefix is written to the cache
 
 
 def estimate(assembly: Assembly, prices: Prices) -> Estimate:

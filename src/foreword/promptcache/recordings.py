@@ -75,13 +75,11 @@ class CapturedRequest:
     """A captured request and the usage its provider reported."""
 
     at: datetime
-    model: str
-    """The full name, with the provider."""
+    model: str  # the full name, with the provider
     shape: str
     request: Mapping[str, Any]
     usage: CacheUsage | None = None
-    session: str = ""
-    """Its conversation; a miss is explained by the previous request of the same one."""
+    session: str = ""  # its conversation; a miss is explained by the previous request of the same one
 
 
 def parse_captured_request(value: Any) -> CapturedRequest:
@@ -137,8 +135,7 @@ class ReplayedRecording:
     asked: tuple[SimulatedRequest, ...]
     counted: tuple[CacheUsage, ...]
     reported: tuple[CacheUsage | None, ...]
-    accounts: tuple[CacheAccount, ...]
-    """Accounts of the reported tokens, or of the computed ones if none were reported."""
+    accounts: tuple[CacheAccount, ...]  # accounts of the reported tokens, or of the computed ones if none were reported
     usd: tuple[float | None, ...]
 
     @property
