@@ -70,7 +70,6 @@ from foreword.events.sinks import EventStream
 from foreword.events.tracer import TraceNode, TraceStep
 from foreword.promptcache.ledger import Action, LedgerState
 from foreword.promptcache.ledger_json import decision_to_json
-from foreword.promptcache.price import measure_prefix
 from foreword.promptcache.rules import NO_CALIBRATION, Calibration
 from foreword.turn import ToolAnswer, Toolset, Turn
 from foreword.types import Mode, frozen
@@ -252,7 +251,7 @@ class AgentLoop:
             prompt_hash=context.prompt_hash,
             layers=work.assembly.prompt.section_count,
             tokens=work.assembly.used,
-            cached_tokens=measure_prefix(work.assembly),
+            cached_tokens=work.assembly.count_cached_tokens(),
             **work.assembly.count_losses(),
             **({} if decision.action is Action.REUSE else {"ledger": decision_to_json(decision)}),
         )

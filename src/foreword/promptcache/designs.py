@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 from foreword.engine.blueprint import Blueprint
 from foreword.engine.render import Layout, Prompt, Span
 from foreword.engine.render import PromptBlock as Text
-from foreword.promptcache.breakpoints import Breakpoint, choose_breakpoints
+from foreword.promptcache.cache_usage import Breakpoint, choose_breakpoints
 from foreword.promptcache.changes import WantedPrefix
 from foreword.promptcache.decision import CacheContext, decide_prefix
 from foreword.promptcache.ledger import (

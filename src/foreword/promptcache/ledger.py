@@ -5,7 +5,7 @@ It advances only after a provider has accepted a request.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from hashlib import sha256
 from itertools import accumulate, compress, count, takewhile
 from operator import attrgetter, ne
@@ -319,11 +319,6 @@ def count_warm_tokens(state: LedgerState, now: datetime, facts: CacheFacts) -> i
     return warm if warm >= facts.minimum else 0
 
 
-def find_idle_time(state: LedgerState, now: datetime) -> timedelta:
-    """Return the time since the last request."""
-    return now - state.last.at
-
-
 class Action(TextEnum):
     """The action for a section that differs from the sent one."""
 
@@ -371,11 +366,6 @@ class Rebase:
     tokens: int  # tokens billed again because of it; 0 if the rebase is free
     usd: float | None = None
 
-    @property
-    def free(self) -> bool:
-        """Whether no tokens are billed again."""
-        return self.tokens == 0
-
 
 @frozen
 class PrefixDecision:
@@ -400,11 +390,6 @@ class PrefixDecision:
         """Return the overall action: a rebase if there is one, else the strongest of the decisions."""
         done = {one.action for one in self.decisions} | ({Action.REBASE} if self.rebase else set())
         return next((action for action in (Action.REBASE, Action.APPEND, Action.HOLD) if action in done), Action.REUSE)
-
-    @property
-    def held(self) -> tuple[str, ...]:
-        """The sections whose change is held."""
-        return tuple(one.section for one in self.decisions if one.action is Action.HOLD)
 
     @property
     def has_updates(self) -> bool:

@@ -16,7 +16,7 @@ from math import isfinite
 from typing import Any
 
 from foreword.errors import InputError
-from foreword.promptcache.blame import CacheAccount
+from foreword.promptcache.cache_usage import CacheAccount
 from foreword.promptcache.ledger import (
     CacheIdentity,
     HistoryHash,

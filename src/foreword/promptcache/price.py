@@ -4,7 +4,6 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from foreword.assembly import Assembly
-from foreword.envelope import count_cached_blocks
 from foreword.promptcache.changes import WantedPrefix, list_changes, rebuild_prefix
 from foreword.promptcache.decision import CacheContext, ChoiceInputs, assess_cache, cost_rebase
 from foreword.promptcache.ledger import LedgerState, apply_updates
@@ -135,16 +134,9 @@ class Estimate:
 
 def estimate(assembly: Assembly, prices: Prices) -> Estimate:
     """Estimate the input cost of a turn, with and without its stable prefix in the cache."""
-    prefix = measure_prefix(assembly)
+    prefix = assembly.count_cached_tokens()
     message = assembly.meter.count(assembly.message)
     # The history follows the prefix and is cached with it.
     kept = prefix + assembly.conversation - message if prefix else 0
     rest = (assembly.used + assembly.conversation - kept) * prices.input
     return Estimate(warm_usd=kept * prices.cache_read + rest, cold_usd=kept * prices.cache_write + rest)
-
-
-def measure_prefix(assembly: Assembly) -> int:
-    """Count the tokens of the prefix that the provider caches: tool schemas and the leading stable blocks."""
-    blocks, tools = assembly.prompt.blocks, assembly.fit.tool_tokens
-    count = count_cached_blocks(blocks, assembly.meter.facts, tools)
-    return tools + sum(block.tokens for block in blocks[:count]) if count else 0

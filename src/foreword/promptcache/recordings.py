@@ -9,8 +9,7 @@ from typing import Any
 from foreword.config.schema import ModelOverride
 from foreword.engine.sources.documents import is_unicode
 from foreword.errors import ConfigError, ConfigFault, InputError, suggest_name
-from foreword.promptcache.blame import CacheAccount
-from foreword.promptcache.breakpoints import choose_breakpoints
+from foreword.promptcache.cache_usage import CacheAccount, choose_breakpoints
 from foreword.promptcache.designs import set_breakpoints
 from foreword.promptcache.ledger import LedgerState, SentRequest, find_part, make_sent_blocks
 from foreword.promptcache.rules import REQUEST_SHAPES, CacheBlock, CacheUsage, list_blocks

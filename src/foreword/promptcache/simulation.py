@@ -12,8 +12,14 @@ from itertools import product
 
 from foreword.config.schema import ModelOverride
 from foreword.engine.render import Prompt
-from foreword.promptcache.blame import AnsweredRequest, Blame, CacheAccount, Cause, account_for_call
-from foreword.promptcache.breakpoints import place_breakpoints
+from foreword.promptcache.cache_usage import (
+    AnsweredRequest,
+    Blame,
+    CacheAccount,
+    Cause,
+    account_for_call,
+    place_breakpoints,
+)
 from foreword.promptcache.decision import find_first_difference, find_token_rates
 from foreword.promptcache.designs import (
     Design,
