@@ -1,7 +1,4 @@
-"""The cost of a model call, in total and per section of its prompt, and the budgets that limit it.
-
-Money is reserved before a call, in a transaction that all processes see, and settled after it.
-"""
+"""The cost of a model call, in total and per section, and the budgets from which it is reserved and settled."""
 
 import os
 import sqlite3
@@ -109,8 +106,7 @@ def estimate_max_cost(assembly: Assembly, overrides: Mapping[str, ModelOverride]
 def split_cost(assembly: Assembly, call: PricedCall, cost: Cost) -> tuple[SectionShare, ...]:
     """Split a call over the parts of its request, in wire order. The shares add up to the call's cost.
 
-    A cache holds a prefix: the request starts with the tokens read from it, followed by the written ones. Tokens that
-    the provider counted beyond our count were appended after assembly and belong to the message.
+    A cache holds a prefix: the request starts with the tokens read from it, followed by the written ones.
     """
     usage = call.usage
     if check_usage(usage):
@@ -150,7 +146,7 @@ def list_part_tokens(assembly: Assembly) -> Iterator[tuple[str, int]]:
 
 
 def scale_parts(parts: list[tuple[str, int]], total: int) -> Iterable[tuple[str, int]]:
-    """Scale the parts to the provider's count. The last part takes a surplus; a deficit shrinks all parts."""
+    """Scale the parts to the provider's count: the message takes what was appended later, a deficit shrinks all."""
     counted = sum(tokens for _, tokens in parts)
     if counted <= total:
         name, last = parts[-1]

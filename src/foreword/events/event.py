@@ -121,11 +121,7 @@ class Event:
 
 @frozen(eq=True)
 class Reader:
-    """The reader of a query. A reader sees their own events, or all events at full trust.
-
-    A reader never sees events above their clearance. Everybody in a room reads the answer there, so with a `room` only
-    events of that room are visible.
-    """
+    """The reader of a query: sees their own events or, at full trust, all; with a `room` only those of that room."""
 
     user: str
     clearance: Trust
@@ -191,12 +187,8 @@ def sees_all(reader: Reader) -> bool:
 
 
 def may_read_text(reader: Reader, person: str) -> bool:
-    """Return whether a reader may see the prompt and the reply of a turn.
-
-    `person` is the user of a private conversation and empty in a room. Only that user reads a private turn. A reader
-    without a name has full trust only inside the program, such as in an erasure.
-    """
-    inside = not reader.user and reader.clearance is Trust.FULL
+    """Return whether a reader may see the texts of a turn: of a private one, only its `person`, empty in a room."""
+    inside = not reader.user and reader.clearance is Trust.FULL  # such as in an erasure
     return not person or inside or (reader.user == person and not reader.room)
 
 

@@ -97,9 +97,8 @@ FlushMarker = Future[bool]
 class EventLog:
     """The event log of one folder, a Recorder.
 
-    An info row is queued in microseconds and written within 200 ms. A warning or an error is in the database when
-    `record` returns, unless the wait times out: a full disk or a locked database never blocks a turn. Lost events are
-    counted, and a row reports the number once rows can be written again. Prompts are queued and counted like info rows.
+    An info row is written within 200 ms. A warning or an error is in the database when `record` returns, unless it waits
+    too long: a full disk or a locked database never blocks a turn. A later row reports the number of lost events.
     """
 
     def __init__(
@@ -247,10 +246,9 @@ class EventLog:
             release_waiters(batch, written=complete)
 
     def _write_parts(self, items: list[EventRow | QueuedPrompt]) -> bool:
-        """Write items together, or else one by one without those that the database rejects.
+        """Write items together, or else one by one without those that the database rejects. Return whether all were.
 
-        Written and dropped items are removed from the list, so the remaining ones can be retried. Return whether all
-        were written.
+        Written and dropped items are removed from the list, so the remaining ones can be retried.
         """
         complete, size = True, len(items)
         while True:

@@ -36,7 +36,7 @@ class SpanExport:
         self.processor.shutdown()
 
 
-def start_export(address: str, service: str = "foreword") -> SpanExport:
+def start_export(address: str) -> SpanExport:
     """Send the spans of this process to a collector, in addition to existing span processors."""
     endpoint = parse_collector_url(address)
     try:
@@ -50,7 +50,7 @@ def start_export(address: str, service: str = "foreword") -> SpanExport:
     processor = BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint, timeout=EXPORT_TIMEOUT_S))
     provider: Any = trace.get_tracer_provider()
     if not hasattr(provider, "add_span_processor"):
-        provider = TracerProvider(resource=Resource.create({"service.name": service}))
+        provider = TracerProvider(resource=Resource.create({"service.name": "foreword"}))
         trace.set_tracer_provider(provider)
     provider.add_span_processor(processor)
     return SpanExport(processor=processor)

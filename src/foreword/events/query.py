@@ -81,8 +81,7 @@ DEFAULT_EVENTS = 50  # default number of events in an answer
 TEXT_FILTERS = ("session_id", "level", "event_type", "user", "channel", "since", "until")
 FILTER_NAMES = (*TEXT_FILTERS, "limit")
 LEVELS = tuple(level.value for level in Level)
-# The log itself emits the last two. They are spelled out because importing the log is slow.
-EVENT_TYPES = (*(kind.value for kind in EventType), "events_lost", "log_replaced")
+EVENT_TYPES = (*(kind.value for kind in EventType), "events_lost", "log_replaced")  # the log itself emits the last two
 
 
 @frozen(eq=True)

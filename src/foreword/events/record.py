@@ -114,8 +114,7 @@ def clamp_integer(number: Any) -> int | None:
 def convert_id(text: str) -> str | None:
     """Return an id as stored: None if empty, and at most `MAX_ID_CHARS` characters.
 
-    Ids are not redacted, because access checks compare them. An id that cannot be stored unchanged ends with its hash,
-    so that it equals no other id.
+    Ids are not redacted, because access checks compare them. A changed id ends with its hash, so it equals no other.
     """
     if not text:
         return None
@@ -133,19 +132,14 @@ def replace_surrogates(text: str) -> str:
 
 def encode_facts(facts: dict[str, Any]) -> str:
     """Encode facts as JSON. If the result is too long, drop the largest facts and name them."""
-    text = _encode(facts)
-    if len(text) <= MAX_METADATA_CHARS:
-        return text
-    sizes = sorted(((len(_encode(value)) + len(key), key) for key, value in facts.items()), reverse=True)
-    missing, excess = [], len(text) - MAX_METADATA_CHARS + 400
-    for size, key in sizes:
-        if excess <= 0:
-            break
+    missing: list[str] = []
+    while len(text := _encode(facts)) > MAX_METADATA_CHARS:
+        facts.pop(CUT_FACT, None)
+        size, key = max((len(_encode(value)) + len(key), key) for key, value in facts.items())
         del facts[key]
         missing.append(f"{key} ({size:,} characters)")
-        excess -= size
-    facts[CUT_FACT] = f"left out because too long: {', '.join(missing)}"[:300]
-    return _encode(facts)
+        facts[CUT_FACT] = f"left out because too long: {', '.join(missing)}"[:300]
+    return text
 
 
 def copy_facts(facts: Mapping[Any, Any], depth: int) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import json
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
@@ -13,12 +13,12 @@ from foreword.engine.sources.sections import Missing
 from foreword.events.event import (
     EventType,
     Reader,
-    build_visibility_condition,
     format_timestamp,
     may_read_text,
     read_utc_now,
 )
 from foreword.events.log import EventLog
+from foreword.events.period import Period
 from foreword.events.query import Filter, find_turn_events, iterate_rows, lay_out_turn
 from foreword.events.record import Record, read_record, replace_surrogates
 from foreword.types import Pace, Placement, Trust, Verdict, frozen
@@ -210,13 +210,10 @@ def find_prompts(connection: sqlite3.Connection, reader: Reader, turn: str) -> l
 
 def find_prompt_at(connection: sqlite3.Connection, reader: Reader, moment: datetime) -> SentPrompt | None:
     """Find the last prompt sent before or at a time that the reader may see."""
-    where, values = build_visibility_condition(reader)
-    rows = connection.execute(
-        "SELECT prompt_hash FROM events INDEXED BY idx_events_type WHERE event_type = 'prompt_built'"
-        f" AND timestamp <= ? AND prompt_hash IS NOT NULL AND {where} ORDER BY timestamp DESC, id DESC",
-        [format_timestamp(moment), *values],
-    )
-    return next((sent for row in rows if (sent := read_prompt(connection, reader, row[0]))), None)
+    query = Filter(type=EventType.PROMPT_BUILT.value, period=Period(until=moment + timedelta(microseconds=1)))
+    rows = iterate_rows(connection, reader, query, "AND prompt_hash IS NOT NULL")
+    found = (read_prompt(connection, reader, read_record(row).prompt_hash) for row in rows)
+    return next(filter(None, found), None)
 
 
 def read_prompt(connection: sqlite3.Connection, reader: Reader, key: str) -> SentPrompt | None:

@@ -1,13 +1,4 @@
-"""The tracer: records a turn as a tree of steps and instants.
-
-A loop makes one `Tracer` per turn and records all events through it; its tools and providers record nothing:
-
-    trace = Tracer(recorder, Context(trust=clearance, user="alice", session="abc"))
-    with trace.step(EventType.MESSAGE_RECEIVED, length=31) as received:
-        received.emit(EventType.TRUST_RESOLVED, effective="full")
-        with received.step(EventType.TURN_STARTED, model=model) as turn:
-            with turn.step(EventType.API_CALL, model=model) as call:
-                call.note(usage=usage, cost_usd=cost)
+"""The tracer: records a turn as a tree of steps and instants; docs/tracing.md has an example.
 
 An exception inside a step is recorded as its error and propagates. Recording itself never raises.
 """
@@ -127,18 +118,16 @@ class Tracer(TraceNode):
         self.context = context
         """The context of all further events. Assign a new one when more is known."""
         self.clock, self.elapsed = clock, elapsed
+        self._recorder, self._caller, self._first = recorder, caller, parent
+        self._is_unrecorded = False
+        self.failure: BaseException | None = None
+        """The last recorded exception, while it propagates."""
         self.position = TracePosition(
             trace=parent.trace,
             span=parent.span,
             caller=caller.trace or parent.caller,
             sampled=caller.sampled if caller.trace else parent.sampled,
         )
-        self._caller = caller
-        self._recorder = recorder
-        self.failure: BaseException | None = None
-        """The last recorded exception, while it propagates."""
-        self._first = parent
-        self._is_unrecorded = False
 
     @property
     def id(self) -> str:
@@ -188,22 +177,19 @@ class Tracer(TraceNode):
         context: Context | None = None,
     ) -> None:
         """Pass an event to the recorder. An error in a recorder must not end a turn."""
-        fields: dict[str, Any] = {"level": Level.ERROR if kind in ERROR_TYPES else Level.INFO}
+        level = Level.ERROR if kind in ERROR_TYPES else Level.INFO
+        fields: dict[str, Any] = {"type": kind, "time": now, "level": level, "context": context or self.context}
         fields |= {name: value for name, value in values.items() if name in EVENT_FIELDS}
         facts = {name: value for name, value in values.items() if name not in EVENT_FIELDS}
-        context = self.context if context is None else context
         with suppress(Exception):
-            self._recorder.record(Event(type=kind, time=now, context=context, position=position, facts=facts, **fields))
+            self._recorder.record(Event(**fields, position=position, facts=facts))
 
 
 class TraceStep(TraceNode):
     """A step with a duration, recorded under its start time."""
 
     def __init__(self, above: TraceNode, kind: EventType, values: dict[str, Any]) -> None:
-        self.trace = above.trace
-        self._above = above
-        self._kind = kind
-        self._values = values
+        self.trace, self._above, self._kind, self._values = above.trace, above, kind, values
         self._used: list[tuple[Usage, float | None]] = []
 
     def note(self, /, **values: Any) -> None:
@@ -232,7 +218,9 @@ class TraceStep(TraceNode):
         if error is not None:
             self._values = {**describe_error(error), **self._values}
         if self._values.get("error"):
-            self._values.setdefault("level", self._choose_level(error))
+            # One failure is one error row: if an inner step has recorded the exception, this is its consequence.
+            recorded = error is not None and self.trace.failure is error and self._kind not in FAILED_TYPES
+            self._values.setdefault("level", Level.WARN if recorded else Level.ERROR)
         with suppress(Exception):
             self._values |= sum_usage(self._used) if self._used else {}
         self._record_end(now, error)
@@ -240,14 +228,6 @@ class TraceStep(TraceNode):
         if self.span:
             with suppress(Exception):
                 self.span.close(self._values, now)
-
-    def _choose_level(self, error: BaseException | None) -> Level:
-        """Choose the level of a failed step: one failure is one error row.
-
-        If an inner step has already recorded the exception, this step is a warning with the consequence.
-        """
-        is_recorded = error is not None and self.trace.failure is error
-        return Level.WARN if is_recorded and self._kind not in FAILED_TYPES else Level.ERROR
 
     def _record_end(self, now: datetime, error: BaseException | None) -> None:
         """Record the end of the step. A step that is only opened does not repeat an exception of an inner step."""
@@ -267,8 +247,7 @@ class TraceStep(TraceNode):
 def clean_traceparent(headers: Sequence[str]) -> str:
     """Return the `traceparent` of a request in version 00, or an empty string if it is not valid.
 
-    https://www.w3.org/TR/trace-context/: version 00 has four fields, later versions may add some. A request must have
-    exactly one such header.
+    https://www.w3.org/TR/trace-context/: one such header, of four fields in version 00 and perhaps more in later ones.
     """
     found = TRACEPARENT.fullmatch(headers[0].strip()) if len(headers) == 1 else None
     if not found or found[1] == "ff" or not int(found[2], 16) or not int(found[3], 16):
