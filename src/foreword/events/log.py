@@ -97,8 +97,8 @@ FlushMarker = Future[bool]
 class EventLog:
     """The event log of one folder, a Recorder.
 
-    An info row is written within 200 ms. A warning or an error is in the database when `record` returns, unless it waits
-    too long: a full disk or a locked database never blocks a turn. A later row reports the number of lost events.
+    An info row is written within 200 ms. A warning or an error is in the database when `record` returns, unless the
+    wait times out: a full disk or a locked database never blocks a turn. A later row has the number of lost events.
     """
 
     def __init__(

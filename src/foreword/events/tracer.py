@@ -145,12 +145,9 @@ class Tracer(TraceNode):
     def open(
         self, above: TraceNode, kind: EventType, values: dict[str, Any], now: datetime
     ) -> "tuple[TracePosition, LiveSpan | None]":
-        """Return a new position below a node, with a live span if this trace is recorded.
-
-        A process that has not imported OpenTelemetry cannot record spans, so it is never imported here.
-        """
-        span = None
-        if not self._is_unrecorded and "opentelemetry.trace" in sys.modules:
+        """Return a new position below a node, with a live span if this trace is recorded."""
+        span, trace = None, sys.modules.get("opentelemetry.trace")  # a process without it cannot record spans
+        if trace and not self._is_unrecorded and not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
             from foreword.events.otlp import SpanStart, open_span
 
             opening = SpanStart(kind=kind, values=values, context=self.context, time=now)
