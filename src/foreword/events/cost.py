@@ -146,7 +146,7 @@ def list_part_tokens(assembly: Assembly) -> Iterator[tuple[str, int]]:
 
 
 def scale_parts(parts: list[tuple[str, int]], total: int) -> Iterable[tuple[str, int]]:
-    """Scale the parts to the provider's count: the message takes what was appended later, a deficit shrinks all."""
+    """Scale the parts to the provider's count: the message takes a surplus, appended later; a deficit shrinks all."""
     counted = sum(tokens for _, tokens in parts)
     if counted <= total:
         name, last = parts[-1]
@@ -168,7 +168,7 @@ class BudgetLimit:
     usd: float
     kind: str  # the name of the limit, such as `the daily budget`
     title: str  # the full name, such as `the daily budget of user bob`
-    own: bool  # whether the sums concern only the person who asks, and nobody else reads the answer
+    own: bool  # whether the sums concern only the person who asks, who alone reads the answer
     reset: str  # when the limit resets
 
 

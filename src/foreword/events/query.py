@@ -189,7 +189,7 @@ def build_condition(reader: Reader, query: Filter) -> tuple[str, list[Any]]:
 
 
 def choose_index(reader: Reader, query: Filter) -> str:
-    """Choose the index for a query. A limited reader uses that of their own rows, so that times reveal no others."""
+    """Choose the index for a query. A limited reader has the index by user, so that times reveal no other rows."""
     flagged = query.is_flagged
     if reader.clearance is not Trust.FULL or (query.user and not query.session and not query.type):
         return "idx_events_own_error" if flagged else "idx_events_user"

@@ -8,23 +8,10 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from foreword.errors import UnknownName
+from foreword.events import record
 from foreword.events.event import GROUPINGS, Grouping, Reader, build_visibility_condition, format_timestamp
 from foreword.events.lines import show_cost, show_count_of, show_period, show_word
 from foreword.events.period import Period, parse_report_period
-from foreword.events.record import (
-    CALL_TYPE,
-    EVENT_COLUMNS,
-    FIGURES,
-    METADATA_PLACE,
-    TURN_TYPE,
-    EventRow,
-    Figures,
-    add_figures,
-    count_rows,
-    find_quarter,
-    parse_facts,
-    read_sections,
-)
 from foreword.host import load_zone
 from foreword.types import Trust, frozen
 
@@ -34,7 +21,7 @@ QUARTER_HOUR, ONE_DAY = timedelta(minutes=15), timedelta(days=1)
 FIRST_DAY, LAST_DAY = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)  # the open ends of a period
 NO_OWNER = "\0"  # no user has this name: a reader without a name has no totals
 
-_SUMMED = ", ".join(f"sum({figure})" for figure in FIGURES)
+_SUMMED = ", ".join(f"sum({figure})" for figure in record.FIGURES)
 
 
 @frozen(eq=True)
@@ -80,7 +67,7 @@ def sum_usage_by(
         return days, len(days)
     sums = sum_figures(connection, reader, grouping, since, until)
     own = reader.user if grouping is Grouping.USER and reader.clearance is not Trust.FULL else ""
-    named: dict[str, Any] = {name: dict(zip(FIGURES, figures, strict=True)) for name, figures in sums.items()}
+    named: dict[str, Any] = {name: dict(zip(record.FIGURES, figures, strict=True)) for name, figures in sums.items()}
     totals = [Total(name=own or name, **figures) for name, figures in named.items()]
     totals.sort(key=lambda each: (-(each.cost_usd or 0.0) if most == "cost" else 0, -each.tokens, each.name))
     shown = totals[: min(limit, MAX_TOTALS)]
@@ -89,28 +76,31 @@ def sum_usage_by(
 
 def sum_figures(
     connection: sqlite3.Connection, reader: Reader, by: Grouping, since: datetime | None, until: datetime | None
-) -> dict[str, Figures]:
+) -> dict[str, record.Figures]:
     """Sum the figures of a period by name: from totals, and from single rows at its ends."""
     scope, values = build_scope(reader, by)
     visible, visible_values = build_visibility_condition(reader)
-    sums: dict[str, Figures] = {}
+    sums: dict[str, record.Figures] = {}
     for table, first, last in split_period(since, until):
         if table == "events":
             rows = connection.execute(
-                f"SELECT {', '.join(EVENT_COLUMNS)} FROM events INDEXED BY idx_events_type"
+                f"SELECT {', '.join(record.EVENT_COLUMNS)} FROM events INDEXED BY idx_events_type"
                 f" WHERE event_type IN (?, ?) AND timestamp >= ? AND timestamp < ? AND {visible}",
-                [TURN_TYPE, CALL_TYPE, first, last, *visible_values],
+                [record.TURN_TYPE, record.CALL_TYPE, first, last, *visible_values],
             )
-            counted = count_rows(
-                EventRow(row, read_sections(parse_facts(row[METADATA_PLACE]).get("sections"))) for row in rows
+            counted = record.count_rows(
+                record.EventRow(
+                    row, record.read_sections(record.parse_facts(row[record.METADATA_PLACE]).get("sections"))
+                )
+                for row in rows
             )
             for (kind, owner, room, _, name, _), figures in counted.items():
                 if [kind, owner, room] == values[:3]:
-                    add_figures(sums, name, figures)
+                    record.add_figures(sums, name, figures)
             continue
         query = f"SELECT name, {_SUMMED} FROM {table} WHERE {scope} AND start >= ? AND start < ? GROUP BY name"
         for name, *figures in connection.execute(query, [*values, first, last]):
-            add_figures(sums, name, figures)
+            record.add_figures(sums, name, figures)
     return sums
 
 
@@ -185,7 +175,7 @@ def list_sessions(connection: sqlite3.Connection, reader: Reader, since: datetim
     rows = connection.execute(
         f"SELECT name, count(*) OVER () FROM totals_quarter WHERE {scope} AND name > '' AND start >= ? "
         "GROUP BY name ORDER BY max(start) DESC, name LIMIT ?",
-        [*values, find_quarter(format_timestamp(since)), limit],
+        [*values, record.find_quarter(format_timestamp(since)), limit],
     ).fetchall()
     return [name for name, _ in rows], rows[0][1] if rows else 0
 

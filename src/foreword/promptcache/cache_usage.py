@@ -1,4 +1,4 @@
-"""A request and the provider's cache: its breakpoints, and the account of what was read, with the cause of a miss."""
+"""A request and the provider's cache: its breakpoints, and the account of its reads with the cause of a miss."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
