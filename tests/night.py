@@ -15,8 +15,7 @@ from foreword.agent.agent_events import TurnEnd
 from foreword.agent.loop import AgentLoop, TurnInput, TurnLimits
 from foreword.agent.providers.model_clients import OpenModel
 from foreword.agent.retry import RetryPolicy
-from foreword.events.event import EventType, Usage
-from foreword.events.query import find_context
+from foreword.events.event import EventType, Usage, find_context
 from foreword.events.tracer import Tracer
 from foreword.testing import ManualClock, make_workspace
 from foreword.turn import Turn

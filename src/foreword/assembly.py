@@ -198,6 +198,12 @@ class Assembly:
         count = count_cached_blocks(self.prompt.blocks, self.meter.facts, self.fit.tool_tokens)
         return sum(len(block.text) for block in self.prompt.blocks[:count])
 
+    def count_cached_tokens(self) -> int:
+        """Count the tokens of the prefix that the provider caches: tool schemas and the leading stable blocks."""
+        blocks, tools = self.prompt.blocks, self.fit.tool_tokens
+        count = count_cached_blocks(blocks, self.meter.facts, tools)
+        return tools + sum(block.tokens for block in blocks[:count]) if count else 0
+
     def count_losses(self) -> dict[str, Any]:
         """Count and name the shortened and dropped sections; empty if there are none."""
         items = (one for run in self.fit.runs for one in run.items)

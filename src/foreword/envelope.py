@@ -11,7 +11,7 @@ from typing import Any
 
 from foreword.engine.render import Prompt, PromptBlock
 from foreword.errors import UnknownName
-from foreword.promptcache.breakpoints import Breakpoint, choose_breakpoints
+from foreword.promptcache.cache_usage import Breakpoint, choose_breakpoints
 from foreword.promptcache.ledger import LedgerState, SentBlock, SentRequest, make_sent_blocks
 from foreword.promptcache.rules import (
     BREAKPOINT_KEYS,

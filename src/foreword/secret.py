@@ -1,4 +1,7 @@
-"""Detect keys, tokens and passwords in text, for lint and for redaction in the log."""
+"""Detect keys, tokens and passwords in text, for lint, and redact them for the log.
+
+Lower-case a text for matching without changing character positions.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -185,3 +188,59 @@ def is_plausible(shape: SecretPattern, secret: str) -> bool:
     if _PLACEHOLDER.search(secret) or len(set(secret)) < shape.variety:
         return False
     return not shape.digits or any(sign.isdigit() for sign in secret)
+
+
+MAX_CACHED_CHARS = 64  # maximum characters of a text in the cache of harmless texts
+MAX_CACHED_TEXTS = 4_096  # maximum size of that cache
+SCAN_MARGIN_CHARS = 6_000  # characters to scan beyond the cut; no secret is longer
+PRIVATE_KEY_END = "-----end "
+REDACTED = "[redacted]"
+
+_SECRET_NAME = re.compile(
+    r"pass(?:word|wd|phrase)s?$|(?:^|[^a-z])(?:pwd|secrets?|credentials?|authorization|cookies?|token)$"
+    r"|(?:api|secret|private|access|auth)[_ -]?keys?$|(?:access|auth|bearer|refresh|bot|api)[_ -]?token$|clientsecret$",
+    re.IGNORECASE,
+)
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")  # word boundaries in camelCase
+
+# Names of tools, models and stores occur in every event, so each is scanned only once.
+_harmless: set[str] = set()
+
+
+def is_secret_label(label: str) -> bool:
+    """Return whether the name of a value indicates a secret."""
+    return _SECRET_NAME.search(_HUMP.sub("_", label)) is not None
+
+
+def redact(text: str, limit: int) -> str:
+    """Return a text without secrets, cut at a limit with a note.
+
+    The scan extends beyond the cut, so that no partial secret remains before it.
+    """
+    if text in _harmless:
+        return text
+    scanned, parts, place = text[: limit + SCAN_MARGIN_CHARS], [], 0
+    for secret in sorted(find_possible_secrets(scanned), key=lambda secret: secret.first):
+        last = find_secret_end(scanned, secret)
+        if secret.first < limit and last > place:
+            parts += [scanned[place : max(place, secret.first)], f"[{secret.what}, redacted]"]
+            place = last
+    redacted = "".join([*parts, scanned[place:limit]]).replace("\0", "\ufffd")
+    if not redacted.isascii():
+        redacted = redacted.encode("utf-8", "replace").decode()
+    if len(text) > limit:
+        return f"{redacted}… [cut: {len(text) - limit:,} more characters]"
+    if redacted == text and len(text) <= MAX_CACHED_CHARS:
+        if len(_harmless) >= MAX_CACHED_TEXTS:
+            _harmless.clear()
+        _harmless.add(text)
+    return redacted
+
+
+def find_secret_end(text: str, secret: Secret) -> int:
+    """Return the end of a secret. A private key extends to its END line."""
+    if not text[secret.first : secret.last].startswith("-----"):
+        return secret.last
+    end = text.lower().find(PRIVATE_KEY_END, secret.last)
+    stop = text.find("-----", end + len(PRIVATE_KEY_END)) if end >= 0 else -1
+    return stop + 5 if stop >= 0 else len(text)

@@ -9,8 +9,7 @@ from foreword.agent.providers.model_clients import ModelClients
 from foreword.agent.retry import RetryPolicy
 from foreword.agent.tool_calls import AdditionalTools, Toolbox
 from foreword.agent.tools.registry import BUILT_IN
-from foreword.events.event import EventType
-from foreword.events.query import find_context
+from foreword.events.event import EventType, find_context
 from foreword.events.tracer import Tracer
 from foreword.testing import EventStream, FakeRecorder, make_workspace
 from foreword.turn import Tool, ToolAnswer, Toolset, Turn

@@ -7,7 +7,7 @@ import pytest
 from foreword.agent.model_call import TurnLedger
 from foreword.agent.providers.model_clients import OpenModel
 from foreword.events.event import Usage
-from foreword.promptcache.blame import Cause
+from foreword.promptcache.cache_usage import Cause
 from foreword.promptcache.ledger import ENGINE_RESTARTED
 from foreword.testing import NOON, make_workspace
 from foreword.turn import Turn

@@ -20,8 +20,7 @@ from foreword.agent.reply_stream import ToolCall
 from foreword.agent.tool_calls import AdditionalTools, Toolbox, write_question
 from foreword.agent.tools.file_tools import FILE_TOOLS
 from foreword.engine.sources.documents import read_builtin
-from foreword.events.event import EventType
-from foreword.events.query import find_context
+from foreword.events.event import EventType, find_context
 from foreword.events.tracer import Tracer
 from foreword.testing import EventStream, FakeRecorder, ScriptedCall, ScriptedReply, make_workspace, write_files
 from foreword.turn import Toolset, Turn

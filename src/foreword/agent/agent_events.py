@@ -7,9 +7,9 @@ from pydantic_ai.messages import ModelMessage
 
 from foreword.engine.sources.sections import Passage
 from foreword.errors import ForewordError
-from foreword.events.budget_guard import Reservation
+from foreword.events.cost import Reservation
 from foreword.events.event import Usage
-from foreword.promptcache.blame import CacheAccount
+from foreword.promptcache.cache_usage import CacheAccount
 from foreword.promptcache.ledger import LedgerState
 from foreword.types import TextEnum, frozen
 

@@ -65,13 +65,11 @@ from foreword.agent.tools.state_tools import TASKS, WORKFLOW
 from foreword.assembly import Assembly
 from foreword.envelope import Envelope
 from foreword.errors import InputError, ToolError, UnknownName
-from foreword.events.event import EventType, Level, sees_all
-from foreword.events.query import find_reader
+from foreword.events.event import EventType, Level, find_reader, sees_all
 from foreword.events.sinks import EventStream
 from foreword.events.tracer import TraceNode, TraceStep
 from foreword.promptcache.ledger import Action, LedgerState
 from foreword.promptcache.ledger_json import decision_to_json
-from foreword.promptcache.price import measure_prefix
 from foreword.promptcache.rules import NO_CALIBRATION, Calibration
 from foreword.turn import ToolAnswer, Toolset, Turn
 from foreword.types import Mode, frozen
@@ -253,7 +251,7 @@ class AgentLoop:
             prompt_hash=context.prompt_hash,
             layers=work.assembly.prompt.section_count,
             tokens=work.assembly.used,
-            cached_tokens=measure_prefix(work.assembly),
+            cached_tokens=work.assembly.count_cached_tokens(),
             **work.assembly.count_losses(),
             **({} if decision.action is Action.REUSE else {"ledger": decision_to_json(decision)}),
         )

@@ -15,8 +15,7 @@ from foreword.agent.providers.model_clients import open_models
 from foreword.agent.retry import DEFAULT_RETRY_POLICY, RetryPolicy
 from foreword.agent.tool_calls import AdditionalTools, Toolbox
 from foreword.agent.tools.registry import DELEGATION_TOOLS, NOTIFICATION_TOOLS, SCHEDULE_TOOLS
-from foreword.events.event import NO_CONTEXT, EventType, Level, NoticeFanout, NoticeTarget
-from foreword.events.period import read_utc_now
+from foreword.events.event import NO_CONTEXT, EventType, Level, NoticeFanout, NoticeTarget, read_utc_now
 from foreword.events.sinks import Output, open_event_stream
 from foreword.events.tracer import Tracer, describe_error
 from foreword.gateway.bulletins import Bulletins

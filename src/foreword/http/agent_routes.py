@@ -19,7 +19,7 @@ from foreword.assembly import Assembly
 from foreword.config.schema import Identity
 from foreword.engine.context import StoredCharacter
 from foreword.errors import InputError
-from foreword.events.query import find_context
+from foreword.events.event import find_context
 from foreword.events.tracer import Tracer
 from foreword.http.error_responses import HttpError, make_not_found
 from foreword.http.request_context import MAX_NAME_CHARS, ContextDep, RequestContext, RequestModel, ResponseModel

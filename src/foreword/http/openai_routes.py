@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from foreword.agent.agent_events import TurnEnd, TurnEnded
 from foreword.agent.reply_stream import SEPARATOR, StreamedText
 from foreword.errors import UnknownName
-from foreword.events.otlp import clean_traceparent
+from foreword.events.tracer import clean_traceparent
 from foreword.gateway import housekeeping
 from foreword.gateway.channel import InboundMessage
 from foreword.gateway.channels.pull_channel import OPENAI_CHANNEL, submit_message

@@ -20,8 +20,8 @@ from foreword.config.schema import Config
 from foreword.engine.sources.documents import join_lines
 from foreword.engine.trust import get_ceiling, resolve_trust
 from foreword.errors import InputError
-from foreword.events.event import Reader
-from foreword.events.query import find_reader, query_log
+from foreword.events.event import Reader, find_reader
+from foreword.events.query import query_log
 from foreword.gateway.channels.pull_channel import WEB_CHANNEL
 from foreword.gateway.equipment import MAX_PATH_CHARS, open_project
 from foreword.gateway.messages import MAX_CLIENT_FACT_CHARS, MAX_MESSAGE_CHARS, ClientRequest

@@ -15,8 +15,8 @@ from pydantic import Field
 from foreword.agent import agent_events
 from foreword.errors import InputError
 from foreword.events.event import may_read_text
-from foreword.events.otlp import clean_traceparent
 from foreword.events.sent_prompts import read_prompt
+from foreword.events.tracer import clean_traceparent
 from foreword.gateway.channel import InboundMessage
 from foreword.gateway.channels.pull_channel import WEB_CHANNEL, submit_message
 from foreword.gateway.messages import AcceptedTurn, NotFound

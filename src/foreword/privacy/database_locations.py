@@ -8,10 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from foreword.events.event import EventType, Reader
-from foreword.events.record import RECORD_SELECT, read_record
+from foreword.events.record import FIGURES, RECORD_SELECT, TOTALS_KEY, read_record
 from foreword.events.redaction import ARGUMENTS_KEY, BATCH_TEXTS, redact_value, rewrite_arguments
 from foreword.events.sent_prompts import read_prompt
-from foreword.events.totals import FIGURES, TOTALS_KEY
 from foreword.gateway.rooms import name_author
 from foreword.privacy.subject import (
     LOGGED_NAMES_SQL,

@@ -12,9 +12,8 @@ from secrets import token_hex
 from typing import TextIO
 
 from foreword.errors import InputError
-from foreword.events.event import Reader, build_visibility_condition, sees_all
+from foreword.events.event import Reader, build_visibility_condition, format_timestamp, sees_all
 from foreword.events.log import prune_log
-from foreword.events.period import format_timestamp
 from foreword.events.query import open_log
 from foreword.events.record import RECORD_SELECT, read_record
 from foreword.privacy.erasure import DATA_LOCATIONS, check_person, format_location
