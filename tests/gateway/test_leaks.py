@@ -56,7 +56,7 @@ def talk(folder, stand_in, seed):
             later = ManualClock(datetime.now(UTC) + timedelta(days=2))
             await Archiver(replace(gateway.context, recorder=FakeRecorder(), clock=later)).archive()
             query = "SELECT * FROM archives"
-            archives = await gateway.writer.read(lambda state: fetch_all(Archive, state.execute(query)))
+            archives = await gateway.writer.read(lambda state: fetch_all(Archive, state, query))
         for archive in archives:
             world.open(archive, (folder / archive.path).read_text())
         for address, text in post.arrived:

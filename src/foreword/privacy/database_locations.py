@@ -39,10 +39,8 @@ ExportedItem = tuple[Mapping[str, Any], Trust]
 class DataLocation:
     """A place that stores personal data. It lists a change for each item of a person, exports items and erases them."""
 
-    name: str
-    """The name shown in reports."""
-    base: str = ""
-    """The database that contains it; the locations of one database are erased in one transaction."""
+    name: str  # the name shown in reports
+    base: str = ""  # the database that contains it; the locations of one database are erased in one transaction
     where: str = ""
     """The path shown in reports, if it is not that of the database; NAME is replaced with the person's name."""
     claims: tuple[str, ...] = ()

@@ -146,8 +146,7 @@ class LocationResult:
     where: str
     found: int
     removed: int = 0
-    left: int = 0
-    """Items that the second search still found."""
+    left: int = 0  # items that the second search still found
 
 
 @frozen(eq=True)
@@ -157,8 +156,7 @@ class ErasureReport:
     user: str
     lines: tuple[LocationResult, ...]
     stays: tuple[str, ...] = ()
-    done: bool = False
-    """Whether the second search found nothing and no file contains bytes of deleted data."""
+    done: bool = False  # whether the second search found nothing and no file contains bytes of deleted data
     trouble: tuple[str, ...] = ()
 
     @property

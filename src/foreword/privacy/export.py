@@ -40,8 +40,7 @@ class ExportResult:
     """The result of an export."""
 
     rows: int
-    last: int
-    """The id of the last row at the start. Later rows are not included."""
+    last: int  # the id of the last row at the start; later rows are not included
     pruned: int = 0
 
 
@@ -144,10 +143,8 @@ class PersonExport:
     """The result of an export."""
 
     user: str
-    given: dict[str, int]
-    """Number of exported items per data location."""
-    above: int = 0
-    """Number of items above the clearance, which are not exported; only the owner sees this number."""
+    given: dict[str, int]  # number of exported items per data location
+    above: int = 0  # number of items above the clearance, which are not exported; only the owner sees this number
 
 
 def export_person(workspace: Workspace, user: str, level: Trust, file: TextIO) -> PersonExport:

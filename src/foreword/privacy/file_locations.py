@@ -22,7 +22,7 @@ from foreword.privacy import subject
 from foreword.privacy.database_locations import STATE, DataLocation, ExportedItem
 from foreword.privacy.subject import OWN_NAMES_SQL, Databases, Redactor, Subject
 from foreword.storage import sessions
-from foreword.storage.database import fetch_all, format_moment
+from foreword.storage.database import fetch_all, fetch_column, format_moment
 from foreword.types import Trust
 
 
@@ -201,7 +201,7 @@ def read_index(folder: str) -> dict[str, dict[str, str]]:
     if not os.path.isfile(path):
         return {}
     with suppress(sqlite3.Error), closing(sqlite3.connect(path, timeout=5, isolation_level=None)) as index:
-        stores = [store for (store,) in index.execute("SELECT name FROM stores")]
+        stores = fetch_column(index, "SELECT name FROM stores")
         query = "SELECT path, sha256 FROM documents_{}"
         return {store: dict(index.execute(query.format(store.encode().hex()))) for store in stores}
     return {}
@@ -265,8 +265,7 @@ class TranscriptLocation(DataLocation):
 
 def list_archives(databases: Databases, condition: str) -> list[sessions.Archive]:
     """List the transcripts that match a condition."""
-    query = f"SELECT * FROM archives WHERE {condition} ORDER BY path"
-    return fetch_all(sessions.Archive, databases.state.execute(query))
+    return fetch_all(sessions.Archive, databases.state, f"SELECT * FROM archives WHERE {condition} ORDER BY path")
 
 
 def read_transcript(databases: Databases, archive: sessions.Archive) -> transcripts.Transcript | None:

@@ -137,20 +137,14 @@ class Subject:
     """A person, and the ids and texts by which their data is found."""
 
     name: str
-    names: frozenset[str]
-    """The user name, and the channel identities, which also identify them before pairing."""
-    messages: tuple[str, ...]
-    """Texts that the person wrote."""
-    memories: tuple[str, ...]
-    """Memory entries and facts with the person as author."""
+    names: frozenset[str]  # the user name, and the channel identities, which also identify them before pairing
+    messages: tuple[str, ...]  # texts that the person wrote
+    memories: tuple[str, ...]  # memory entries and facts with the person as author
     responsibilities: tuple[tuple[str, str], ...]
     """Title and text of each responsibility that the person added; the prompts of other users contain them."""
-    paths: tuple[str, ...]
-    """Paths of the memory entries in shared stores, as `store/file`."""
-    message_quotes: QuoteIndex
-    """Word sequences that only this person has written."""
-    memory_quotes: QuoteIndex
-    """Word sequences that occur only in this person's memories."""
+    paths: tuple[str, ...]  # paths of the memory entries in shared stores, as `store/file`
+    message_quotes: QuoteIndex  # word sequences that only this person has written
+    memory_quotes: QuoteIndex  # word sequences that occur only in this person's memories
 
 
 def identify_subject(databases: Databases, name: str) -> Subject:

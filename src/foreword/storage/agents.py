@@ -9,18 +9,17 @@ from typing import Any
 from foreword.config.schema import Identity, Responsibility
 from foreword.engine.context import NO_CHARACTER, StoredCharacter
 from foreword.errors import InputError
-from foreword.storage.database import fetch_all, insert_row, is_whole, stamp
+from foreword.storage.database import fetch_all, fetch_cell, insert_row, is_whole, stamp
 from foreword.types import Trust
 
 MAX_RESPONSIBILITIES = 20  # per agent, in addition to those of its configuration
 MAX_TITLE_CHARS, MAX_CONTENT_CHARS = 100, 2_000
 MAX_SOUL_CHARS = 200_000  # a prompt has no room for more
 MAX_INSTRUCTIONS_CHARS = 20_000  # a prompt shows fewer, the storage has all
-SET_AGENT = (
-    "INSERT INTO agent_configurations (agent_name, soul, identity, updated)"
-    " VALUES (:agent, coalesce(:soul, ''), :identity, :updated) ON CONFLICT (agent_name) DO UPDATE SET"
-    " soul = coalesce(:soul, soul), identity = iif(:named, :identity, identity), updated = :updated"
-)
+SET_AGENT = """
+INSERT INTO agent_configurations (agent_name, soul, identity, updated)
+VALUES (:agent, coalesce(:soul, ''), :identity, :updated) ON CONFLICT (agent_name) DO UPDATE SET
+soul = coalesce(:soul, soul), identity = iif(:named, :identity, identity), updated = :updated"""
 INSTRUCTIONS_FIXED = (
     "the standing instructions cannot be changed in this conversation; a person can, by foreword instructions set"
 )
@@ -29,7 +28,7 @@ INSTRUCTIONS_FIXED = (
 def list_responsibilities(state: sqlite3.Connection, agent: str) -> tuple[Responsibility, ...]:
     """List the responsibilities of an agent, oldest first."""
     query = "SELECT title, content FROM responsibilities WHERE agent = ? ORDER BY added, title"
-    return tuple(fetch_all(Responsibility, state.execute(query, (agent,))))
+    return tuple(fetch_all(Responsibility, state, query, agent))
 
 
 def add_responsibility(state: sqlite3.Connection, agent: str, one: Responsibility, user: str) -> None:
@@ -64,8 +63,7 @@ def check_responsibility(one: Responsibility) -> None:
 
 def find_character(state: sqlite3.Connection, agent: str) -> StoredCharacter:
     """Return the stored attributes of an agent."""
-    query = "SELECT soul, identity FROM agent_configurations WHERE agent_name = ?"
-    row = state.execute(query, (agent,)).fetchone()
+    row = state.execute("SELECT soul, identity FROM agent_configurations WHERE agent_name = ?", (agent,)).fetchone()
     soul, identity = row or ("", None)
     taken = list_responsibilities(state, agent)
     if row is None and not taken:
@@ -77,12 +75,12 @@ def set_character(
     state: sqlite3.Connection, agent: str, *, soul: str | None = None, identity: Identity | str | None = None
 ) -> None:
     """Store a soul, an identity or both. An empty value deletes it, None leaves it unchanged."""
-    texts = [soul or "", *list_identity_fields(identity).values()]
+    given = list_identity_fields(identity)
+    texts = [soul or "", *given.values()]
     if any(len(text) > MAX_SOUL_CHARS for text in texts):
         raise InputError(f"a soul or an identity may have at most {MAX_SOUL_CHARS:,} characters; nothing was changed")
     if any("\0" in text or not is_whole(text) for text in texts):
         raise InputError("it has invalid characters; nothing was changed")
-    given = list_identity_fields(identity)
     value = identity.strip() if isinstance(identity, str) else given
     columns = {"agent": agent, "soul": None if soul is None else soul.strip(), "named": identity is not None}
     encoded = json.dumps(value, ensure_ascii=False) if given else None
@@ -114,12 +112,10 @@ def parse_identity(raw: str | None) -> Identity | str | None:
 
 def find_instructions(state: sqlite3.Connection, user: str, agent: str, clearance: Trust = Trust.FULL) -> str | None:
     """Return a user's instructions at a clearance: empty if cleared, None if there never were any."""
-    query = (
-        "SELECT instructions FROM user_agent_prompt_customizations"
-        " WHERE user_id = ? AND agent_name = ? AND clearance <= ?"
-    )
-    row = state.execute(query, (user, agent, clearance)).fetchone()
-    return None if row is None else str(row[0])
+    where = "user_id = ? AND agent_name = ? AND clearance <= ?"
+    query = f"SELECT instructions FROM user_agent_prompt_customizations WHERE {where}"
+    found: str | None = fetch_cell(state, query, user, agent, clearance)
+    return found
 
 
 def replace_instructions(
@@ -148,8 +144,8 @@ def check_instructions(text: str) -> str:
     """Strip a text and refuse it if it cannot be stored completely."""
     kept, most = text.strip(), MAX_INSTRUCTIONS_CHARS
     if len(kept) > most:
-        problem = f"the instructions have {len(kept):,} characters, but may have at most {most:,}; nothing was changed"
-        raise InputError(problem)
+        count = f"{len(kept):,} characters, but may have at most {most:,}"
+        raise InputError(f"the instructions have {count}; nothing was changed")
     if "\0" in kept or not is_whole(kept):
         raise InputError("the instructions have invalid characters; nothing was changed")
     return kept

@@ -8,7 +8,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cache
@@ -18,7 +18,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from foreword.errors import InputError
 from foreword.resources import read_resource
-from foreword.types import frozen
+from foreword.types import TextEnum, frozen
 
 T = TypeVar("T")
 TIMESTAMP_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"  # UTC, as text that sorts by time
@@ -51,18 +51,12 @@ class StorageError(InputError):
 class DatabaseSchema:
     """The schema of one kind of file, and how to open it."""
 
-    text: str
-    """The SQL file in this folder that creates all tables. Its first line names the revision."""
-    migrations: str
-    """The subfolder of `migrations`."""
-    synchronous: str
-    """FULL if writes must survive a power failure, NORMAL if a process crash is enough."""
-    probe: str
-    """A short query that succeeds on an intact file."""
-    older: str = ""
-    """A table that can exist from before the first migration. Then all migrations run."""
-    linked: bool = False
-    """Whether SQLite enforces foreign keys."""
+    text: str  # the SQL file in this folder that creates all tables; its first line names the revision
+    migrations: str  # the subfolder of `migrations`
+    synchronous: str  # FULL if writes must survive a power failure, NORMAL if a process crash is enough
+    probe: str  # a short query that succeeds on an intact file
+    older: str = ""  # a table that can exist from before the first migration; then all migrations run
+    linked: bool = False  # whether SQLite enforces foreign keys
 
     def read(self) -> str:
         """Read the SQL that creates all tables."""
@@ -97,13 +91,12 @@ def find_revision(connection: sqlite3.Connection) -> str:
     """Return the schema revision of a file, or an empty string."""
     if not has_table(connection, "alembic_version"):
         return ""
-    row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-    return str(row[0]) if row else ""
+    return str(fetch_cell(connection, "SELECT version_num FROM alembic_version") or "")
 
 
 def has_table(connection: sqlite3.Connection, name: str) -> bool:
     """Return whether a table exists."""
-    return connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone() is not None
+    return fetch_cell(connection, "SELECT 1 FROM sqlite_master WHERE name = ?", name) is not None
 
 
 def create_private_file(path: str) -> None:
@@ -141,12 +134,6 @@ EVENTS_SCHEMA = DatabaseSchema(
     synchronous="NORMAL",
     probe="SELECT min(id), max(id), max(timestamp) FROM events",
 )
-INSERT_REPLACED = (
-    "INSERT INTO events (timestamp, level, category, event_type, error, metadata, trust)"
-    " VALUES (?, 'error', 'log', ?, ?, '{}', 3)"
-)
-
-
 FileIdentity = tuple[int, int]
 
 
@@ -156,29 +143,26 @@ class OpenDatabase:
 
     connection: sqlite3.Connection
     path: str
-    note: str = ""
-    """A message if a damaged file was moved aside, with its new name."""
+    note: str = ""  # a message if a damaged file was moved aside, with its new name
 
 
-def open_events(folder: str, patience: float = LOCK_TIMEOUT_S) -> OpenDatabase:
+def open_events(folder: str, patience: float = LOCK_TIMEOUT_S, *, file: str = EVENTS_FILE) -> OpenDatabase:
     """Open the log of a folder for writing. Create it if missing, and replace it if damaged."""
-    return _open_or_replace(os.path.join(folder, EVENTS_FILE), patience)
-
-
-def open_budgets(folder: str, patience: float = LOCK_TIMEOUT_S) -> OpenDatabase:
-    """Open the budgets of a folder. The file has the schema of the log and uses only the budget tables."""
-    return _open_or_replace(os.path.join(folder, BUDGETS_FILE), patience)
-
-
-def _open_or_replace(path: str, patience: float) -> OpenDatabase:
+    path, note = os.path.join(folder, file), ""
     seen = identify_file(path)
     try:
-        return OpenDatabase(connection=open_database(path, EVENTS_SCHEMA, patience), path=path)
+        connection = open_database(path, EVENTS_SCHEMA, patience)
     except sqlite3.DatabaseError as error:
         if not is_damage(error):
             raise
         note = move_damaged_aside(path, seen, str(error))
-    return OpenDatabase(connection=open_database(path, EVENTS_SCHEMA, patience), path=path, note=note)
+        connection = open_database(path, EVENTS_SCHEMA, patience)
+    return OpenDatabase(connection=connection, path=path, note=note)
+
+
+def open_budgets(folder: str, patience: float = LOCK_TIMEOUT_S) -> OpenDatabase:
+    """Open the budgets of a folder. The file has the schema of the log and uses only the budget tables."""
+    return open_events(folder, patience, file=BUDGETS_FILE)
 
 
 def read_events(folder: str, patience: float = LOCK_TIMEOUT_S) -> OpenDatabase:
@@ -232,7 +216,9 @@ def move_damaged_aside(path: str, seen: FileIdentity, reason: str) -> str:
     with lock_file(path):
         if seen != identify_file(path):
             return ""
-        place = find_free_name(path)
+        place = f"{path}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+        names = chain([place], (f"{place}-{number}" for number in count(2)))
+        place = next(name for name in names if not os.path.exists(name))
         os.replace(path, place)
         for ending in COMPANION_SUFFIXES:
             if os.path.exists(path + ending):
@@ -244,7 +230,8 @@ def move_damaged_aside(path: str, seen: FileIdentity, reason: str) -> str:
         suppress(sqlite3.Error, OSError, StorageError),  # if the log cannot be written, the caller has the message
         closing(open_database(os.path.join(folder, EVENTS_FILE), EVENTS_SCHEMA)) as log,
     ):
-        log.execute(INSERT_REPLACED, (stamp(), LOG_REPLACED_TYPE, note))
+        facts = {"level": "error", "category": "log", "event_type": LOG_REPLACED_TYPE, "metadata": "{}", "trust": 3}
+        insert_row(log, "events", timestamp=stamp(), error=note, **facts)
     return note
 
 
@@ -283,13 +270,6 @@ def probe_file(connection: sqlite3.Connection, probe: str) -> None:
         raise
 
 
-def find_free_name(path: str) -> str:
-    """Return an unused name for a damaged file."""
-    place = f"{path}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-    names = chain([place], (f"{place}-{number}" for number in count(2)))
-    return next(name for name in names if not os.path.exists(name))
-
-
 def is_whole(text: str) -> bool:
     """Return whether a text can be encoded as UTF-8: a lone surrogate cannot."""
     return text.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in text)
@@ -315,6 +295,13 @@ def open_state(folder: str, patience: float = LOCK_TIMEOUT_S) -> OpenDatabase:
         if is_damage(error):
             raise make_damage_error(path, error) from error
         raise
+
+
+def open_state_read_only(folder: str) -> sqlite3.Connection:
+    """Open the state of a folder for reading; a missing one is created."""
+    state = open_state(folder).connection
+    state.execute("PRAGMA query_only=ON")
+    return state
 
 
 @contextmanager
@@ -362,15 +349,33 @@ def writing(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def fetch_all(kind: type[T], cursor: sqlite3.Cursor) -> list[T]:
+def fetch_all(kind: type[T], state: sqlite3.Connection, query: str, *values: Any) -> list[T]:
     """Make a value of each row. A column sets the field of its name, without a final `_id`."""
-    names = [column[0].removesuffix("_id") for column in cursor.description]
-    return [make_value(kind, dict(zip(names, row, strict=True))) for row in cursor]
+    rows = fetch_rows(state, query, *values)
+    return [make_value(kind, {name.removesuffix("_id"): part for name, part in row.items()}) for row in rows]
 
 
-def fetch_one(kind: type[T], cursor: sqlite3.Cursor) -> T | None:
+def fetch_one(kind: type[T], state: sqlite3.Connection, query: str, *values: Any) -> T | None:
     """Make a value of the first row, if any."""
-    return next(iter(fetch_all(kind, cursor)), None)
+    return next(iter(fetch_all(kind, state, query, *values)), None)
+
+
+def fetch_rows(state: sqlite3.Connection, query: str, *values: Any) -> list[dict[str, Any]]:
+    """Return each row as a mapping from its columns."""
+    cursor = state.execute(query, values)
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+
+def fetch_column(state: sqlite3.Connection, query: str, *values: Any) -> list[Any]:
+    """Return the first column of each row."""
+    return [row[0] for row in state.execute(query, values).fetchall()]
+
+
+def fetch_cell(state: sqlite3.Connection, query: str, *values: Any) -> Any:
+    """Return the first column of the first row, or None."""
+    row = state.execute(query, values).fetchone()
+    return row and row[0]
 
 
 def make_value(kind: Any, row: Mapping[str, Any], *, nested: bool = False) -> Any:
@@ -413,7 +418,26 @@ def find_converter(hint: Any) -> Callable[[Any], Any]:
     return json.loads if origin is Mapping else lambda raw: raw
 
 
-def insert_row(state: sqlite3.Connection, table: str, /, verb: str = "INSERT", **columns: Any) -> int:
-    """Insert a row; return the number of inserted rows."""
+def insert_row(state: sqlite3.Connection, table: str, verb: str = "INSERT", /, **columns: Any) -> int:
+    """Insert a row; return the number of inserted rows. Words of enums and times are stored as text."""
     names, places = ", ".join(columns), ", ".join("?" * len(columns))
-    return state.execute(f"{verb} INTO {table} ({names}) VALUES ({places})", tuple(columns.values())).rowcount
+    values = [
+        format_moment(value) if isinstance(value, datetime) else str(value) if isinstance(value, TextEnum) else value
+        for value in columns.values()
+    ]
+    return state.execute(f"{verb} INTO {table} ({names}) VALUES ({places})", values).rowcount
+
+
+ID_FIELDS = ("session", "turn", "user")  # their columns end in `_id`
+
+
+def list_columns(value: Any) -> dict[str, Any]:
+    """Return a value as columns, from which `fetch_all` makes it again."""
+    columns: dict[str, Any] = {}
+    for field in fields(value):
+        part = getattr(value, field.name)
+        if is_dataclass(part):
+            columns |= list_columns(part)
+        else:
+            columns[f"{field.name}_id" if field.name in ID_FIELDS else field.name] = part
+    return columns
