@@ -20,7 +20,7 @@ from foreword.gateway import session_manager
 from foreword.gateway.channel import ChatKind
 from foreword.gateway.transcripts import Archiver
 from foreword.storage import history
-from foreword.storage.database import fetch_all
+from foreword.storage.rows import fetch_all
 from foreword.storage.sessions import Archive
 from foreword.testing import FakeRecorder, ManualClock
 

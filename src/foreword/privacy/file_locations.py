@@ -22,7 +22,8 @@ from foreword.privacy import subject
 from foreword.privacy.database_locations import STATE, DataLocation, ExportedItem
 from foreword.privacy.subject import OWN_NAMES_SQL, Databases, Redactor, Subject
 from foreword.storage import sessions
-from foreword.storage.database import fetch_all, fetch_column, format_moment
+from foreword.storage.database import format_moment
+from foreword.storage.rows import fetch_all, fetch_column
 from foreword.types import Trust
 
 

@@ -9,7 +9,8 @@ from typing import Any
 from foreword.config.schema import Identity, Responsibility
 from foreword.engine.context import NO_CHARACTER, StoredCharacter
 from foreword.errors import InputError
-from foreword.storage.database import fetch_all, fetch_cell, insert_row, is_whole, stamp
+from foreword.storage.database import is_whole, stamp
+from foreword.storage.rows import fetch_all, fetch_cell, insert_row
 from foreword.types import Trust
 
 MAX_RESPONSIBILITIES = 20  # per agent, in addition to those of its configuration

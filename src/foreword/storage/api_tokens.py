@@ -9,15 +9,8 @@ from hashlib import sha256
 from typing import Self
 
 from foreword.errors import InputError, UnknownName, quote_name
-from foreword.storage.database import (
-    LOCK_TIMEOUT_S,
-    fetch_all,
-    fetch_one,
-    format_moment,
-    insert_row,
-    list_columns,
-    open_state,
-)  # fmt: skip
+from foreword.storage.database import LOCK_TIMEOUT_S, format_moment, open_state
+from foreword.storage.rows import fetch_all, fetch_one, insert_row, list_columns
 from foreword.types import frozen
 
 TOKEN_PREFIX = "fwd_"  # makes a leaked token recognisable

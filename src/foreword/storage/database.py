@@ -1,26 +1,19 @@
-"""The SQLite files of a workspace: the state, the event log and the budgets; their rows as values.
+"""The SQLite files of a workspace: the state, the event log and the budgets.
 
 Opening a file creates its tables, upgrades an older schema, refuses a newer one and checks for damage.
 """
 
-import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
-from enum import Enum
-from functools import cache
 from itertools import chain, count
-from types import NoneType, UnionType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from foreword.errors import InputError
 from foreword.resources import read_resource
-from foreword.types import TextEnum, frozen
+from foreword.types import frozen
 
-T = TypeVar("T")
 TIMESTAMP_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"  # UTC, as text that sorts by time
 
 
@@ -91,12 +84,12 @@ def find_revision(connection: sqlite3.Connection) -> str:
     """Return the schema revision of a file, or an empty string."""
     if not has_table(connection, "alembic_version"):
         return ""
-    return str(fetch_cell(connection, "SELECT version_num FROM alembic_version") or "")
+    return "".join(version for (version,) in connection.execute("SELECT version_num FROM alembic_version"))
 
 
 def has_table(connection: sqlite3.Connection, name: str) -> bool:
     """Return whether a table exists."""
-    return fetch_cell(connection, "SELECT 1 FROM sqlite_master WHERE name = ?", name) is not None
+    return connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone() is not None
 
 
 def create_private_file(path: str) -> None:
@@ -126,6 +119,9 @@ BUDGETS_FILE = "budgets.sqlite"  # separate, so that spending survives a damaged
 DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 COMPANION_SUFFIXES = ("-wal", "-shm")  # SQLite's companions of a database file
 FOLDER_MODE = 0o700  # a folder readable only by its owner
+INSERT_REPLACED = """
+INSERT INTO events (timestamp, level, category, event_type, error, metadata, trust)
+VALUES (?, 'error', 'log', ?, ?, '{}', 3)"""
 LOG_REPLACED_TYPE = "log_replaced"  # the type of the row that reports a replaced file
 # Checks both ends of the table, where rows are added and deleted. Other damage shows on access.
 EVENTS_SCHEMA = DatabaseSchema(
@@ -230,8 +226,7 @@ def move_damaged_aside(path: str, seen: FileIdentity, reason: str) -> str:
         suppress(sqlite3.Error, OSError, StorageError),  # if the log cannot be written, the caller has the message
         closing(open_database(os.path.join(folder, EVENTS_FILE), EVENTS_SCHEMA)) as log,
     ):
-        facts = {"level": "error", "category": "log", "event_type": LOG_REPLACED_TYPE, "metadata": "{}", "trust": 3}
-        insert_row(log, "events", timestamp=stamp(), error=note, **facts)
+        log.execute(INSERT_REPLACED, (stamp(), LOG_REPLACED_TYPE, note))
     return note
 
 
@@ -347,97 +342,3 @@ def writing(connection: sqlite3.Connection) -> Iterator[None]:
         if connection.in_transaction:  # a full disk has already ended it
             connection.execute("ROLLBACK")
         raise
-
-
-def fetch_all(kind: type[T], state: sqlite3.Connection, query: str, *values: Any) -> list[T]:
-    """Make a value of each row. A column sets the field of its name, without a final `_id`."""
-    rows = fetch_rows(state, query, *values)
-    return [make_value(kind, {name.removesuffix("_id"): part for name, part in row.items()}) for row in rows]
-
-
-def fetch_one(kind: type[T], state: sqlite3.Connection, query: str, *values: Any) -> T | None:
-    """Make a value of the first row, if any."""
-    return next(iter(fetch_all(kind, state, query, *values)), None)
-
-
-def fetch_rows(state: sqlite3.Connection, query: str, *values: Any) -> list[dict[str, Any]]:
-    """Return each row as a mapping from its columns."""
-    cursor = state.execute(query, values)
-    names = [column[0] for column in cursor.description]
-    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-
-
-def fetch_column(state: sqlite3.Connection, query: str, *values: Any) -> list[Any]:
-    """Return the first column of each row."""
-    return [row[0] for row in state.execute(query, values).fetchall()]
-
-
-def fetch_cell(state: sqlite3.Connection, query: str, *values: Any) -> Any:
-    """Return the first column of the first row, or None."""
-    row = state.execute(query, values).fetchone()
-    return row and row[0]
-
-
-def make_value(kind: Any, row: Mapping[str, Any], *, nested: bool = False) -> Any:
-    """Make a value from columns by its type hints. A nested value without a column has one column for each field."""
-    values: dict[str, Any] = {}
-    for name, (hint, is_optional) in list_hints(kind).items():
-        if name not in row and is_dataclass(hint):
-            values[name] = make_value(hint, row, nested=True)
-        elif name in row or nested:
-            value = row[name]
-            if value is not None:
-                values[name] = find_converter(hint)(value)
-            elif is_optional or hint is str:
-                values[name] = None if is_optional else ""
-    return kind(**values)
-
-
-@cache
-def list_hints(kind: Any) -> Mapping[str, tuple[Any, bool]]:
-    """Return the type of each field, and whether it may be None."""
-    found: dict[str, tuple[Any, bool]] = {}
-    for name, hint in get_type_hints(kind).items():
-        members = get_args(hint) if get_origin(hint) is UnionType else (hint,)
-        found[name] = (next(member for member in members if member is not NoneType), NoneType in members)
-    return found
-
-
-@cache
-def find_converter(hint: Any) -> Callable[[Any], Any]:
-    """Find the function that converts a column: JSON to a structure, text or seconds to a time, and words to enums."""
-    origin = get_origin(hint) or hint
-    if origin is tuple:
-        return lambda raw: tuple(json.loads(raw))
-    if is_dataclass(origin):
-        return lambda raw: hint(**json.loads(raw))
-    if origin is datetime:
-        return lambda raw: parse_moment(raw) if isinstance(raw, str) else datetime.fromtimestamp(raw, UTC)
-    if isinstance(origin, type) and issubclass(origin, Enum | bool):
-        return origin
-    return json.loads if origin is Mapping else lambda raw: raw
-
-
-def insert_row(state: sqlite3.Connection, table: str, verb: str = "INSERT", /, **columns: Any) -> int:
-    """Insert a row; return the number of inserted rows. Words of enums and times are stored as text."""
-    names, places = ", ".join(columns), ", ".join("?" * len(columns))
-    values = [
-        format_moment(value) if isinstance(value, datetime) else str(value) if isinstance(value, TextEnum) else value
-        for value in columns.values()
-    ]
-    return state.execute(f"{verb} INTO {table} ({names}) VALUES ({places})", values).rowcount
-
-
-ID_FIELDS = ("session", "turn", "user")  # their columns end in `_id`
-
-
-def list_columns(value: Any) -> dict[str, Any]:
-    """Return a value as columns, from which `fetch_all` makes it again."""
-    columns: dict[str, Any] = {}
-    for field in fields(value):
-        part = getattr(value, field.name)
-        if is_dataclass(part):
-            columns |= list_columns(part)
-        else:
-            columns[f"{field.name}_id" if field.name in ID_FIELDS else field.name] = part
-    return columns

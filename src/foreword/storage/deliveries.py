@@ -5,7 +5,8 @@ import sqlite3
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
-from foreword.storage.database import fetch_all, fetch_cell, fetch_column, format_moment, insert_row, list_columns
+from foreword.storage.database import format_moment
+from foreword.storage.rows import fetch_all, fetch_cell, fetch_column, insert_row, list_columns
 from foreword.storage.writer import is_dead_owner
 from foreword.types import TextEnum, frozen
 

@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
-from foreword.storage.database import fetch_all, fetch_cell, fetch_column, format_moment, insert_row, list_columns
+from foreword.storage.database import format_moment
+from foreword.storage.rows import fetch_all, fetch_cell, fetch_column, insert_row, list_columns
 from foreword.storage.sessions import SESSION_COLUMNS, WHERE_SESSION_KEY, Session, SessionKey
 from foreword.turn import Message
 from foreword.types import TextEnum, Trust, frozen

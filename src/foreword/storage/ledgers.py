@@ -12,16 +12,8 @@ from foreword.promptcache.changes import remove_notices, remove_updates
 from foreword.promptcache.ledger import LedgerState, Prefix, clear_ledger
 from foreword.promptcache.ledger_json import dump_ledger, dump_prefix, hash_prefix, parse_ledger, parse_stored_prefix
 from foreword.promptcache.rules import Calibration
-from foreword.storage.database import (
-    STATE_FILE,
-    fetch_all,
-    fetch_cell,
-    fetch_one,
-    insert_row,
-    list_columns,
-    stamp,
-    use_state,
-)  # fmt: skip
+from foreword.storage.database import STATE_FILE, stamp, use_state
+from foreword.storage.rows import fetch_all, fetch_cell, fetch_one, insert_row, list_columns
 from foreword.types import EditPolicy, frozen
 
 # A damaged prefix is repaired by the next session that uses it. Others are not rewritten.

@@ -21,17 +21,8 @@ from foreword.engine.trust import OWN_STORE, find_author, find_own_folder
 from foreword.errors import InputError, quote_name
 from foreword.memory.entry import MAX_ENTRY_CHARS, Note, find_places, mark_text, write_file, write_note
 from foreword.memory.notes import list_added
-from foreword.storage.database import (
-    STATE_FILE,
-    connect_read_only,
-    fetch_column,
-    fetch_rows,
-    has_table,
-    insert_row,
-    stamp,
-    use_state,
-    writing,
-)  # fmt: skip
+from foreword.storage.database import STATE_FILE, connect_read_only, has_table, stamp, use_state, writing
+from foreword.storage.rows import fetch_column, fetch_rows, insert_row
 from foreword.types import Trust, frozen
 
 AGENTS_TABLE = "agent_configurations"

@@ -8,13 +8,12 @@ from foreword.storage.database import (
     EVENTS_SCHEMA,
     STATE_SCHEMA,
     DatabaseSchema,
-    fetch_column,
-    fetch_rows,
     find_revision,
     has_table,
     run_statements,
     writing,
 )
+from foreword.storage.rows import fetch_column, fetch_rows
 
 STORAGE_FOLDER = os.path.join(PACKAGE_FOLDER, "storage")
 

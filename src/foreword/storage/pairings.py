@@ -5,7 +5,8 @@ from collections.abc import Collection
 from datetime import datetime
 from hashlib import sha256
 
-from foreword.storage.database import fetch_all, fetch_cell, format_moment, insert_row
+from foreword.storage.database import format_moment
+from foreword.storage.rows import fetch_all, fetch_cell, insert_row
 from foreword.types import frozen
 
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, field
 
 from foreword.engine.signal import WritingStyle, measure_style
-from foreword.storage.database import fetch_all, fetch_cell, fetch_column, fetch_one, stamp
+from foreword.storage.database import stamp
+from foreword.storage.rows import fetch_all, fetch_cell, fetch_column, fetch_one
 from foreword.turn import Bulletin, Communication
 from foreword.types import Trust, frozen
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from foreword.config.schedule_settings import MissedRuns
 from foreword.errors import Forbidden, InputError
-from foreword.storage.database import fetch_all, fetch_cell, fetch_column, fetch_one, insert_row, list_columns
+from foreword.storage.rows import fetch_all, fetch_cell, fetch_column, fetch_one, insert_row, list_columns
 from foreword.storage.writer import is_dead_owner
 from foreword.types import Delivery, TextEnum, Trust, frozen
 

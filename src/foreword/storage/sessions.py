@@ -10,17 +10,8 @@ from typing import Any, Literal
 from foreword.engine.trust import ArchivedSession
 from foreword.errors import InputError
 from foreword.events.tracer import make_id
-from foreword.storage.database import (
-    fetch_all,
-    fetch_cell,
-    fetch_column,
-    fetch_one,
-    format_moment,
-    insert_row,
-    is_whole,
-    list_columns,
-    stamp,
-)  # fmt: skip
+from foreword.storage.database import format_moment, is_whole, stamp
+from foreword.storage.rows import fetch_all, fetch_cell, fetch_column, fetch_one, insert_row, list_columns
 from foreword.turn import Step, Task
 from foreword.types import TextEnum, Trust, frozen
 

@@ -12,8 +12,9 @@ from foreword.engine.trust import ArchivedSession
 from foreword.promptcache.rules import Calibration
 from foreword.storage import database
 from foreword.storage.agents import find_character, find_instructions
-from foreword.storage.database import FileIdentity, fetch_all, fetch_cell, fetch_column
+from foreword.storage.database import FileIdentity
 from foreword.storage.ledgers import read_calibrations
+from foreword.storage.rows import fetch_all, fetch_cell, fetch_column
 from foreword.storage.sessions import find_archive_access
 from foreword.types import Trust, frozen
 

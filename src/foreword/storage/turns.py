@@ -14,7 +14,8 @@ from typing import Any
 from foreword.errors import ForewordError, InputError
 from foreword.events.event import TracePosition, Usage
 from foreword.events.tracer import make_id
-from foreword.storage.database import fetch_all, fetch_cell, fetch_column, fetch_one, format_moment, insert_row
+from foreword.storage.database import format_moment
+from foreword.storage.rows import fetch_all, fetch_cell, fetch_column, fetch_one, insert_row
 from foreword.storage.sessions import SESSION_COLUMNS, WHERE_SESSION_KEY, Session, SessionKey
 from foreword.storage.writer import is_dead_owner
 from foreword.types import TextEnum, Trust, frozen
