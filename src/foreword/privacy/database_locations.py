@@ -66,7 +66,7 @@ class DataLocation:
         return len(changes)
 
 
-HAS_USER_COLUMN_SQL = "SELECT count(*) FROM pragma_table_info(?) WHERE name = 'user_id'"
+HAS_USER_COLUMN_SQL = "SELECT 1 FROM pragma_table_info(?) WHERE name = 'user_id'"
 SECRET_COLUMNS = frozenset({"hash", "lease_owner", "lease_until"})  # credentials, and process leases
 
 
@@ -87,7 +87,7 @@ class RowLocation(DataLocation):
 
     def _run(self, databases: Databases, statement: str) -> sqlite3.Cursor:
         connection: sqlite3.Connection = getattr(databases, self.base)
-        if self._optional and connection.execute(HAS_USER_COLUMN_SQL, (self._table,)).fetchone() == (0,):
+        if self._optional and not fetch_cell(int, connection, HAS_USER_COLUMN_SQL, self._table):
             return connection.execute("SELECT 0 WHERE 0")
         return connection.execute(f"{statement} FROM {self._table} WHERE ({self._condition})")
 
@@ -204,8 +204,8 @@ class TotalLocation(DataLocation):
 
     def find(self, databases: Databases, person: Subject) -> int:  # noqa: ARG002
         """Count the totals with the person's name or one of their sessions."""
-        where = f"{OWN_TOTALS_SQL} OR {NAMED_TOTALS_SQL}"
-        return sum(fetch_cell(databases.log, f"SELECT count(*) FROM {table} WHERE {where}") for table in TOTAL_TABLES)
+        query = "SELECT count(*) FROM {} WHERE " + f"{OWN_TOTALS_SQL} OR {NAMED_TOTALS_SQL}"
+        return sum(fetch_cell(int, databases.log, query.format(table)) or 0 for table in TOTAL_TABLES)
 
     def export(self, databases: Databases, person: Subject) -> Iterator[ExportedItem]:  # noqa: ARG002
         """Export usage and cost per day."""

@@ -58,6 +58,7 @@ OUTBOX_CLEARANCE_SQL = (
     " WHERE turns.id = outbox.turn_id), 3))"
 )
 BUDGET_ROWS: dict[str, Any] = {"base": tables.BUDGETS, "exported": "scope = 'user'"}
+# In the order of erasure.
 DATA_LOCATIONS: tuple[DataLocation, ...] = (
     tables.PromptLocation(),
     tables.QuotingSectionLocation(),
@@ -103,15 +104,11 @@ DATA_LOCATIONS: tuple[DataLocation, ...] = (
     RowLocation("responsibilities", OWN_ROWS_SQL, trust="3"),
     RowLocation("identities", f"{OWN_ROWS_SQL} OR identity IN {OWN_NAMES_SQL}"),
 )
-"""All data locations in the order of erasure."""
+# Locations in which turns of other users quote the person.
 QUOTING_LOCATIONS = (
-    tables.QuoteLocation,
-    tables.QuotingSectionLocation,
-    tables.LedgerLocation,
-    files.TranscriptLocation,
+    tables.QuoteLocation, tables.QuotingSectionLocation, tables.LedgerLocation, files.TranscriptLocation,
     files.QuotingMemoryLocation,
-)
-"""Locations in which turns of other users quote the person."""
+)  # fmt: skip
 PENDING_FILE = "forgetting"  # file with the name of the person in an unfinished run
 MAX_ROUNDS = 3  # data written during an erasure, such as the last event of a turn, is erased in the next round
 FLUSH_WAIT_S = 0.3  # seconds for a gateway to write buffered data of an ended turn

@@ -26,8 +26,8 @@ from foreword.workspace import Workspace
 PAGE_ROWS = 2_000  # rows per read; nothing is held open between two pages
 
 PeriodEnds = tuple[datetime | None, datetime | None]
+# Called with the number of rows done and the total; for a restricted reader with the rows written and None.
 Progress = Callable[[int, int | None], None]
-"""Called with the number of rows done and the total; for a restricted reader with the rows written and None."""
 ALL_TIME: PeriodEnds = (None, None)
 
 
@@ -66,9 +66,8 @@ def export_and_prune_log(
         try:
             return replace(result, pruned=sum(prune_log(connection, before, result.last)))
         except sqlite3.Error as error:
-            raise InputError(
-                f"{path} is written, but its events could not all be deleted from the log: {error}"
-            ) from None
+            problem = f"its events could not all be deleted from the log: {error}"
+            raise InputError(f"{path} is written, but {problem}") from None
 
 
 @contextmanager
@@ -104,12 +103,9 @@ def open_draft(path: str) -> Iterator[TextIO]:
 
 
 def write_lines(
-    connection: sqlite3.Connection,
-    reader: Reader,
-    file: TextIO,
-    ends: PeriodEnds = ALL_TIME,
+    connection: sqlite3.Connection, reader: Reader, file: TextIO, ends: PeriodEnds = ALL_TIME,
     progress: Progress = ignore_progress,
-) -> ExportResult:
+) -> ExportResult:  # fmt: skip
     """Write the visible rows between two times as JSON objects, one per line, in the order of writing."""
     condition, values = build_visibility_condition(reader)
     since, until = (end and format_timestamp(end) for end in ends)

@@ -160,7 +160,8 @@ class SearchIndexLocation(DataLocation):
         index = read_index(databases.folder)
         authored = frozenset(subject.list_authored_files(databases.root, person.names))
         paths = [path for documents in index.values() for path in documents]
-        own = [path for path in paths if path in authored or get_author(path) in person.names]
+        authors = [file_access.find_own_person(path) or file_access.find_author(path) for path in paths]
+        own = [path for path, author in zip(paths, authors, strict=True) if path in authored or author in person.names]
         return len(own) or len(index.keys() & list_own_stores(person))
 
     def erase(self, databases: Databases, person: Subject) -> int:
@@ -184,11 +185,6 @@ class SearchIndexLocation(DataLocation):
         except Damaged:
             remove(folder)
         return found
-
-
-def get_author(path: str) -> str:
-    """Return the person whose own memory has a file, or for whom it was saved."""
-    return file_access.find_own_person(path) or file_access.find_author(path)
 
 
 def list_own_stores(person: Subject) -> set[str]:
@@ -234,10 +230,8 @@ class TranscriptLocation(DataLocation):
             # Messages written by other people stay, even if they quote the person, as in the state.
             transcript = read_transcript(databases, archive)
             if transcript:
-                exchanges = tuple(
-                    replace(one, reply=redact_value(one.reply, redactor.redact)) for one in transcript.exchanges
-                )
-                transcript = replace(transcript, exchanges=exchanges)
+                told = (replace(one, reply=redact_value(one.reply, redactor.redact)) for one in transcript.exchanges)
+                transcript = replace(transcript, exchanges=tuple(told))
             if transcript is None or text != transcripts.render_transcript(transcript, databases.config):
                 yield archive, False
 

@@ -22,6 +22,7 @@ from foreword.events.record import convert_id
 from foreword.events.redaction import FORGOTTEN_MARKER, QuoteIndex, redact_value, split_words
 from foreword.memory.notes import has_more, list_added, remove_added
 from foreword.storage import database
+from foreword.storage.ledgers import Parts, rewrite_messages
 from foreword.storage.rows import fetch_column
 from foreword.types import frozen
 from foreword.workspace import Workspace
@@ -312,16 +313,14 @@ class Redactor:
 
     def redact_messages(self, stored: bytes, own_text: str) -> bytes:
         """Redact the person's words in stored messages, except in the text that another person wrote (`own_text`)."""
+        own_words = split_words(own_text)
         try:
-            messages = json.loads(stored)
+            return rewrite_messages(stored, lambda parts: self._redact_parts(parts, own_words))
         except ValueError:
             return stored
-        own_words = split_words(own_text)
-        after = [{**message, "parts": list(self._redact_parts(message, own_words))} for message in messages]
-        return stored if after == messages else json.dumps(after, ensure_ascii=False).encode()
 
-    def _redact_parts(self, message: dict[str, Any], own_words: list[str]) -> Iterator[dict[str, Any]]:
-        for part in message.get("parts", ()):
+    def _redact_parts(self, parts: Parts, own_words: list[str]) -> Iterator[dict[str, Any]]:
+        for part in parts:
             kind = part.get("part_kind", "")
             field = TEXT_FIELDS.get(kind)
             if field is None or field not in part:

@@ -270,6 +270,15 @@ def is_whole(text: str) -> bool:
     return text.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in text)
 
 
+def check_text(subject: str, text: str, most: int) -> None:
+    """Refuse a text that is too long or cannot be stored completely; `subject` begins the message: "the title has"."""
+    if len(text) > most:
+        problem = f"{len(text):,} characters, but may have at most {most:,}"
+        raise InputError(f"{subject} {problem}; nothing was changed")
+    if "\0" in text or not is_whole(text):
+        raise InputError(f"{subject} invalid characters; nothing was changed")
+
+
 STATE_FILE = "state.sqlite"
 STATE_SCHEMA = DatabaseSchema(
     text="state.sql",
@@ -290,6 +299,11 @@ def open_state(folder: str, patience: float = LOCK_TIMEOUT_S) -> OpenDatabase:
         if is_damage(error):
             raise make_damage_error(path, error) from error
         raise
+
+
+def find_schema_version(state: sqlite3.Connection) -> int:
+    """Return a number that changes when the file is vacuumed, as an erasure does."""
+    return int(state.execute("PRAGMA schema_version").fetchone()[0])
 
 
 def open_state_read_only(folder: str) -> sqlite3.Connection:

@@ -67,13 +67,13 @@ def post_message(state: sqlite3.Connection, message: OutboundMessage, now: datet
 
 def is_posted(state: sqlite3.Connection, key: str) -> bool:
     """Return whether a message with this key was added to the outbox."""
-    return fetch_cell(state, "SELECT 1 FROM outbox WHERE key = ?", key) is not None
+    return fetch_cell(int, state, "SELECT 1 FROM outbox WHERE key = ?", key) is not None
 
 
 def count_posted(state: sqlite3.Connection, prefix: str, since: datetime) -> int:
     """Count the messages since a time whose key begins with a prefix."""
     query = "SELECT count(*) FROM outbox WHERE key >= ? AND key < ? AND due > ?"
-    return int(fetch_cell(state, query, prefix, f"{prefix}\x7f", since.timestamp()))
+    return fetch_cell(int, state, query, prefix, f"{prefix}\x7f", since.timestamp()) or 0
 
 
 def claim_deliveries(

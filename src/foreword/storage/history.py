@@ -105,8 +105,7 @@ def read_rows(state: sqlite3.Connection, session: str) -> list[StoredRow]:
 def find_turn_messages(state: sqlite3.Connection, session: str, turn: str) -> bytes | None:
     """Find the messages of a turn in the history of a session."""
     query = "SELECT messages FROM history WHERE session_id = ? AND turn_id = ? AND kind = 'turn'"
-    found: bytes | None = fetch_cell(state, query, session, turn)
-    return found
+    return fetch_cell(bytes, state, query, session, turn)
 
 
 def list_turn_positions(state: sqlite3.Connection, session: str) -> list[int]:
@@ -117,14 +116,13 @@ def list_turn_positions(state: sqlite3.Connection, session: str) -> list[int]:
 
 def find_last_position(state: sqlite3.Connection, session: str) -> int:
     """Return the last position in the history of a session; 0 if it is empty."""
-    return int(fetch_cell(state, "SELECT max(position) FROM history WHERE session_id = ?", session) or 0)
+    return fetch_cell(int, state, "SELECT max(position) FROM history WHERE session_id = ?", session) or 0
 
 
 def find_newest_hash(state: sqlite3.Connection, session: str) -> str | None:
     """Return the newest conversation hash, for a piece that clients which resend the history never see."""
     query = "SELECT beginning FROM history WHERE session_id = ? ORDER BY position DESC LIMIT 1"
-    found: str | None = fetch_cell(state, query, session)
-    return found
+    return fetch_cell(str, state, query, session)
 
 
 def find_longest_prefix(
@@ -175,7 +173,7 @@ def copy_history(state: sqlite3.Connection, session: str, upto: int, into: str) 
     SELECT ?, position, turn_id, kind, messages, tokens, beginning FROM history
     WHERE session_id = ? AND position <= ?"""
     state.execute(copy, (into, session, upto))
-    newest = fetch_cell(state, "SELECT max(position) FROM history WHERE session_id = ? AND kind = 'summary'", into)
+    newest = fetch_cell(int, state, "SELECT max(position) FROM history WHERE session_id = ? AND kind = 'summary'", into)
     if newest is not None:
         older = "position < ?2 OR position = ?2 AND kind != 'summary'"
         state.execute(f"UPDATE history SET folded = 1 WHERE session_id = ?1 AND ({older})", (into, newest))
@@ -193,7 +191,7 @@ def list_notifications_of(
 
     Only rows behind the cursor `after` are read. The second value is the cursor for the next call.
     """
-    newest = fetch_cell(state, "SELECT coalesce(max(rowid), 0) FROM history")
+    newest = fetch_cell(int, state, "SELECT max(rowid) FROM history") or 0
     if not user or newest == after:
         return [], newest
     # An erasure can remove the newest rows, whose numbers are then given again.
@@ -256,19 +254,18 @@ def store_overheard(
 
 def is_overheard(state: sqlite3.Connection, key: str) -> bool:
     """Return whether a message with this idempotency key was overheard."""
-    return fetch_cell(state, "SELECT 1 FROM overheard WHERE key = ?", key) is not None
+    return fetch_cell(int, state, "SELECT 1 FROM overheard WHERE key = ?", key) is not None
 
 
 def find_latest_edit(state: sqlite3.Connection, key: str) -> str | None:
     """Find the newest text of the message with this key: its own, or that of its last edit."""
-    found: str | None = fetch_cell(state, SELECT_LATEST_EDIT, key, f"{key}:", f"{key};")
-    return found
+    return fetch_cell(str, state, SELECT_LATEST_EDIT, key, f"{key}:", f"{key};")
 
 
 def has_expired_overheard(state: sqlite3.Connection, now: datetime) -> bool:
     """Return whether any message is too old; rooms without new messages need this check."""
-    query = "SELECT EXISTS (SELECT 1 FROM overheard WHERE heard < ?)"
-    return bool(fetch_cell(state, query, format_moment(now - OVERHEARD_PERIOD)))
+    query = "SELECT 1 FROM overheard WHERE heard < ? LIMIT 1"
+    return fetch_cell(int, state, query, format_moment(now - OVERHEARD_PERIOD)) is not None
 
 
 def delete_expired_overheard(state: sqlite3.Connection, now: datetime) -> None:
@@ -279,7 +276,7 @@ def delete_expired_overheard(state: sqlite3.Connection, now: datetime) -> None:
 def is_first_session(state: sqlite3.Connection, session: Session) -> bool:
     """Return whether a session is the first one of its session key."""
     query = f"SELECT 1 FROM sessions WHERE {WHERE_SESSION_KEY} AND id != ? AND created <= ? LIMIT 1"
-    return fetch_cell(state, query, *session.key.columns, session.id, format_moment(session.created)) is None
+    return fetch_cell(int, state, query, *session.key.columns, session.id, format_moment(session.created)) is None
 
 
 def list_answered(state: sqlite3.Connection, session: Session, since: datetime, limit: int) -> list[RoomMessage]:
@@ -291,7 +288,7 @@ def list_answered(state: sqlite3.Connection, session: Session, since: datetime, 
 
 def take_overheard(state: sqlite3.Connection, session: Session, since: datetime, limit: int) -> list[RoomMessage]:
     """List the overheard messages, the newest first, and mark them as read by this session."""
-    last = fetch_cell(state, "SELECT overheard FROM sessions WHERE id = ?", session.id)
+    last = fetch_cell(int, state, "SELECT overheard FROM sessions WHERE id = ?", session.id)
     key = (session.key.channel, session.key.room, last, format_moment(since), limit)
     rows = state.execute(SELECT_OVERHEARD, key).fetchall()
     if rows:
@@ -304,7 +301,7 @@ def is_added(state: sqlite3.Connection, turn: str, channel: str) -> bool:
     query = """
     SELECT 1 FROM history JOIN sessions ON sessions.id = history.session_id
     WHERE history.turn_id = ? AND sessions.channel = ? AND history.kind = 'room'"""
-    return fetch_cell(state, query, turn, channel) is not None
+    return fetch_cell(int, state, query, turn, channel) is not None
 
 
 # A transcript has the messages of turns, and none that were only overheard in a room.
@@ -325,11 +322,11 @@ WHERE sessions.used >= ? AND (sessions.user_id != '' OR sessions.room != '')
     AND NOT EXISTS (SELECT 1 FROM turns WHERE session_id = sessions.id AND finished IS NULL)
 ORDER BY sessions.used"""
 # The history of a fork has the turns of its parent. A failed or waiting turn is in no history.
-SELECT_TURNS_OF_SESSION = """
+SELECT_TURNS_OF_SESSION = f"""
 SELECT turns.id AS turn, turns.number AS place, NULL AS added FROM turns WHERE turns.session_id = ?1
 UNION
-SELECT turns.id, turns.number, iif(history.kind = 'room', history.messages, NULL) FROM history
-JOIN turns ON turns.id = history.turn_id AND history.kind IN ('turn', 'room') WHERE history.session_id = ?1"""
+SELECT turns.id, turns.number, iif(history.kind = 'room', history.messages, NULL)
+FROM {TRANSCRIPT_ROWS} WHERE history.session_id = ?1"""
 SELECT_SHOWN_TURNS = f"""
 SELECT said.added, turns.user_id, turns.text, turns.reply, turns.state, turns.received, turns.finished
 FROM ({SELECT_TURNS_OF_SESSION}) AS said JOIN turns ON turns.id = said.turn

@@ -17,14 +17,11 @@ from foreword.storage.rows import fetch_all, fetch_cell, fetch_one, insert_row, 
 from foreword.types import EditPolicy, frozen
 
 # A damaged prefix is repaired by the next session that uses it. Others are not rewritten.
-STORE_PREFIX = (
-    "INSERT INTO bases (name, lines) VALUES (?, ?)"
-    " ON CONFLICT (name) DO UPDATE SET lines = excluded.lines WHERE lines IS NOT excluded.lines"
-)
+STORE_PREFIX = """
+INSERT INTO bases (name, lines) VALUES (?, ?)
+ON CONFLICT (name) DO UPDATE SET lines = excluded.lines WHERE lines IS NOT excluded.lines"""
+DELETE_UNUSED_PREFIX = "DELETE FROM bases WHERE name = ?1 AND NOT EXISTS (SELECT 1 FROM ledgers WHERE base = ?1)"
 UPDATE_PART_KINDS = ("user-prompt", "system-prompt")  # the message parts that contain updates
-DELETE_UNUSED_PREFIX = (
-    "DELETE FROM bases WHERE name = ? AND NOT EXISTS (SELECT 1 FROM ledgers WHERE ledgers.base = bases.name)"
-)
 
 Part = dict[str, Any]
 Parts = Sequence[Part]
@@ -66,13 +63,12 @@ def replace_ledger(state: sqlite3.Connection, session: str, row: LedgerRow) -> N
 
 def find_prefix_name(state: sqlite3.Connection, session: str) -> str | None:
     """Return the name of the prefix in the ledger of a session; None without a ledger."""
-    name: str | None = fetch_cell(state, "SELECT base FROM ledgers WHERE session_id = ?", session)
-    return name
+    return fetch_cell(str, state, "SELECT base FROM ledgers WHERE session_id = ?", session)
 
 
 def drop_ledger(state: sqlite3.Connection, session: str) -> None:
     """Delete the ledger of a session."""
-    base = fetch_cell(state, "DELETE FROM ledgers WHERE session_id = ? RETURNING base", session)
+    base = fetch_cell(str, state, "DELETE FROM ledgers WHERE session_id = ? RETURNING base", session)
     state.execute(DELETE_UNUSED_PREFIX, (base,))
 
 
@@ -132,7 +128,7 @@ def rewrite_session_messages(
 def rewrite_messages(stored: bytes, change: Callable[[Parts], Iterator[Part]]) -> bytes:
     """Rewrite stored messages part by part."""
     messages = json.loads(stored)
-    changed = [{**message, "parts": list(change(message["parts"]))} for message in messages]
+    changed = [{**message, "parts": list(change(message.get("parts", ())))} for message in messages]
     return stored if changed == messages else json.dumps(changed, ensure_ascii=False).encode()
 
 
@@ -214,7 +210,6 @@ def name_and_encode_prefix(prefix: Prefix) -> tuple[str, str]:
 
 parse_prefix = lru_cache(maxsize=32)(parse_stored_prefix)
 EMPTY_PREFIX_NAME = hash_prefix(Prefix())
-"""The name of an empty prefix."""
 
 
 def read_edits(state: sqlite3.Connection) -> Mapping[tuple[str, str], EditPolicy]:

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
-from itertools import count
+from itertools import chain, count
 from typing import Any
 
 from foreword.config.schema import Config
@@ -172,10 +172,8 @@ def to_text(value: object) -> str:
 TEXT_COLUMNS = ("notes", "note", "content", "text", "memory")
 AGENT_COLUMNS = ("agent_name", "agent_id", "agent")
 TIME_COLUMNS = ("updated_at", "updated", "created_at", "created")
-IMPORT_CHANNEL = "import"
 MAX_LABEL_CHARS = 40  # of the label of a part
 MAX_SHOWN_ROWS = 20  # rows named on one line of the report
-
 
 # What happened to rows that were not imported or were changed, in the order of the report.
 ROW_NOTES = {
@@ -265,16 +263,12 @@ def read_note_row(row: LegacyRow, number: int) -> NoteRow:
     agent_column = next((name for name in AGENT_COLUMNS if name in filled), "")
     time_column, time = find_time(row)
     user, agent = filled.get("user_id", ""), filled.get(agent_column, "")
+    label = f"{number} ({show_part(user)}, {show_part(agent)})"
     texts = [normalise_lines(filled[name]).replace("\0", "").strip() for name in TEXT_COLUMNS if name in filled]
     used = {"id", "user_id", agent_column, *TEXT_COLUMNS, *([time_column] if time else TIME_COLUMNS)}
-    return NoteRow(
-        label=f"{number} ({show_part(user)}, {show_part(agent)})",
-        user=user,
-        agent=agent,
-        text="\n\n".join(dict.fromkeys(filter(None, texts))),
-        time=time,
-        unread=tuple(name for name in filled if name not in used),
-    )
+    text = "\n\n".join(dict.fromkeys(filter(None, texts)))
+    unread = tuple(name for name in filled if name not in used)
+    return NoteRow(label=label, user=user, agent=agent, text=text, time=time, unread=unread)
 
 
 def show_part(text: str) -> str:
@@ -330,14 +324,8 @@ def split_text(text: str, most: int) -> list[str]:
 
 def save_note(root: str, row: NoteRow, text: str, clearance: Trust, now: datetime) -> None:
     """Write one entry of a user's memory. If another text has its name, use a longer name."""
-    note = Note(
-        text=text,
-        author=row.user,
-        clearance=clearance,
-        channel=IMPORT_CHANNEL,
-        session=f"{NOTES_TABLE}/{row.agent}" if row.agent else NOTES_TABLE,
-        time=row.time or now,
-    )
+    origin = {"channel": "import", "session": f"{NOTES_TABLE}/{row.agent}" if row.agent else NOTES_TABLE}
+    note = Note(text=text, author=row.user, clearance=clearance, time=row.time or now, **origin)
     if not any(write_file(root, path, write_note(note)) for path in find_places(OWN_STORE, note)):
         folder = find_own_folder(row.user)
         raise InputError(f"{folder} has other files with the names of an entry; move them away and import again")
@@ -347,7 +335,7 @@ def find_known(root: str, config: Config) -> set[tuple[str, str]]:
     """Return author and hash of each text in memory: entries, and texts promoted to notes and facts."""
     files = Files(root)
     known: set[tuple[str, str]] = set()
-    for path in [path for folder in ("memory", *map(find_own_folder, config.users)) for path in files.list(folder)]:
+    for path in chain.from_iterable(map(files.list, ("memory", *map(find_own_folder, config.users)))):
         document = files.read(path)
         if isinstance(document, Document):
             author = find_author(path) or join_lines(document.field("author"))
@@ -398,15 +386,17 @@ def remove_imported_rows(state: sqlite3.Connection, rows: Iterable[LegacyRow], c
     state.text_factory = decode_text
     state.execute("PRAGMA secure_delete=ON")  # a forgotten entry must not remain in free pages
     with writing(state):
-        left: list[str | None] = []
+        left: list[str | None] = [None]
         for table in (name for name in (OLD_NOTES_TABLE, NOTES_TABLE) if has_table(state, name)):
             numbers = fetch_column(state, f"SELECT rowid FROM {table} ORDER BY rowid")
             left = [refusals.get(tuple(row.items())) for row in fetch_rows(state, SELECT_ROWS.format(table))]
             imported = [(number,) for number, refusal in zip(numbers, left, strict=True) if refusal == ""]
             state.executemany(f"DELETE FROM {table} WHERE rowid = ?", imported)
-        if has_table(state, NOTES_TABLE) and not any(left) and None not in left:
+        if None in left or not has_table(state, NOTES_TABLE):
+            return
+        if not any(left):
             state.execute(f"DROP TABLE {NOTES_TABLE}")
-        elif has_table(state, NOTES_TABLE) and None not in left and not has_table(state, OLD_NOTES_TABLE):
+        elif not has_table(state, OLD_NOTES_TABLE):
             state.execute(f"ALTER TABLE {NOTES_TABLE} RENAME TO {OLD_NOTES_TABLE}")
 
 

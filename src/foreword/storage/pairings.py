@@ -34,7 +34,7 @@ def store_code(state: sqlite3.Connection, code: str, user: str, now: datetime, u
 def take_code(state: sqlite3.Connection, code: str, now: datetime) -> str:
     """Delete a valid code and return its user; empty for an invalid code."""
     query = "DELETE FROM pairings WHERE hash = ? AND expires > ? RETURNING user_id"
-    return str(fetch_cell(state, query, hash_code(code), format_moment(now)) or "")
+    return fetch_cell(str, state, query, hash_code(code), format_moment(now)) or ""
 
 
 def revoke_codes(state: sqlite3.Connection, codes: Collection[str]) -> bool:
@@ -61,7 +61,7 @@ def delete_identities(state: sqlite3.Connection, identities: Collection[str]) ->
 
 def find_paired(state: sqlite3.Connection, identity: str) -> str:
     """Find the user that an identity is paired with."""
-    return str(fetch_cell(state, "SELECT user_id FROM identities WHERE identity = ?", identity) or "")
+    return fetch_cell(str, state, "SELECT user_id FROM identities WHERE identity = ?", identity) or ""
 
 
 def list_paired(state: sqlite3.Connection) -> list[PairedIdentity]:

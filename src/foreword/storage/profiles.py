@@ -118,7 +118,7 @@ def learn_style(state: sqlite3.Connection, user: str, clearance: Trust, message:
     manner = measure_style(message)
     if manner is None:
         return False
-    before = fetch_cell(state, "SELECT learned FROM profiles WHERE user_id = ? AND clearance = ?", user, clearance)
+    before = fetch_cell(str, state, "SELECT learned FROM profiles WHERE user_id = ? AND clearance = ?", user, clearance)
     known = StyleCounts(**json.loads(before or "{}")).take_in(manner)
     learned = json.dumps(asdict(known), ensure_ascii=False, separators=(",", ":"))
     state.execute(STORE_PROFILE, (user, clearance, learned, stamp()))

@@ -39,10 +39,10 @@ def fetch_column(state: sqlite3.Connection, query: str, *values: Any) -> list[An
     return [row[0] for row in state.execute(query, values).fetchall()]
 
 
-def fetch_cell(state: sqlite3.Connection, query: str, *values: Any) -> Any:
-    """Return the first column of the first row, or None."""
+def fetch_cell(kind: Callable[[Any], T], state: sqlite3.Connection, query: str, *values: Any) -> T | None:
+    """Return the first column of the first row as a value of a kind, or None without a row or a value."""
     row = state.execute(query, values).fetchone()
-    return row and row[0]
+    return None if row is None or row[0] is None else kind(row[0])
 
 
 def make_value(kind: Any, row: Mapping[str, Any], *, nested: bool = False) -> Any:

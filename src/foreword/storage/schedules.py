@@ -144,7 +144,7 @@ def delete_schedule(state: sqlite3.Connection, key: str) -> None:
 def is_any_due(state: sqlite3.Connection, now: datetime) -> bool:
     """Return whether any schedule is due."""
     query = "SELECT 1 FROM schedules WHERE state = 'waiting' AND due <= ? LIMIT 1"
-    return fetch_cell(state, query, now.timestamp()) is not None
+    return fetch_cell(int, state, query, now.timestamp()) is not None
 
 
 def claim_due_schedules(state: sqlite3.Connection, now: datetime, owner: str) -> list[StoredSchedule]:

@@ -10,8 +10,8 @@ from typing import Any, Literal
 from foreword.engine.trust import ArchivedSession
 from foreword.errors import InputError
 from foreword.events.tracer import make_id
-from foreword.storage.database import format_moment, is_whole, stamp
-from foreword.storage.rows import fetch_all, fetch_cell, fetch_column, fetch_one, insert_row, list_columns
+from foreword.storage.database import check_text, format_moment, stamp
+from foreword.storage.rows import fetch_all, fetch_cell, fetch_column, fetch_one, fetch_rows, insert_row, list_columns
 from foreword.turn import Step, Task
 from foreword.types import TextEnum, Trust, frozen
 
@@ -43,8 +43,8 @@ def reserve_path(state: sqlite3.Connection, archive: Archive, other: str) -> str
         insert_row(
             state, "archives", "INSERT OR IGNORE", **list_columns(archive) | {"path": path, "people": "[]", "upto": 0}
         )
-        if found := fetch_cell(state, "SELECT path FROM archives WHERE session_id = ?", archive.session):
-            return str(found)
+        if found := fetch_cell(str, state, "SELECT path FROM archives WHERE session_id = ?", archive.session):
+            return found
     raise sqlite3.IntegrityError(f"no path is free for the transcript of {archive.session}")
 
 
@@ -157,8 +157,7 @@ def list_sessions(state: sqlite3.Connection, key: SessionKey, limit: int) -> lis
 def list_current_ids(state: sqlite3.Connection, place: SessionKey) -> list[str]:
     """List the current sessions at a place: at or above its clearance in private, and of any clearance in a room."""
     where = "agent = ? AND channel = ? AND room = ? AND (clearance >= ? OR room != '') AND user_id = ? AND current = 1"
-    query = f"SELECT id FROM sessions WHERE {where}"
-    return fetch_column(state, query, *place.columns)
+    return fetch_column(state, f"SELECT id FROM sessions WHERE {where}", *place.columns)
 
 
 def set_session_field(state: sqlite3.Connection, session: str, name: SessionField, value: str | int) -> bool:
@@ -214,10 +213,8 @@ ACTIVE_STATUS = "active"
 def read_tasks(state: sqlite3.Connection, session: str) -> tuple[Task, ...]:
     """Return the tasks of a session in order."""
     query = "SELECT id, title, description, status, steps FROM tasks WHERE session_id = ? ORDER BY position"
-    return tuple(
-        Task(id=key, title=title, description=about, status=status, steps=tuple(Step(**s) for s in json.loads(steps)))
-        for key, title, about, status, steps in state.execute(query, (session,))
-    )
+    found = fetch_rows(state, query, session)
+    return tuple(Task(**row | {"steps": tuple(Step(**step) for step in json.loads(row["steps"]))}) for row in found)
 
 
 def find_active_task(tasks: Sequence[Task]) -> Task | None:
@@ -244,16 +241,13 @@ MAX_WORKFLOW_CHARS = 2_000  # characters; a longer text would displace other par
 
 def find_workflow(state: sqlite3.Connection, session: str) -> str:
     """Return the workflow of a session, or an empty string."""
-    return str(fetch_cell(state, "SELECT text FROM workflows WHERE session_id = ?", session) or "")
+    return fetch_cell(str, state, "SELECT text FROM workflows WHERE session_id = ?", session) or ""
 
 
 def replace_workflow(state: sqlite3.Connection, session: str, text: str) -> str:
     """Store the workflow of a session and return it. A blank text ends the workflow; an invalid one changes nothing."""
     kept = text.strip()
-    if len(kept) > MAX_WORKFLOW_CHARS:
-        raise InputError(f"a workflow may have at most {MAX_WORKFLOW_CHARS:,} characters; this one has {len(kept):,}")
-    if "\0" in kept or not is_whole(kept):
-        raise InputError("the workflow has invalid characters; nothing was changed")
+    check_text("the workflow has", kept, MAX_WORKFLOW_CHARS)
     if kept:
         insert_row(state, "workflows", "INSERT OR REPLACE", session_id=session, text=kept, updated=stamp())
     else:
@@ -270,5 +264,4 @@ def list_sessions_with_ledgers(state: sqlite3.Connection) -> list[Session]:
 def list_used_agents(state: sqlite3.Connection, since: datetime) -> list[tuple[str, Trust]]:
     """List the agents used since a time above public clearance, with their clearances."""
     query = "SELECT DISTINCT agent, clearance FROM sessions WHERE used >= ? AND clearance > ? ORDER BY agent, clearance"
-    rows = state.execute(query, (format_moment(since), Trust.PUBLIC))
-    return [(agent, Trust(level)) for agent, level in rows]
+    return [(agent, Trust(level)) for agent, level in state.execute(query, (format_moment(since), Trust.PUBLIC))]

@@ -106,7 +106,7 @@ class StateReader:
             self._state = database.open_state_read_only(self._folder)
             self._seen = database.identify_file(self._path)
         # `data_version` changes when another connection writes; this one never does.
-        version = fetch_cell(self._state, "PRAGMA data_version")
+        version = fetch_cell(int, self._state, "PRAGMA data_version") or 0
         if version != self._version or len(self._answers) >= MAX_CACHED_ANSWERS:
             self._answers.clear()
             self._version = version

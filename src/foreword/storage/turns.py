@@ -7,7 +7,7 @@ that waits for a person's approval, or waited for it.
 import json
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, astuple, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -49,7 +49,7 @@ UPDATE turns SET state = 'running', attempt = attempt + 1, lease_owner = ?, leas
         WHERE other.session_id = mine.session_id AND other.number < mine.number AND other.finished IS NULL)
     ORDER BY number LIMIT ?)
 RETURNING id"""
-WHERE_LEASE = "id = ? AND state = 'running' AND lease_owner = ? AND attempt = ?"
+WHERE_LEASE = "id = ? AND state = 'running' AND lease_owner = ? AND attempt = ?"  # the fields of a lease
 NO_LEASE = {"lease_owner": "", "lease_until": 0}
 # Only the newest message of a session can have lost its answer. The run of a held call is not a message.
 SELECT_RETRIED = """
@@ -98,11 +98,10 @@ class TurnUsage:
 
     def add(self, usage: Usage, cost_usd: float | None) -> "TurnUsage":
         """Add another attempt; an unknown cost makes the sum unknown."""
-        mine, other = asdict(self.usage), asdict(usage)
-        return TurnUsage(
-            usage=Usage(**{name: mine[name] + other[name] for name in mine}),
-            cost_usd=None if self.cost_usd is None or cost_usd is None else self.cost_usd + cost_usd,
-        )
+        other = asdict(usage)
+        total = Usage(**{name: mine + other[name] for name, mine in asdict(self.usage).items()})
+        cost = None if self.cost_usd is None or cost_usd is None else self.cost_usd + cost_usd
+        return TurnUsage(usage=total, cost_usd=cost)
 
 
 @frozen
@@ -143,11 +142,6 @@ class Lease:
     turn: str
     owner: str
     attempt: int
-
-    @property
-    def key(self) -> tuple[str, str, int]:
-        """Return the lease as the parameters of `WHERE_LEASE`."""
-        return (self.turn, self.owner, self.attempt)
 
 
 @frozen
@@ -196,7 +190,7 @@ def find_first_unfinished(state: sqlite3.Connection, session: str) -> tuple[Turn
 
 def may_be_due(state: sqlite3.Connection, owner: str, now: datetime) -> bool:
     """Return whether a turn is due, or is leased by another process."""
-    return fetch_cell(state, SELECT_DUE, now.timestamp(), owner) is not None
+    return fetch_cell(int, state, SELECT_DUE, now.timestamp(), owner) is not None
 
 
 def claim_due(state: sqlite3.Connection, owner: str, now: datetime, lease: timedelta, limit: int) -> list[str]:
@@ -221,27 +215,26 @@ def read_message(state: sqlite3.Connection, turn: str) -> tuple[str, str]:
 
 def read_taken(state: sqlite3.Connection, turn: str) -> bytes | None:
     """Read the own messages of a turn."""
-    taken: bytes | None = fetch_cell(state, "SELECT taken FROM turns WHERE id = ?", turn)
-    return taken or None
+    return fetch_cell(bytes, state, "SELECT taken FROM turns WHERE id = ?", turn) or None
 
 
 def check_lease(state: sqlite3.Connection, lease: Lease) -> None:
     """Raise LeaseLost if another process works on the turn."""
-    if fetch_cell(state, f"SELECT 1 FROM turns WHERE {WHERE_LEASE}", *lease.key) is None:
+    if fetch_cell(int, state, f"SELECT 1 FROM turns WHERE {WHERE_LEASE}", *astuple(lease)) is None:
         raise LeaseLost("another process works on this turn now")
 
 
 def update_leased(state: sqlite3.Connection, lease: Lease, /, **columns: Any) -> None:
     """Update a turn under its lease; raise LeaseLost if another process works on it."""
     query = f"UPDATE turns SET {', '.join(f'{name} = ?' for name in columns)} WHERE {WHERE_LEASE}"
-    if state.execute(query, (*columns.values(), *lease.key)).rowcount != 1:
+    if state.execute(query, (*columns.values(), *astuple(lease))).rowcount != 1:
         raise LeaseLost("another process works on this turn now")
 
 
 def has_columns(state: sqlite3.Connection, lease: Lease, /, **columns: Any) -> bool:
     """Return whether this attempt has already stored these values, after a write whose fsync failed."""
     query = f"SELECT 1 FROM turns WHERE id = ? AND attempt = ? AND {' AND '.join(f'{name} = ?' for name in columns)}"
-    return fetch_cell(state, query, lease.turn, lease.attempt, *columns.values()) is not None
+    return fetch_cell(int, state, query, lease.turn, lease.attempt, *columns.values()) is not None
 
 
 def release_lease(state: sqlite3.Connection, lease: Lease) -> None:
@@ -264,8 +257,7 @@ def fail_turn(state: sqlite3.Connection, turn: str, text: str, now: datetime) ->
 
 def begin_call(state: sqlite3.Connection, turn: str, call: str, name: str) -> bool:
     """Record that a call with side effects begins; return False if it had begun before."""
-    query = "INSERT OR IGNORE INTO begun (turn_id, call_id, name) VALUES (?, ?, ?)"
-    return state.execute(query, (turn, call, name)).rowcount == 1
+    return insert_row(state, "begun", "INSERT OR IGNORE", turn_id=turn, call_id=call, name=name) == 1
 
 
 def forget_calls(state: sqlite3.Connection, turn: str) -> None:
@@ -297,8 +289,7 @@ def stop_idle(state: sqlite3.Connection, turn: str, now: datetime) -> tuple[str,
 def request_stop(state: sqlite3.Connection, turn: str) -> TurnState | None:
     """Ask the process that runs a turn to stop it; return the state of the turn."""
     state.execute("UPDATE turns SET stop = 1 WHERE id = ? AND state = 'running'", (turn,))
-    found = fetch_cell(state, "SELECT state FROM turns WHERE id = ?", turn)
-    return TurnState(found) if found else None
+    return fetch_cell(TurnState, state, "SELECT state FROM turns WHERE id = ?", turn)
 
 
 def find_by_key(state: sqlite3.Connection, key: str | None) -> TurnMatch | None:
@@ -322,13 +313,13 @@ def list_newest(state: sqlite3.Connection, key: SessionKey) -> list[NewestTurn]:
 def find_newest_id(state: sqlite3.Connection, session: str) -> str:
     """Return the id of the newest turn of a session in any state; empty if there is none."""
     query = "SELECT id FROM turns WHERE session_id = ? ORDER BY number DESC LIMIT 1"
-    return str(fetch_cell(state, query, session) or "")
+    return fetch_cell(str, state, query, session) or ""
 
 
 def count_received(state: sqlite3.Connection, first: str, until: str, since: datetime) -> int:
     """Count the messages since a time from the users whose names are in the range from `first` to before `until`."""
     query = "SELECT count(*) FROM turns WHERE user_id >= ? AND user_id < ? AND received > ?"
-    return int(fetch_cell(state, query, first, until, format_moment(since)))
+    return fetch_cell(int, state, query, first, until, format_moment(since)) or 0
 
 
 def find_reply(state: sqlite3.Connection, turn: str) -> TurnReply | None:
@@ -422,8 +413,8 @@ def hold_call(
         if held.turn != turn:
             state.execute("UPDATE held_calls SET turn_id = ?, call_id = ? WHERE id = ?", (turn, call, held.id))
         return replace(held, turn=turn)
-    query = "SELECT count(*) FROM held_calls WHERE user_id = ? AND state = 'waiting' AND expires > ?"
-    if fetch_cell(state, query, user, moment) >= MAX_HELD_CALLS:
+    query = "SELECT count(*) >= ? FROM held_calls WHERE user_id = ? AND state = 'waiting' AND expires > ?"
+    if fetch_cell(bool, state, query, MAX_HELD_CALLS, user, moment):
         return None
     identifier = make_id(ID_BITS)
     while find_held(state, identifier):
@@ -491,4 +482,4 @@ def list_held(state: sqlite3.Connection, where: str, *parameters: object) -> lis
 def find_newest_request(state: sqlite3.Connection, session: str) -> str:
     """Return the stored request of the newest turn of a session; empty if there is none."""
     query = "SELECT request FROM turns WHERE session_id = ? ORDER BY number DESC LIMIT 1"
-    return str(fetch_cell(state, query, session) or "")
+    return fetch_cell(str, state, query, session) or ""
