@@ -351,9 +351,7 @@ MAX_HELD_CALLS = 20  # of one person, waiting at the same time
 ID_BITS = 32
 
 SELECT_HELD = """
-SELECT held_calls.id, held_calls.turn_id, held_calls.session_id, sessions.agent, sessions.channel, held_calls.user_id,
-    sessions.clearance, held_calls.name, held_calls.arguments, held_calls.question, held_calls.state,
-    held_calls.created, held_calls.expires, held_calls.run_id, held_calls.result
+SELECT held_calls.*, sessions.agent, sessions.channel, sessions.clearance
 FROM held_calls JOIN sessions ON sessions.id = held_calls.session_id WHERE"""
 SELECT_SAME = f"""{SELECT_HELD} (held_calls.turn_id = ?1 AND held_calls.call_id = ?2)
 OR (held_calls.session_id = ?3 AND held_calls.user_id = ?4 AND held_calls.name = ?5
@@ -419,16 +417,9 @@ def hold_call(
     identifier = make_id(ID_BITS)
     while find_held(state, identifier):
         identifier = make_id(ID_BITS)
-    columns = {
-        "turn_id": turn,
-        "call_id": call,
-        "session_id": session,
-        "user_id": user,
-        "name": name,
-        "arguments": text,
-    }
-    times = {"created": now, "expires": (now + HELD_FOR).timestamp()}
-    insert_row(state, "held_calls", id=identifier, question=question, state="waiting", **columns, **times)
+    ids = {"id": identifier, "turn_id": turn, "call_id": call, "session_id": session, "user_id": user}
+    facts = {"name": name, "arguments": text, "question": question, "state": HeldState.WAITING}
+    insert_row(state, "held_calls", created=now, expires=(now + HELD_FOR).timestamp(), **ids, **facts)
     return find_held(state, identifier)
 
 
