@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from urllib.request import Request, urlopen
 
+from foreword.agent.providers.transport import OutgoingPrompt, use_prompt
 from pydantic_ai.messages import ModelResponse, TextPart
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
@@ -21,7 +22,6 @@ from foreword.agent.providers.embedded_engine import EmbeddedEngine, RunningEngi
 from foreword.agent.providers.embedded_weights import find_weights_file, make_engine_settings
 from foreword.agent.providers.model_clients import ModelClients, OpenModel
 from foreword.agent.providers.model_discovery import EMBEDDED_MODEL
-from foreword.agent.providers.transport import OutgoingPrompt, use_prompt
 from foreword.envelope import Envelope
 from foreword.promptcache.designs import Design, SessionCall
 from foreword.promptcache.rules import CacheBlock

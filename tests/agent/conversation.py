@@ -14,8 +14,7 @@ from foreword.agent.segments import make_segments
 from foreword.agent.tools.declaration import ToolRun
 from foreword.agent.tools.registry import BUILT_IN
 from foreword.errors import UnknownName
-from foreword.events.event import EventType
-from foreword.events.query import find_context
+from foreword.events.event import EventType, find_context
 from foreword.events.tracer import Tracer
 from foreword.testing import EventStream, FakeRecorder, make_workspace
 from foreword.turn import Tool, Toolset, Turn

@@ -21,8 +21,7 @@ from foreword.agent.tool_calls import write_question
 from foreword.agent.tools.file_tools import FILE_TOOLS
 from foreword.agent.tools.registry import Toolbox
 from foreword.engine.sources.documents import read_builtin
-from foreword.events.event import EventType
-from foreword.events.query import find_context
+from foreword.events.event import EventType, find_context
 from foreword.events.tracer import Tracer
 from foreword.testing import EventStream, FakeRecorder, ScriptedCall, ScriptedReply, make_workspace, write_files
 from foreword.turn import Turn

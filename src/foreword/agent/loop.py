@@ -61,13 +61,11 @@ from foreword.agent.tools.registry import Toolbox
 from foreword.assembly import Assembly
 from foreword.envelope import Envelope
 from foreword.errors import InputError
-from foreword.events.event import EventType, Level, sees_all
-from foreword.events.query import find_reader
+from foreword.events.event import EventType, Level, find_reader, sees_all
 from foreword.events.sinks import EventStream
 from foreword.events.tracer import TraceNode, TraceStep
 from foreword.promptcache.ledger import Action, LedgerState
 from foreword.promptcache.ledger_json import decision_to_json
-from foreword.promptcache.price import measure_prefix
 from foreword.promptcache.rules import NO_CALIBRATION, Calibration
 from foreword.types import Mode, frozen
 from foreword.workspace import Workspace
@@ -290,7 +288,7 @@ class AgentLoop:
             prompt_hash=context.prompt_hash,
             layers=assembly.prompt.section_count,
             tokens=assembly.used,
-            cached_tokens=measure_prefix(assembly),
+            cached_tokens=assembly.count_cached_tokens(),
             **assembly.count_losses(),
             **({} if decision.action is Action.REUSE else {"ledger": decision_to_json(decision)}),
         )

@@ -14,7 +14,7 @@ from foreword.errors import InputError
 from foreword.events import cache_breaks, lines
 from foreword.events.event import sees_all
 from foreword.promptcache import ledger, ledger_json, recordings, rules, scenario, simulation
-from foreword.promptcache.blame import Blame, CacheAccount
+from foreword.promptcache.cache_usage import Blame, CacheAccount
 from foreword.storage.ledgers import find_calibrations
 from foreword.tokens.models import CacheFacts, find_model, list_models, split_model_name
 

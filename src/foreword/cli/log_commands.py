@@ -18,7 +18,7 @@ from foreword.config.schema import Config
 from foreword.engine.trust import resolve_trust
 from foreword.errors import InputError, quote_name, suggest_name
 from foreword.events import lines, query, sent_prompts, status, totals
-from foreword.events.event import GROUPINGS, Reader, sees_all
+from foreword.events.event import GROUPINGS, Reader, find_reader, sees_all
 from foreword.events.period import parse_last_moment
 from foreword.events.record import Record
 from foreword.host import load_zone
@@ -113,7 +113,7 @@ def make_event_query(workspace: Workspace, turn: Turn) -> EventQuery:
     """Return the query context of the user of a turn, and warn about unknown names."""
     clearance = resolve_trust(turn, workspace.config)
     output.warn_about_names(clearance.warnings, workspace.config, turn.user, turn.situation)
-    reader = query.find_reader(turn, clearance.level, workspace.config)
+    reader = find_reader(turn, clearance.level, workspace.config)
     zone, note = load_zone(reader.timezone)
     if note:
         warn(note)

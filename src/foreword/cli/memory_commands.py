@@ -14,7 +14,7 @@ from foreword.cli.inputs import add_options, open_named_workspace
 from foreword.cli.output import count, print_json, print_text, show_progress, to_plain, warn, warn_about_names
 from foreword.errors import InputError, UnknownName, quote_name
 from foreword.events import log, sinks, tracer
-from foreword.events.query import find_context
+from foreword.events.event import find_context
 from foreword.memory import index_sync, notes, stores
 from foreword.memory.entry import Note
 from foreword.storage import agents, database, state_reader

@@ -111,7 +111,7 @@ def to_plain(value: Any) -> Any:
     if is_dataclass(value):
         return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, datetime):
-        from foreword.events.period import format_timestamp
+        from foreword.events.event import format_timestamp
 
         return format_timestamp(value)
     if isinstance(value, Enum):

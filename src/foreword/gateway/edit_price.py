@@ -153,7 +153,7 @@ def estimate_new_session(
         user=turn.user,
         model=model,
         tokens=calibration.correct(assembly.used),
-        prefix=calibration.correct(price.measure_prefix(assembly)),
+        prefix=calibration.correct(assembly.count_cached_tokens()),
         own=round((assembly.used - without.used) * (calibration.ratio if calibration.calls else 1)),
         cold_usd=cost.cold_usd * calibration.ratio if cost else None,
         warm_usd=cost.warm_usd * calibration.ratio if cost else None,

@@ -16,8 +16,7 @@ from foreword.agent.retry import DEFAULT_RETRY_POLICY, RetryPolicy
 from foreword.agent.tools.declaration import bind_tools
 from foreword.agent.tools.delegation import Delegation
 from foreword.agent.tools.registry import Toolbox
-from foreword.events.event import NO_CONTEXT, EventType, Level, NoticeFanout, NoticeTarget
-from foreword.events.period import read_utc_now
+from foreword.events.event import NO_CONTEXT, EventType, Level, NoticeFanout, NoticeTarget, read_utc_now
 from foreword.events.sinks import Output, open_event_stream
 from foreword.events.tracer import Tracer, describe_error
 from foreword.gateway.bulletins import Bulletins

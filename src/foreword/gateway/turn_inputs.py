@@ -19,8 +19,7 @@ from foreword.assembly import Assembly
 from foreword.engine.blueprint import TurnRoomKind
 from foreword.engine.signal import classify
 from foreword.errors import BudgetError, ForewordError, InputError
-from foreword.events.event import EventType
-from foreword.events.query import find_context, find_reader
+from foreword.events.event import EventType, find_context, find_reader
 from foreword.events.tracer import Tracer, TraceStep
 from foreword.gateway.compaction import (
     choose_compacted,

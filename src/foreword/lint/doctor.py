@@ -25,8 +25,9 @@ from foreword.engine.sources.documents import Document, FileProblem
 from foreword.engine.trust import resolve_trust
 from foreword.errors import ConfigError, InputError, UnknownName
 from foreword.events.cache_breaks import find_repeated
+from foreword.events.event import find_reader
 from foreword.events.lines import SHORT_ID_DIGITS, show_cost
-from foreword.events.query import find_reader, query_log
+from foreword.events.query import query_log
 from foreword.lint.survey import find_blueprints, list_files
 from foreword.storage.database import BUDGETS_FILE, EVENTS_FILE, STATE_FILE, connect_read_only, is_damage
 from foreword.turn import Turn

@@ -11,8 +11,7 @@ from embedded import MODEL, Embedded, ask, goes_on
 from foreword.agent.agent_events import TurnSpending
 from foreword.agent.providers.embedded_engine import EmbeddedEngine
 from foreword.agent.providers.embedded_weights import EngineSettings
-from foreword.events.event import EventType
-from foreword.events.query import find_context
+from foreword.events.event import EventType, find_context
 from foreword.events.tracer import Tracer
 from foreword.promptcache.designs import LedgerDesign, list_calls, make_simulated_model, make_stage
 from foreword.promptcache.ledger import Action

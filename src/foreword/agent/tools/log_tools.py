@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from foreword.agent.tools.declaration import ToolRun, tool
 from foreword.engine.sources.sections import quote
 from foreword.events.cache_breaks import find_breaks, parse_cache_filter, show_causes
-from foreword.events.event import GROUPINGS
+from foreword.events.event import GROUPINGS, find_reader
 from foreword.events.lines import show_line, show_time, show_tree_entry, summarise_turn
 from foreword.events.query import (
     FILTER_NAMES,
     find_events,
-    find_reader,
     find_turn_events,
     lay_out_turn,
     parse_filter,

@@ -14,8 +14,8 @@ from foreword.cli.output import clean_text, count, print_table, print_text
 from foreword.engine.sources.documents import read_prompt
 from foreword.errors import ConfigError, InputError, UnknownName, find_nearest
 from foreword.events import lines, query, totals
+from foreword.events.event import find_context, format_timestamp
 from foreword.events.log import EventLog
-from foreword.events.period import format_timestamp
 from foreword.events.sent_prompts import find_prompts
 from foreword.events.tracer import Tracer
 from foreword.gateway.reload import PREVIOUS_IN_USE, explain_fallback
@@ -192,7 +192,7 @@ async def print_memory(chat: ChatSession, rest: str) -> None:
     assembly = memory_commands.give_memory_tools(chat.assemble_bare())
     name = "memory_search" if rest else "memory_list"
     answer = chat.gateway.workspace.call(assembly, name, {"query": rest} if rest else {})
-    tracer = Tracer(chat.gateway.listeners.recorder, query.find_context(assembly))
+    tracer = Tracer(chat.gateway.listeners.recorder, find_context(assembly))
     record_memory_event(tracer, name, answer)
     print_text(clean_text(answer.text))
 
