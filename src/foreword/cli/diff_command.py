@@ -210,10 +210,7 @@ def count_marked(blocks: Sequence[Block]) -> int:
 
 
 def find_move(
-    before: RecordedAssembly,
-    after: RecordedAssembly,
-    old: Sequence[Block],
-    overrides: Mapping[str, ModelOverride],
+    before: RecordedAssembly, after: RecordedAssembly, old: Sequence[Block], overrides: Mapping[str, ModelOverride]
 ) -> PrefixMove | None:
     """Find the first difference between the cached prefix and the prefix now sent."""
     new = after.leading

@@ -77,10 +77,7 @@ def add_serve_options(parser: ArgumentParser) -> None:
     add_options(parser, {"--host ADDRESS": "the address to listen on (default: server.host, else 127.0.0.1)"})
     port = {"--port N": "the port; 0 picks a free one (default: server.port, else 8707)"}
     add_options(parser, port, type=int)
-    flags = {
-        "--public": "allow an address that other machines can reach",
-        "--quiet": "do not print events to stderr",
-    }
+    flags = {"--public": "allow an address that other machines can reach", "--quiet": "do not print events to stderr"}
     add_options(parser, flags)
 
 

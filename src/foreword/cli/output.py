@@ -6,7 +6,6 @@ Rich is imported only when a table is printed, because its import is slow.
 import json
 import os
 import sys
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
@@ -141,6 +140,8 @@ def print_table(
     Cells wrap between words and are never cut. Notes, one for the header and one for each row, are printed after
     their line; long notes wrap in their column, or below the row.
     """
+    import textwrap
+
     from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table

@@ -1,4 +1,4 @@
-"""Token counting, with counts of long texts cached in a small SQLite file that can be deleted at any time."""
+"""Token counting, with counts cached in a small SQLite file that can be deleted at any time."""
 
 import math
 import os
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 SPLINTR_NAMES = {Vocabulary.O200K: "o200k_base", Vocabulary.CL100K: "cl100k_base"}
 # These prepend a token to every text and merge across line breaks, so each text is counted whole.
 WHOLE_TEXT_VOCABULARIES = frozenset({Vocabulary.LLAMA2, Vocabulary.MISTRAL_V1})
-MIN_STORED_CHARS = 40  # minimum characters of a text whose count is stored on disk
 # These split digits into groups of up to three, each of them one token, so a count does not depend on which digits a
 # text has. A new time or figure then needs no tokenizer, which takes 70 ms to load and 200 ms for the first rare word.
 DIGIT_BLIND_VOCABULARIES = frozenset({Vocabulary.O200K, Vocabulary.CL100K})
@@ -94,20 +93,18 @@ class Counter:
         self._vocabulary = vocabulary
         self._store = store
         self._loaded = False
-        self._long: dict[str, int] = {}
-        self._short: dict[str, int] = {}
+        self._counts: dict[str, int] = {}
         self._parts: dict[str, int] = {}
         self._stored: dict[bytes, int] | None = None
         self._fresh: dict[bytes, int] = {}
 
     def count(self, text: str) -> int:
         """Count the tokens of a text."""
-        memory = self._long if len(text) >= MIN_STORED_CHARS else self._short
-        known = memory.get(text)
+        known = self._counts.get(text)
         if known is None:
-            if len(memory) >= MAX_CACHED_TEXTS:
-                memory.clear()
-            known = memory[text] = self._look_up(text) if len(text) >= MIN_STORED_CHARS else self._encode(text)
+            if len(self._counts) >= MAX_CACHED_TEXTS:
+                self._counts.clear()
+            known = self._counts[text] = self._look_up(text)
         return known
 
     def save(self) -> None:
@@ -118,7 +115,7 @@ class Counter:
 
     def forget(self) -> None:
         """Clear all in-memory counts; stored ones are loaded again on demand."""
-        self._long, self._short, self._parts = {}, {}, {}
+        self._counts, self._parts = {}, {}
         self._stored, self._fresh = None, {}
         if self._loaded:
             tokenizer = load_tokenizer(self._vocabulary)
