@@ -8,7 +8,7 @@ from itertools import takewhile, zip_longest
 from typing import Any, Literal
 
 from foreword.assembly import ASSEMBLY_SCHEMA
-from foreword.cli.inputs import find_folder, find_overrides, read_json
+from foreword.cli.inputs import find_config, find_folder, read_json
 from foreword.cli.log_commands import EventQuery, add_reader_options, open_event_query
 from foreword.cli.output import clean_text, count, print_json, print_table, print_text, to_plain, warn
 from foreword.config.schema import ModelOverride
@@ -276,7 +276,8 @@ def run_diff(args: Namespace) -> int:
     if args.before == args.after == "-":
         raise InputError("only one of A and B can be read from stdin")
     before, after = load_sides(args)
-    comparison, later = compare_assemblies(before, after, find_overrides(args)), after.logged
+    config, later = find_config(args), after.logged
+    comparison = compare_assemblies(before, after, config.models if config else {})
     if args.json:
         report = {
             "tokens": {"before": before.used, "after": after.used},

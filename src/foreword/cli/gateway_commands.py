@@ -61,8 +61,6 @@ def run_chat(args: Namespace) -> int:
     Examples:
         foreword chat
         foreword chat "What is on this week?"
-        git diff | foreword chat --new "Anything odd in this?"
-        foreword chat --user bob --room kitchen
         foreword chat /cost
     """
     if args.new and args.session:
@@ -181,7 +179,6 @@ def run_token(args: Namespace) -> int:
     Examples:
         foreword token create alice
         foreword token create bob --name phone --days 90
-        foreword token list
         foreword token revoke bob
     """
     if not args.who and args.action != "list":
@@ -193,7 +190,14 @@ def run_token(args: Namespace) -> int:
     ):
         users = workspace.config.users
         if args.action == "create":
-            create_token(args, users, tokens)
+            made = tokens.create(args.who, users, args.name, args.days)
+            if args.json:
+                print_json({**to_plain(made.token), "token": made.secret})
+            else:
+                print(made.secret)
+                until = f"until {made.token.expires:%Y-%m-%d}" if made.token.expires else "until it is revoked"
+                note = f"token {made.token.id} of {args.who}, valid {until}"
+                print(f"{note}; store it now, it cannot be shown again", file=sys.stderr)
         elif args.action == "list":
             print_tokens(args, users, tokens)
         else:
@@ -201,18 +205,6 @@ def run_token(args: Namespace) -> int:
             listed = "\n".join(f"revoked: {token.id} of {token.user}" for token in revoked)
             print_json(revoked) if args.json else print(listed)
     return 0
-
-
-def create_token(args: Namespace, users: Mapping[str, Any], tokens: ApiTokens) -> None:
-    """Create a token and print it once."""
-    made = tokens.create(args.who, users, args.name, args.days)
-    if args.json:
-        print_json({**to_plain(made.token), "token": made.secret})
-        return
-    print(made.secret)
-    until = f"until {made.token.expires:%Y-%m-%d}" if made.token.expires else "until it is revoked"
-    note = f"token {made.token.id} of {args.who}, valid {until}; store it now, it cannot be shown again"
-    print(note, file=sys.stderr)
 
 
 def print_tokens(args: Namespace, users: Mapping[str, Any], tokens: ApiTokens) -> None:
@@ -249,12 +241,12 @@ def run_pair(args: Namespace) -> int:
     all users; `revoke` removes a pairing.
 
     Examples:
-        foreword pair bob
         foreword pair bob --minutes 60
         foreword pair list
-        foreword pair revoke telegram:1002
         foreword pair revoke bob
     """
+    from foreword.gateway import pairing
+
     if args.what == "revoke" and not args.which:
         raise InputError("pair revoke needs an identity such as telegram:1001, or a user")
     if args.what != "revoke" and args.which:
@@ -263,23 +255,19 @@ def run_pair(args: Namespace) -> int:
         if args.what == "list":
             print_identities(args, workspace, state)
         elif args.what == "revoke":
-            revoke_pairings(args, state)
+            revoked = pairing.revoke_identities(state, args.which)  # the conversations remain
+            listed = "\n".join(f"revoked: {one.identity} of {one.user}" for one in revoked)
+            listed = listed or f"revoked: the code of {args.which}"
+            print_json([*map(pairing_to_dict, revoked)]) if args.json else print(listed)
         else:
-            create_pairing_code(args, workspace, state)
+            code = pairing.create_code(state, args.what, workspace.config.users, datetime.now(UTC), args.minutes)
+            how = f"must send this to the agent in a private chat within {args.minutes} minutes: /pair {code}"
+            if args.json:
+                print_json({"user": args.what, "code": code, "minutes": args.minutes})
+            else:
+                print(code)
+                print(f"{args.what} {how}", file=sys.stderr)
     return 0
-
-
-def create_pairing_code(args: Namespace, workspace: Workspace, state: Connection) -> None:
-    """Create a code and print it once."""
-    from foreword.gateway import pairing
-
-    code = pairing.create_code(state, args.what, workspace.config.users, datetime.now(UTC), args.minutes)
-    if args.json:
-        print_json({"user": args.what, "code": code, "minutes": args.minutes})
-        return
-    print(code)
-    note = f"{args.what} must send this to the agent in a private chat within {args.minutes} minutes: /pair {code}"
-    print(note, file=sys.stderr)
 
 
 def print_identities(args: Namespace, workspace: Workspace, state: Connection) -> None:
@@ -303,18 +291,6 @@ def print_identities(args: Namespace, workspace: Workspace, state: Connection) -
         print_table(("identity", "user", "display name", "since"), cells)
     else:
         print("no identities; create a pairing code with: foreword pair USER")
-
-
-def revoke_pairings(args: Namespace, state: Connection) -> None:
-    """Revoke pairings; the conversations remain."""
-    from foreword.gateway import pairing
-
-    revoked = pairing.revoke_identities(state, args.which)
-    if args.json:
-        print_json([*map(pairing_to_dict, revoked)])
-    else:
-        lines = [f"revoked: {one.identity} of {one.user}" for one in revoked]
-        print("\n".join(lines) or f"revoked: the code of {args.which}")
 
 
 def pairing_to_dict(one: "PairedIdentity") -> dict[str, Any]:
@@ -360,9 +336,6 @@ def run_schedule(args: Namespace) -> int:
     Examples:
         foreword schedule list
         foreword schedule add --cron "0 8 * * 1-5" --say "What is on today?" --to telegram:1001
-        foreword schedule add --at "tomorrow 8:00" --say "Remind me of the dentist."
-        foreword schedule add --at 2026-12-24T18:00 --say "Wish everybody well." --to kitchen
-        foreword schedule run brief
         foreword schedule cancel 3f9a2c1d
     """
     if not args.which and args.action in ("cancel", "run"):
@@ -403,19 +376,15 @@ def print_schedules(args: Namespace, workspace: Workspace, state: Connection) ->
             to = f"{one.delivery}, {str(one.to) or 'last address used'}"
             words = " ".join(one.say.split())
             says = words if len(words) <= MAX_TEXT_CHARS else f"{words[: MAX_TEXT_CHARS - 1].rstrip()}…"
-            rows.append((one.id, one.title, one.user, when, due, says, to, describe_state(one, now)))
+            waiting = str(one.state) == "waiting"
+            late = waiting and one.due is not None and now - one.due > OVERDUE_AFTER
+            notes = "; ".join(filter(None, (OVERDUE_NOTE if late else "", one.note)))
+            done = "done" if one.ran and not waiting else ""
+            rows.append((one.id, one.title, one.user, when, due, says, to, notes or done))
         print_table(("id", "name", "user", "when", "next", "says", "to", "note"), rows)
     else:
         whose = f" for {args.user}" if args.user else ""
         print(f"no schedules{whose}; add one with: foreword schedule add")
-
-
-def describe_state(schedule: schedules.StoredSchedule, now: datetime) -> str:
-    """Return the status note: overdue, why the last run did not take place, or done."""
-    waiting = str(schedule.state) == "waiting"
-    late = waiting and schedule.due is not None and now - schedule.due > OVERDUE_AFTER
-    notes = [OVERDUE_NOTE if late else "", schedule.note]
-    return "; ".join(filter(None, notes)) or ("done" if schedule.ran and not waiting else "")
 
 
 def add_schedule(args: Namespace, workspace: Workspace, state: Connection) -> None:

@@ -5,7 +5,7 @@ import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from foreword.agent.providers.model_discovery import ChosenModel
     from foreword.assembly import Assembly
-    from foreword.config.schema import Config, ModelOverride
+    from foreword.config.schema import Config
 
 CONFIG_FILE = "foreword.yaml"
 ENV_FILE = ".env"
@@ -95,10 +95,8 @@ def find_folder(args: Namespace) -> str | None:
     """Return the folder of the workspace, the named one or the nearest one upwards; None if there is none."""
     if args.workspace is not None:
         return str(args.workspace)
-    try:
-        folder = os.getcwd()
-    except OSError:
-        raise WorkspaceError("the current folder no longer exists; change to another one") from None
+    if not (folder := get_working_directory()):
+        raise WorkspaceError("the current folder no longer exists; change to another one")
     while not os.path.lexists(os.path.join(folder, CONFIG_FILE)):
         parent = os.path.dirname(folder)
         if parent == folder:
@@ -140,12 +138,12 @@ def show_path(folder: str, file: str) -> str:
     return min(os.path.relpath(place), place, key=len)
 
 
-def find_overrides(args: Namespace) -> "Mapping[str, ModelOverride]":
-    """Return the model overrides of the workspace, or none without a workspace."""
+def find_config(args: Namespace) -> "Config | None":
+    """Return the configuration of the workspace, or None without a workspace."""
     if find_folder(args) is None:
-        return {}
+        return None
     with open_named_workspace(args) as workspace:
-        return workspace.config.models
+        return workspace.config
 
 
 def load_environ(workspace: Workspace) -> dict[str, str]:
@@ -401,10 +399,9 @@ def find_project(path: str | None) -> str:
 
 def get_working_directory() -> str:
     """Return the working directory, or an empty string if it was removed."""
-    try:
+    with suppress(OSError):
         return os.getcwd()
-    except OSError:
-        return ""
+    return ""
 
 
 def find_user_zone(user: str, config: "Config") -> "ZoneInfo":

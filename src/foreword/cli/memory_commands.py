@@ -77,8 +77,6 @@ def run_memory(args: Namespace) -> int:
     Examples:
         foreword memory search "When is Carol's birthday?"
         foreword memory get social/PEOPLE.md --from 2 --lines 3
-        foreword memory save Bob likes rye bread --store social
-        foreword memory review social/inbox/bob/ENTRY.md --promote shared/HOUSE.md --heading "The boiler"
         foreword memory search --user bob --situation group boiler
     """
     if args.words and args.action in ("list", "reindex"):
@@ -334,7 +332,6 @@ def run_instructions(args: Namespace) -> int:
     Examples:
         foreword instructions show
         foreword instructions set "Answer in bullet points."
-        foreword instructions set --file wishes.md --user bob --agent reid
         foreword instructions clear --user bob
     """
     with open_named_workspace(args) as workspace:

@@ -22,11 +22,13 @@ from foreword.types import EditPolicy
 from foreword.workspace import Workspace
 
 OFFER_COLUMNS = ("billed again", "once", "each call", "calls", "in all")
+DECIDED = "decided for this edit of {path}{saved}: running sessions "
 POLICY_EFFECTS = {
-    EditPolicy.NOW: "running sessions get a rebuilt prompt with their next message",
-    EditPolicy.APPEND: "running sessions get the change appended after their prompt with their next message",
-    EditPolicy.COLD: "running sessions keep the old text until their cache is cold",
-    EditPolicy.NEXT_SESSION: "running sessions keep the old text; new sessions get the new one",
+    EditPolicy.NOW: f"{DECIDED}get a rebuilt prompt with their next message",
+    EditPolicy.APPEND: f"{DECIDED}get the change appended after their prompt with their next message",
+    EditPolicy.COLD: f"{DECIDED}keep the old text until their cache is cold",
+    EditPolicy.NEXT_SESSION: f"{DECIDED}keep the old text; new sessions get the new one",
+    EditPolicy.AUTO: "decision about {path} removed: foreword.yaml decides, else the price",
 }
 ACTION_EFFECTS = {
     Action.APPEND: "gets it appended to its next message",
@@ -64,7 +66,6 @@ def run_price(args: Namespace) -> int:
     Examples:
         foreword price SOUL.md
         foreword price SOUL.md --with draft.md
-        foreword price SOUL.md --apply cold
         foreword price --decided
     """
     if bool(args.file) == args.decided:
@@ -146,35 +147,20 @@ def apply_policy(args: Namespace, workspace: Workspace, edit: FileEdit, now: dat
             else:
                 ledgers.decide_edit(state, edit.path, edit.sha256, policy)
         costs, fresh = price_edit(args, workspace, edit, now)
-        warn_about_uncovered_sections(costs, edit, policy)
+        found = [one for price in costs.prices for one in price.decision.decisions if policy is not EditPolicy.AUTO]
+        for section in sorted({one.section for one in found if one.policy is not policy}):
+            warn(f"the decision does not apply to {section}, which contains more than {edit.path}")
     if args.json:
         print_json({"policy": args.apply if decided else None, **edit_price.describe_prices(costs, edit, fresh)})
         return
-    print(
-        describe_decision(edit, policy)
-        if decided
-        else f"{edit.path} changes no running session, so nothing was decided"
-    )
+    saved = "" if edit.saved else ", once it is saved with this text"
+    effect = POLICY_EFFECTS[policy].format(path=edit.path, saved=saved)
+    print(effect if decided else f"{edit.path} changes no running session, so nothing was decided")
     if decided and costs.prices:
         print()
         print_session_costs(costs)
     elif policy is not EditPolicy.AUTO:
         print_unpriced(costs, edit)
-
-
-def warn_about_uncovered_sections(costs: EditCosts, edit: FileEdit, policy: EditPolicy) -> None:
-    """Warn about sections that the edit changes but the decision does not cover."""
-    decisions = [one for price in costs.prices for one in price.decision.decisions if policy is not EditPolicy.AUTO]
-    for section in sorted({one.section for one in decisions if one.policy is not policy}):
-        warn(f"the decision does not apply to {section}, which contains more than {edit.path}")
-
-
-def describe_decision(edit: FileEdit, policy: EditPolicy) -> str:
-    """Describe the decision."""
-    if policy is EditPolicy.AUTO:
-        return f"decision about {edit.path} removed: foreword.yaml decides, else the price"
-    when = "" if edit.saved else ", once it is saved with this text"
-    return f"decided for this edit of {edit.path}{when}: {POLICY_EFFECTS[policy]}"
 
 
 def print_decisions(args: Namespace, workspace: Workspace) -> None:

@@ -41,7 +41,6 @@ def run_build(args: Namespace) -> int:
     Examples:
         foreword build
         foreword build --user bob --room family --channel telegram
-        foreword build --message "What is on today?" --format anthropic
         foreword build --json > before.json
     """
     if args.json and args.format not in (None, "json"):
@@ -72,8 +71,6 @@ def run_explain(args: Namespace) -> int:
     Examples:
         foreword explain
         foreword explain --all
-        foreword explain --user bob --situation group --channel telegram
-        foreword explain --model openai:gpt-5.4 --json
         foreword explain --state state.yaml --message "How is the release?"
     """
     workspace, assembly = inputs.assemble_turn(args)

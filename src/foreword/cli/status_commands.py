@@ -45,7 +45,6 @@ def run_sessions(args: Namespace) -> int:
     Examples:
         foreword sessions
         foreword sessions show 5fa0da3c
-        foreword sessions --reader bob
         foreword sessions show 5fa0da3c --json
     """
     from foreword.gateway import transcripts  # late: `status` does not need the gateway
@@ -83,23 +82,18 @@ def print_conversations(found: Sequence["Conversation"], events: EventQuery, arg
         rows = []
         for one in found:
             session, key = one.session, one.session.key
-            place = (key.agent, name_participants(one), key.channel.partition(":")[0])
+            place = (key.agent, key.room or ", ".join(one.people), key.channel.partition(":")[0])
             used = show_time(session.used, events.zone)
             rows.append((session.id[:SHORT_ID_DIGITS], *place, used, f"{one.messages:,}", one.title))
         heads = ("session", "agent", "with", "channel", "last used", "messages", "begins")
         print_table(heads, rows, right=("messages",))
 
 
-def name_participants(one: "Conversation") -> str:
-    """Return the room of a conversation, or its people."""
-    return one.session.key.room or ", ".join(one.people)
-
-
 def print_conversation(one: "Conversation", events: EventQuery) -> None:
     """Print a conversation; message text is always indented."""
     key = one.session.key
-    place = (f"session {one.session.id}", key.agent, name_participants(one), key.channel, f"clearance {key.clearance}")
-    print(" · ".join((*map(clean_line, place), count(one.messages, "message"))))
+    place = (f"session {one.session.id}", key.agent, key.room or ", ".join(one.people), key.channel)
+    print(" · ".join((*map(clean_line, place), f"clearance {key.clearance}", count(one.messages, "message"))))
     for message, note in list_messages(one):
         print(f"\n{clean_line(message['from'])}, {show_time(message['time'], events.zone)}{note}")
         for line in clean_text(message["text"]).splitlines():

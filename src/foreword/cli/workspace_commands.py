@@ -146,7 +146,10 @@ def run_init(args: Namespace) -> int:
     if not all(args.model.partition(":")):
         raise InputError(f"--model {args.model!r} is not a model; write it as provider:name, such as {DEFAULT_MODEL}")
     texts = fill_templates(args)
-    refuse_existing_workspace(folder)
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        raise InputError(f"{folder} exists and is not a folder")
+    if os.path.lexists(os.path.join(folder, "foreword.yaml")):
+        raise InputError(f"{folder} is already a workspace (it has a foreword.yaml); nothing was created")
     kept = [path for path in texts if os.path.lexists(os.path.join(folder, path))]
     made = [path for path in texts if path not in kept]
     for path in made:
@@ -160,7 +163,6 @@ def run_init(args: Namespace) -> int:
         print_json({"workspace": os.path.abspath(folder), "created": made, "kept": kept})
     else:
         print_created(folder, made, kept)
-        print_model_servers()
     return 0
 
 
@@ -168,9 +170,10 @@ def fill_templates(args: Namespace) -> dict[str, str]:
     """Fill in the templates, and check that the result is a valid configuration."""
     owner = check_option_name("--owner", args.owner) if args.owner is not None else find_login_name(os.environ)
     agent = check_option_name("--agent", args.agent)
+    people = {"owner": owner, "agent": agent}
     names = {
-        "owner": quote_yaml_name(owner),
-        "agent": quote_yaml_name(agent),
+        # quoted if YAML would not read it as a string
+        **{key: name if re.fullmatch(PLAIN_YAML_NAME, name) else f'"{name}"' for key, name in people.items()},
         "model": json.dumps(args.model, ensure_ascii=False),
         "zone": find_host_zone(),
         "owner_name": json.dumps("the owner" if owner == DEFAULT_OWNER else owner.capitalize()),
@@ -197,11 +200,6 @@ def check_option_name(option: str, name: str) -> str:
     return plain
 
 
-def quote_yaml_name(name: str) -> str:
-    """Quote a name if YAML would not read it as a string."""
-    return name if re.fullmatch(PLAIN_YAML_NAME, name) else f'"{name}"'
-
-
 def find_login_name(environ: Mapping[str, str]) -> str:
     """Return the login name of the person, if it is usable."""
     for variable in ("USER", "LOGNAME", "USERNAME"):
@@ -211,16 +209,8 @@ def find_login_name(environ: Mapping[str, str]) -> str:
     return DEFAULT_OWNER
 
 
-def refuse_existing_workspace(folder: str) -> None:
-    """Refuse a path that is a workspace already or not a folder."""
-    if os.path.lexists(folder) and not os.path.isdir(folder):
-        raise InputError(f"{folder} exists and is not a folder")
-    if os.path.lexists(os.path.join(folder, "foreword.yaml")):
-        raise InputError(f"{folder} is already a workspace (it has a foreword.yaml); nothing was created")
-
-
 def print_created(folder: str, made: Sequence[str], kept: Sequence[str]) -> None:
-    """Print the created and the unchanged files, and the next steps."""
+    """Print the created and the unchanged files, the next steps, and the model servers on this machine."""
     print(f"created a workspace in {os.path.abspath(folder)}:\n")
     for path in made:
         print(f"  {path}")
@@ -232,10 +222,6 @@ def print_created(folder: str, made: Sequence[str], kept: Sequence[str]) -> None
     for command, purpose in NEXT_STEPS.items():
         line = f"foreword{here} {command}"
         print(f"  {line:{len(here) + 34}}  {purpose}")
-
-
-def print_model_servers() -> None:
-    """Print the model servers that run on this machine."""
     servers = find_model_servers(None, os.environ)
     if servers:
         print("\nmodel servers on this machine; set one of their models in foreword.yaml:\n")
