@@ -10,8 +10,7 @@ from foreword.cli.inputs import add_options, find_config, read_text
 from foreword.cli.output import count, print_json, print_table, warn
 from foreword.config.schema import ModelOverride
 from foreword.errors import InputError
-from foreword.events import cache_breaks, lines
-from foreword.events.event import sees_all
+from foreword.events import cache_breaks, event, lines
 from foreword.promptcache import ledger_json, recordings, rules, scenario, simulation
 from foreword.storage.ledgers import find_calibrations
 from foreword.tokens.models import CacheFacts, find_model, list_models, split_model_name
@@ -107,7 +106,7 @@ def print_breaks(args: Namespace) -> None:
 
 def list_calibrations(events: log_commands.EventQuery) -> Sequence[rules.Calibration]:
     """Return the learned token calibrations; only for a reader who sees everything, since all calls contribute."""
-    if not sees_all(events.reader):
+    if not event.sees_all(events.reader):
         return ()
     try:
         return tuple(find_calibrations(events.folder).values())

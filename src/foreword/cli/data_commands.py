@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from foreword.cli.inputs import STDIN, add_options, check_value, open_named_workspace, read_text, read_value
 from foreword.cli.log_commands import EventQuery, add_period_options, add_reader_options, open_event_query
-from foreword.cli.output import count, print_json, print_table, print_text, show_progress, to_plain, warn
+from foreword.cli.output import count, pick, print_json, print_table, print_text, show_progress, to_plain, warn
 from foreword.config.schema import Identity
 from foreword.engine import context, trust
 from foreword.errors import InputError, UnknownName, suggest_name
@@ -161,7 +161,7 @@ def read_identity(path: str) -> Identity | str:
 
 def agent_to_dict(name: str, character: context.StoredCharacter) -> dict[str, object]:
     """Return the stored character of an agent as JSON-ready values."""
-    return {"agent": name, **{key: getattr(character, key) for key in ("soul", "identity", "responsibilities")}}
+    return {"agent": name, **pick(character, "soul", "identity", "responsibilities")}
 
 
 def format_agent(name: str, character: context.StoredCharacter) -> str:

@@ -42,12 +42,10 @@ class RecordedAssembly:
     model: str
     tools: str
     tool_tokens: int
-    used: int
-    """The tokens of the prompt: text and tool schemas."""
+    used: int  # the tokens of the prompt: text and tool schemas
     sections: tuple[RecordedSection, ...]
     blocks: tuple[Block, ...]
-    logged: sent_prompts.LoggedTurn | None = None
-    """The recorded turn, if it was not read from a file."""
+    logged: sent_prompts.LoggedTurn | None = None  # the recorded turn, if it was not read from a file
 
     @property
     def leading(self) -> list[Block]:
@@ -136,8 +134,7 @@ class SectionDiff:
     """The change of one section between two assemblies."""
 
     id: str
-    what: str
-    """added, removed, changed or same."""
+    what: str  # added, removed, changed or same
     before: int
     after: int
 
@@ -146,11 +143,9 @@ class SectionDiff:
 class PrefixMove:
     """The first difference in the cached prefix, its cause, and the tokens billed again."""
 
-    cause: Literal["section", "tools", "model"]
-    """Tool schemas precede all sections. Each model has its own cache."""
+    cause: Literal["section", "tools", "model"]  # tool schemas precede all sections. Each model has its own cache
     section: str | None = None
-    what: str = "changed"
-    """changed, added, removed or moved."""
+    what: str = "changed"  # changed, added, removed or moved
     byte: int = 0
     tokens: int
     write_usd: float | None = None
@@ -163,8 +158,7 @@ class AssemblyComparison:
 
     changes: tuple[SectionDiff, ...]
     move: PrefixMove | None = None
-    reason: str = ""
-    """Why the cached prefix did not move; empty if it did."""
+    reason: str = ""  # why the cached prefix did not move; empty if it did
 
 
 def compare_assemblies(

@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from foreword.cli import inputs
 from foreword.cli.inputs import add_options, load_environ, open_named_workspace
-from foreword.cli.output import print_json, print_table, to_plain, warn
+from foreword.cli.output import pick, print_json, print_table, to_plain, warn
 from foreword.config.schedule_settings import MissedRuns, ScheduleSettings
 from foreword.config.schema import Config
 from foreword.errors import InputError, UnknownName
-from foreword.storage import schedules
-from foreword.storage.api_tokens import ApiTokens
-from foreword.storage.database import explain_sqlite_errors, use_state
+from foreword.storage import api_tokens, database, schedules
 from foreword.types import Delivery
 from foreword.workspace import Workspace
 
@@ -113,7 +111,7 @@ def run_serve(args: Namespace) -> int:
             warn_about_models(workspace.config, environ)
             warn_about_files(workspace)
 
-        with explain_sqlite_errors(workspace.state), log_to(console):
+        with database.explain_sqlite_errors(workspace.state), log_to(console):
             asyncio.run(serve_workspace(workspace, settings, environ=environ, options=options, ready=report_ready))
     return 0
 
@@ -185,8 +183,8 @@ def run_token(args: Namespace) -> int:
         raise InputError(f"token {args.action} needs a user\nsee: foreword token --help")
     with (
         open_named_workspace(args) as workspace,
-        explain_sqlite_errors(workspace.state),
-        ApiTokens(workspace.state) as tokens,
+        database.explain_sqlite_errors(workspace.state),
+        api_tokens.ApiTokens(workspace.state) as tokens,
     ):
         users = workspace.config.users
         if args.action == "create":
@@ -207,7 +205,7 @@ def run_token(args: Namespace) -> int:
     return 0
 
 
-def print_tokens(args: Namespace, users: Mapping[str, Any], tokens: ApiTokens) -> None:
+def print_tokens(args: Namespace, users: Mapping[str, Any], tokens: api_tokens.ApiTokens) -> None:
     """List the tokens without their secrets; former users may still have some."""
     found = tokens.find_all(args.who)
     if not found and args.who and args.who not in users:
@@ -251,7 +249,7 @@ def run_pair(args: Namespace) -> int:
         raise InputError("pair revoke needs an identity such as telegram:1001, or a user")
     if args.what != "revoke" and args.which:
         raise InputError(f"pair {args.what} takes no further argument, got {args.which!r}")
-    with open_named_workspace(args) as workspace, use_state(workspace.state) as state:
+    with open_named_workspace(args) as workspace, database.use_state(workspace.state) as state:
         if args.what == "list":
             print_identities(args, workspace, state)
         elif args.what == "revoke":
@@ -295,7 +293,7 @@ def print_identities(args: Namespace, workspace: Workspace, state: Connection) -
 
 def pairing_to_dict(one: "PairedIdentity") -> dict[str, Any]:
     """Return a paired identity with the names of the JSON output."""
-    return {"identity": one.identity, "user": one.user, "name": one.name, "paired": one.since}
+    return {**pick(one, "identity", "user", "name"), "paired": one.since}
 
 
 def add_schedule_options(parser: ArgumentParser) -> None:
@@ -345,7 +343,7 @@ def run_schedule(args: Namespace) -> int:
     with open_named_workspace(args) as workspace:
         if args.action == "run":
             return run_schedule_now(args, workspace)
-        with use_state(workspace.state) as state:
+        with database.use_state(workspace.state) as state:
             if args.action == "list":
                 print_schedules(args, workspace, state)
             elif args.action == "add":
@@ -420,10 +418,10 @@ def run_schedule_now(args: Namespace, workspace: Workspace) -> int:
             accepted = await gateway.scheduler.run(args.which)
             return await gateway.wait(accepted.turn)
 
-    with explain_sqlite_errors(workspace.state):
+    with database.explain_sqlite_errors(workspace.state):
         reply = asyncio.run(run())
     if args.json:
-        print_json({"turn": reply.turn, "state": str(reply.state), "text": reply.text, "cost_usd": reply.cost_usd})
+        print_json(pick(reply, "turn", "state", "text", "cost_usd"))
     else:
         print(reply.text or "(empty reply)")
     return 0 if reply.state is TurnState.ANSWERED else 1
@@ -434,20 +432,9 @@ def schedule_to_dict(schedule: schedules.StoredSchedule) -> dict[str, Any]:
     return {
         "schedule": schedule.id,
         "name": schedule.title,
-        "origin": str(schedule.origin),
-        "agent": schedule.agent,
-        "user": schedule.user,
-        "kind": str(schedule.timing.kind),
-        "moment": schedule.timing.moment,
-        "zone": schedule.timing.zone,
-        "say": schedule.say,
-        "delivery": str(schedule.delivery),
-        "channel": schedule.to.channel,
-        "address": schedule.to.address,
-        "room": schedule.to.room,
-        "clearance": str(schedule.clearance),
-        "missed": str(schedule.missed),
-        "state": str(schedule.state),
-        "due": schedule.due,
-        "note": schedule.note,
+        **pick(schedule, "origin", "agent", "user"),
+        **pick(schedule.timing, "kind", "moment", "zone"),
+        **pick(schedule, "say", "delivery"),
+        **pick(schedule.to, "channel", "address", "room"),
+        **pick(schedule, "clearance", "missed", "state", "due", "note"),
     }

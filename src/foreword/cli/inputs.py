@@ -14,7 +14,7 @@ from foreword import turn as turns
 from foreword.cli.output import warn, warn_about_names
 from foreword.config import structure
 from foreword.errors import ConfigError, InputError, WorkspaceError, suggest_name
-from foreword.types import Delivery, Mode, Trust, frozen
+from foreword.types import Delivery, Mode
 from foreword.workspace import Workspace, open_workspace
 
 if TYPE_CHECKING:
@@ -75,14 +75,11 @@ def add_turn_options(parser: ArgumentParser) -> None:
     }
     add_options(what, options)
     background = {"--background": "a background turn; when to deliver its reply"}
-    add_options(what, background, choices=[str(delivery) for delivery in Delivery])
+    add_options(what, background, choices=[*map(str, Delivery)])
     add_options(what, {"--now TIME": "the time, such as 2026-11-15T08:30 (default: now)"})
     how = parser.add_argument_group("how")
-    names = {
-        "--blueprint NAME": "the blueprint (default: that of the agent)",
-        "--model NAME": "the model as provider:name (default: the one that would answer)",
-    }
-    add_options(how, names, default="")
+    add_options(how, {"--blueprint NAME": "the blueprint (default: that of the agent)"}, default="")
+    add_options(how, {"--model NAME": "the model as provider:name (default: the one that would answer)"}, default="")
     add_mode_option(how)
     files = {
         "--tools FILE": "additional tools: a JSON list of {name, description, parameters, …}",
@@ -197,30 +194,17 @@ def read_value(path: str, kind: type[T]) -> T:
     return check_value(read_json(path), kind, path)
 
 
-@frozen(eq=True)
-class ToolDescription:
-    """A tool in a file, without its parameters."""
-
-    name: str
-    description: str = ""
-    trust: Trust = Trust.FULL
-    kind: str = ""
-
-
 def read_tools(path: str) -> tuple[turns.Tool, ...]:
     """Read tools; their parameters are JSON Schema and pass through unchanged."""
     value = read_json(path)
     items: Sequence[Any] = value if isinstance(value, list) else []
     bare = [{k: v for k, v in item.items() if k != "parameters"} if isinstance(item, dict) else item for item in items]
-    described = check_value(bare if isinstance(value, list) else value, tuple[ToolDescription, ...], path)
-    tools = []
-    for at, (tool, item) in enumerate(zip(described, items, strict=True)):
-        parameters = item.get("parameters", {"type": "object", "properties": {}})
-        if not isinstance(parameters, Mapping):
+    tools = check_value(bare if isinstance(value, list) else value, tuple[turns.Tool, ...], path)
+    for at, item in enumerate(items):
+        if not isinstance(item.get("parameters", {}), Mapping):
             raise InputError(f"{path}: [{at}].parameters must be a JSON object")
-        fields = {"name": tool.name, "description": tool.description, "trust": tool.trust, "kind": tool.kind}
-        tools.append(turns.Tool(parameters=parameters, **fields))  # type: ignore[arg-type]
-    return tuple(tools)
+    given = zip(tools, items, strict=True)
+    return tuple(replace(tool, parameters=item.get("parameters", tool.parameters)) for tool, item in given)
 
 
 def check_value(value: Any, kind: type[T], file: str) -> T:

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from sqlite3 import Connection
-from typing import TypeVar
+from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
 from foreword.cli import output
 from foreword.cli.inputs import add_options, find_situation, open_named_workspace
-from foreword.cli.output import print_json, print_table, to_plain, warn
+from foreword.cli.output import pick, print_json, print_table, to_plain, warn
 from foreword.config.schema import Config
 from foreword.engine.trust import resolve_trust
 from foreword.errors import InputError, quote_name, suggest_name
@@ -326,18 +326,11 @@ def run_cost(args: Namespace) -> int:
     return 0
 
 
-def spending_to_dict(spending: totals.Spending) -> dict[str, object]:
+def spending_to_dict(spending: totals.Spending) -> Any:
     """Return the totals as JSON-ready values."""
-    return {
-        "by": spending.by,
-        "since": to_plain(spending.period.since),
-        "until": to_plain(spending.period.until),
-        "whole": to_plain(spending.whole),
-        "usd_per_turn": spending.usd_per_turn,
-        "most_tokens": to_plain(spending.longest),
-        "totals": to_plain(spending.totals),
-        "left": spending.left,
-    }
+    period, whole = pick(spending.period, "since", "until"), pick(spending, "whole", "usd_per_turn")
+    rest = {"most_tokens": spending.longest, **pick(spending, "totals", "left")}
+    return to_plain({"by": spending.by, **period, **whole, **rest})
 
 
 def print_spending(spending: totals.Spending, events: EventQuery) -> None:

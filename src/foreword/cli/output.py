@@ -39,8 +39,7 @@ MIN_NOTE_COLUMNS = 36  # minimum columns for notes
 UNLIMITED_COLUMNS = 10_000  # columns; piped output has one line per row
 NOTE_INDENT = " " * 5
 
-Cell = str | tuple[str, str]
-"""The text of a table cell, or a text and its style."""
+Cell = str | tuple[str, str]  # the text of a table cell, or a text and its style
 
 
 def clean_text(text: str) -> str:
@@ -103,6 +102,11 @@ def show_progress() -> Iterator[Callable[[str], None]]:
 def count(number: int, noun: str) -> str:
     """Format a number with its noun, singular or plural."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def pick(value: object, *names: str) -> dict[str, Any]:
+    """Return some attributes of a value by name."""
+    return {name: getattr(value, name) for name in names}
 
 
 def to_plain(value: Any) -> Any:

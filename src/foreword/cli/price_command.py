@@ -8,15 +8,14 @@ from datetime import UTC, datetime
 from hashlib import sha256
 
 from foreword.cli.inputs import add_options, find_user_zone, open_named_workspace, parse_time, read_text
-from foreword.cli.output import Cell, count, print_json, print_table, warn
+from foreword.cli.output import Cell, count, pick, print_json, print_table, warn
 from foreword.errors import InputError
 from foreword.events.lines import SHORT_ID_DIGITS
 from foreword.gateway import edit_price
 from foreword.gateway.edit_price import EditCosts, FileEdit, NewSessionCost, NoCostReason
 from foreword.promptcache.ledger import Action
 from foreword.promptcache.price import EditQuote
-from foreword.storage import ledgers
-from foreword.storage.database import STATE_FILE, use_state
+from foreword.storage import database, ledgers
 from foreword.tokens.prices import format_usd
 from foreword.types import EditPolicy
 from foreword.workspace import Workspace
@@ -107,7 +106,7 @@ def find_file_edit(args: Namespace, workspace: Workspace) -> FileEdit:
 
 def has_state(workspace: Workspace) -> bool:
     """Return whether the workspace has a state database; pricing creates none."""
-    return os.path.exists(os.path.join(workspace.state, STATE_FILE))
+    return os.path.exists(os.path.join(workspace.state, database.STATE_FILE))
 
 
 def price_edit(
@@ -116,7 +115,7 @@ def price_edit(
     """Price an edit for running sessions and for a new one."""
     inputs = edit_price.PricingInputs()
     if has_state(workspace):
-        with use_state(workspace.state) as state:
+        with database.use_state(workspace.state) as state:
             inputs = edit_price.read_pricing_inputs(state, now, args.session)
     if args.session and not inputs.sessions:
         raise InputError(
@@ -141,7 +140,7 @@ def apply_policy(args: Namespace, workspace: Workspace, edit: FileEdit, now: dat
         raise InputError(f"no prompt contains {edit.path}, so there is nothing to decide")
     decided = policy is EditPolicy.AUTO or edit_price.needs_decision(costs, edit, policy)
     if decided:
-        with use_state(workspace.state) as state:
+        with database.use_state(workspace.state) as state:
             if policy is EditPolicy.AUTO:
                 ledgers.delete_edit_decision(state, edit.path)
             else:
@@ -167,14 +166,13 @@ def print_decisions(args: Namespace, workspace: Workspace) -> None:
     """List the decisions, and whether each matches the current text of its file."""
     found: Sequence[ledgers.EditDecision] = []
     if has_state(workspace):
-        with use_state(workspace.state) as state:
+        with database.use_state(workspace.state) as state:
             found = ledgers.list_edits(state)
     texts = {one.path: workspace.files.read_text(one.path) for one in found}
     hashes = {path: sha256(text.encode()).hexdigest() for path, text in texts.items() if isinstance(text, str)}
     in_force = [hashes.get(one.path) == one.sha256 for one in found]
     if args.json:
-        names = ("path", "policy", "decided", "sha256")
-        plain = [{name: getattr(one, name) for name in names} for one in found]
+        plain = [pick(one, "path", "policy", "decided", "sha256") for one in found]
         print_json([{**row, "in_force": active} for row, active in zip(plain, in_force, strict=True)])
     elif not found:
         print("there are no decisions about single edits")

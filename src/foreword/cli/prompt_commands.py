@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from foreword import resources
 from foreword.cli import inputs, output
-from foreword.cli.inputs import add_options, add_turn_options, open_named_workspace
 from foreword.cli.output import NARROW_COLUMNS, PACE_STYLES, count, draw_bar, find_width, print_json, print_table
 from foreword.engine.blueprint import Blueprint, Budget, Slot, TurnRoomKind
 from foreword.engine.blueprint_file import load_blueprint
@@ -27,9 +26,9 @@ HIDDEN_VERDICTS = ("absent", "withheld")  # verdicts that the table only counts,
 
 def add_build_options(parser: ArgumentParser) -> None:
     """Add the options of a turn and the format."""
-    add_turn_options(parser)
+    inputs.add_turn_options(parser)
     about = "text: only the prompt; json: the whole assembly; others: the request of a provider (default: text)"
-    add_options(parser, {"--format": about}, choices=BUILD_FORMATS)
+    inputs.add_options(parser, {"--format": about}, choices=BUILD_FORMATS)
 
 
 def run_build(args: Namespace) -> int:
@@ -58,8 +57,8 @@ def run_build(args: Namespace) -> int:
 
 def add_explain_options(parser: ArgumentParser) -> None:
     """Add the options of a turn, and one for hidden slots."""
-    add_turn_options(parser)
-    add_options(parser, {"--all": "show absent and withheld slots too"})
+    inputs.add_turn_options(parser)
+    inputs.add_options(parser, {"--all": "show absent and withheld slots too"})
 
 
 def run_explain(args: Namespace) -> int:
@@ -152,7 +151,7 @@ def estimate_price(workspace: Workspace, assembly: "Assembly") -> "tuple[Estimat
 
 def add_blueprints_options(parser: ArgumentParser) -> None:
     """Add the name of a blueprint."""
-    add_options(parser, {"name NAME": "the blueprint to print (default: list all)"}, nargs="?")
+    inputs.add_options(parser, {"name NAME": "the blueprint to print (default: list all)"}, nargs="?")
 
 
 def run_blueprints(args: Namespace) -> int:
@@ -163,7 +162,7 @@ def run_blueprints(args: Namespace) -> int:
         foreword blueprints default
         foreword blueprints default --json
     """
-    with open_named_workspace(args) if inputs.find_folder(args) is not None else nullcontext() as workspace:
+    with inputs.open_named_workspace(args) if inputs.find_folder(args) is not None else nullcontext() as workspace:
         if args.name is not None:
             blueprint = load_named_blueprint(workspace, args.name)
             print_json(blueprint) if args.json else print_blueprint(blueprint)

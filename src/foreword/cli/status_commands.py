@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from foreword.cli.inputs import add_options
 from foreword.cli.log_commands import EventQuery, add_reader_options, open_event_query, print_records
-from foreword.cli.output import Cell, clean_line, clean_text, count, print_json, print_table, to_plain, warn
+from foreword.cli.output import Cell, clean_line, clean_text, count, pick, print_json, print_table, to_plain, warn
 from foreword.engine.trust import Audience
 from foreword.errors import InputError, quote_name
 from foreword.events.event import Reader
@@ -119,14 +119,12 @@ def conversation_to_dict(one: "Conversation") -> dict[str, Any]:
     return {
         "session": session.id,
         "agent": key.agent,
-        "people": list(filter(None, one.people)),
-        "room": key.room,
-        "channel": key.channel,
+        "people": [*filter(None, one.people)],
+        **pick(key, "room", "channel"),
         "situation": session.situation,
-        "clearance": str(key.clearance),
+        "clearance": key.clearance,
         "title": one.title,
-        "created": session.created,
-        "used": session.used,
+        **pick(session, "created", "used"),
         "messages": one.messages,
     }
 
@@ -177,16 +175,11 @@ def list_next_runs(workspace: Workspace, events: EventQuery) -> Sequence[state_r
     return [one for one in visible if not reader.room or one.room == reader.room][:MAX_NEXT_RUNS]
 
 
-def status_to_dict(status: Status, stock: Sequence[Stock], reader: Reader) -> dict[str, object]:
+def status_to_dict(status: Status, stock: Sequence[Stock], reader: Reader) -> Any:
     """Return the status as JSON-ready values."""
-    return {
-        "since": to_plain(status.since),
-        "channels": to_plain(status.channels),
-        "sessions": status.sessions,
-        "latest": to_plain(status.latest),
-        "memory": to_plain(list(stock)),
-        "errors": [record.to_dict(reader) for record in status.errors],
-    }
+    errors = [record.to_dict(reader) for record in status.errors]
+    shown = pick(status, "since", "channels", "sessions", "latest")
+    return to_plain({**shown, "memory": [*stock], "errors": errors})
 
 
 def print_status(status: Status, stock: Sequence[Stock], events: EventQuery) -> None:

@@ -248,8 +248,7 @@ def run_lint(args: Namespace) -> int:
     errors = sum(str(finding.level) == "error" for finding in findings)
     warnings = len(findings) - errors
     if args.json:
-        names = ("file", "line", "rule", "level", "message", "remedy")
-        plain = [{name: getattr(finding, name) for name in names} for finding in findings]
+        plain = [finding._asdict() for finding in findings]
         print_json({"findings": plain, "errors": errors, "warnings": warnings})
     else:
         for finding in findings:
