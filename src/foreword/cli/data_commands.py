@@ -5,7 +5,7 @@ import os
 import shlex
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
@@ -123,8 +123,11 @@ def import_agents(args: Namespace, workspace: Workspace) -> tuple[object, str]:
     if os.path.samefile(args.name, os.path.join(workspace.state, database.STATE_FILE)):
         with database.use_state(workspace.state) as state:
             legacy_import.remove_imported_rows(state, memory_rows, config)
-    warn_unknown_names("agents", [name for name in done.agent_names if name not in config.agents])
-    warn_unknown_names("users", [name for name in done.user_names if name not in config.users])
+    for kind, names, known in (("agents", done.agent_names, config.agents), ("users", done.user_names, config.users)):
+        if missing := [name for name in names if name not in known]:
+            more = f" and {len(missing) - MAX_WARNED_NAMES:,} more" if missing[MAX_WARNED_NAMES:] else ""
+            shown = ", ".join(missing[:MAX_WARNED_NAMES]) + more
+            warn(f"no prompt shows the data of these {kind}, because foreword.yaml does not list them: {shown}")
     for line in notes.list_lines():
         warn(line)
     entries = f", {notes.saved:,} {'entry' if notes.saved == 1 else 'entries'} of memory" if done.notes else ""
@@ -135,14 +138,6 @@ def import_agents(args: Namespace, workspace: Workspace) -> tuple[object, str]:
     memory = {"saved": notes.saved, "unread_columns": list(notes.unread_columns)}
     groups = {name: list(notes.rows.get(name, ())) for name in legacy_import.ROW_NOTES}
     return {**plain, "memory": memory | groups}, f"{text}{entries}{left}{off}"
-
-
-def warn_unknown_names(kind: str, names: Sequence[str]) -> None:
-    """Warn about imported names that foreword.yaml lacks: no prompt shows their data."""
-    if names:
-        more = f" and {len(names) - MAX_WARNED_NAMES:,} more" if names[MAX_WARNED_NAMES:] else ""
-        shown = ", ".join(names[:MAX_WARNED_NAMES]) + more
-        warn(f"no prompt shows the data of these {kind}, because foreword.yaml does not list them: {shown}")
 
 
 def read_identity(path: str) -> Identity | str:
@@ -357,12 +352,12 @@ def print_report(args: Namespace, report: "erasure.ErasureReport") -> None:
     for title, reasons in (("remains:", report.stays), ("not done:", report.trouble)):
         if reasons:
             print("\n".join([title, *(f"- {one}" for one in reasons), ""]))
-    left = sum(line.left for line in report.lines)
     if args.dry_run:
         print(f"dry run: {count(report.found, 'item')} of {report.user} would be removed")
     elif report.done:
         print(f"{report.user} is forgotten: verification found nothing left")
     else:
+        left = sum(line.left for line in report.lines)
         found = f"verification found {count(left, 'item')}; " if left else ""
         advice = "stop the gateway or remove them from foreword.yaml, then run this again"
         print(f"{report.user} is not completely forgotten: {found}they may still be sending messages; {advice}")

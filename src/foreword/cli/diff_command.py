@@ -152,30 +152,24 @@ class PrefixMove:
     read_usd: float | None = None
 
 
-@frozen(eq=True)
-class AssemblyComparison:
-    """The result of comparing two assemblies."""
-
-    changes: tuple[SectionDiff, ...]
-    move: PrefixMove | None = None
-    reason: str = ""  # why the cached prefix did not move; empty if it did
+Comparison = tuple[tuple[SectionDiff, ...], PrefixMove | None, str]  # the last says why the cached prefix did not move
 
 
 def compare_assemblies(
     before: RecordedAssembly, after: RecordedAssembly, overrides: Mapping[str, ModelOverride]
-) -> AssemblyComparison:
+) -> Comparison:
     """Compare two assemblies, section by section and byte by byte."""
     changes = tuple(list_section_diffs(before, after))
     old = find_cached_prefix(before, overrides)
     if not old:
-        return AssemblyComparison(changes=changes, reason=f"{before.file} is too short to be cached")
+        return changes, None, f"{before.file} is too short to be cached"
     move = find_move(before, after, old, overrides)
     if move is None:
-        return AssemblyComparison(changes=changes, reason="the cached prefix is the same, byte for byte")
+        return changes, None, "the cached prefix is the same, byte for byte"
     if prices := find_prices(after.model, overrides, PricedRequest(tokens=after.used)):
         written = prices.cache_write if find_cached_prefix(after, overrides) else prices.input
         move = replace(move, write_usd=move.tokens * written, read_usd=move.tokens * prices.cache_read)
-    return AssemblyComparison(changes=changes, move=move)
+    return changes, move, ""
 
 
 def list_section_diffs(before: RecordedAssembly, after: RecordedAssembly) -> Iterator[SectionDiff]:
@@ -276,7 +270,7 @@ def run_diff(args: Namespace) -> int:
         report = {
             "tokens": {"before": before.used, "after": after.used},
             "tools_changed": before.tools != after.tools,
-            **to_plain(comparison),
+            **to_plain(dict(zip(("changes", "move", "reason"), comparison, strict=True))),
             "turns": {"before": before.logged and before.logged.turn, "after": later and later.turn},
         }
         for name, read in (("moves", lines.read_decision), ("breaks", lines.read_break)) if later else ():
@@ -315,13 +309,14 @@ def load_turn(query: EventQuery, name: str) -> RecordedAssembly:
     return convert_sent(title, logged, logged.sent)
 
 
-def print_comparison(before: RecordedAssembly, after: RecordedAssembly, comparison: AssemblyComparison) -> None:
+def print_comparison(before: RecordedAssembly, after: RecordedAssembly, comparison: Comparison) -> None:
     """Print a comparison as text."""
+    changes, move, reason = comparison
     more = after.used - before.used
     both = f"{before.used:,} tokens before, {after.used:,} after ({more:+,})"
     print(both if more else f"{after.used:,} tokens in both")
     rows = []
-    for change in comparison.changes:
+    for change in changes:
         if change.what != "same":
             style = CHANGE_STYLES[change.what]
             old = "–" if change.what == "added" else f"{change.before:,}"
@@ -330,11 +325,11 @@ def print_comparison(before: RecordedAssembly, after: RecordedAssembly, comparis
     if rows:
         print()
         print_table(("section", "what", "before", "after"), rows, right=("before", "after"))
-    same = sum(change.what == "same" and change.after > 0 for change in comparison.changes)
+    same = sum(change.what == "same" and change.after > 0 for change in changes)
     print(f"\n{count(same, 'section')} {'is' if same == 1 else 'are'} the same")
-    if before.tools != after.tools and (comparison.move is None or comparison.move.cause != "tools"):
+    if before.tools != after.tools and (move is None or move.cause != "tools"):
         print("the tool schemas changed")
-    print(describe_move(comparison.move) if comparison.move else comparison.reason)
+    print(describe_move(move) if move else reason)
 
 
 def describe_move(move: PrefixMove) -> str:

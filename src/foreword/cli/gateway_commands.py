@@ -107,25 +107,20 @@ def run_serve(args: Namespace) -> int:
         options = GatewayOptions(tree=None if args.quiet else console, opens=channels, scheduling=True)
 
         def report_ready(address: str) -> None:
-            print_address(address, list(channels), args)
+            if args.json:
+                print(json.dumps({"address": address, "channels": [*channels]}), flush=True)
+            else:
+                print(f"listening on {address}")
+                print(f"OpenAI clients: base_url {address}/v1, with a token as the API key")
+                for name in channels:
+                    print(f"{name}: answering messages to the bot; to pair a user: foreword pair USER")
+                print("to create a token: foreword token create USER", flush=True)
             warn_about_models(workspace.config, environ)
             warn_about_files(workspace)
 
         with database.explain_sqlite_errors(workspace.state), log_to(console):
             asyncio.run(serve_workspace(workspace, settings, environ=environ, options=options, ready=report_ready))
     return 0
-
-
-def print_address(address: str, channels: list[str], args: Namespace) -> None:
-    """Print the address, the channels and how to get a token."""
-    if args.json:
-        print(json.dumps({"address": address, "channels": channels}), flush=True)
-        return
-    print(f"listening on {address}")
-    print(f"OpenAI clients: base_url {address}/v1, with a token as the API key")
-    for name in channels:
-        print(f"{name}: answering messages to the bot; to pair a user: foreword pair USER")
-    print("to create a token: foreword token create USER", flush=True)
 
 
 def warn_about_models(config: Config, environ: Mapping[str, str]) -> None:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from foreword import turn as turns
-from foreword.cli.output import warn, warn_about_names
+from foreword.cli.output import pick, warn, warn_about_names
 from foreword.config import structure
 from foreword.errors import ConfigError, InputError, WorkspaceError, suggest_name
 from foreword.types import Delivery, Mode
@@ -279,20 +279,15 @@ def make_turn(args: Namespace, workspace: Workspace, model: str) -> turns.Turn:
     host, sandbox = describe_place(config)
     warn_unlisted(args.room, config)
     return turns.Turn(
-        agent=args.agent,
+        **pick(args, "agent", "channel", "room", "session", "message", "plan", "blueprint"),
         user=user,
-        channel=args.channel,
-        room=args.room,
         situation=find_situation(args, config),
-        session=args.session,
-        message=args.message,
         history=read_value(args.history, tuple[turns.Message, ...]) if args.history else (),
         project=project,
         cwd=cwd,
         instructions=read_text(args.instructions) if args.instructions else "",
         task=read_value(args.task, turns.Task) if args.task else None,
         state=read_value(args.state, turns.State) if args.state else turns.State(),
-        plan=args.plan,
         background=Delivery(args.background) if args.background else None,
         mode=Mode(args.mode) if args.mode else None,
         tools=find_offered_tools(args, workspace, user),
@@ -300,7 +295,6 @@ def make_turn(args: Namespace, workspace: Workspace, model: str) -> turns.Turn:
         host=host,
         sandbox=sandbox,
         git=find_git(project or cwd) if project or cwd else None,
-        blueprint=args.blueprint,
         model=model,
         now=parse_time(args.now, find_user_zone(user, config)) if args.now is not None else None,
     )

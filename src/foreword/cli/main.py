@@ -101,6 +101,11 @@ def load_command(name: str) -> CliCommand:
 class CommandParser(ArgumentParser):
     """An argument parser that raises InputError and suggests the nearest valid name."""
 
+    def __init__(self, *, examples: Sequence[str] = (), **settings: Any) -> None:
+        listed = "examples:\n" + "\n".join(f"  {example}" for example in examples)
+        layout = argparse.RawDescriptionHelpFormatter
+        super().__init__(epilog=listed, formatter_class=layout, allow_abbrev=False, **settings)
+
     @property
     def arguments(self) -> list[argparse.Action]:
         """All arguments and options, in order."""
@@ -175,7 +180,7 @@ def make_parsers(
 ) -> tuple[CommandParser, Mapping[str, CommandParser]]:
     """Make the parser of `foreword`, whose help lists commands, and the parsers of the commands to load."""
     usage = "foreword [-w DIR] COMMAND [options]"
-    parser = CommandParser(prog="foreword", usage=usage, **make_layout(DESCRIPTION, EXAMPLES))
+    parser = CommandParser(prog="foreword", usage=usage, description=DESCRIPTION, examples=EXAMPLES)
     add_global_options(parser, default=None)
     parser.add_argument("--version", action="version", version=f"foreword {__version__}", help="show the version")
     parser.set_defaults(json=False)
@@ -186,24 +191,14 @@ def make_parsers(
             below.add_parser(name, help=COMMANDS[name][1])
             continue
         command = load_command(name)
-        layout = make_layout(command.description, command.examples)
-        made = parsers[name] = below.add_parser(name, prog=f"foreword {name}", help=COMMANDS[name][1], **layout)
+        shown: dict[str, Any] = {"description": command.description, "examples": command.examples}
+        made = parsers[name] = below.add_parser(name, prog=f"foreword {name}", help=COMMANDS[name][1], **shown)
         command.add_options(made)
         made.usage = f"foreword {name} [options] {made.positionals}".rstrip()
         # Suppressed, so that the command's parser does not reset an option given before the command.
         add_global_options(made, default=argparse.SUPPRESS)
         made.set_defaults(run=command.run)
     return parser, parsers
-
-
-def make_layout(description: str, examples: Sequence[str]) -> dict[str, Any]:
-    """Return the parser settings for the layout of the help text."""
-    return {
-        "description": description,
-        "epilog": "examples:\n" + "\n".join(f"  {example}" for example in examples),
-        "formatter_class": argparse.RawDescriptionHelpFormatter,
-        "allow_abbrev": False,
-    }
 
 
 def add_global_options(parser: ArgumentParser, default: str | None) -> None:

@@ -23,16 +23,9 @@ from foreword.types import Trust
 from foreword.workspace import Workspace
 
 MAX_SEARCH_RESULTS = 20  # maximum passages of a search
-OPTION_ACTIONS = {
-    "limit": "search",
-    "first": "get",
-    "lines": "get",
-    "yes": "forget",
-    "promote": "review",
-    "heading": "review",
-    "dry_run": "review",
-}
-"""The action of each option that only one action takes."""
+# The action of each option that only one action takes.
+OPTION_ACTIONS = {"limit": "search", "first": "get", "lines": "get", "yes": "forget"}
+OPTION_ACTIONS |= dict.fromkeys(("promote", "heading", "dry_run"), "review")
 OPTION_DEFAULTS = {"limit": 5, "first": 1}
 # Do not block the shell on a log that cannot be written.
 SHORT_LOG_LIMITS = log.LogLimits(batch_s=0.0, close_timeout_s=0.3, lock_timeout_s=0.2)

@@ -114,17 +114,9 @@ def print_slots(rows: "Sequence[ReportRow]") -> None:
     for row in rows:
         dim = "" if row.span else "dim "
         pace, verdict = dim + PACE_STYLES[str(row.pace)], str(row.verdict)
-        cells.append(
-            (
-                (row.id, pace),
-                (str(row.pace), pace),
-                (str(row.trust), dim),
-                (show_tokens(row), dim),
-                (draw_bar(row.tokens, most, size) if row.span else "", pace),
-                (cached if row.cached and row.span else "", "dim"),
-                (verdict, dim + VERDICT_STYLES.get(verdict, "")),
-            )
-        )
+        bar, mark = (draw_bar(row.tokens, most, size), cached if row.cached else "") if row.span else ("", "")
+        facts = ((row.id, pace), (str(row.pace), pace), (str(row.trust), dim), (show_tokens(row), dim), (bar, pace))
+        cells.append((*facts, (mark, "dim"), (verdict, dim + VERDICT_STYLES.get(verdict, ""))))
     heads = ("slot", "pace", "needs", "tokens", "", head, "verdict")
     print_table(heads, cells, right=("tokens",), notes=["why", *(row.reason for row in rows)])
 

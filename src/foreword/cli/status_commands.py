@@ -129,9 +129,7 @@ def conversation_to_dict(one: "Conversation") -> dict[str, Any]:
     }
 
 
-def add_status_options(parser: ArgumentParser) -> None:
-    """Add the reader."""
-    add_reader_options(parser)
+add_status_options = add_reader_options
 
 
 def run_status(args: Namespace) -> int:
@@ -191,22 +189,21 @@ def print_status(status: Status, stock: Sequence[Stock], events: EventQuery) -> 
         (one.name, show_time(one.last_message, zone) if one.last_message else "–", f"{one.errors:,}")
         for one in status.channels
     ]
-    print_section(("channel", "last message", "errors"), channels, "no messages on any channel")
     sessions = [(one.id, one.agent, one.channel, show_time(one.last, zone)) for one in status.latest]
-    print_section(("session", "agent", "channel", "last activity"), sessions, "no sessions yet")
     stores = [(one.store, f"{one.documents:,}", f"{one.indexed:,}", f"{one.unreviewed:,}") for one in stock]
-    print_section(("memory", "documents", "indexed", "unreviewed"), stores, "no memory")
+    tables: tuple[tuple[Sequence[str], Sequence[Sequence[Cell]], str], ...] = (
+        (("channel", "last message", "errors"), channels, "no messages on any channel"),
+        (("session", "agent", "channel", "last activity"), sessions, "no sessions yet"),
+        (("memory", "documents", "indexed", "unreviewed"), stores, "no memory"),
+    )
+    for heads, rows, empty in tables:
+        if rows:
+            print_table(heads, rows, right=("errors", "documents", "indexed", "unreviewed"))
+        else:
+            print(f" {empty}")
+        print()
     if status.errors:
         print(f"last {count(len(status.errors), 'error')}:")
         print_records(status.errors[::-1], zone)
     else:
         print("no errors recorded")
-
-
-def print_section(heads: Sequence[str], rows: Sequence[Sequence[Cell]], empty: str) -> None:
-    """Print a table, or a sentence if it has no rows."""
-    if rows:
-        print_table(heads, rows, right=("errors", "documents", "indexed", "unreviewed"))
-    else:
-        print(f" {empty}")
-    print()

@@ -30,16 +30,9 @@ DEFAULT_MODEL = "anthropic:claude-sonnet-5"
 # Names that YAML reads as strings without quotes.
 PLAIN_YAML_NAME = r"(?i)(?!(?:true|false|yes|no|on|off|null|y|n)$)[A-Za-z][A-Za-z0-9._-]*"
 TEMPLATE_FILES = (
-    "foreword.yaml",
-    "SOUL.md",
-    "IDENTITY.md",
-    "AGENTS.md",
-    "USER.md",
-    "memory/private/NOTES.md",
-    "memory/shared/HOME.md",
-    "memory/social/PEOPLE.md",
-    ".gitignore",
-)
+    "foreword.yaml", "SOUL.md", "IDENTITY.md", "AGENTS.md", "USER.md", "memory/private/NOTES.md",
+    "memory/shared/HOME.md", "memory/social/PEOPLE.md", ".gitignore",
+)  # fmt: skip
 SCHEMA_FILE = ".foreword/schema.json"
 NEXT_STEPS = {
     "explain": "show the prompt slot by slot",

@@ -16,7 +16,7 @@ from foreword.agent.providers import model_clients, model_discovery
 from foreword.assembly import Assembly
 from foreword.cli.chat.renderer import MarkdownText, TextRenderer, ToolDeclined, describe_end
 from foreword.cli.inputs import find_user_zone
-from foreword.cli.output import clean_line, clean_text, count
+from foreword.cli.output import clean_line, clean_text, count, pick
 from foreword.config.schema import Config
 from foreword.errors import InputError, quote_name
 from foreword.events import event, lines
@@ -331,17 +331,11 @@ class ChatSession:
         """Assemble a turn for this conversation without its history: who speaks, where, and what they may see."""
         session, place = self.session, self.place
         turn = Turn(
+            **pick(place, "user", "channel", "room", "situation", "project", "cwd", "mode"),
             agent=self.found.key.agent,
-            user=place.user,
-            channel=place.channel,
-            room=place.room,
-            situation=place.situation,
             session=session.id if session else "",
-            project=place.project,
-            cwd=place.cwd,
             plan=bool(session and session.plan),
             model=self.choose_model().model,
-            mode=place.mode,
         )
         return self.gateway.workspace.assemble(turn)
 

@@ -110,13 +110,6 @@ class ToolDeclined:
 AnswerDelta = agent_events.AgentEvent | ToolDeclined
 
 
-def make_renderer(console: Console) -> "TextRenderer":
-    """Return the renderer for this output."""
-    if console.is_terminal and not console.is_dumb_terminal:
-        return TerminalMarkdown(console)
-    return TextRenderer(sys.stdout, sys.stderr)
-
-
 class TextRenderer:
     """Shows an answer as plain text: the answer goes to one stream, notes go to another."""
 

@@ -219,7 +219,9 @@ async def open_chat(
     silent = renderer.TextRenderer(StringIO(), StringIO()) if args.json else None
 
     def choose_renderer() -> renderer.TextRenderer:
-        return silent or renderer.make_renderer(console)
+        if silent or (console.is_terminal and not console.is_dumb_terminal):
+            return silent or renderer.TerminalMarkdown(console)
+        return renderer.TextRenderer(sys.stdout, sys.stderr)
 
     # Without a Telegram bot, an open chat runs due schedules. With one, foreword serve runs and delivers them.
     options = GatewayOptions(scheduling=message is None and workspace.config.telegram is None)
