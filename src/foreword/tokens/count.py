@@ -1,4 +1,4 @@
-"""Token counting, with counts of long texts cached in a small SQLite file that can be deleted at any time."""
+"""Token counting, with counts cached in a small SQLite file that can be deleted at any time."""
 
 import math
 import os
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 SPLINTR_NAMES = {Vocabulary.O200K: "o200k_base", Vocabulary.CL100K: "cl100k_base"}
 # These prepend a token to every text and merge across line breaks, so each text is counted whole.
 WHOLE_TEXT_VOCABULARIES = frozenset({Vocabulary.LLAMA2, Vocabulary.MISTRAL_V1})
-MIN_STORED_CHARS = 40  # minimum characters of a text whose count is stored on disk
 # These split digits into groups of up to three, each of them one token, so a count does not depend on which digits a
 # text has. A new time or figure then needs no tokenizer, which takes 70 ms to load and 200 ms for the first rare word.
 DIGIT_BLIND_VOCABULARIES = frozenset({Vocabulary.O200K, Vocabulary.CL100K})
@@ -89,13 +88,12 @@ class Counter:
         self._vocabulary, self._store, self._loaded = vocabulary, store, False
         self._stored: dict[bytes, int] | None = None
         self._fresh: dict[bytes, int] = {}
-        self._count_long = lru_cache(MAX_CACHED_TEXTS)(self._look_up)
-        self._count_short = lru_cache(MAX_CACHED_TEXTS)(self._encode)
+        self._count_text = lru_cache(MAX_CACHED_TEXTS)(self._look_up)
         self._count_part = lru_cache(MAX_CACHED_TEXTS)(partial(count_tokens, vocabulary))
 
     def count(self, text: str) -> int:
         """Count the tokens of a text."""
-        return self._count_long(text) if len(text) >= MIN_STORED_CHARS else self._count_short(text)
+        return self._count_text(text)
 
     def save(self) -> None:
         """Store the new counts."""
@@ -105,8 +103,8 @@ class Counter:
 
     def forget(self) -> None:
         """Clear all in-memory counts; stored ones are loaded again on demand."""
-        for cached in (self._count_long, self._count_short, self._count_part):
-            cached.cache_clear()
+        self._count_text.cache_clear()
+        self._count_part.cache_clear()
         self._stored, self._fresh = None, {}
         if self._loaded:
             tokenizer = load_tokenizer(self._vocabulary)
