@@ -13,6 +13,7 @@ ForewordError
 │   ├── StorageError            a database that cannot be opened, read or upgraded (storage.database)
 │   ├── BadMessage              a message that cannot be accepted (gateway.messages)
 │   ├── KeyReused               an idempotency key of another message (gateway.messages)
+│   ├── LateResults             results of client tools that come too late (gateway.messages)
 │   ├── WrongSession            a session of another agent, room or person (gateway.messages)
 │   ├── NotFound                an id that does not exist for this person (gateway.messages)
 │   ├── AccessChanged           the person or the room changed after the message (gateway.turn_inputs)

@@ -131,6 +131,7 @@ def find_scripts(name: str) -> list[str]:
 
 
 TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+CLIENT_TOOL_KIND = "client"  # the kind of tools that the sender of the message runs
 MAX_ARGUMENT_CHARS = 200_000  # the default limit of the arguments of one call, as JSON
 
 NAME_FIELDS = ("agent", "user", "channel", "room", "situation")

@@ -10,9 +10,7 @@ import pytest
 from client_bodies import BODIES, HOUSEKEEPING, make_tool
 from served import FILES, serve_workspace
 
-from foreword import open as open_workspace
-from foreword.errors import ConfigError
-from foreword.testing import ScriptedReply, make_workspace, run_fake_provider
+from foreword.testing import ScriptedReply, run_fake_provider
 
 HEADER = "Foreword-Client-Tools"
 SCHEMA = {
@@ -127,12 +125,19 @@ def test_refuse(tmp_path):
         assert hello(client, tools=[]).choices[0].message.content == "Yes."
 
 
-def test_pass_is_not_built_yet(tmp_path):
-    """`client_tools: pass` is a configuration error with its line and a remedy, and is never ignored."""
-    make_workspace(tmp_path, configure(client_tools="ignore")).close()
-    (tmp_path / "foreword.yaml").write_text(configure(client_tools="pass")["foreword.yaml"])
-    with pytest.raises(ConfigError, match=r"foreword.yaml:\d+: server.client_tools .*use ignore or refuse"):
-        open_workspace(tmp_path)
+@pytest.mark.parametrize("client", BODIES)
+def test_pass(tmp_path, client):
+    """`client_tools: pass` shows the tools of each popular client to the model, and a header says so."""
+    body = BODIES[client]
+    reply = ScriptedReply(text="Good morning.")
+    with serve_workspace(tmp_path, reply, files=configure(client_tools="pass")) as served, served.ask_as() as api:
+        answer = api.post("/v1/chat/completions", json=body)
+        assert answer.status_code == 200, answer.text
+        count = len(body.get("tools") or body["functions"])
+        assert answer.headers[HEADER] == f"passed; count={count}"
+        assert served.provider.requests[-1].refused == ""
+        shown = json.dumps(served.provider.body["tools"])
+        assert all(tool["function"]["name"] in shown for tool in body.get("tools") or ())
 
 
 def test_a_result_of_a_client_tool_is_text_from_outside(shared):

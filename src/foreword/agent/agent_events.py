@@ -118,6 +118,8 @@ class TurnEnd(TextEnum):
     """How a turn ended."""
 
     ANSWERED = "answered"
+    CALLED = "called"
+    """It waits for the results of tools that the client runs."""
     QUEUED = "queued"
     """The provider is unavailable; the turn is retried later."""
     REFUSED = "refused"

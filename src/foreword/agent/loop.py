@@ -67,6 +67,7 @@ from foreword.events.tracer import TraceNode, TraceStep
 from foreword.promptcache.ledger import Action, LedgerState
 from foreword.promptcache.ledger_json import decision_to_json
 from foreword.promptcache.rules import NO_CALIBRATION, Calibration
+from foreword.turn import CLIENT_TOOL_KIND
 from foreword.types import Mode, frozen
 from foreword.workspace import Workspace
 
@@ -132,10 +133,12 @@ class TurnRun:
         rounds = 0
         while True:
             if answer := find_answer(self.messages):
-                for place, call in self._list_calls(answer):
-                    async with aclosing(self._run_tool(turn, call, place)) as events:
-                        async for event in events:
-                            yield event
+                async with aclosing(self._run_tools(turn, answer)) as events:
+                    async for event in events:
+                        yield event
+                if passed := list_unanswered_calls(self.messages) if self._native else ():
+                    yield self._pass_on(turn, answer, passed)
+                    return
                 if self.messages[-1] is answer:  # it called no tool
                     break
             if rounds == self._rounds:
@@ -151,11 +154,33 @@ class TurnRun:
             turn.note(silent=reason)
         yield finished
 
+    async def _run_tools(self, turn: TraceStep, newest: Answer) -> AsyncGenerator[AgentEvent]:
+        """Run the calls of the newest answer that have no result yet, one after another."""
+        for place, call in self._list_calls(newest):
+            async with aclosing(self._run_tool(turn, call, place)) as events:
+                async for event in events:
+                    yield event
+
     def _list_calls(self, newest: Answer) -> Sequence[tuple[CallPart | int, ToolCall | MalformedCall]]:
         """List the calls of the newest answer that have no result yet, each with its place in the answer."""
         if self._native:
-            return [(part, parse_arguments(part.name, part.arguments)) for part in list_unanswered_calls(self.messages)]
+            calls = [
+                (part, parse_arguments(part.name, part.arguments)) for part in list_unanswered_calls(self.messages)
+            ]
+            return [(part, call) for part, call in calls if not self._is_for_client(call)]
         return list(enumerate(parse_calls(newest.text)))[count_fenced_results(self.messages) :]
+
+    def _is_for_client(self, call: ToolCall | MalformedCall) -> bool:
+        """Return whether the client runs a call."""
+        tool = self._tools.assembly.tools.find(call.name) if isinstance(call, ToolCall) else None
+        return tool is not None and tool.kind == CLIENT_TOOL_KIND
+
+    def _pass_on(self, turn: TraceStep, answer: Answer, calls: Sequence[CallPart]) -> Finished:
+        """End the turn for now: the client runs the calls that are left, and the turn continues with their results."""
+        for call in calls:
+            with turn.step(EventType.TOOL_CALL, name=call.name) as step:
+                step.note(status="passed to the client")
+        return self._conclude(Finished(end=TurnEnd.CALLED, text=answer.text, messages=self.messages))
 
     async def _run_tool(
         self, turn: TraceStep, call: ToolCall | MalformedCall, place: CallPart | int

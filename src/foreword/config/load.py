@@ -383,7 +383,6 @@ def read_times(times: re.Match[str]) -> tuple[int, int]:
     return min(least, MAX_SEARCHED_CHARS), min(most, MAX_SEARCHED_CHARS)
 
 
-NOT_IMPLEMENTED = "cannot be 'pass' yet: client-side tools are not implemented; use ignore or refuse"
 HTTP_ONLY = "must be an address that begins with http:// or https://"
 check_identity = check_form(is_identity, "a channel, a colon and the channel's own id, such as telegram:1001")
 check_host = check_form(_HOST.fullmatch, "a host name or an address without port or path")
@@ -411,7 +410,6 @@ VALUE_CHECKS: dict[tuple[str, ...], Callable[[Any], str]] = {
     ("server", "hosts", "*"): check_host,
     ("server", "cors", "*"): check_origin,
     ("server", "housekeeping", "*"): lambda text: check_pattern(text) if text else "is blank; leave it out",
-    ("server", "client_tools"): lambda choice: NOT_IMPLEMENTED if choice == "pass" else "",
     ("telegram", "token"): check_token,
     ("telegram", "api"): check_address,
 }

@@ -393,7 +393,7 @@ class HttpServer:
     rate: int = 600
     """Requests per person and minute."""
     client_tools: Literal["pass", "ignore", "refuse"] = "ignore"
-    """How to handle tools that a client sends: ignore or refuse; pass is not implemented yet."""
+    """How to handle tools that a client sends: pass them to the model, ignore them, or refuse the request."""
     housekeeping: tuple[str, ...] = ()
     """Extra patterns for a chat UI's own requests (titles, tags)."""
     on_disconnect: Literal["continue", "stop"] = "continue"

@@ -13,6 +13,7 @@ from foreword.agent.tools.registry import Toolbox, remove_tools
 from foreword.config.env import Secrets
 from foreword.config.schema import Config
 from foreword.errors import InputError
+from foreword.gateway.client_tools import add_client_tools
 from foreword.gateway.gateway_context import GatewayContext
 from foreword.gateway.gateway_tools import find_unusable_tools
 from foreword.gateway.inbox import ClaimedTurn
@@ -218,10 +219,11 @@ class EquipmentFinder:
         key, named = session.key, claimed.incoming.project or session.project
         project = find_project(named, claimed.incoming.channel, key.agent, key.clearance, self._workspace)
         git = await self._find_git(claimed, project.path)
+        native = find_facts(model, config.models).native_tools
         # The first call may run a program; its result is cached.
         host, sandbox = await asyncio.to_thread(self._place)
         return Equipment(
-            tools=remove_tools(tools, useless),
+            tools=add_client_tools(remove_tools(tools, useless), claimed.incoming.request.tools if native else ""),
             extensions=extensions,
             model=model,
             project=project,

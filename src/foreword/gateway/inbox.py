@@ -6,16 +6,24 @@ step, and no step is written twice.
 
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from foreword.agent.agent_events import ApprovalNeeded, CallBegins
-from foreword.agent.conversation import Messages, close_turn, convert_to_texts, dump_messages, load_messages
+from foreword.agent.conversation import (
+    Messages,
+    close_turn,
+    convert_to_texts,
+    dump_messages,
+    load_messages,
+    read_answers,
+)
 from foreword.events.event import TracePosition
-from foreword.gateway.messages import AcceptedTurn, NotFound, RoutedMessage, dump_message, load_message
+from foreword.gateway.client_tools import CallReference, ClientCall, add_client_results, list_client_calls
+from foreword.gateway.messages import AcceptedTurn, LateResults, NotFound, RoutedMessage, dump_message, load_message
 from foreword.gateway.notifications import CHARS_PER_TOKEN, add_to_current_conversations, add_to_private_conversation
 from foreword.gateway.session_manager import find_duplicate, make_idempotency_key
 from foreword.gateway.session_state import LedgerEntry, SessionCache
@@ -33,6 +41,7 @@ from foreword.types import Delivery, frozen
 
 TURN_LEASE = timedelta(seconds=30)
 UNATTENDED_SITUATION = "system"  # situation without a person: its text is not a person's message
+LATE_RESULTS_TEXT = "these results come too late: the conversation has gone on without them"
 UNREADABLE_TEXT = "The stored message cannot be read any more. Please send it again."
 
 
@@ -64,6 +73,8 @@ class TurnResult:
     prompt_hash: str = ""
     tokens: int = 0
     """Tokens of the messages in the history."""
+    pending: Messages = ()
+    """The messages of a turn that waits for its client; the history has them closed."""
     cut: bool = False
     """Whether the reply was cut off at the length limit."""
     plan: bool = False
@@ -120,6 +131,7 @@ class Inbox:
             queued = first[0] is TurnState.QUEUED
             status, due = (TurnState.QUEUED, max(due, first[1])) if queued else (TurnState.WAITING, due)
         claimed = status is TurnState.RUNNING
+        turns.forget_called(state, session.id)
         insert_row(
             state,
             "turns",
@@ -223,6 +235,7 @@ class Inbox:
     async def finish(self, claimed: ClaimedTurn, result: TurnResult) -> None:
         """End a turn: store its reply and its history row in one transaction; a second call has no effect."""
         stored = dump_messages(result.messages) if result.messages else b""
+        pending = dump_messages(result.pending) if result.pending else None
         text = write_delivered_text(claimed.incoming, result)
         posted = bool(claimed.incoming.address) and is_delivered(claimed.incoming, result, text)
         ended = {"state": str(result.state), "finished": format_moment(result.now)}
@@ -232,7 +245,7 @@ class Inbox:
             if turns.has_columns(state, lease, **ended):
                 return
             columns = describe_result(result) | ended | turns.NO_LEASE
-            turns.update_leased(state, lease, cut=int(result.cut), taken=None, **columns)
+            turns.update_leased(state, lease, cut=int(result.cut), taken=pending, **columns)
             if stored:
                 piece = HistoryPiece(
                     kind=HistoryKind.TURN,
@@ -256,6 +269,31 @@ class Inbox:
 
         # The outbox makes a posted reply durable when it claims it, before anything is sent.
         await (self._writer.write(work) if posted else self._writer.write_durable(work))
+
+    async def resume(self, call: CallReference, user: str, results: Mapping[int, str]) -> AcceptedTurn:
+        """Continue a turn with the results of its client's tools; a repeated request finds the same turn."""
+
+        def work(state: sqlite3.Connection) -> AcceptedTurn:
+            found = turns.find_called(state, call.turn)
+            if found is None or found.user != user:
+                raise NotFound("tool call")
+            messages = load_messages(found.taken) if found.taken else ()
+            if found.state is not TurnState.CALLED or (messages and len(read_answers(messages)) != call.answers):
+                return AcceptedTurn(turn=call.turn, session=found.session, repeated=True)
+            if not messages:
+                raise LateResults(LATE_RESULTS_TEXT)
+            beginning = history.take_back_turn(state, found.session, call.turn)
+            incoming = replace(load_message(found.text, found.request), continued=beginning or "")
+            taken = dump_messages(add_client_results(messages, results))
+            turns.reopen_turn(state, call.turn, dump_message(incoming), taken)
+            return AcceptedTurn(turn=call.turn, session=found.session)
+
+        return await self._writer.write_durable(work)
+
+    async def list_client_calls(self, turn: str) -> Sequence[ClientCall]:
+        """List the calls that the client of a turn is to run."""
+        taken = await self._writer.read(lambda state: turns.read_taken(state, turn))
+        return list_client_calls(turn, load_messages(taken)) if taken else ()
 
     async def postpone(self, claimed: ClaimedTurn, result: TurnResult, due: datetime) -> None:
         """Postpone a turn, and the turns that wait behind it."""
@@ -389,6 +427,8 @@ def hash_finished_turn(state: sqlite3.Connection, claimed: ClaimedTurn, result: 
     if incoming.beginning is None:
         return None
     streamed = incoming.request.streamed and result.spoken.strip()
-    question = history.extend_hash(incoming.beginning, Message(role="user", text=incoming.text))
+    question = Message(role="user", text=incoming.text)
+    before = incoming.continued or history.extend_hash(incoming.beginning, question)
     answer = Message(role="assistant", text=result.spoken if streamed else result.text)
-    return history.extend_hash(question, answer)
+    # A client resends no empty message, such as one that only calls its tools.
+    return history.extend_hash(before, answer) if answer.text.strip() else before

@@ -24,6 +24,10 @@ class KeyReused(InputError):
     """An idempotency key was reused with a different message."""
 
 
+class LateResults(InputError):
+    """A client sent the results of its tools after the conversation had gone on without them."""
+
+
 class WrongSession(InputError):
     """The session exists and belongs to this person, but the message cannot be part of it."""
 
@@ -82,7 +86,9 @@ class ClientRequest:
     streamed: bool = False
     """Whether the client streams the text, including text before tool calls."""
     client_tools: int = 0
-    """Number of tools that the client sent; the model does not see them."""
+    """Number of tools that the client sent and that the model does not see."""
+    tools: str = ""
+    """The client's tools that the model sees, as JSON; the client runs their calls."""
     response_format: str = ""
     """Required response format as OpenAI's JSON; empty for plain text."""
 
@@ -114,6 +120,8 @@ class RoutedMessage:
     """History sent by a client without a session; used to find the session, and not stored."""
     beginning: str | None = None
     """Hash of `before`; stored."""
+    continued: str = ""
+    """Hash of the conversation up to the calls of client tools with whose results the turn continues."""
     asks: bool = False
     """Whether the client can answer approval questions during the turn."""
     address: str = ""

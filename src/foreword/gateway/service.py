@@ -12,7 +12,7 @@ time, and many sessions run concurrently.
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -24,6 +24,7 @@ from foreword.events.sinks import EventStream
 from foreword.events.tracer import Tracer, describe_error, parse_traceparent
 from foreword.gateway import session_manager
 from foreword.gateway.channel import InboundMessage, NotStored
+from foreword.gateway.client_tools import CallReference, ClientCall
 from foreword.gateway.equipment import ModelSelection
 from foreword.gateway.gateway_context import GatewayContext, GatewaySettings
 from foreword.gateway.held_calls import HeldCalls
@@ -168,6 +169,20 @@ class Gateway:
             if isinstance(error, sqlite3.Error):
                 raise NotStored(NOT_STORED_TEXT.format(error), is_recorded=True) from error
             raise
+
+    async def resume(self, user: str, call: CallReference, results: Mapping[int, str]) -> AcceptedTurn:
+        """Continue a turn with the results of its client's tools: when this returns they are stored."""
+        if self._closing:
+            raise ShuttingDown(SHUTTING_DOWN_TEXT)
+        accepted = await self._inbox.resume(call, user, results)
+        if not accepted.repeated:
+            self._known.setdefault(call.turn, LiveTurn(accepted.session, self._settings.thinking))
+            self._wake.set()
+        return accepted
+
+    async def list_client_calls(self, turn: str) -> Sequence[ClientCall]:
+        """List the calls that the client of a turn is to run."""
+        return await self._inbox.list_client_calls(turn)
 
     async def hear(self, turn: str) -> AsyncIterator[ShownEvent]:
         """Stream a turn: the text so far, then each delta, until it has ended or is queued."""

@@ -19,6 +19,7 @@ from foreword.engine.trust import Clearance, has_other_readers, resolve_trust
 from foreword.errors import InputError, UnknownName
 from foreword.events.event import Context, EventType
 from foreword.events.tracer import Tracer, TraceStep
+from foreword.gateway.client_tools import make_client_tools
 from foreword.gateway.messages import KeyReused, NotFound, RoutedMessage, WrongSession
 from foreword.gateway.notifications import CHARS_PER_TOKEN, Notification, make_note, make_notification
 from foreword.gateway.session_state import HistoryRow, load_history
@@ -294,6 +295,7 @@ def begin_trace(trace: Tracer, incoming: RoutedMessage) -> TraceStep:
     details = {
         "request_id": incoming.request.id,
         "client_tools_ignored": incoming.request.client_tools,
+        "client_tools_passed": len(make_client_tools(incoming.request.tools)),
         "caller_trace": trace.position.caller,
     }
     details = {name: value for name, value in details.items() if value}

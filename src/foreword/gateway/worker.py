@@ -41,6 +41,7 @@ from foreword.types import Mode, Trust, frozen
 
 UNREACHABLE_TEXT = "The model could not be reached for a day, so this message was not answered. Please send it again."
 SHOWN_ERRORS = (InputError, BudgetError)  # errors whose text is shown to the person
+NO_CLIENT_RESULT = "the client has not sent the result"
 INTERNAL_ERROR_TEXT = "An internal error occurred. The log has the details."
 HELD_RESULT = "What came of {name} (held call {id}; the text comes from the tool, not from the person):\n{text}"
 
@@ -259,10 +260,13 @@ class Worker:
         # A scheduled run with nothing to report adds nothing to the history.
         idle = claimed.incoming.scheduled_run and state is TurnState.ANSWERED and not text
         messages = () if idle else outcome.messages
+        if state is TurnState.CALLED:
+            messages = close_turn(messages, NO_CLIENT_RESULT)
         return TurnResult(
             state=state,
             text=text,
             messages=messages,
+            pending=outcome.messages if state is TurnState.CALLED else (),
             spent=record.add_up(),
             now=self._inputs.now(),
             prompt_hash=outcome.prompt_hash,

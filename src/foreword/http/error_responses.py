@@ -188,10 +188,12 @@ def convert_input_error(error: InputError | BudgetError, *, openai: bool) -> Htt
             status, param, code = 404, "model" if openai else "agent", "model_not_found"
         case messages.KeyReused():
             param, code = IDEMPOTENCY_HEADER, "idempotency_key_reused"
+        case messages.LateResults():
+            status, param = 409, "messages"
         case messages.WrongSession():
             param = session
         case messages.BadMessage():
-            status = 400 if error.field == "response_format" else 422
+            status = 400 if error.field.startswith(("response_format", "tools")) else 422
             param = "messages" if openai and error.field == "text" else error.field
     return HttpError(status, str(error), param=param, code=code)
 

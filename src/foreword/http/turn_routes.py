@@ -35,7 +35,7 @@ REPLY_RESPONSE = {
 }
 HeldPath = Annotated[str, Path(max_length=64, description="The id of a held call.")]
 TurnPath = Annotated[str, Path(max_length=64, description="The id of a turn.")]
-TurnStateName = Literal["waiting", "running", "queued", "answered", "refused", "failed", "stopped"]
+TurnStateName = Literal["waiting", "running", "queued", "answered", "called", "refused", "failed", "stopped"]
 
 turn_router = APIRouter(prefix="/api/turns", tags=["turns"])
 held_call_router = APIRouter(prefix="/api/held", tags=["held calls"])

@@ -154,6 +154,13 @@ def append_piece(state: sqlite3.Connection, session: str, piece: HistoryPiece) -
     return position
 
 
+def take_back_turn(state: sqlite3.Connection, session: str, turn: str) -> str | None:
+    """Remove the row of a turn that continues; return its hash of the conversation."""
+    query = "DELETE FROM history WHERE session_id = ? AND turn_id = ? AND kind = 'turn' RETURNING beginning"
+    row = state.execute(query, (session, turn)).fetchone()
+    return row[0] if row else None
+
+
 def write_piece(state: sqlite3.Connection, session: str, position: int, piece: HistoryPiece) -> None:
     """Write a piece at a position."""
     insert_row(state, "history", session_id=session, position=position, **list_columns(piece))

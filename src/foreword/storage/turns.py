@@ -79,6 +79,8 @@ class TurnState(TextEnum):
     RUNNING = "running"
     QUEUED = "queued"  # the provider was not available; it is retried later
     ANSWERED = "answered"
+    CALLED = "called"
+    """The client is to run tools; their results continue it."""
     REFUSED = "refused"  # a budget does not allow it
     FAILED = "failed"
     STOPPED = "stopped"
@@ -263,6 +265,38 @@ def begin_call(state: sqlite3.Connection, turn: str, call: str, name: str) -> No
 def list_begun_calls(state: sqlite3.Connection, turn: str) -> frozenset[str]:
     """List the ids of the calls of a turn that began."""
     return frozenset(call for (call,) in state.execute("SELECT call_id FROM begun WHERE turn_id = ?", (turn,)))
+
+
+@frozen
+class CalledTurn:
+    """A turn that called tools of its client."""
+
+    session: str
+    user: str
+    state: TurnState
+    text: str
+    request: str
+    taken: bytes | None
+    """Its messages, until the results arrive or the conversation goes on without them."""
+
+
+def find_called(state: sqlite3.Connection, turn: str) -> CalledTurn | None:
+    """Find a turn by its id."""
+    query = "SELECT session_id AS session, user_id AS user, state, text, request, taken FROM turns WHERE id = ?"
+    return fetch_one(CalledTurn, state, query, turn)
+
+
+def reopen_turn(state: sqlite3.Connection, turn: str, request: str, taken: bytes) -> None:
+    """Make a turn due that waited for its client."""
+    state.execute(
+        "UPDATE turns SET state = 'waiting', finished = NULL, due = 0, stop = 0, request = ?, taken = ? WHERE id = ?",
+        (request, taken, turn),
+    )
+
+
+def forget_called(state: sqlite3.Connection, session: str) -> None:
+    """Forget the messages of a turn whose client has sent another message instead of results."""
+    state.execute("UPDATE turns SET taken = NULL WHERE session_id = ? AND state = 'called'", (session,))
 
 
 def forget_calls(state: sqlite3.Connection, turn: str) -> None:
