@@ -115,10 +115,10 @@ def rewrite_session_messages(
     state: sqlite3.Connection, session: str, change: Callable[[StoredMessage], StoredMessage]
 ) -> None:
     """Rewrite all messages of a session, compacted and pending ones included."""
-    unfinished = "SELECT rowid, taken FROM turns WHERE session_id = ? AND finished IS NULL AND taken IS NOT NULL"
+    pending = "SELECT rowid, taken FROM turns WHERE session_id = ? AND taken IS NOT NULL"
     for query, rewrite in (
         ("SELECT rowid, messages FROM history WHERE session_id = ?", "UPDATE history SET messages = ? WHERE rowid = ?"),
-        (unfinished, "UPDATE turns SET taken = ? WHERE rowid = ?"),
+        (pending, "UPDATE turns SET taken = ? WHERE rowid = ?"),
     ):
         for row, stored in state.execute(query, (session,)).fetchall():
             if (after := rewrite_messages(stored, change)) != stored:
