@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from foreword.events.event import Context, Event, EventType, Level, TracePosition, Usage
-from foreword.events.record import EVENT_COLUMNS, INSERT_EVENT, EventRow, make_row
-from foreword.events.totals import FIGURES, TOTALS_KEY, write_totals
+from foreword.events.record import EVENT_COLUMNS, FIGURES, INSERT_EVENT, TOTALS_KEY, EventRow, make_row, write_totals
 from foreword.storage.database import open_events
 from foreword.types import Trust
 

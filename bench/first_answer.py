@@ -20,8 +20,7 @@ from foreword.agent.loop import AgentLoop, TurnInput
 from foreword.agent.providers.embedded_weights import find_weights_file, make_engine_settings
 from foreword.agent.providers.model_clients import ModelClients
 from foreword.agent.providers.model_discovery import EMBEDDED_MODEL
-from foreword.events.event import EventType
-from foreword.events.query import find_context
+from foreword.events.event import EventType, find_context
 from foreword.events.tracer import Tracer
 from foreword.testing import EventStream, FakeRecorder
 from foreword.tokens.models import find_model

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.figure import Figure
-from foreword.agent.tool_calls import AdditionalTools
-from foreword.assembly import Assembly
+from foreword.agent.tools.declaration import ToolRun
 from foreword.gateway.messages import RoutedMessage
 from foreword.gateway.startup import GatewayOptions, open_gateway
 from foreword.promptcache.designs import SessionCall, list_calls
@@ -32,7 +31,7 @@ from foreword.storage.turns import TurnState
 from foreword.testing import FakeProvider, ManualClock, ScriptedCall, ScriptedReply, run_fake_provider
 from foreword.tokens.count import Counter, Meter
 from foreword.tokens.models import find_model
-from foreword.turn import Tool, ToolAnswer, Toolset
+from foreword.turn import Tool, ToolAnswer
 from foreword.types import Pace, Trust, frozen
 from foreword.workspace import open_workspace
 
@@ -123,7 +122,7 @@ def play_through(folder: str, scenario: Scenario, model: str) -> Played:
     with run_fake_provider(clock=clock) as stand_in, open_workspace(folder, clock) as workspace:
         environ = {name: value for prefix in ("ANTHROPIC", "OPENAI") for name, value in address(prefix, stand_in)}
         player = Player(clock, stand_in, calls, Path(folder))
-        options = GatewayOptions(clock=clock, further=(AdditionalTools(tools=Toolset([FETCH]), runs=player),))
+        options = GatewayOptions(clock=clock, tools=(replace(FETCH, function=player),))
 
         async def main() -> None:
             async with open_gateway(workspace, environ, options) as gateway:
@@ -177,11 +176,15 @@ class Player:
     def _move(self, to: datetime) -> None:
         self._clock.move(max(0.0, (to - self._clock()).total_seconds()))
 
-    async def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:  # noqa: ARG002
+    def read(self, tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG002
+        """Return the arguments."""
+        return arguments
+
+    async def call(self, run: ToolRun, arguments: Mapping[str, Any]) -> ToolAnswer:  # noqa: ARG002
         """Return the scripted result, a few seconds later."""
         self._move(self._clock() + timedelta(seconds=CALL_INTERVAL_S))
         text = self._results.pop(0)
-        return ToolAnswer(text=text, tokens=assembly.meter.count(text))
+        return run.answer(text)
 
 
 def write_house(folder: Path, call: SessionCall, model: str) -> None:

@@ -18,8 +18,7 @@ from foreword.agent.providers.embedded_weights import find_weights_file, make_en
 from foreword.agent.providers.model_clients import ModelClients
 from foreword.agent.providers.model_discovery import EMBEDDED_MODEL
 from foreword.agent.segments import make_segments
-from foreword.events.event import EventType, Usage
-from foreword.events.query import find_context
+from foreword.events.event import EventType, Usage, find_context
 from foreword.events.tracer import Tracer
 from foreword.testing import EventStream, FakeRecorder
 from foreword.tokens.models import find_model

@@ -1,4 +1,7 @@
-"""Generates reference pages in docs/: commands, tools, JSON Schemas and the HTTP API. Run: python -m docs.generate."""
+"""Generates reference pages in docs/: commands, tools, JSON Schemas and the HTTP API. Run: python -m docs.generate.
+
+It also writes `data/tools.json`: the descriptions and parameters of the tools, so that a start needs no pydantic.
+"""
 
 import argparse
 import json
@@ -7,11 +10,14 @@ import re
 from functools import cache
 from typing import Any
 
-from foreword.agent.tools import registry
+from foreword.agent.tools.declaration import PythonFunction
+from foreword.agent.tools.log_tools import LOG_TOOL_KIND
+from foreword.agent.tools.registry import make_workspace_tools
 from foreword.cli.main import COMMANDS, CommandParser, load_command, make_parsers
 from foreword.config.json_schema import make_json_schema
 from foreword.config.schema import Config
 from foreword.engine.blueprint import Blueprint
+from foreword.gateway.gateway_tools import GATEWAY_TOOLSETS
 from foreword.http.app import make_app
 from foreword.turn import Tool
 from foreword.types import Trust
@@ -37,6 +43,7 @@ budgets: {daily_usd: 5}
 ```"""
 COMMON = "These may be before or after the command. The last column lists the commands that take each."
 FOLDER = os.path.dirname(os.path.abspath(__file__))
+TOOL_DATA = "../src/foreword/data/tools.json"
 
 
 def render() -> dict[str, str]:
@@ -48,6 +55,7 @@ def render() -> dict[str, str]:
         "foreword.schema.json": render_schema(Config),
         "blueprint.schema.json": render_schema(Blueprint),
         "openapi.json": render_api(),
+        TOOL_DATA: render_declarations(),
     }
 
 
@@ -56,15 +64,34 @@ def name_change(tool: Tool) -> str:
     return ("yes" if tool.confirm else "yes, unasked") if tool.changes else "no"
 
 
+def list_own_tools() -> dict[str, Tool]:
+    """List the tools of this package by name."""
+    sets = [make_workspace_tools(Trust.PUBLIC), *GATEWAY_TOOLSETS]
+    return {tool.name: tool for tool in sorted((tool for one in sets for tool in one.tools), key=lambda one: one.name)}
+
+
+def render_declarations() -> str:
+    """Render the descriptions and parameters of the tools from their functions."""
+    declared = {}
+    for name, tool in list_own_tools().items():
+        assert isinstance(tool.function, PythonFunction)
+        description, parameters = tool.function.describe()
+        # These schemas are older than the generator; other bytes would cost every session its cached prefix.
+        if tool.kind == LOG_TOOL_KIND:
+            del parameters["additionalProperties"]
+        if "additionalProperties" not in parameters:
+            parameters = {**parameters, "required": parameters.get("required", [])}
+        declared[name] = {"description": description, "parameters": parameters}
+    return json.dumps(declared, indent=1, ensure_ascii=False) + "\n"
+
+
 def render_tools() -> str:
     """Render the table of all tools into the page about them."""
     with open(os.path.join(FOLDER, "tools.md"), encoding="utf-8") as file:
         page = file.read()
-    sets = [registry.make_workspace_tools(Trust.PUBLIC), *registry.GATEWAY_TOOLSETS]
-    known = {tool.name: tool for one in sets for tool in one.tools}
     rows = [
         f"`{name}` | {re.split(r'[.:] ', tool.description.rstrip('.'))[0]} | {tool.trust} | {name_change(tool)}"
-        for name, tool in sorted(known.items())
+        for name, tool in list_own_tools().items()
     ]
     table = "\n".join(["tool | does | least trust | changes", "---|---|---|---", *rows])
     return re.sub(

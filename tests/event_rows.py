@@ -5,9 +5,8 @@ import sqlite3
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from foreword.events.event import CATEGORIES, Context, Event, EventType, Reader
+from foreword.events.event import CATEGORIES, Context, Event, EventType, Reader, format_timestamp
 from foreword.events.log import EventLog, LogLimits
-from foreword.events.period import format_timestamp
 from foreword.types import Trust
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)

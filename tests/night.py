@@ -13,8 +13,7 @@ from foreword.agent.providers.http_provider import SHAPES
 from foreword.agent.providers.model_clients import OpenModel
 from foreword.agent.providers.provider import AnswerDone, make_provider_error
 from foreword.agent.retry import RetryPolicy
-from foreword.events.event import EventType, Usage
-from foreword.events.query import find_context
+from foreword.events.event import EventType, Usage, find_context
 from foreword.events.tracer import Tracer
 from foreword.testing import ManualClock, make_workspace
 from foreword.turn import Turn

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from foreword.config.schema import ModelOverride
-from foreword.promptcache.price import estimate, measure_prefix
+from foreword.promptcache.price import estimate
 from foreword.testing import make_workspace
 from foreword.tokens.prices import PricedRequest, Prices, choose_tier, find_prices, format_usd
 from foreword.turn import Turn
@@ -88,7 +88,10 @@ def assembled(tmp_path):
 def test_estimate(assembled):
     """A cold prefix is written and a warm one is read; the rest is plain input in both cases."""
     assembly = assembled("anthropic:claude-sonnet-4-5")
-    prefix, rest = measure_prefix(assembly), assembly.used + assembly.conversation - measure_prefix(assembly)
+    prefix, rest = (
+        assembly.count_cached_tokens(),
+        assembly.used + assembly.conversation - assembly.count_cached_tokens(),
+    )
     assert prefix == assembly.system_tokens
     found = estimate(assembly, Prices(input=1, cache_read=0.1, cache_write=1.25, cache_write_1h=2))
     assert found.cold_usd == pytest.approx(1.25 * prefix + rest)
@@ -107,7 +110,7 @@ def test_nothing_is_cached_below_the_minimum(tmp_path):
 def test_implicit_caches(assembled):
     """For a provider with implicit caching the cached prefix is the whole stable part."""
     assembly = assembled("openai:gpt-5.4")
-    assert measure_prefix(assembly) == assembly.system_tokens
+    assert assembly.count_cached_tokens() == assembly.system_tokens
 
 
 @pytest.mark.parametrize(

@@ -29,10 +29,13 @@ NAMES = [
         "Step",
         "Task",
         "Tool",
+        "ToolAnswer",
+        "ToolError",
+        "ToolRun",
         "Toolset",
     ),
     *("Trust", "Turn", "UnknownName", "Workspace", "WorkspaceError", "build_agent_prompt", "classify", "is_noise"),
-    "source",
+    *("source", "tool"),
 ]
 HEAVY = {"yaml", "rich", "pydantic", "sqlite3", "splintr", "genai_prices", "asyncio", "json", "zoneinfo"}
 

@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from foreword.agent.tools.declaration import ToolRun as ToolRun
+    from foreword.agent.tools.declaration import tool as tool
     from foreword.assembly import Assembly as Assembly
     from foreword.dialects.spec010 import build_agent_prompt as build_agent_prompt
     from foreword.engine.selection import FileEntry as FileEntry
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from foreword.errors import ConfigError as ConfigError
     from foreword.errors import ForewordError as ForewordError
     from foreword.errors import InputError as InputError
+    from foreword.errors import ToolError as ToolError
     from foreword.errors import UnknownName as UnknownName
     from foreword.errors import WorkspaceError as WorkspaceError
     from foreword.turn import Bulletin as Bulletin
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from foreword.turn import Step as Step
     from foreword.turn import Task as Task
     from foreword.turn import Tool as Tool
+    from foreword.turn import ToolAnswer as ToolAnswer
     from foreword.turn import Toolset as Toolset
     from foreword.turn import Turn as Turn
     from foreword.types import Delivery as Delivery
@@ -42,28 +46,24 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _PLACES = {
+    "agent.tools.declaration": ("ToolRun", "tool"),
     "assembly": ("Assembly",),
     "dialects.spec010": ("build_agent_prompt",),
     "engine.selection": ("FileEntry",),
     "engine.signal": ("classify", "is_noise"),
     "engine.sources.sections": ("source",),
-    "errors": ("BudgetError", "ConfigError", "ForewordError", "InputError", "UnknownName", "WorkspaceError"),
+    "errors": (
+        "BudgetError",
+        "ConfigError",
+        "ForewordError",
+        "InputError",
+        "ToolError",
+        "UnknownName",
+        "WorkspaceError",
+    ),
     "turn": (
-        "Bulletin",
-        "Client",
-        "Communication",
-        "Extension",
-        "Git",
-        "Host",
-        "Message",
-        "Sandbox",
-        "Signal",
-        "State",
-        "Step",
-        "Task",
-        "Tool",
-        "Toolset",
-        "Turn",
+        *("Bulletin", "Client", "Communication", "Extension", "Git", "Host", "Message", "Sandbox"),
+        *("Signal", "State", "Step", "Task", "Tool", "ToolAnswer", "Toolset", "Turn"),
     ),
     "types": ("Delivery", "Mode", "Pace", "Trust"),
     "workspace": ("Workspace", "open"),

@@ -69,10 +69,8 @@ def write_row(row: ReportRow) -> dict[str, Any]:
 
 def write_table(head: str, rows: Sequence[ReportRow], foot: str) -> str:
     """Format rows as an aligned plain-text table."""
-    cells = [
-        TABLE_HEAD,
-        *((row.id, str(row.pace), str(row.trust), show_tokens(row), str(row.verdict), row.reason) for row in rows),
-    ]
+    shown = ((row.id, row.pace, row.trust, show_tokens(row), row.verdict, row.reason) for row in rows)
+    cells = [TABLE_HEAD, *(tuple(map(str, line)) for line in shown)]
     widths = [max(len(line[at]) for line in cells) for at in range(len(TABLE_HEAD) - 1)]
     lines = []
     for slot, pace, needs, tokens, verdict, why in cells:
@@ -167,10 +165,16 @@ class Assembly:
         return build_envelope(content, name or SHAPE_OF_PROVIDER.get(facts.provider, "openai"))
 
     def rows(self, reader: Trust | None = None) -> Iterator[ReportRow]:
-        """Yield one row per slot for a reader; slots above the reader's clearance are omitted."""
-        level = self.admit(reader)
+        """Yield one row per slot for a reader, without slots above their clearance; refuse one below the turn's."""
+        level = self.clearance.level if reader is None else reader
+        if level < self.clearance.level:
+            raise InputError(f"this turn was assembled at {self.clearance.level}; a {level} reader may not see it")
         spans = {span.id: span for span in self.prompt.spans}
-        cached, changed = self.count_cached(), dict(list_change_reasons(self.prefix_decision))
+        decision, cached = self.prefix_decision, self.count_cached()
+        # Sections that still have their sent text although their source has changed.
+        changed = {one.id: "as sent earlier; an update carries the change" for one in decision.updates}
+        held = (one for one in decision.decisions if one.action is Action.HOLD)
+        changed |= {one.section: f"as sent earlier; the change {one.reason}" for one in held}
         for run in self.fit.runs:
             for row in list_run_rows(run, spans, cached, level):
                 yield replace(row, reason=changed[row.id]) if row.id in changed else row
@@ -194,16 +198,16 @@ class Assembly:
         count = count_cached_blocks(self.prompt.blocks, self.meter.facts, self.fit.tool_tokens)
         return sum(len(block.text) for block in self.prompt.blocks[:count])
 
-    def admit(self, reader: Trust | None) -> Trust:
-        """Return the level of a reader; refuse one below the clearance of the turn."""
-        level = self.clearance.level if reader is None else reader
-        if level < self.clearance.level:
-            raise InputError(f"this turn was assembled at {self.clearance.level}; a {level} reader may not see it")
-        return level
+    def count_cached_tokens(self) -> int:
+        """Count the tokens of the prefix that the provider caches: tool schemas and the leading stable blocks."""
+        blocks, tools = self.prompt.blocks, self.fit.tool_tokens
+        count = count_cached_blocks(blocks, self.meter.facts, tools)
+        return tools + sum(block.tokens for block in blocks[:count]) if count else 0
 
     def count_losses(self) -> dict[str, Any]:
         """Count and name the shortened and dropped sections; empty if there are none."""
-        sections = [(get_item_id(one), one.verdict) for run in self.fit.runs for one in run.items]
+        items = (one for run in self.fit.runs for one in run.items)
+        sections = [(one.id if isinstance(one, Missing) else one.item.id, one.verdict) for one in items]
         tools = [(f"tool:{name}", Verdict.DROPPED) for name in self.inputs.toolkit.left_out_names]
         lost = [one for one in (*sections, *tools) if one[1] in (Verdict.SHORTENED, Verdict.DROPPED)]
         counts = Counter(str(verdict) for _, verdict in lost)
@@ -295,11 +299,6 @@ def list_run_rows(run: FittedRun, spans: Mapping[str, Span], cached: int, level:
             yield make_section_row(one, spans.get(one.item.id), run, cached)
 
 
-def get_item_id(item: Fitted | Missing) -> str:
-    """Return the id of an item of a fitted run."""
-    return item.id if isinstance(item, Missing) else item.item.id
-
-
 def list_omitted_tools(inputs: FitInputs, level: Trust) -> Iterator[ReportRow]:
     """Yield a row for each tool that is not offered because its schema does not fit."""
     for one in inputs.toolkit.left_out:
@@ -314,15 +313,6 @@ def list_omitted_tools(inputs: FitInputs, level: Trust) -> Iterator[ReportRow]:
                 reason=f"tool schemas have {inputs.toolkit.limit:,} of {inputs.limit:,} tokens; wants {one.tokens:,}",
                 wanted=one.tokens,
             )
-
-
-def list_change_reasons(decision: PrefixDecision) -> Iterator[tuple[str, str]]:
-    """Yield the reason of each section that still has its sent text although its source has changed."""
-    for update in decision.updates:
-        yield update.id, "as sent earlier; an update carries the change"
-    for one in decision.decisions:
-        if one.action is Action.HOLD:
-            yield one.section, f"as sent earlier; the change {one.reason}"
 
 
 def make_section_row(fitted: Fitted, span: Span | None, run: FittedRun, cached: int) -> ReportRow:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
-from itertools import chain, takewhile
+from itertools import accumulate, chain, takewhile
 from typing import Any
 
 from foreword.engine.render import Prompt, PromptBlock
 from foreword.errors import UnknownName
-from foreword.promptcache.breakpoints import Breakpoint, choose_breakpoints
+from foreword.promptcache.cache_usage import Breakpoint, choose_breakpoints
 from foreword.promptcache.ledger import LedgerState, SentBlock, SentRequest, make_sent_blocks
 from foreword.promptcache.rules import (
     BREAKPOINT_KEYS,
@@ -42,14 +42,9 @@ def choose_block_ttls(blocks: Sequence[PromptBlock], facts: ModelFacts, tool_tok
     marks: list[str | None] = [None] * len(blocks)
     if not facts.cache.marked:
         return tuple(marks)
-    before = tool_tokens
-    leading: list[int] = []
-    for at, block in enumerate(blocks):
-        if block.pace is Pace.TURN:
-            break
-        before += block.tokens
-        if before >= facts.cache_minimum:
-            leading.append(at)
+    stable = takewhile(lambda block: block.pace is not Pace.TURN, blocks)
+    ends = accumulate((block.tokens for block in stable), initial=tool_tokens)
+    leading = [at for at, end in enumerate(ends, -1) if at >= 0 and end >= facts.cache_minimum]
     most = facts.cache.marks - 1  # one is reserved for the conversation
     # Other sessions share the prefix up to the first one; this session continues from the last ones.
     for at in leading if len(leading) <= most else (leading[0], *leading[1 - most :]):
@@ -103,7 +98,6 @@ def set_part_breakpoint(shape: str, part: Mapping[str, Any], ttl: str | None) ->
     return {**bare, **write_breakpoint(shape, ttl)} if ttl else bare
 
 
-JsonObject = Mapping[str, Any]
 ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
@@ -126,19 +120,16 @@ class Segment:
 
 
 def write_segment(
-    shape: str, messages: Sequence[JsonObject], start: int, facts: CacheFacts, count: Callable[[str], int]
+    shape: str, messages: Sequence[Mapping[str, Any]], start: int, facts: CacheFacts, count: Callable[[str], int]
 ) -> Segment:
     """Serialise messages of a conversation; `start` messages come before them."""
-    bare = (
-        [set_message_breakpoints(shape, message, {}, itertools.count()) for message in messages]
-        if facts.marked
-        else messages
-    )
+    if facts.marked:
+        messages = [set_message_breakpoints(shape, message, {}, itertools.count()) for message in messages]
     return Segment(
         start=start,
-        count=len(bare),
-        written=write_messages(bare),
-        pieces=make_sent_blocks(make_blocks(list_conversation(shape, bare, start)), facts, count),
+        count=len(messages),
+        written=write_messages(messages),
+        pieces=make_sent_blocks(make_blocks(list_conversation(shape, messages, start)), facts, count),
     )
 
 
@@ -152,7 +143,7 @@ def mark_segment(shape: str, segment: Segment, ttls: Mapping[int, str]) -> tuple
     return write_messages(marked), {at: ttl for at, (_, value, _) in parts if (ttl := find_breakpoint_ttl(value))}
 
 
-def write_request(shape: str, request: JsonObject, past: Sequence[bytes] = ()) -> bytes:
+def write_request(shape: str, request: Mapping[str, Any], past: Sequence[bytes] = ()) -> bytes:
     """Serialise a request, with the earlier segments after the opening messages of its conversation."""
     if not past:
         return write_json(request)
@@ -166,12 +157,12 @@ def write_request(shape: str, request: JsonObject, past: Sequence[bytes] = ()) -
     return b"{" + b",".join(fields) + b"}"
 
 
-def count_opening(messages: Sequence[JsonObject]) -> int:
+def count_opening(messages: Sequence[Mapping[str, Any]]) -> int:
     """Count the system messages that open a conversation."""
     return sum(1 for _ in takewhile(lambda message: message.get("role") == "system", messages))
 
 
-def write_messages(messages: Sequence[JsonObject]) -> bytes:
+def write_messages(messages: Sequence[Mapping[str, Any]]) -> bytes:
     """Serialise messages, joined by commas."""
     return b",".join(map(write_json, messages))
 
@@ -179,13 +170,6 @@ def write_messages(messages: Sequence[JsonObject]) -> bytes:
 def write_json(value: Any) -> bytes:
     """Serialise a value as UTF-8 JSON; characters that UTF-8 cannot encode are replaced."""
     return ENCODER.encode(value).encode("utf-8", "replace")
-
-
-def number_segments(segments: Sequence[Segment], start: int) -> Iterator[tuple[int, Segment]]:
-    """Yield each segment with the number of its first block in the request."""
-    for segment in segments:
-        yield start, segment
-        start += len(segment.pieces)
 
 
 @frozen(eq=True)
@@ -236,11 +220,12 @@ def mark_request(
     marked = set_breakpoints(shape, bare, near)
     # Some shapes have no field for a breakpoint, so read back those that the request really has.
     ttls = {at + (end - begin) * (at >= begin): ttl for at, ttl in enumerate(list_ttls(shape, marked)) if ttl}
-    written = [segment.written for segment in past]
-    for number, (place, segment) in enumerate(number_segments(past, begin) if deep else ()):
+    written, place = [segment.written for segment in past], begin
+    for number, segment in enumerate(past):
         if inside := {one.at - place: one.ttl for one in deep if place <= one.at < place + len(segment.pieces)}:
             written[number], found = mark_segment(shape, segment, inside)
             ttls |= {place + at: ttl for at, ttl in found.items()}
+        place += len(segment.pieces)
     for at, ttl in ttls.items():
         pieces[at] = pieces[at]._replace(ttl=ttl)
     return MarkedRequest(
@@ -259,9 +244,8 @@ def split_request(
     opening = count_opening(said)
     head = (*REQUEST_SHAPES[shape].list_prefix(request), *list_conversation(shape, said[:opening]))
     own = list_conversation(shape, said[opening:], opening if end is None else end)
-    return make_sent_blocks(make_blocks(head), to.facts, to.count), make_sent_blocks(
-        make_blocks(own), to.facts, to.count
-    )
+    parts = make_blocks(head), make_blocks(own)
+    return make_sent_blocks(parts[0], to.facts, to.count), make_sent_blocks(parts[1], to.facts, to.count)
 
 
 MAX_CACHED_SCHEMAS = 512  # the maximum number of tools with cached sorted parameters
@@ -311,7 +295,7 @@ class Envelope:
 
     def json(self) -> str:
         """Serialise the request; equal requests give equal JSON."""
-        return json.dumps(self.request, ensure_ascii=False, separators=(",", ":"))
+        return ENCODER.encode(self.request)
 
 
 def build_envelope(content: EnvelopeContent, name: str) -> Envelope:
@@ -320,87 +304,53 @@ def build_envelope(content: EnvelopeContent, name: str) -> Envelope:
         raise UnknownName("format", name, SHAPES)
     request = SHAPES[name](content)
     ttls = list_ttls(name, request) if any(content.marks) and name in REQUEST_SHAPES else ()
-    breakpoints = tuple(
-        Breakpoint(at=at, ttl=ttl, why="the end of a stable block") for at, ttl in enumerate(ttls) if ttl
-    )
-    return Envelope(shape=name, model=content.model, request=request, breakpoints=breakpoints)
+    found = (Breakpoint(at=at, ttl=ttl, why="the end of a stable block") for at, ttl in enumerate(ttls) if ttl)
+    return Envelope(shape=name, model=content.model, request=request, breakpoints=tuple(found))
 
 
 def shape_anthropic(content: EnvelopeContent) -> dict[str, Any]:
     """Build the body of POST /v1/messages; the caller adds max_tokens."""
-    request: dict[str, Any] = {"model": content.model}
-    if content.tools:
-        request["tools"] = [
-            {"name": tool.name, "description": tool.description, "input_schema": sort_schema(tool)}
-            for tool in content.tools.tools
-        ]
-    if system := [
-        write_system_block(block, ttl)
-        for block, ttl in zip(content.prompt.blocks, content.marks, strict=True)
-        if block.placement is Placement.SYSTEM
-    ]:
-        request["system"] = system
-    request["messages"] = write_conversation(content, lambda text: {"type": "text", "text": text})
-    return request
-
-
-def write_system_block(block: PromptBlock, ttl: str | None, name: str = "anthropic") -> dict[str, Any]:
-    """Build a system block, with its cache breakpoint if it has one."""
-    part: dict[str, Any] = {"type": TEXT_PART_TYPES[name], "text": block.text}
-    return {**part, **write_breakpoint(name, ttl)} if ttl else part
+    tools = [
+        {"name": tool.name, "description": tool.description, "input_schema": sort_schema(tool)}
+        for tool in content.tools.tools
+    ]
+    messages = write_conversation(content, "anthropic")
+    return make_body(
+        model=content.model, tools=tools, system=write_system_parts(content, "anthropic"), messages=messages
+    )
 
 
 def shape_openai(content: EnvelopeContent) -> dict[str, Any]:
     """Build the body of POST /v1/chat/completions; with breakpoints, the system message has one part per block."""
     parts = write_system_parts(content, "openai") or content.system
     system = [{"role": "system", "content": parts}] if content.system else []
-    request: dict[str, Any] = {
-        "model": content.model,
-        "messages": [*system, *write_conversation(content, lambda text: {"type": "text", "text": text})],
-    }
-    if content.tools:
-        request["tools"] = [{"type": "function", "function": describe_function(tool)} for tool in content.tools.tools]
-    return request
-
-
-def write_system_parts(content: EnvelopeContent, name: str) -> list[dict[str, Any]]:
-    """Build the system content for OpenAI, one part per block; empty without breakpoints."""
-    blocks = [
-        (block, ttl)
-        for block, ttl in zip(content.prompt.blocks, content.marks, strict=True)
-        if block.placement is Placement.SYSTEM
-    ]
-    marked = any(ttl and ttl not in ANTHROPIC_TTLS for _, ttl in blocks)
-    return [write_system_block(block, ttl, name) for block, ttl in blocks] if marked else []
+    tools = [{"type": "function", "function": describe_function(tool)} for tool in content.tools.tools]
+    return make_body(model=content.model, messages=[*system, *write_conversation(content, "openai")], tools=tools)
 
 
 def shape_responses(content: EnvelopeContent) -> dict[str, Any]:
     """Build the body of POST /v1/responses; with breakpoints a system message replaces the instructions."""
-    request: dict[str, Any] = {"model": content.model}
     marked = write_system_parts(content, "responses")
-    if content.system and not marked:
-        request["instructions"] = content.system
     opening = [{"role": "system", "content": marked}] if marked else []
-    request["input"] = [*opening, *write_conversation(content, lambda text: {"type": "input_text", "text": text})]
-    if content.tools:
-        request["tools"] = [{"type": "function", **describe_function(tool)} for tool in content.tools.tools]
-    return request
+    return make_body(
+        model=content.model,
+        instructions="" if marked else content.system,
+        input=[*opening, *write_conversation(content, "responses")],
+        tools=[{"type": "function", **describe_function(tool)} for tool in content.tools.tools],
+    )
 
 
 def shape_gemini(content: EnvelopeContent) -> dict[str, Any]:
     """Build the body of POST /v1beta/models/MODEL:generateContent; the model is part of the URL."""
     roles = {"user": "user", "assistant": "model"}
-    contents = [{"role": roles[message.role], "parts": [{"text": message.text}]} for message in content.history]
-    if content.newest:
-        contents.append({"role": "user", "parts": [{"text": text} for text in content.newest]})
-    request: dict[str, Any] = {}
-    if content.system:
-        request["systemInstruction"] = {"parts": [{"text": content.system}]}
-    request["contents"] = contents
-    if content.tools:
-        declarations = [describe_function(tool, schema="parametersJsonSchema") for tool in content.tools.tools]
-        request["tools"] = [{"functionDeclarations": declarations}]
-    return request
+    said = [(roles[message.role], [message.text]) for message in content.history]
+    said += [("user", [*content.newest])] if content.newest else []
+    declarations = [describe_function(tool, schema="parametersJsonSchema") for tool in content.tools.tools]
+    return make_body(
+        systemInstruction={"parts": [{"text": content.system}]} if content.system else {},
+        contents=[{"role": role, "parts": [{"text": text} for text in texts]} for role, texts in said],
+        tools=[{"functionDeclarations": declarations}] if declarations else [],
+    )
 
 
 def shape_plain(content: EnvelopeContent) -> dict[str, Any]:
@@ -410,13 +360,30 @@ def shape_plain(content: EnvelopeContent) -> dict[str, Any]:
     return {"system": content.system, "messages": [*said, *newest]}
 
 
-def write_conversation(content: EnvelopeContent, part: Callable[[str], dict[str, str]]) -> list[dict[str, Any]]:
+def make_body(**fields: Any) -> dict[str, Any]:
+    """Make a request without its empty fields; messages stay."""
+    return {
+        name: value for name, value in fields.items() if value or name in ("model", "messages", "input", "contents")
+    }
+
+
+def write_system_parts(content: EnvelopeContent, shape: str) -> list[dict[str, Any]]:
+    """Build the system content with one part per block; empty for OpenAI without breakpoints."""
+    pairs = zip(content.prompt.blocks, content.marks, strict=True)
+    blocks = [(block.text, ttl) for block, ttl in pairs if block.placement is Placement.SYSTEM]
+    if shape != "anthropic" and all(ttl is None or ttl in ANTHROPIC_TTLS for _, ttl in blocks):
+        return []
+    parts = [({"type": TEXT_PART_TYPES[shape], "text": text}, ttl) for text, ttl in blocks]
+    return [{**part, **write_breakpoint(shape, ttl)} if ttl else part for part, ttl in parts]
+
+
+def write_conversation(content: EnvelopeContent, shape: str) -> list[dict[str, Any]]:
     """Write the conversation so far, and the newest message in parts."""
     messages: list[dict[str, Any]] = [{"role": said.role, "content": said.text} for said in content.history]
-    if content.newest:
-        messages.append({"role": "user", "content": [part(text) for text in content.newest]})
-    if content.inserted:
-        messages.append({"role": "system", "content": [part(content.inserted)]})
+    for role, texts in (("user", content.newest), ("system", (content.inserted,) if content.inserted else ())):
+        if texts:
+            parts = [{"type": TEXT_PART_TYPES[shape], "text": text} for text in texts]
+            messages.append({"role": role, "content": parts})
     return messages
 
 
@@ -427,17 +394,8 @@ def describe_function(tool: Tool, schema: str = "parameters") -> dict[str, Any]:
 
 @lru_cache(maxsize=MAX_CACHED_SCHEMAS)
 def sort_schema(tool: Tool) -> Any:
-    """Return the parameters of a tool with sorted keys; cached, because tools outlive many turns."""
-    return sort_keys(tool.parameters)
-
-
-def sort_keys(value: Any) -> Any:
-    """Sort the keys of every object in a schema, so that equal schemas have equal bytes."""
-    if isinstance(value, Mapping):
-        return {key: sort_keys(value[key]) for key in sorted(value)}
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return [sort_keys(item) for item in value]
-    return value
+    """Return the parameters of a tool with sorted keys, so that equal schemas have equal bytes."""
+    return json.loads(json.dumps(tool.parameters, sort_keys=True))
 
 
 SHAPES: Mapping[str, Callable[[EnvelopeContent], dict[str, Any]]] = {
@@ -449,12 +407,8 @@ SHAPES: Mapping[str, Callable[[EnvelopeContent], dict[str, Any]]] = {
 }
 SHAPE_OF_PROVIDER = {
     "anthropic": "anthropic",
-    "openai": "openai",
-    "openai-chat": "openai",
+    **dict.fromkeys(("openai", "openai-chat"), "openai"),
     "openai-responses": "responses",
-    "google": "gemini",
-    "google-gla": "gemini",
-    "google-vertex": "gemini",
-    "gemini": "gemini",
+    **dict.fromkeys(("google", "google-gla", "google-vertex", "gemini"), "gemini"),
     "local": "plain",
 }

@@ -8,7 +8,6 @@ ForewordError
 │   ├── Forbidden               a rule forbids it; a retry changes nothing
 │   │   └── PathRefused             a path that leaves the workspace
 │   ├── UnusableRules           a file with the rules of a situation exists but cannot be used
-│   ├── RefusedPattern          a regular expression without a known bound (config.load)
 │   ├── InvalidTemplate         a template that cannot be used (engine.sources.template_language)
 │   ├── NotRecorded             a session without log entries for the reader (events.query)
 │   ├── StorageError            a database that cannot be opened, read or upgraded (storage.database)

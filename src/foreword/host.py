@@ -1,7 +1,4 @@
-"""Gather facts about this machine at the edge; the engine only receives them.
-
-The date and time in every format that a form may use.
-"""
+"""Gather facts about this machine at the edge; the engine only receives them."""
 
 import os
 import time
@@ -90,14 +87,13 @@ def describe_place(config: "Config", environ: Mapping[str, str] = os.environ) ->
     Without a setting, sudo is known only if this process is root and has it. sudo itself is not run: it logs a failed
     attempt and may send a mail to root.
     """
-    from dataclasses import fields, replace
+    from dataclasses import replace
     from shutil import which
 
-    sudo, settings = config.host.sudo, config.sandbox
+    sudo = config.host.sudo
     if sudo is None and hasattr(os, "geteuid") and os.geteuid() == 0 and which("sudo", path=environ.get("PATH", "")):
         sudo = True
-    sandbox = Sandbox(**{one.name: getattr(settings, one.name) for one in fields(Sandbox)}) if settings else None
-    return replace(find_host(environ), sudo_non_interactive=sudo), sandbox
+    return replace(find_host(environ), sudo_non_interactive=sudo), config.sandbox
 
 
 def find_git(path: str, patience: float = GIT_TIMEOUT_S) -> Git | None:
@@ -114,11 +110,8 @@ def find_git(path: str, patience: float = GIT_TIMEOUT_S) -> Git | None:
     status = run_git(path, seconds, *GIT_OPTIONS_OFF, "status", *GIT_STATUS_OPTIONS, without=without)
     lines = status.splitlines() if status is not None else []
     heads = dict(line[2:].split(" ", 1) for line in lines if line.startswith("# branch."))
-    branch = (
-        heads.get("branch.head")
-        or (run_git(path, SHORT_GIT_TIMEOUT_S, "symbolic-ref", "--short", "-q", "HEAD") or "").strip()
-    )
-    if not branch:
+    named = heads.get("branch.head") or run_git(path, SHORT_GIT_TIMEOUT_S, "symbolic-ref", "--short", "-q", "HEAD")
+    if not (branch := (named or "").strip()):
         return None
     first = heads.get("branch.oid") == "(initial)"
     commit = "" if first else run_git(path, SHORT_GIT_TIMEOUT_S, *GIT_OPTIONS_OFF, "log", "-1", "--format=%h %s")

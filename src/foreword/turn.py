@@ -2,10 +2,11 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 from unicodedata import category, normalize
 from unicodedata import name as describe
 
@@ -130,9 +131,20 @@ def find_scripts(name: str) -> list[str]:
 
 
 TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+MAX_ARGUMENT_CHARS = 200_000  # the default limit of the arguments of one call, as JSON
 
 NAME_FIELDS = ("agent", "user", "channel", "room", "situation")
 STEP_STATUSES = ("active", "open", "done")
+
+
+class ToolFunction(Protocol):
+    """What runs the calls of a tool: a Python function, or a server."""
+
+    def read(self, tool: "Tool", arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Check and convert the arguments of a call; raise InputError that names the wrong one."""
+
+    async def call(self, run: Any, values: Mapping[str, Any]) -> ToolAnswer:
+        """Run one call, with the values that `read` returned."""
 
 
 @frozen
@@ -152,6 +164,12 @@ class Tool:
     """Its timeout, if not the default."""
     shown_in: tuple[str, ...] = ()
     """The sources or form fields that show its effect; a turn without any of them does not offer the tool."""
+    guidance: str = ""
+    """When and how to use it; a section of the prompt has it."""
+    max_argument_chars: int = MAX_ARGUMENT_CHARS
+    """Maximum characters of the arguments of one call, as JSON."""
+    function: ToolFunction | None = None
+    """What runs it; without one it is only shown to the model."""
 
     def __post_init__(self) -> None:
         if not TOOL_NAME.fullmatch(self.name):
@@ -173,27 +191,27 @@ class Tool:
 class Toolset:
     """Tools in a stable order, by name; two toolsets are equal if they hold the same tools in the same order."""
 
-    __slots__ = ("_allowed", "_hash", "_schemas", "names", "tools")
+    __slots__ = ("_allowed", "_by_name", "_hash", "_schemas", "names", "tools")
 
-    def __init__(self, tools: Iterable[Tool] = ()) -> None:
-        self._hold(tuple(sorted(tools, key=lambda tool: tool.name)))
+    def __init__(self, tools: Iterable[Tool] = (), *, ordered: bool = False) -> None:
+        self.tools = tuple(tools) if ordered else tuple(sorted(tools, key=lambda tool: tool.name))
+        self._by_name = {tool.name: tool for tool in self.tools}
+        self.names = frozenset(self._by_name)
+        self._allowed: dict[Trust, Toolset] = {}
+        self._schemas: tuple[str, ...] | None = None
+        self._hash = hash(self.tools)
+        if len(self.names) != len(self.tools):
+            twice = sorted(name for name, count in Counter(tool.name for tool in self.tools).items() if count > 1)
+            raise InputError(f"two tools have the same name: {', '.join(twice)}")
 
     @classmethod
     def in_order(cls, tools: Iterable[Tool]) -> "Toolset":
         """Build a toolset in the given order, for a caller whose order is already stable."""
-        made = cls()
-        made._hold(tuple(tools))
-        return made
+        return cls(tools, ordered=True)
 
-    def _hold(self, ordered: tuple[Tool, ...]) -> None:
-        self.tools = ordered
-        self.names = frozenset(tool.name for tool in ordered)
-        self._allowed: dict[Trust, Toolset] = {}
-        self._schemas: tuple[str, ...] | None = None
-        self._hash = hash(ordered)
-        if len(self.names) != len(ordered):
-            twice = sorted({tool.name for tool in ordered if [t.name for t in ordered].count(tool.name) > 1})
-            raise InputError(f"two tools have the same name: {', '.join(twice)}")
+    def find(self, name: str) -> Tool | None:
+        """Return the tool of this name, or None."""
+        return self._by_name.get(name)
 
     def allowed(self, clearance: Trust) -> "Toolset":
         """Return the tools that this clearance may use, always the same object for the same level."""
@@ -314,11 +332,17 @@ class Sandbox:
 
     enabled: bool
     mode: str = ""
+    """Which commands run in it, such as all."""
     backend: str = ""
+    """The sandbox technology, such as docker."""
     scope: str = ""
+    """The lifetime of a sandbox, such as session."""
     image: str = ""
+    """The image it runs."""
     workspace_mount: str = ""
+    """How the workspace is mounted, such as ro."""
     network: str = ""
+    """Network access, such as disabled."""
 
 
 @frozen(eq=True)
@@ -385,22 +409,17 @@ class Turn:
         for name, value in zip(NAME_FIELDS, names, strict=False):
             if not value.isascii():
                 object.__setattr__(self, name, normalize_name(value))
-        if type(self.mode) is not Mode:
-            object.__setattr__(self, "mode", parse_word(Mode, "mode", self.mode))
-        if self.background is not None:
-            object.__setattr__(self, "background", parse_word(Delivery, "background", self.background))
-        if type(self.tools) is not Toolset:
-            check_type("tools", self.tools, Toolset)
-        if self.ceiling is not None:
-            check_type("ceiling", self.ceiling, Trust)
-        check_type("signal", self.signal, Signal)
-        check_type("state", self.state, State)
-        if type(self.now) is not datetime:
-            check_type("now", self.now, datetime)
+        object.__setattr__(self, "mode", parse_word(Mode, "mode", self.mode))
+        object.__setattr__(self, "background", parse_word(Delivery, "background", self.background))
+        for name, kind in TYPED_FIELDS:
+            check_type(name, getattr(self, name), kind)
         if self.extensions and len({one.name for one in self.extensions}) != len(self.extensions):
             raise InputError("two extensions have the same name")
         if self.now is not None and self.now.tzinfo is None:
             raise InputError(f"now needs a time zone, and {self.now!r} has none; use datetime.now(UTC)")
+
+
+TYPED_FIELDS = (("tools", Toolset), ("ceiling", Trust), ("signal", Signal), ("state", State), ("now", datetime))
 
 
 def check_strings(values: tuple[object, ...], what: str = "a turn's names and texts") -> None:
@@ -422,7 +441,7 @@ def parse_word(kind: type[TextEnum], name: str, value: object) -> TextEnum | Non
     """Return a word of a vocabulary, given the word or its text; raise UnknownName otherwise."""
     if value is None or isinstance(value, kind):
         return value
-    for word in kind:
-        if word.value == value:
-            return word
-    raise UnknownName(name, str(value), [str(word) for word in kind])
+    try:
+        return kind(value)
+    except ValueError:
+        raise UnknownName(name, str(value), map(str, kind)) from None

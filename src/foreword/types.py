@@ -3,18 +3,11 @@
 from collections.abc import Callable
 from dataclasses import MISSING, FrozenInstanceError, dataclass, fields
 from enum import Enum, IntEnum
+from functools import partial
 from operator import attrgetter
-from typing import Any, NoReturn, TypeVar, dataclass_transform, overload
+from typing import Any, NoReturn, TypeVar, dataclass_transform
 
 T = TypeVar("T")
-
-
-@overload
-def frozen(kind: type[T]) -> type[T]: ...
-
-
-@overload
-def frozen(*, eq: bool) -> Callable[[type[T]], type[T]]: ...
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, eq_default=False)
@@ -28,12 +21,8 @@ def frozen(kind: type[T] | None = None, *, eq: bool = False) -> Any:
     def make(kind: type[T]) -> type[T]:
         made: Any = dataclass(init=False, repr=False, eq=False, slots=True, kw_only=True, match_args=False)(kind)
         made.__init__ = write_init_on_first_use(made)
-        made.__repr__, made.__setattr__, made.__delattr__, made.__reduce__ = (
-            show_value,
-            refuse_change,
-            refuse_change,
-            reduce_value,
-        )
+        made.__repr__, made.__reduce__ = show_value, reduce_value
+        made.__setattr__ = made.__delattr__ = refuse_change
         if eq:
             made.__eq__, made.__hash__ = write_comparison(made)
         kept: type[T] = made
@@ -105,12 +94,7 @@ def show_value(self: Any) -> str:
 
 def reduce_value(self: Any) -> tuple[Any, ...]:
     """Return how to recreate the value, for copies and pickles."""
-    return rebuild_value, (type(self), {field.name: getattr(self, field.name) for field in fields(self)})
-
-
-def rebuild_value(kind: type[T], values: dict[str, Any]) -> T:
-    """Create a value from its fields."""
-    return kind(**values)
+    return partial(self.__class__, **{field.name: getattr(self, field.name) for field in fields(self)}), ()
 
 
 class Trust(IntEnum):

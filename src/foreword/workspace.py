@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from threading import Lock, RLock
 from typing import Any, Self
 
-from foreword.agent.tools.built_in import TextExcerpt
 from foreword.agent.tools.log_tools import rename_log_tools
 from foreword.agent.tools.registry import BUILT_IN, call_built_in_tool
 from foreword.agent.tools.state_tools import INSTRUCTIONS_TRUST
@@ -47,9 +46,7 @@ class DebouncedFiles:
     """Reads files of a workspace, and returns the previous text while a file is still being written."""
 
     def __init__(self, files: Files, clock: Callable[[], float] = time.monotonic) -> None:
-        self._files = files
-        self._clock = clock
-        self._lock = Lock()
+        self._files, self._clock, self._lock = files, clock, Lock()
         self._kept: dict[str, FileText] = {}
         self._changing: dict[str, tuple[FileText, float]] = {}
 
@@ -153,8 +150,8 @@ class Workspace:
     @property
     def fault(self) -> InputError | None:
         """The problem with an edit that is not in effect, the configuration's first."""
-        found = [*self.faults.items()]
-        return next((error for path, error in found if path == CONFIG_FILE), found[0][1] if found else None)
+        faults = {**self.faults}
+        return faults.get(CONFIG_FILE) or next(iter(faults.values()), None)
 
     def assemble(self, turn: Turn, ledger: Ledger = NO_LEDGER) -> Assembly:
         """Assemble the prompt of a turn from the current files."""
@@ -184,7 +181,7 @@ class Workspace:
         context = replace(self.context, files=replace_files(self.files.root, texts), memories=None, caches={})
         return lambda turn, ledger: self._assemble(turn, context, ledger)
 
-    def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> TextExcerpt | ToolAnswer:
+    def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Run one of the built-in tools that a prompt offers, at the clearance of its turn."""
         return call_built_in_tool(self, assembly, name, arguments)
 
@@ -192,13 +189,12 @@ class Workspace:
     def memory(self) -> Memory:
         """The memory of the workspace under the current configuration; earlier memory objects stay usable."""
         with self._making:
-            config, kept = self.config, self._memory
-            if kept is None:
-                kept = (config, Memory(self.files, config, self.state, self._clock))
-            elif kept[0] is not config:
-                kept = (config, kept[1].follow(config))
-            self._memory = kept
-            return kept[1]
+            config = self.config
+            if self._memory is None:
+                self._memory = config, Memory(self.files, config, self.state, self._clock)
+            elif self._memory[0] is not config:
+                self._memory = config, self._memory[1].follow(config)
+            return self._memory[1]
 
     def complete(self, turn: Turn, context: AssemblyContext) -> Turn:
         """Fill in the open fields of a turn: agent, model, instructions, built-in tools and time."""
@@ -208,13 +204,10 @@ class Workspace:
             raise UnknownName("agent", agent, agents)
         model = turn.model or agents[agent].model
         instructions = turn.instructions or self.find_instructions(turn, agent) or ""
-        named = turn.agent and turn.model == model and turn.mode and turn.mode is not Mode.NONE
         facts = context.measure(model).facts
         mode = turn.mode or choose_mode(facts)
         blueprint = self.blueprint(turn.blueprint or agents[agent].blueprint)
         tools = rename_log_tools(find_tools(turn.tools, mode, facts), blueprint.log_tools)
-        if named and turn.now and tools is turn.tools and instructions == turn.instructions:
-            return turn
         return replace(
             turn,
             agent=agent,
@@ -241,11 +234,8 @@ class Workspace:
         path = f"blueprints/{name}.yaml"
         known = self._blueprints.get(name)
         own = self._debounced.read(path) if known or not check_name(name) else None
-        if known and known[0] == own:
-            self.faults.pop(path, None)
-            return known[1]
         try:
-            made = self._make_blueprint(name, own)
+            made = known[1] if known and known[0] == own else self._make_blueprint(name, own)
         except InputError as error:
             if known is None:
                 raise
@@ -267,9 +257,8 @@ class Workspace:
         """List the blueprints that this workspace can use."""
         folder = os.path.join(self.files.root, "blueprints")
         own = os.listdir(folder) if os.path.isdir(folder) else []
-        return tuple(
-            sorted({*list_blueprints(), *(name.removesuffix(".yaml") for name in own if name.endswith(".yaml"))})
-        )
+        names = (name.removesuffix(".yaml") for name in own if name.endswith(".yaml"))
+        return tuple(sorted({*list_blueprints(), *names}))
 
     def refresh(self, *, now: bool = False) -> None:
         """Apply changes on the disk; a broken configuration or blueprint leaves the previous one in effect.
@@ -328,7 +317,8 @@ class Workspace:
             meter = meters.get(model)
             if meter is None:
                 facts = find_model(model, config.models, self._windows.get(model))
-                meter = meters[model] = Meter(facts, self._count_with(facts.tokenizer))
+                fresh = Counter(facts.tokenizer, self._count_store)
+                meter = meters[model] = Meter(facts, self._counters.setdefault(facts.tokenizer, fresh))
             return meter
 
         return AssemblyContext(
@@ -352,16 +342,11 @@ class Workspace:
         """Find the few passages of memory and of additional documents that match a message."""
         return self.memory.recall(message, audience, documents)
 
-    def _count_with(self, vocabulary: Vocabulary) -> Counter:
-        return self._counters.setdefault(vocabulary, Counter(vocabulary, self._count_store))
-
     def _read_config(self) -> str:
         text = self._debounced.read(CONFIG_FILE)
         if text is None:
-            root = self.files.root
-            raise WorkspaceError(
-                f"there is no {CONFIG_FILE} in {root}; create one with: foreword init {shlex.quote(root)}"
-            )
+            hint = f"create one with: foreword init {shlex.quote(self.files.root)}"
+            raise WorkspaceError(f"there is no {CONFIG_FILE} in {self.files.root}; {hint}")
         if isinstance(text, FileProblem):
             raise ConfigError([ConfigFault(file=CONFIG_FILE, line=None, message=text.reason)])
         return text

@@ -2,20 +2,22 @@
 
 import asyncio
 from contextlib import aclosing
+from dataclasses import replace
 
+import foreword
 from foreword.agent.agent_events import ApprovalNeeded, CallBegins, CallSettled, Finished, StepDone
 from foreword.agent.conversation import convert_to_texts
 from foreword.agent.loop import AgentLoop, TurnInput
 from foreword.agent.providers.model_clients import ModelClients
 from foreword.agent.retry import RetryPolicy
 from foreword.agent.segments import make_segments
-from foreword.agent.tool_calls import AdditionalTools, Toolbox
+from foreword.agent.tools.declaration import ToolRun
 from foreword.agent.tools.registry import BUILT_IN
-from foreword.events.event import EventType
-from foreword.events.query import find_context
+from foreword.errors import UnknownName
+from foreword.events.event import EventType, find_context
 from foreword.events.tracer import Tracer
 from foreword.testing import EventStream, FakeRecorder, make_workspace
-from foreword.turn import Tool, ToolAnswer, Toolset, Turn
+from foreword.turn import Tool, Toolset, Turn
 from foreword.types import Trust
 
 CONFIG = """\
@@ -60,7 +62,13 @@ class Lamps:
         self.asked = []
         self.errors = list(errors)
 
-    async def call(self, _assembly, _name, arguments):
+        @foreword.tool(name="lamps")
+        async def turn_on(room: str) -> str:
+            return await self.turn_on({"room": room})
+
+        self.function = turn_on.function
+
+    async def turn_on(self, arguments):
         """Turn a lamp on."""
         self.asked.append(arguments)
         if self.errors and (error := self.errors.pop(0)):
@@ -68,8 +76,7 @@ class Lamps:
                 await asyncio.sleep(error)
             else:
                 raise error
-        text = f"The lamp in the {arguments['room']} is on."
-        return ToolAnswer(text=text, tokens=8)
+        return f"The lamp in the {arguments['room']} is on."
 
 
 class Conversation:
@@ -93,6 +100,7 @@ class Conversation:
         self.settled = []
         self.asked = []
         self.allows = None
+        self.lamps = None  # what runs the tool `lamps`
 
     async def sleep(self, seconds):
         """Record a wait without waiting."""
@@ -116,6 +124,9 @@ class Conversation:
 
     def assemble(self, message, **facts):
         """Assemble a turn after the history so far."""
+        if self.lamps and "tools" in facts:
+            tools, function = facts["tools"].tools, self.lamps.function
+            facts["tools"] = Toolset(replace(one, function=function) if one.name == "lamps" else one for one in tools)
         known = {"user": "alice", "situation": "dm", "session": "abc", "message": message, "model": self.model}
         return self.workspace.assemble(Turn(**{**known, "history": convert_to_texts(self.history), **facts}))
 
@@ -157,6 +168,10 @@ def with_tools(*tools):
     return {"tools": Toolset([*BUILT_IN.tools, *tools])}
 
 
-def equip(talk, lamps):
-    """Add lamps to the tools of a conversation."""
-    return Toolbox(talk.workspace, further=[AdditionalTools(tools=Toolset([LAMPS]), runs=lamps)])
+async def call_tool(workspace, assembly, name, arguments):
+    """Call a tool of a turn; return its answer."""
+    tool = assembly.tools.find(name)
+    if tool is None:
+        raise UnknownName("tool", name, assembly.tools.names)
+    run = ToolRun(workspace=workspace, assembly=assembly, name=name)
+    return await tool.function.call(run, tool.function.read(tool, arguments))

@@ -5,7 +5,6 @@ import os
 import pytest
 
 from foreword.agent.tools.registry import WITH_STATE
-from foreword.agent.tools.state_tools import INSTRUCTIONS
 from foreword.errors import InputError, UnknownName
 from foreword.storage.agents import MAX_INSTRUCTIONS_CHARS
 from foreword.testing import make_workspace
@@ -63,7 +62,7 @@ def test_only_ones_own(ws):
     assert recall(ws) == "Alice's."
     assert recall(ws, user="bob") == "Bob's."
     assert recall(ws, agent="nova") == "Alice's to Nova."
-    with pytest.raises(InputError, match="there is no 'user'"):
+    with pytest.raises(InputError, match=r"^unknown argument 'user'; known: instructions$"):
         ws.call(stand(ws, "bob"), NAME, {"instructions": "Mine.", "user": "alice"})
     assert recall(ws) == "Alice's."
 
@@ -126,7 +125,7 @@ def test_what_a_turn_brings_along_is_shown(ws):
 
 def test_guided():
     """The tool has guidance, needs approval, and is offered from familiar trust on."""
-    (tool,) = INSTRUCTIONS.toolset.tools
+    tool = WITH_STATE.find(NAME)
     assert tool.changes
     assert tool.kind == "instructions"
 

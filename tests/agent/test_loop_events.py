@@ -8,8 +8,7 @@ from conversation import FILES, MODELS, Conversation
 
 from foreword.agent.agent_events import TurnEnd
 from foreword.agent.loop import DEFAULT_TURN_LIMITS
-from foreword.events.budget_guard import BudgetGuard
-from foreword.events.cost import estimate_max_cost
+from foreword.events.cost import BudgetGuard, estimate_max_cost
 from foreword.events.event import EventType, Level, Reader
 from foreword.events.log import EventLog
 from foreword.events.sent_prompts import PromptStore, find_prompts

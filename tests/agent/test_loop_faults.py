@@ -5,7 +5,7 @@ import json
 from itertools import cycle
 
 import pytest
-from conversation import LAMPS, MODELS, Conversation, Lamps, equip, with_tools
+from conversation import LAMPS, MODELS, Conversation, Lamps, with_tools
 
 from foreword.agent.agent_events import CallRestarted, StepDone, TextDelta, TurnEnd
 from foreword.agent.conversation import close_turn
@@ -156,7 +156,7 @@ def test_tools_in_trouble(tmp_path, stand_in, shape, trouble):
     """A failed or invalid call is answered with text for the model, and the turn continues."""
     called, error, words = TROUBLE[trouble]
     talk = Conversation(tmp_path, stand_in.url, MODELS[shape])
-    talk.options["tools"] = equip(talk, Lamps(error))
+    talk.lamps = Lamps(error)
     talk.options["bounds"] = TurnLimits(tool_seconds=0.05)
     stand_in.follow(ScriptedReply(calls=(called,)), ScriptedReply(text="I see."))
     assert talk.run("Light.", **with_tools(LAMPS)).text == "I see."
@@ -174,7 +174,7 @@ def test_tools_in_trouble(tmp_path, stand_in, shape, trouble):
 def test_no_end(tmp_path, stand_in):
     """A model that keeps calling tools is stopped at the limit, and the next turn works."""
     talk = Conversation(tmp_path, stand_in.url)
-    talk.options |= {"tools": equip(talk, Lamps()), "bounds": TurnLimits(rounds=3)}
+    talk.lamps, talk.options["bounds"] = Lamps(), TurnLimits(rounds=3)
     stand_in.follow(*[LIGHT] * 3)
     outcome = talk.run("Light.", **with_tools(LAMPS))
     assert (outcome.end, "3 rounds" in outcome.text) == (TurnEnd.FAILED, True)
@@ -186,7 +186,7 @@ def test_stopping(tmp_path, stand_in):
     """A stopped turn ends at once; its closed history can be continued, and the log records it."""
     talk = Conversation(tmp_path, stand_in.url)
     lamps = Lamps(60.0)
-    talk.options["tools"] = equip(talk, lamps)
+    talk.lamps = lamps
     stand_in.follow(LIGHT)
 
     async def stop(moment):

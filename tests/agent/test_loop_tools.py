@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from conversation import LAMPS, MODELS, Conversation, Lamps, equip, with_tools
+from conversation import LAMPS, MODELS, Conversation, Lamps, with_tools
 
 from foreword.agent.agent_events import StepDone, TextDelta, ToolFinished, ToolStarted, TurnEnd
 from foreword.agent.conversation import dump_messages, load_messages
@@ -22,7 +22,7 @@ def fence(name, **arguments):
 def light(talk, *errors):
     """Let a conversation turn on lamps."""
     lamps = Lamps(*errors)
-    talk.options["tools"] = equip(talk, lamps)
+    talk.lamps = lamps
     return lamps
 
 

@@ -4,7 +4,7 @@ import json
 from itertools import pairwise
 
 import pytest
-from conversation import FILES, LAMPS, MODELS, Conversation, Lamps, equip, with_tools
+from conversation import FILES, LAMPS, MODELS, Conversation, Lamps, with_tools
 
 from foreword.agent.agent_events import TurnEnd
 from foreword.agent.model_call import make_cache_key
@@ -39,7 +39,7 @@ def strip(value):
 def start(tmp_path, stand_in, shape):
     """Start a conversation in which lamps can be turned on."""
     talk = Conversation(tmp_path, stand_in.url, MODELS[shape])
-    talk.options["tools"] = equip(talk, Lamps())
+    talk.lamps = Lamps()
     return talk
 
 
@@ -172,7 +172,7 @@ def test_gpt_over_responses(tmp_path, stand_in):
     """GPT-5.6 gets its system prompt as a marked first message, and reads it from the cache next time."""
     files = {**FILES, "AGENTS.md": "Be kind.\n" * 800}
     talk = Conversation(tmp_path, stand_in.url, "openai-responses:gpt-5.6", files=files)
-    talk.options["tools"] = equip(talk, Lamps())
+    talk.lamps = Lamps()
     stand_in.follow(call("hall"), ScriptedReply(text="It is on."))
     talk.run("Is the light on?")
     first, second = (one.body for one in stand_in.requests)

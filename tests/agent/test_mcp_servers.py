@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conversation import call_tool
 
 from foreword.agent.mcp_connection import McpTimeouts
 from foreword.agent.mcp_servers import McpServers
@@ -47,7 +48,7 @@ class Place:
 
     async def call(self, name, **arguments):
         """Call a tool in a turn of alice's."""
-        return (await self.servers.call(await self.assemble(), name, arguments)).text
+        return (await call_tool(self.ws, await self.assemble(), name, arguments)).text
 
     async def find_process(self):
         """Find the process of the server."""
@@ -131,9 +132,9 @@ def test_trust(tmp_path):
         assert {name.partition("_")[0] for name in assembly.tools.names} == {"low"}
         assert "high" not in assembly.prompt.text
         with pytest.raises(UnknownName):
-            await place.servers.call(assembly, "high_add", {"a": 1, "b": 1})
+            await call_tool(place.ws, assembly, "high_add", {"a": 1, "b": 1})
         with pytest.raises(UnknownName):
-            await place.servers.call(await place.assemble(agent="plain"), "low_add", {"a": 1, "b": 1})
+            await call_tool(place.ws, await place.assemble(agent="plain"), "low_add", {"a": 1, "b": 1})
 
 
 def test_names(tmp_path):
@@ -150,7 +151,7 @@ def test_names(tmp_path):
         assert {"small2_add", "small3_add"} < set(names)
         taken = next(name for name in names if name.startswith("small_add_"))
         assembly = await place.assemble(reserved=reserved)
-        assert (await place.servers.call(assembly, taken, {"a": 1, "b": 1})).text == "2"
+        assert (await call_tool(place.ws, assembly, taken, {"a": 1, "b": 1})).text == "2"
 
 
 def test_odd_tools(tmp_path):
@@ -227,7 +228,7 @@ def test_stopping_a_call(tmp_path):
     @run(tmp_path, SMALL)
     async def _(place):
         assembly = await place.assemble()
-        call = asyncio.create_task(place.servers.call(assembly, "small_do", {"what": "hang"}))
+        call = asyncio.create_task(call_tool(place.ws, assembly, "small_do", {"what": "hang"}))
         await until(lambda: not place.servers._routes["reid", "small_do"].used.idle.is_set())
         await asyncio.sleep(0.1)  # in which it is sent
         call.cancel()
@@ -290,7 +291,7 @@ def test_a_server_that_is_no_longer_named(tmp_path):
         assert await place.servers.list("reid") == ((), ())
         assert not is_running(pid)
         with pytest.raises(UnknownName):
-            await place.servers.call(assembly, "small_add", {"a": 1, "b": 1})
+            await call_tool(place.ws, assembly, "small_add", {"a": 1, "b": 1})
 
 
 def test_the_environment(tmp_path):

@@ -4,6 +4,7 @@ import asyncio
 import os
 
 import pytest
+from conversation import call_tool
 from test_mcp_servers import Place, configure, is_running
 
 from foreword.agent.mcp_servers import McpServers
@@ -92,7 +93,7 @@ def test_one_less(tmp_path):
             assert is_running(pid)
             assert await house.list_names() == {"small"}
             with pytest.raises(UnknownName):
-                await house.servers.call(assembly, "slow_do", {"what": "pid"})
+                await call_tool(house.ws, assembly, "slow_do", {"what": "pid"})
         await house.settle()
         assert not is_running(pid)
 
@@ -103,7 +104,7 @@ def test_an_answer_on_its_way(tmp_path):
     @play(tmp_path, SMALL)
     async def _(house):
         assembly = await house.assemble()
-        call = asyncio.create_task(house.servers.call(assembly, "small_do", {"what": "nap"}))
+        call = asyncio.create_task(call_tool(house.ws, assembly, "small_do", {"what": "nap"}))
         await until(lambda: not house.servers._routes["reid", "small_do"].used.idle.is_set())
         house.edit()
         assert (await call).text == "Did nap."
@@ -151,7 +152,7 @@ def test_ending_in_the_middle(tmp_path):
     @play(tmp_path, SMALL)
     async def house(house):
         house.pid = await house.find_process()
-        call = asyncio.create_task(house.servers.call(await house.assemble(), "small_do", {"what": "hang"}))
+        call = asyncio.create_task(call_tool(house.ws, await house.assemble(), "small_do", {"what": "hang"}))
         await until(lambda: not house.servers._routes["reid", "small_do"].used.idle.is_set())
         house.edit((("silent",), {"name": "late"}))
         await asyncio.sleep(0.1)

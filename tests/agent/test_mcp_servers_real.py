@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import uvicorn
+from conversation import call_tool
 from mcp.server.mcpserver import MCPServer
 
 from foreword.agent.mcp_servers import McpServers
@@ -41,7 +42,7 @@ async def ask(ws, servers, **arguments):
     """Ask the server for a price."""
     tools, extensions = await servers.list("reid")
     turn = Turn(agent="reid", user="a", situation="dm", tools=Toolset(tools), extensions=extensions)
-    return (await servers.call(ws.assemble(turn), "shop_price", arguments)).text
+    return (await call_tool(ws, ws.assemble(turn), "shop_price", arguments)).text
 
 
 def test_standard_streams(tmp_path):

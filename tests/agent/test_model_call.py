@@ -10,7 +10,7 @@ from foreword.agent.providers.http_provider import SHAPES
 from foreword.agent.providers.model_clients import OpenModel
 from foreword.agent.providers.provider import AnswerDone
 from foreword.events.event import Usage
-from foreword.promptcache.blame import Cause
+from foreword.promptcache.cache_usage import Cause
 from foreword.promptcache.ledger import ENGINE_RESTARTED
 from foreword.testing import NOON, make_workspace
 from foreword.turn import Turn

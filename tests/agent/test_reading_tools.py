@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from foreword.agent.tools.built_in import MAX_READING_TOKENS, TextExcerpt
+from foreword.agent.tools.declaration import MAX_READING_TOKENS, TextExcerpt
 from foreword.agent.tools.reading_tools import READING_TOOLS
 from foreword.assembly import Assembly
 from foreword.errors import InputError, UnknownName, quote_name
@@ -174,7 +174,7 @@ def test_withheld_section(ws: Workspace) -> None:
 )
 def test_bad_arguments(ws: Workspace, arguments: dict[str, Any]) -> None:
     """Invalid arguments are refused with a reason that a model can act on."""
-    with pytest.raises(InputError, match=r"is missing|is to be string|is to be integer|a whole number from 1 up"):
+    with pytest.raises(InputError, match=r"is missing|is to be string|is to be integer|is to be at least 1"):
         ws.call(assemble(ws), "memory_get", arguments)
 
 

@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 
 from foreword.agent.tools.registry import WITH_STATE
-from foreword.agent.tools.state_tools import RESPONSIBILITIES
+from foreword.agent.tools.state_tools import responsibility_add, responsibility_remove
 from foreword.errors import InputError, UnknownName
 from foreword.storage.database import open_state
 from foreword.storage.sessions import find_workflow
@@ -100,14 +100,14 @@ def test_configured_ones_stay(ws):
 @pytest.mark.parametrize("user", ["ina", "bob", ""])
 def test_full_trust_alone(ws, user):
     """Below full trust the tools are not offered, and calls are refused."""
-    assert RESPONSIBILITIES.toolset.names.isdisjoint(stand(ws, user=user).tools.names)
+    assert not {"responsibility_add", "responsibility_remove"} & stand(ws, user=user).tools.names
     with pytest.raises(UnknownName):
         add(ws, "Hedge", user=user)
 
 
 def test_what_they_need():
     """The tools need full trust and approval."""
-    for tool in RESPONSIBILITIES.toolset.tools:
+    for tool in (responsibility_add, responsibility_remove):
         assert (tool.trust, tool.changes, tool.confirm) == (Trust.FULL, True, True)
 
 

@@ -91,7 +91,7 @@ def test_told(ws):
         ([{"title": "a", "steps": [{"status": "done"}]}], "step 1 of task 1 has no text"),
         ([{"title": "a", "steps": [7]}], "step 1 of task 1 is not an object"),
         ([{"title": "x" * 201}], "201 characters, and 200"),
-        ([{"title": "a"}] * 51, "51 entries, and 50"),
+        ([{"title": "a"}] * 51, "'tasks' is to have at most 50 entries, not 51"),
     ],
 )
 def test_refused(ws, tasks, said):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from conversation import FILES as CONVERSATION
-from conversation import KEYS, LAMPS, MODELS, Conversation, Lamps, address, equip, with_tools
+from conversation import KEYS, LAMPS, MODELS, Conversation, Lamps, address, with_tools
 
 from foreword.agent.agent_events import ApprovalNeeded, CallBegins, ToolFinished
 from foreword.agent.conversation import dump_messages, load_messages
@@ -17,14 +17,14 @@ from foreword.agent.loop import AgentLoop, TurnInput, TurnLimits
 from foreword.agent.mcp_servers import McpServers
 from foreword.agent.providers.model_clients import ModelClients
 from foreword.agent.reply_stream import ToolCall
-from foreword.agent.tool_calls import AdditionalTools, Toolbox, write_question
+from foreword.agent.tool_calls import write_question
 from foreword.agent.tools.file_tools import FILE_TOOLS
+from foreword.agent.tools.registry import Toolbox
 from foreword.engine.sources.documents import read_builtin
-from foreword.events.event import EventType
-from foreword.events.query import find_context
+from foreword.events.event import EventType, find_context
 from foreword.events.tracer import Tracer
 from foreword.testing import EventStream, FakeRecorder, ScriptedCall, ScriptedReply, make_workspace, write_files
-from foreword.turn import Toolset, Turn
+from foreword.turn import Turn
 from foreword.types import Trust
 
 SWITCH = replace(LAMPS, changes=True)
@@ -33,7 +33,7 @@ SWITCH = replace(LAMPS, changes=True)
 def light(talk, *errors):
     """Let a conversation turn on lamps, which changes something."""
     lamps = Lamps(*errors)
-    talk.options["tools"] = equip(talk, lamps)
+    talk.lamps = lamps
     talk.allows = True
     return lamps
 
@@ -212,7 +212,7 @@ def test_guidance(tmp_path):
 
 def test_the_same_object(tmp_path):
     """Unchanged tools are the same object, so that prompts stay cached."""
-    toolbox = Toolbox(open_place(tmp_path, "~/a"), None, (AdditionalTools(tools=Toolset([LAMPS]), runs=Lamps()),))
+    toolbox = Toolbox(open_place(tmp_path, "~/a"), None, [LAMPS])
     assert find(toolbox) is find(toolbox)
     assert "lamps" in find(toolbox)
 
@@ -239,11 +239,11 @@ def test_a_whole_turn(tmp_path, stand_in):
     async def go():
         models = ModelClients(address(stand_in.url), KEYS)
         async with McpServers(ws, heard, os.environ) as servers:
-            toolbox = Toolbox(ws, servers, (AdditionalTools(tools=Toolset([LAMPS]), runs=lamps),))
+            toolbox = Toolbox(ws, servers, [replace(LAMPS, function=lamps.function)])
             tools, extensions = await toolbox.find("reid")
             turn = Turn(agent="reid", user="alice", situation="dm", message="Go.", tools=tools, extensions=extensions)
             assembly = ws.assemble(turn)
-            loop = AgentLoop(ws, models, EventStream(recorder=heard), tools=toolbox)
+            loop = AgentLoop(ws, models, EventStream(recorder=heard))
             with Tracer(heard, find_context(assembly)).step(EventType.MESSAGE_RECEIVED, length=3) as received:
                 async for event in loop.run(TurnInput(assembly=assembly), received):
                     if isinstance(event, ApprovalNeeded):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import httpx2
 import pytest
-from conversation import LAMPS, MODELS, Conversation, Lamps, equip, with_tools
+from conversation import LAMPS, MODELS, Conversation, Lamps, with_tools
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -160,7 +160,7 @@ class TestAnswers:
         talk = Conversation(tmp_path, stand_in.url, MODELS[shape])
         lamps = Lamps()
         stand_in.follow(ScriptedReply(thought="Dark.", text="I look.", calls=(HALL,)), ScriptedReply(text="On."))
-        talk.options = {"tools": equip(talk, lamps)}
+        talk.lamps = lamps
         assert talk.run("Light.", **with_tools(LAMPS)).text == "On."
         sent = json.dumps(stand_in.body)
         assert lamps.asked == [{"room": "hall"}]
@@ -174,7 +174,7 @@ class TestAnswers:
         monkeypatch.setattr(fake_provider.FakeProviderHandler, "setup", lambda self: opened.append(self) or setup(self))
         talk = Conversation(tmp_path, stand_in.url, MODELS[shape])
         stand_in.follow(*[ScriptedReply(calls=(HALL,))] * 4, ScriptedReply(text="On."))
-        talk.options = {"tools": equip(talk, Lamps())}
+        talk.lamps = Lamps()
         assert talk.run("Light.", **with_tools(LAMPS)).text == "On."
         assert (len(stand_in.requests), len(opened)) == (5, 1)
 
@@ -286,7 +286,7 @@ class TestBrokenStreams:
         half = body[: body.index("lamps") + (60 if shape == "gemini" else 130)]
         whole = ScriptedReply(calls=(HALL,))
         stand_in.follow(ScriptedGarbage(text=half), whole, ScriptedReply(text="On."))
-        talk.options = {"tools": equip(talk, lamps)}
+        talk.lamps = lamps
         assert talk.run("Light.", **with_tools(LAMPS)).text == "On."
         assert (talk.slept, lamps.asked) == ([1.0], [{"room": "hall"}])
         (failed,) = talk.pick(EventType.API_ERROR)
@@ -403,7 +403,7 @@ class TestCalls:
         lamps = Lamps()
         calls = tuple(ScriptedCall(name="lamps", arguments={"room": room}, id="c") for room in ("hall", "attic"))
         stand_in.follow(ScriptedReply(calls=calls), ScriptedReply(text="On."))
-        talk.options = {"tools": equip(talk, lamps)}
+        talk.lamps = lamps
         assert talk.run("Light.", **with_tools(LAMPS)).text == "On."
         assert lamps.asked == [{"room": "hall"}, {"room": "attic"}]
         assert [call.id for message in talk.history for call in getattr(message, "calls", ())] == ["c", "c_2"]
@@ -449,14 +449,16 @@ class TestCalls:
         assert [one.read_arguments() for one in done.answer.calls] == [{"room": room}]
 
     def test_a_megabyte_in_a_turn(self, tmp_path, stand_in):
-        """A turn with such a call is answered."""
+        """Such a call is refused with a reason, and the turn is answered."""
         talk = Conversation(tmp_path, stand_in.url)
-        lamps, room = Lamps(), "x" * 1_000_000
-        huge = ScriptedCall(name="lamps", arguments={"room": room})
+        talk.lamps = Lamps()
+        huge = ScriptedCall(name="lamps", arguments={"room": "x" * 1_000_000})
         stand_in.follow(ScriptedReply(calls=(huge,)), ScriptedReply(text="On."))
-        talk.options = {"tools": equip(talk, lamps)}
         assert talk.run("Light.", **with_tools(LAMPS)).end is TurnEnd.ANSWERED
-        assert lamps.asked == [{"room": room}]
+        assert talk.lamps.asked == []
+        (result,) = stand_in.body["messages"][-1]["content"]
+        assert result["is_error"]
+        assert "'room'" in result["content"][0]["text"]
 
     def test_an_event_without_end(self, shape, monkeypatch):
         """An event that is larger than the limit ends the answer instead of filling the memory."""

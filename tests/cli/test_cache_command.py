@@ -51,30 +51,14 @@ def test_json(say, small):
     assert "calls" not in model
 
 
-def test_every_call(say, small):
-    """With --calls each call is a row, with its decision and the cause of a break."""
-    out = " ".join(say("cache", "simulate", small, "--calls").out.split())
-    assert "call turn after read written life neither 1 1 0 0 " in out
-    assert "append soul:" in out
-    assert "break by section user at byte" in out
-    assert "static/dynamic split: 2 breaks" in out
-    model = say("cache", "simulate", small, "--calls", "--json").json["models"][0]
-    assert {len(calls) for calls in model["calls"].values()} == {8}
-    assert sum(call["blame"] is not None for call in model["calls"]["ours"]) == 1
-
-
-def test_the_life_of_what_is_written(say, folder):
-    """Each call shows the lifetime of its cache writes, with tokens if there are two lifetimes."""
+def test_the_life_of_what_is_written():
+    """A call shows the lifetime of its cache writes, with tokens if there are two lifetimes."""
     facts = find_cache("anthropic", "claude-sonnet-5")
     shown = [
         name_lifetime(CacheUsage(read=9, write=write, hour=hour), facts) for write, hour in ((0, 0), (5, 0), (5, 5))
     ]
     assert shown == ["–", "5m", "1h"]
     assert name_lifetime(CacheUsage(write=3_000, hour=2_000), facts) == "1h 2,000 + 5m 1,000"
-    write_files(folder, {"r.jsonl": "\n".join(map(record, range(4)))})
-    lines = say("cache", "simulate", "--recorded", "r.jsonl", "--calls", "--model", SONNET).out.splitlines()
-    assert lines[1].split() == ["call", "time", "read", "written", "life", "neither", "USD"]
-    assert lines[2].split()[5] == "5m"
 
 
 def test_rules_of_the_workspace(say, small, folder):
@@ -199,7 +183,7 @@ def test_what_cannot_be_played(say, folder, text, reason):
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["cache", "--calls"], "--calls is an option of foreword cache simulate"),
+        (["cache", "--recorded", "r.jsonl"], "--recorded is an option of foreword cache simulate"),
         (["cache", "simulate", "--session", "x"], "--session is an option of foreword cache without"),
         (["cache", "simulat"], "did you mean 'simulate'?"),
         (["cache", "simulate", "none.yaml"], "none.yaml cannot be read: No such file or directory"),
@@ -230,7 +214,7 @@ def record(turn):
 def test_recorded(say, folder):
     """Recorded requests are simulated with their model's rules, next to the reported values."""
     write_files(folder, {"r.jsonl": "\n".join(map(record, range(4)))})
-    answer = say("cache", "simulate", "--recorded", "r.jsonl", "--calls")
+    answer = say("cache", "simulate", "--recorded", "r.jsonl")
     assert answer.out.startswith(f"{GPT}: 4 requests, ")
     assert "1,152 / 0 / 148" in answer.out
     (play,) = say("cache", "simulate", "--recorded", "r.jsonl", "--json").json["plays"]

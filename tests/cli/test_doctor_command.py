@@ -12,7 +12,6 @@ from event_rows import make_event, record_events
 from foreword.agent.providers.embedded_weights import ENGINE_PACKAGE
 from foreword.agent.providers.model_clients import KNOWN_PROVIDERS
 from foreword.events.event import EventType
-from foreword.lint.doctor import check_python
 from foreword.storage.database import open_events
 from foreword.testing import write_files
 from foreword.types import Trust
@@ -216,12 +215,6 @@ def test_no_workspace(say, tmp_path, monkeypatch):
     assert answer.code == 0
     assert find(answer, "workspace")[0][0] == "warning"
     assert say("-w", tmp_path / "nowhere", "doctor").code == 1
-
-
-def test_old_python():
-    """An unsupported Python version is an error with a remedy."""
-    check = check_python((3, 10, 4))
-    assert (check.level, check.remedy) == ("error", "install Python 3.11 or newer")
 
 
 def test_a_cache_that_breaks_again_and_again(say, folder):

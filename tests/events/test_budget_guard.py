@@ -13,8 +13,7 @@ import pytest
 
 from foreword.config.load import load_config
 from foreword.errors import ConfigError
-from foreword.events.budget_guard import BudgetGuard
-from foreword.events.cost import Cost
+from foreword.events.cost import BudgetGuard, Cost
 from foreword.events.event import Context, Level
 from foreword.storage.database import EVENTS_FILE, open_events
 from foreword.testing import EventStream, FakeRecorder, ManualClock
@@ -239,7 +238,7 @@ RACE = """\
 import json, sys
 from datetime import UTC, datetime
 from foreword.config.load import load_config
-from foreword.events.budget_guard import BudgetGuard
+from foreword.events.cost import BudgetGuard
 from foreword.events.cost import Cost
 from foreword.events.event import Context
 config = load_config("owner: a\\nusers: {a: {}}\\nbudgets: {daily_usd: 1}\\n")

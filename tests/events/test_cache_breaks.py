@@ -29,7 +29,7 @@ from foreword.events.lines import (
 from foreword.events.query import Filter, NotRecorded, complete_session, find_events, query_log
 from foreword.events.sent_prompts import find_recorded_turn
 from foreword.host import load_zone
-from foreword.promptcache.blame import Blame, CacheAccount, Cause, redact_blame
+from foreword.promptcache.cache_usage import Blame, CacheAccount, Cause, redact_blame
 from foreword.promptcache.decision import PRIVATE_REASON
 from foreword.promptcache.ledger_json import account_to_json
 from foreword.promptcache.rules import CacheUsage

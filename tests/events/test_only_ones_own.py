@@ -31,10 +31,10 @@ from foreword.events.query import (
     parse_filter,
     query_log,
 )
-from foreword.events.record import RECORD_COLUMNS, Record, make_row
+from foreword.events.record import RECORD_COLUMNS, Record, make_row, write_totals
 from foreword.events.sent_prompts import find_recorded_turn
 from foreword.events.status import find_status, show_status
-from foreword.events.totals import find_spending, show_spending, write_totals
+from foreword.events.totals import find_spending, show_spending
 from foreword.host import load_zone
 from foreword.privacy.export import write_lines
 from foreword.storage.database import open_events

@@ -23,7 +23,7 @@ sys.addaudithook(lambda name, args: seen.append(name) if name.startswith("socket
 sys.path.insert(0, sys.argv[1])
 from night import CONFIG, live_through, make_clock, make_night
 from foreword.config.load import load_config
-from foreword.events.budget_guard import BudgetGuard
+from foreword.events.cost import BudgetGuard
 from foreword.events.log import EventLog
 from foreword.events.sent_prompts import PromptStore
 from foreword.events.sinks import LiveTree, RecorderFanout

@@ -7,7 +7,7 @@ import pytest
 
 from foreword.events.event import Event, EventType
 from foreword.events.record import make_row
-from foreword.events.redaction import redact
+from foreword.secret import redact
 
 # Built from parts, so that no scanner takes this file for a leak.
 BODY = "q8Zr5Tn2Wv7Xc1Lk4Mj6Hg3Fd9"

@@ -16,8 +16,8 @@ from event_rows import ALICE, NOON, make_event, record_events
 from foreword.errors import UnknownName
 from foreword.events.event import Context, Event, EventType, Grouping, Reader, Usage
 from foreword.events.query import query_log
-from foreword.events.record import INSERT_EVENT, make_row
-from foreword.events.totals import MAX_ROWS, find_spending, split_period, sum_usage_by, write_totals
+from foreword.events.record import INSERT_EVENT, make_row, write_totals
+from foreword.events.totals import MAX_ROWS, find_spending, split_period, sum_usage_by
 from foreword.resources import read_resource
 from foreword.types import Trust
 

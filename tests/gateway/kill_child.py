@@ -9,30 +9,23 @@ import time
 
 from house import open_house, say
 
-from foreword.agent.tool_calls import AdditionalTools
+import foreword
 from foreword.gateway.messages import RoutedMessage
-from foreword.turn import Tool, ToolAnswer, Toolset
-from foreword.types import Trust
-
-NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-
-TOOLS = ("note", "press")
 
 
-class Diary:
-    """A tool that appends a line for each run."""
+def make_tool(name, path):
+    """Make a tool that appends a line for each run, in one atomic write."""
 
-    def __init__(self, path, name):
-        self.path, self.name = path, name
-
-    async def call(self, _assembly, _name, arguments):
-        """Append a line in one atomic write."""
-        line = json.dumps({"tool": self.name, "n": arguments["n"], "time": time.time()})
-        handle = os.open(self.path, os.O_APPEND | os.O_CREAT | os.O_WRONLY)
+    @foreword.tool(name=name, trust="public", changes=name == "press", confirm=False)
+    async def write_line(n: int) -> str:
+        line = json.dumps({"tool": name, "n": n, "time": time.time()})
+        handle = os.open(path, os.O_APPEND | os.O_CREAT | os.O_WRONLY)
         os.write(handle, f"{line}\n".encode())
         os.close(handle)
         await asyncio.sleep(0.002)
-        return ToolAnswer(text=f"noted {arguments['n']}", tokens=3)
+        return f"noted {n}"
+
+    return write_line
 
 
 class Address:
@@ -44,11 +37,8 @@ class Address:
 
 async def run(folder, url, diary, first, last):
     """Accept a range of messages in eight sessions, then run until killed."""
-    tools = [
-        Tool(name=name, parameters=NUMBER, trust=Trust.PUBLIC, changes=name == "press", confirm=False) for name in TOOLS
-    ]
-    further = tuple(AdditionalTools(tools=Toolset([tool]), runs=Diary(diary, tool.name)) for tool in tools)
-    async with open_house(folder, Address(url), further=further) as gateway:
+    tools = tuple(make_tool(name, diary) for name in ("note", "press"))
+    async with open_house(folder, Address(url), tools=tools) as gateway:
         for number in range(first, last):
             accepted = await gateway.accept(
                 RoutedMessage(text=f"number {number}", user="alice", channel=f"line{number % 8}", key=f"m{number}")

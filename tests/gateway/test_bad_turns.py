@@ -6,8 +6,8 @@ import json
 import pytest
 from house import CONFIG, FILES, end, open_house, open_rows, read_log, say, until
 
+import foreword
 from foreword.agent.loop import TurnLimits
-from foreword.agent.tool_calls import AdditionalTools
 from foreword.errors import InputError
 from foreword.gateway.messages import RoutedMessage
 from foreword.gateway.worker import INTERNAL_ERROR_TEXT, WorkerRetryPolicy
@@ -22,8 +22,6 @@ from foreword.testing import (
     ScriptedReply,
     write_files,
 )
-from foreword.turn import Tool, ToolAnswer, Toolset
-from foreword.types import Trust
 
 CHANGED = "What you may see here has changed"
 
@@ -42,20 +40,18 @@ class Odd:
         self.gate = asyncio.Event()
         self.called = 0
 
-    async def call(self, _assembly, _name, arguments):
-        """Raise or wait."""
-        self.called += 1
-        if arguments["how"] == "throw":
-            raise ZeroDivisionError("secret words")
-        await self.gate.wait()
-        return ToolAnswer(text="done", tokens=1)
-
     def offer(self):
         """Offer the tool to the agents."""
-        parameters = {"type": "object", "properties": {"how": {"type": "string"}}, "required": ["how"]}
-        return (
-            AdditionalTools(tools=Toolset([Tool(name="odd", parameters=parameters, trust=Trust.PUBLIC)]), runs=self),
-        )
+
+        @foreword.tool(trust="public")
+        async def odd(how: str) -> str:
+            self.called += 1
+            if how == "throw":
+                raise ZeroDivisionError("secret words")
+            await self.gate.wait()
+            return "done"
+
+        return (odd,)
 
 
 HALF = "".join(
@@ -96,7 +92,7 @@ def test_faults(tmp_path, stand_in, fault):
 
     async def run():
         clock = ManualClock(NOON)
-        options = {"further": Odd().offer(), "bounds": bounds, "clock": clock, "turn_retry": WorkerRetryPolicy()}
+        options = {"tools": Odd().offer(), "bounds": bounds, "clock": clock, "turn_retry": WorkerRetryPolicy()}
         async with open_house(tmp_path, stand_in, **options) as gateway:
             first = await say(gateway, "Hello?")
             stand_in.follow()
@@ -190,7 +186,7 @@ def test_changed_while_it_runs(tmp_path, stand_in, change):
 
     async def run():
         odd = Odd()
-        async with open_house(tmp_path, stand_in, HOUSE, further=odd.offer()) as gateway:
+        async with open_house(tmp_path, stand_in, HOUSE, tools=odd.offer()) as gateway:
             accepted = await gateway.accept(RoutedMessage(text="Hello?", user="carol", agent="reid"))
             await until(lambda: odd.called)
             write_files(tmp_path, {"foreword.yaml": LOWERED[change]})

@@ -6,14 +6,13 @@ import json
 import pytest
 from house import CONFIG, FILES, open_house, open_rows, read_log, read_roles, say
 
+import foreword
 from foreword.agent.segments import HistorySegment
-from foreword.agent.tool_calls import AdditionalTools
 from foreword.gateway.compaction import choose_compacted, drop_oldest
 from foreword.gateway.session_state import HistoryRow
 from foreword.storage.history import HistoryKind
 from foreword.testing import ScriptedCall, ScriptedError, ScriptedReply
-from foreword.turn import Message, Tool, ToolAnswer, Toolset
-from foreword.types import Trust
+from foreword.turn import Message
 
 SMALL = CONFIG + 'models: {"anthropic:claude-sonnet-5": {window: 24000}}\n'
 HOUSE = {**FILES, "foreword.yaml": SMALL}
@@ -141,34 +140,25 @@ def test_the_provider_says_too_long(tmp_path, stand_in):
     assert {request.refused for request in stand_in.requests} == {""}
 
 
-class Counts:
-    """A tool that counts its calls."""
-
-    def __init__(self):
-        self.count = 0
-
-    async def call(self, _assembly, _name, _arguments):
-        """Count."""
-        self.count += 1
-        return ToolAnswer(text="done", tokens=1)
-
-
 def test_too_long_after_a_tool(tmp_path, stand_in):
     """A tool call before the compaction is not repeated, and all usage is counted."""
     call = ScriptedReply(calls=(ScriptedCall(name="press", arguments={}),))
     stand_in.follow(
         ScriptedReply(text="One."), call, TOO_LONG, ScriptedReply(text="SUMMARY."), ScriptedReply(text="Pressed.")
     )
-    counts = Counts()
-    tool = Tool(name="press", trust=Trust.PUBLIC, changes=True, confirm=False)
-    further = (AdditionalTools(tools=Toolset([tool]), runs=counts),)
+    calls = []
+
+    @foreword.tool(trust="public", changes=True, confirm=False)
+    async def press() -> str:
+        calls.append("press")
+        return "done"
 
     async def run():
-        async with open_house(tmp_path, stand_in, further=further) as gateway:
+        async with open_house(tmp_path, stand_in, tools=(press,)) as gateway:
             return await say(gateway, "hello"), await say(gateway, "Press.")
 
     _, reply = asyncio.run(run())
-    assert (reply.text, counts.count) == ("Pressed.", 1)
+    assert (reply.text, calls) == ("Pressed.", ["press"])
     called, folded, last = stand_in.requests[1], stand_in.requests[3], stand_in.requests[4]
     assert reply.usage.tokens_in == called.counted.total + folded.counted.total + last.counted.total
     assert "tool_result" in str(last.body["messages"][-1])

@@ -20,7 +20,7 @@ from foreword.gateway import session_manager
 from foreword.gateway.channel import ChatKind
 from foreword.gateway.transcripts import Archiver
 from foreword.storage import history
-from foreword.storage.database import fetch_all
+from foreword.storage.rows import fetch_all
 from foreword.storage.sessions import Archive
 from foreword.testing import FakeRecorder, ManualClock
 
@@ -56,7 +56,7 @@ def talk(folder, stand_in, seed):
             later = ManualClock(datetime.now(UTC) + timedelta(days=2))
             await Archiver(replace(gateway.context, recorder=FakeRecorder(), clock=later)).archive()
             query = "SELECT * FROM archives"
-            archives = await gateway.writer.read(lambda state: fetch_all(Archive, state.execute(query)))
+            archives = await gateway.writer.read(lambda state: fetch_all(Archive, state, query))
         for archive in archives:
             world.open(archive, (folder / archive.path).read_text())
         for address, text in post.arrived:

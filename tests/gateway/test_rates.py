@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from foreword.gateway.pairing import MAX_ATTEMPTS_PER_IDENTITY, MAX_SHARED_ATTEMPTS, PairingAttempts
-from foreword.http.rate_limit import RateLimiter
+from foreword.http.middleware import RateLimiter
 
 
 class Seconds:

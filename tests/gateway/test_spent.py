@@ -4,15 +4,12 @@ import asyncio
 
 from house import CONFIG, open_house
 
-from foreword.agent.tool_calls import AdditionalTools
+import foreword
 from foreword.gateway.messages import RoutedMessage
 from foreword.storage.turns import TurnState
 from foreword.testing import ScriptedCall, ScriptedReply
-from foreword.turn import Tool, ToolAnswer, Toolset
-from foreword.types import Trust
 
 CALLS = ScriptedReply(calls=(ScriptedCall(name="wait", arguments={}),))
-WAIT = Toolset([Tool(name="wait", trust=Trust.PUBLIC)])
 
 
 class Waits:
@@ -22,12 +19,17 @@ class Waits:
         self.began, self.may = asyncio.Event(), asyncio.Event()
         self.count = 0
 
-    async def call(self, _assembly, _name, _arguments):
-        """Wait."""
-        self.count += 1
-        self.began.set()
-        await self.may.wait()
-        return ToolAnswer(text="done", tokens=1)
+    def offer(self):
+        """Offer the tool to the agents."""
+
+        @foreword.tool(trust="public")
+        async def wait() -> str:
+            self.count += 1
+            self.began.set()
+            await self.may.wait()
+            return "done"
+
+        return (wait,)
 
 
 def test_stopped(tmp_path, stand_in):
@@ -36,8 +38,7 @@ def test_stopped(tmp_path, stand_in):
 
     async def run():
         tool = Waits()
-        further = (AdditionalTools(tools=WAIT, runs=tool),)
-        async with open_house(tmp_path, stand_in, further=further) as gateway:
+        async with open_house(tmp_path, stand_in, tools=tool.offer()) as gateway:
             accepted = await gateway.accept(RoutedMessage(text="go", user="alice"))
             await tool.began.wait()
             await gateway.stop(accepted.turn)
@@ -55,8 +56,7 @@ def test_demoted_between_tools(tmp_path, stand_in):
 
     async def run():
         tool = Waits()
-        further = (AdditionalTools(tools=WAIT, runs=tool),)
-        async with open_house(tmp_path, stand_in, further=further) as gateway:
+        async with open_house(tmp_path, stand_in, tools=tool.offer()) as gateway:
             accepted = await gateway.accept(RoutedMessage(text="go", user="bob"))
             await tool.began.wait()
             (tmp_path / "foreword.yaml").write_text(CONFIG.replace("bob: {trust: familiar}", "eve: {trust: inner}"))

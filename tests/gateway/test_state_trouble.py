@@ -9,14 +9,12 @@ import pytest
 from house import end, open_house, open_rows, read_log, say, until
 from messenger import Messenger
 
-from foreword.agent.tool_calls import AdditionalTools
+import foreword
 from foreword.gateway.channel import NotStored
 from foreword.gateway.messages import RoutedMessage
 from foreword.gateway.worker import WorkerRetryPolicy
 from foreword.storage.turns import TurnState
 from foreword.testing import ScriptedCall, ScriptedError, ScriptedReply
-from foreword.turn import Tool, ToolAnswer, Toolset
-from foreword.types import Trust
 
 CALL = ScriptedReply(calls=(ScriptedCall(name="wait", arguments={}),))
 
@@ -57,15 +55,16 @@ class Gate:
         self.open = asyncio.Event()
         self.called = 0
 
-    async def call(self, _assembly, _name, _arguments):
-        """Wait."""
-        self.called += 1
-        await self.open.wait()
-        return ToolAnswer(text="through", tokens=1)
-
     def offer(self):
         """Offer the tool to the agents."""
-        return (AdditionalTools(tools=Toolset([Tool(name="wait", trust=Trust.PUBLIC)]), runs=self),)
+
+        @foreword.tool(trust="public")
+        async def wait() -> str:
+            self.called += 1
+            await self.open.wait()
+            return "through"
+
+        return (wait,)
 
 
 def test_full_when_a_message_comes(tmp_path, stand_in):
@@ -154,7 +153,7 @@ def test_full_when_a_turn_ends(tmp_path, stand_in):
 
     async def run():
         gate = Gate()
-        async with open_house(tmp_path, stand_in, further=gate.offer()) as gateway:
+        async with open_house(tmp_path, stand_in, tools=gate.offer()) as gateway:
             await hurry(gateway)
             accepted = await gateway.accept(RoutedMessage(text="hello", user="alice"))
             await until(lambda: gate.called)
@@ -184,7 +183,7 @@ def test_closed_while_the_disk_is_full(tmp_path, stand_in):
 
     async def run():
         gate = Gate()
-        async with open_house(tmp_path, stand_in, further=gate.offer()) as gateway:
+        async with open_house(tmp_path, stand_in, tools=gate.offer()) as gateway:
             await hurry(gateway)
             accepted = await gateway.accept(RoutedMessage(text="hello", user="alice"))
             await until(lambda: gate.called)
@@ -195,7 +194,7 @@ def test_closed_while_the_disk_is_full(tmp_path, stand_in):
             gateway._settings = type(gateway._settings)(grace=0.0)
         other.execute("ROLLBACK")
         other.close()
-        async with open_house(tmp_path, stand_in, further=gate.offer(), clock=tell_later) as gateway:
+        async with open_house(tmp_path, stand_in, tools=gate.offer(), clock=tell_later) as gateway:
             return await asyncio.wait_for(end(gateway, accepted.turn), 120)
 
     reply = asyncio.run(run())
@@ -254,7 +253,7 @@ def test_a_disk_that_fails_when_messages_come(tmp_path, stand_in):
 
     async def run():
         gate = Gate()
-        async with open_house(tmp_path, stand_in, further=gate.offer()) as gateway:
+        async with open_house(tmp_path, stand_in, tools=gate.offer()) as gateway:
             fail(gateway, 1)
             first = await gateway.accept(RoutedMessage(text="Pay 5 euros", user="alice"))
             await until(lambda: gate.called)
@@ -279,7 +278,7 @@ def test_a_disk_that_fails_when_a_turn_ends(tmp_path, stand_in):
 
     async def run():
         gate = Gate()
-        async with open_house(tmp_path, stand_in, further=gate.offer()) as gateway:
+        async with open_house(tmp_path, stand_in, tools=gate.offer()) as gateway:
             accepted = await gateway.accept(RoutedMessage(text="hello", user="alice"))
             await until(lambda: gate.called)
             taken = fail(gateway, 3)

@@ -7,15 +7,13 @@ from dataclasses import replace
 import pytest
 from house import LIVELY, end, open_house, open_rows, read_log, read_roles, say, until
 
+import foreword
 from foreword.agent.agent_events import ApprovalNeeded, TextDelta, ToolFinished, ToolStarted
 from foreword.agent.loop import TurnLimits
-from foreword.agent.tool_calls import AdditionalTools
 from foreword.gateway.gateway_context import GatewaySettings
 from foreword.gateway.messages import RoutedMessage, ShuttingDown
 from foreword.storage.turns import TurnState
 from foreword.testing import ScriptedCall, ScriptedError, ScriptedHang, ScriptedReply
-from foreword.turn import Tool, ToolAnswer, Toolset
-from foreword.types import Trust
 
 HASTY = GatewaySettings(look=0.02, renew=0.05, grace=0.0)
 PRESS = ScriptedReply(calls=(ScriptedCall(name="press", arguments={}),))
@@ -29,16 +27,16 @@ class Button:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def call(self, _assembly, _name, _arguments):
-        """Press."""
-        self.pressed += 1
-        await self.gate.wait()
-        return ToolAnswer(text="pressed", tokens=1)
-
     def offer(self, *, changes=False, confirm=True):
         """Offer the tool to the agents."""
-        tool = Tool(name="press", trust=Trust.PUBLIC, changes=changes, confirm=confirm)
-        return (AdditionalTools(tools=Toolset([tool]), runs=self),)
+
+        @foreword.tool(trust="public", changes=changes, confirm=confirm)
+        async def press() -> str:
+            self.pressed += 1
+            await self.gate.wait()
+            return "pressed"
+
+        return (press,)
 
 
 def read_said(body):
@@ -123,7 +121,7 @@ def test_stopping_a_tool(tmp_path, stand_in):
     async def run():
         button = Button()
         button.gate.clear()
-        async with open_house(tmp_path, stand_in, further=button.offer()) as gateway:
+        async with open_house(tmp_path, stand_in, tools=button.offer()) as gateway:
             accepted = await gateway.accept(RoutedMessage(text="Press.", user="alice"))
             await until(lambda: button.pressed)
             assert await gateway.stop(accepted.turn)
@@ -161,7 +159,7 @@ def test_stopping_as_it_begins(tmp_path, stand_in):
     async def run():
         button = Button()
         button.gate.clear()
-        async with open_house(tmp_path, stand_in, further=button.offer()) as gateway:
+        async with open_house(tmp_path, stand_in, tools=button.offer()) as gateway:
             first, second = [await gateway.accept(RoutedMessage(text=text, user="alice")) for text in ("1", "2")]
             await until(lambda: button.pressed)
             button.gate.set()
@@ -183,7 +181,7 @@ def test_stopping_one_that_waits(tmp_path, stand_in):
     async def run():
         button = Button()
         button.gate.clear()
-        async with open_house(tmp_path, stand_in, further=button.offer()) as gateway:
+        async with open_house(tmp_path, stand_in, tools=button.offer()) as gateway:
             turns = [await gateway.accept(RoutedMessage(text=text, user="alice")) for text in ("1", "2", "3")]
             await until(lambda: button.pressed)
             assert await gateway.stop(turns[1].turn)
@@ -207,7 +205,7 @@ def test_asking(tmp_path, stand_in, allowed):
 
     async def run():
         button = Button()
-        async with open_house(tmp_path, stand_in, further=button.offer(changes=True)) as gateway:
+        async with open_house(tmp_path, stand_in, tools=button.offer(changes=True)) as gateway:
             accepted = await gateway.accept(RoutedMessage(text="Press.", user="alice", asks=True))
             async for piece in gateway.hear(accepted.turn):
                 if isinstance(piece, ApprovalNeeded):
@@ -237,7 +235,7 @@ def test_silence_is_no_yes(tmp_path, stand_in):
     async def run():
         button = Button()
         hasty = replace(LIVELY, thinking=0.02)
-        async with open_house(tmp_path, stand_in, settings=hasty, further=button.offer(changes=True)) as gateway:
+        async with open_house(tmp_path, stand_in, settings=hasty, tools=button.offer(changes=True)) as gateway:
             silent = await say(gateway, "Press.", asks=True)
             before = button.pressed
             deaf = await say(gateway, "Press.")
@@ -253,7 +251,7 @@ def test_left_to_the_next_start(tmp_path, stand_in):
     async def run():
         button = Button()
         async with open_house(
-            tmp_path, stand_in, further=button.offer(changes=True, confirm=False), settings=HASTY
+            tmp_path, stand_in, tools=button.offer(changes=True, confirm=False), settings=HASTY
         ) as gateway:
             accepted = await gateway.accept(RoutedMessage(text="Press.", user="alice"))
             behind = await gateway.accept(RoutedMessage(text="Hello?", user="alice"))
@@ -262,7 +260,7 @@ def test_left_to_the_next_start(tmp_path, stand_in):
         left = await asyncio.wait_for(waiting, 120)
         with pytest.raises(ShuttingDown):
             await gateway.accept(RoutedMessage(text="Too late.", user="alice"))
-        async with open_house(tmp_path, stand_in, further=button.offer(changes=True, confirm=False)) as gateway:
+        async with open_house(tmp_path, stand_in, tools=button.offer(changes=True, confirm=False)) as gateway:
             replies = [await end(gateway, turn.turn) for turn in (accepted, behind)]
             return left, replies, button.pressed
 
@@ -280,7 +278,7 @@ def test_graceful(tmp_path, stand_in):
     async def run():
         button = Button()
         button.gate.clear()
-        async with open_house(tmp_path, stand_in, further=button.offer()) as gateway:
+        async with open_house(tmp_path, stand_in, tools=button.offer()) as gateway:
             accepted = await gateway.accept(RoutedMessage(text="Press.", user="alice"))
             await until(lambda: button.pressed)
             asyncio.get_running_loop().call_later(0.05, button.gate.set)

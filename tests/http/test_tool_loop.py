@@ -10,12 +10,10 @@ from dataclasses import replace
 import pytest
 from served import QUICK, serve_workspace
 
-from foreword.agent.tool_calls import AdditionalTools
+import foreword
 from foreword.http.sse import keep_alive
 from foreword.storage.database import STATE_FILE
 from foreword.testing import ScriptedCall, ScriptedDisconnect, ScriptedGarbage, ScriptedReply
-from foreword.turn import Tool, ToolAnswer, Toolset
-from foreword.types import Trust
 from waiting import PATIENCE
 
 EVENTS = {"Accept": "text/event-stream"}
@@ -27,16 +25,16 @@ class Lamp:
     def __init__(self):
         self.lit = 0
 
-    async def call(self, _assembly, _name, _arguments):
-        """Turn the lamp on."""
-        self.lit += 1
-        return ToolAnswer(text="The lamp is on.", tokens=5)
-
 
 def light(lamp):
     """Make options that add the lamp tool."""
-    tool = Tool(name="lamp", description="Turns the lamp on.", trust=Trust.FAMILIAR, changes=True)
-    return replace(QUICK, further=(AdditionalTools(tools=Toolset([tool]), runs=lamp),))
+
+    @foreword.tool(name="lamp", description="Turns the lamp on.", trust="familiar", changes=True)
+    async def turn_on() -> str:
+        lamp.lit += 1
+        return "The lamp is on."
+
+    return replace(QUICK, tools=(turn_on,))
 
 
 def test_search_and_logs(served):

@@ -223,7 +223,7 @@ def test_overheard_words_that_a_room_was_told_of(people):
     erase(people.house, "bob")
     reported = [json.loads(row[4]) for row in dump_rows(people.folder)["history"] if b"carolsline" in row[4]]
     assert reported
-    assert all("carol: carolsline\n  and more\ndave: last" in str(one[0]["parts"][0]["content"][0]) for one in reported)
+    assert all("carol: carolsline\n  and more\ndave: last" in str(one[0]["parts"][0]["text"]) for one in reported)
     assert find_token(people.folder, "zebrabob") == []
 
 

@@ -11,8 +11,8 @@ for place in (TESTS, TESTS / "gateway", TESTS / "gateway" / "schedule"):
 from clockwork import open_clockwork  # noqa: E402 - found only with the paths above
 from house import open_house, read_log, say  # noqa: E402
 
-from foreword.agent.tools.registry import find_gateway_tools  # noqa: E402
 from foreword.assembly import Assembly  # noqa: E402
+from foreword.gateway.gateway_tools import find_gateway_tools  # noqa: E402
 from foreword.testing import NOON, make_workspace  # noqa: E402
 from foreword.turn import Turn  # noqa: E402
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 import httpx2
 import pytest
 
-from foreword.agent.tool_calls import AdditionalTools
+import foreword
 from foreword.config.schema import HttpServer
 from foreword.gateway.channel import ChatKind, InboundMessage
 from foreword.gateway.gateway_context import GatewaySettings
@@ -33,7 +33,6 @@ from foreword.testing import (
     make_workspace,
     run_fake_provider,
 )
-from foreword.turn import Tool, ToolAnswer, Toolset
 from foreword.types import Delivery, Trust
 from waiting import until
 
@@ -56,14 +55,19 @@ class Shop:
     def __init__(self):
         self.orders = []
 
-    async def call(self, _assembly, _name, arguments):
-        """Order an item."""
-        self.orders.append(dict(arguments))
-        return ToolAnswer(text=f"ordered {arguments['item']}, number 77", tokens=5)
-
     def offer(self):
         """Offer the tool to the agents."""
-        return (AdditionalTools(tools=Toolset([Tool(name="order", trust=Trust.FAMILIAR, changes=True)]), runs=self),)
+
+        @foreword.tool(trust="familiar", changes=True)
+        async def order(item: str, count: int = 1) -> str:
+            return self.place({"item": item, "count": count})
+
+        return (order,)
+
+    def place(self, goods):
+        """Order goods."""
+        self.orders.append(goods)
+        return f"ordered {goods['item']}, number 77"
 
 
 class Messenger:
@@ -153,7 +157,7 @@ def play(folder, script, work, *, shop, channels=None, clock=None, files=FILES, 
     @asynccontextmanager
     async def opened(url):
         workspace = make_workspace(folder, files)
-        options = GatewayOptions(settings=LIVELY, further=shop.offer(), channels=channels or {}, clock=moved, **more)
+        options = GatewayOptions(settings=LIVELY, tools=shop.offer(), channels=channels or {}, clock=moved, **more)
         environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": url}
         async with open_gateway(workspace, environ, options) as gateway:
             yield House(folder, gateway, moved)
@@ -585,14 +589,14 @@ from foreword.testing import make_workspace
 from foreword.types import Trust
 
 class Deadly(Shop):
-    async def call(self, assembly, name, arguments):
+    def place(self, goods):
         with open({diary!r}, "a") as file:
             file.write("ordered\\n")
         os.kill(os.getpid(), signal.SIGKILL)
 
 async def main():
     environ = {{"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": {url!r}}}
-    options = GatewayOptions(settings=LIVELY, further=Deadly().offer())
+    options = GatewayOptions(settings=LIVELY, tools=Deadly().offer())
     async with open_gateway(make_workspace({folder!r}, FILES), environ, options) as gateway:
         (held,) = await gateway.held.list("alice", Trust.FULL)
         accepted = await gateway.allow_held("alice", Trust.FULL, held.id)

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from foreword.events.event import NO_POSITION, TracePosition
-from foreword.events.otlp import clean_traceparent, parse_traceparent
+from foreword.events.tracer import clean_traceparent, parse_traceparent
 
 CALLER = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = "00f067aa0ba902b7"

@@ -10,10 +10,11 @@ from dataclasses import replace
 
 import pytest
 import uvicorn
+from conversation import call_tool
 
 from foreword.agent.mcp_connection import McpTimeouts
 from foreword.agent.mcp_servers import McpServers
-from foreword.agent.tool_calls import Toolbox
+from foreword.agent.tools.registry import Toolbox
 from foreword.cli.main import main
 from foreword.errors import InputError
 from foreword.events.event import EventType
@@ -269,7 +270,7 @@ def test_linked_resources(tmp_path, way):
                     turn = Turn(
                         agent="reid", user="alice", situation="dm", session=session, tools=tools, extensions=extensions
                     )
-                    return (await toolbox.call(workspace.assemble(turn), name, arguments)).text
+                    return (await call_tool(workspace, workspace.assemble(turn), name, arguments)).text
 
                 reader, uri = "Shop_of_Things_read_resource", "shop://manual/7"
                 with pytest.raises(InputError, match="linked"):
@@ -296,11 +297,11 @@ def test_links_of_turns_without_a_session(tmp_path):
             tools, extensions = await toolbox.find("reid")
             given = {"agent": "reid", "situation": "dm", "tools": tools, "extensions": extensions}
             one, other = (workspace.assemble(Turn(user="alice", message=word, **given)) for word in ("one", "other"))
-            await toolbox.call(one, "Shop_of_Things_search", {"thing": "pump"})
+            await call_tool(workspace, one, "Shop_of_Things_search", {"thing": "pump"})
             reader, uri = "Shop_of_Things_read_resource", {"uri": "shop://manual/7"}
             with pytest.raises(InputError, match="linked"):
-                await toolbox.call(other, reader, uri)
-            return (await toolbox.call(one, reader, uri)).text
+                await call_tool(workspace, other, reader, uri)
+            return (await call_tool(workspace, one, reader, uri)).text
 
     assert asyncio.run(work()) == "words of manual 7\n# No heading"
 

@@ -5,12 +5,12 @@ from datetime import datetime, timedelta
 
 from foreword.engine.render import Layout, Prompt, Span
 from foreword.engine.render import PromptBlock as Text
-from foreword.promptcache.blame import AnsweredRequest, account_for_call
-from foreword.promptcache.breakpoints import choose_breakpoints
+from foreword.promptcache.cache_usage import AnsweredRequest, account_for_call, choose_breakpoints
 from foreword.promptcache.changes import WantedPrefix
 from foreword.promptcache.decision import CacheContext, decide_prefix
 from foreword.promptcache.designs import SIMULATED_BLUEPRINT, make_cache_block, set_breakpoints
 from foreword.promptcache.ledger import (
+    Action,
     CacheIdentity,
     Prefix,
     SectionSnapshot,
@@ -39,6 +39,11 @@ MODELS = (SONNET, OPUS, GPT, MARKED_GPT, GEMINI, LOCAL)
 def lines(name, count=30):
     """Write a text of so many lines, each about ten tokens."""
     return "\n".join(f"{name} says on line {number} what it always says." for number in range(count))
+
+
+def list_held(decision):
+    """List the sections whose change is held."""
+    return tuple(one.section for one in decision.decisions if one.action is Action.HOLD)
 
 
 SECTIONS = {

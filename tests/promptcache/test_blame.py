@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from bookkeeping import GEMINI, GPT, LOCAL, MARKED_GPT, OPUS, SONNET, House
 
-from foreword.promptcache.blame import AnsweredRequest, Cause, account_for_call, confirm_cause
+from foreword.promptcache.cache_usage import AnsweredRequest, Cause, account_for_call, confirm_cause
 from foreword.promptcache.designs import make_cache_block
 from foreword.promptcache.ledger_json import account_to_json
 from foreword.promptcache.rules import CacheUsage

@@ -3,7 +3,7 @@
 import pytest
 from bookkeeping import GEMINI, GPT, LOCAL, MARKED_GPT, SONNET, House
 
-from foreword.promptcache.breakpoints import Exposure, choose_ttl, expect_cost, find_gap_probabilities
+from foreword.promptcache.cache_usage import Exposure, choose_ttl, expect_cost, find_gap_probabilities
 from foreword.tokens.models import find_cache
 from foreword.types import Pace
 

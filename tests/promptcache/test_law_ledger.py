@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from bookkeeping import GOVERNING, MODELS, OPUS, SECTIONS, SONNET, House, lines
+from bookkeeping import GOVERNING, MODELS, OPUS, SECTIONS, SONNET, House, lines, list_held
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -136,7 +136,7 @@ class Watched(House):
         """Check that frozen sections with updates are the wanted ones, less those held."""
         known = {name: line.text for name, line in apply_updates(decision.prefix, decision.updates).items()}
         wanted = {line.id: line.text for line in self.want().prefix.lines}
-        held = set(decision.held)
+        held = set(list_held(decision))
         assert {name: text for name, text in known.items() if name not in held} == {
             name: text for name, text in wanted.items() if name not in held
         }
@@ -172,7 +172,7 @@ class Watched(House):
             assert decision.rebase, decision.reason
             assert decision.rebase.reason
         if decision.rebase and decision.rebase.code in FREE:
-            assert decision.rebase.free
+            assert decision.rebase.tokens == 0
         if not decision.rebase and self.account.blame:
             assert str(self.account.blame.cause) in ("expired", "minimum"), self.account
 

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from foreword.promptcache.breakpoints import place_breakpoints
+from foreword.promptcache.cache_usage import place_breakpoints
 from foreword.promptcache.designs import (
     LedgerDesign,
     list_calls,

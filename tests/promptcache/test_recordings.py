@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from foreword.config.schema import ModelOverride
 from foreword.errors import ConfigError
-from foreword.promptcache.blame import Cause
+from foreword.promptcache.cache_usage import Cause
 from foreword.promptcache.recordings import count_recording, parse_recording, replay_recording
 from foreword.promptcache.simulation import SimulatedClock
 from foreword.testing import NOON, run_fake_provider

@@ -6,9 +6,10 @@ from datetime import timedelta
 from hashlib import sha256
 
 import pytest
+from bookkeeping import list_held
 
 from foreword.envelope import set_breakpoints
-from foreword.promptcache.breakpoints import choose_breakpoints
+from foreword.promptcache.cache_usage import choose_breakpoints
 from foreword.promptcache.decision import CacheContext, SessionLedger
 from foreword.promptcache.ledger import Action, Reason, SentRequest, advance_ledger, make_sent_blocks
 from foreword.promptcache.rules import list_blocks
@@ -115,7 +116,7 @@ def test_a_file_says_when_its_edits_apply(tmp_path):
     sitting = Sitting(tmp_path, listed="{path: SOUL.md, trust: familiar, edits: next-session}")
     sitting.send()
     sitting.write(SOUL=FILES["SOUL.md"].replace("7. Be dry", "7. Be warm"))
-    assert sitting.assemble().prefix_decision.held == ("soul",)
+    assert list_held(sitting.assemble().prefix_decision) == ("soul",)
     sitting.edits = {("SOUL.md", sha256((tmp_path / "SOUL.md").read_bytes()).hexdigest()): EditPolicy.NOW}
     assert sitting.assemble().prefix_decision.rebase.code is Reason.ORDERED
 

@@ -7,7 +7,7 @@ import pytest
 from letters import FILES, LAMPS
 
 from foreword.envelope import RequestTarget, mark_request
-from foreword.promptcache.blame import AnsweredRequest, account_for_call
+from foreword.promptcache.cache_usage import AnsweredRequest, account_for_call
 from foreword.promptcache.decision import CacheContext, SessionLedger
 from foreword.promptcache.ledger import advance_ledger
 from foreword.promptcache.ledger_json import account_to_json, decision_to_json

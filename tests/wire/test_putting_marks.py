@@ -6,7 +6,7 @@ import pytest
 from letters import write
 
 from foreword.envelope import set_breakpoints
-from foreword.promptcache.breakpoints import Breakpoint
+from foreword.promptcache.cache_usage import Breakpoint
 from foreword.promptcache.rules import list_blocks
 
 CALL = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "lamps", "input": {}}]}

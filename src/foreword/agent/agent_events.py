@@ -10,9 +10,9 @@ from typing import Any
 from foreword.agent.conversation import Answer, Messages
 from foreword.engine.sources.sections import Passage
 from foreword.errors import ForewordError
-from foreword.events.budget_guard import Reservation
+from foreword.events.cost import Reservation
 from foreword.events.event import Usage
-from foreword.promptcache.blame import CacheAccount
+from foreword.promptcache.cache_usage import CacheAccount
 from foreword.promptcache.ledger import LedgerState
 from foreword.types import TextEnum, frozen
 
@@ -152,7 +152,7 @@ ShownEvent = TextDelta | CallRestarted | PassagesRecalled | ToolStarted | ToolFi
 AgentEvent = ShownEvent | ThinkingDelta | CallBegins | CallSettled | StepDone | Finished
 
 
-class Spending:
+class TurnSpending:
     """Adds up the calls of a turn, those of its subagents and summaries included."""
 
     def __init__(self) -> None:

@@ -275,8 +275,10 @@ def render_parts(message: HistoryMessage) -> Iterator[str]:
     """Yield the parts of a message as texts."""
     for part in message.parts:
         if isinstance(part, CallPart):
-            yield f"{part.name}({part.arguments or '{}'})"
-        elif isinstance(part, TextPart | ResultPart):
+            yield f"{part.name}({write_compact(part.read_arguments())})"
+        elif isinstance(part, ResultPart):
+            yield write_compact({"error": part.text}) if part.failed else part.text
+        elif isinstance(part, TextPart):
             yield part.text
     if isinstance(message, UserMessage):
         yield message.system

@@ -11,12 +11,11 @@ finished tool call runs twice.
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import Any
 
 from foreword.agent.agent_events import (
     AgentEvent,
@@ -24,12 +23,12 @@ from foreword.agent.agent_events import (
     Finished,
     PassagesRecalled,
     ProviderError,
-    Spending,
     StepDone,
     ToolFinished,
     ToolStarted,
     TurnEnd,
     TurnEnded,
+    TurnSpending,
     TurnUnfinished,
 )
 from foreword.agent.conversation import (
@@ -52,29 +51,22 @@ from foreword.agent.reply_stream import MalformedCall, ToolCall, find_suppressio
 from foreword.agent.retry import DEFAULT_RETRY_POLICY, RetryPolicy
 from foreword.agent.segments import HistorySegment
 from foreword.agent.tool_calls import (
-    CURRENT_CALL,
     MAX_CALLED_NAME_CHARS,
-    Toolbox,
     ToolContext,
     ToolResult,
-    ToolRunner,
     parse_arguments,
     run_tool_call,
 )
-from foreword.agent.tools.registry import DELEGATE_TOOL
-from foreword.agent.tools.state_tools import TASKS, WORKFLOW
+from foreword.agent.tools.registry import Toolbox
 from foreword.assembly import Assembly
 from foreword.envelope import Envelope
-from foreword.errors import InputError, ToolError, UnknownName
-from foreword.events.event import EventType, Level, sees_all
-from foreword.events.query import find_reader
+from foreword.errors import InputError
+from foreword.events.event import EventType, Level, find_reader, sees_all
 from foreword.events.sinks import EventStream
 from foreword.events.tracer import TraceNode, TraceStep
 from foreword.promptcache.ledger import Action, LedgerState
 from foreword.promptcache.ledger_json import decision_to_json
-from foreword.promptcache.price import measure_prefix
 from foreword.promptcache.rules import NO_CALIBRATION, Calibration
-from foreword.turn import ToolAnswer, Toolset, Turn
 from foreword.types import Mode, frozen
 from foreword.workspace import Workspace
 
@@ -119,7 +111,7 @@ class TurnInput:
     """Maximum output tokens, if lower than the default."""
     begun: Collection[str] = ()
     """The ids of tool calls that began before an interruption; they do not run again."""
-    spending: Spending | None = None
+    spending: TurnSpending | None = None
     """Adds up the calls of a larger turn that this one is part of."""
 
 
@@ -248,14 +240,15 @@ class AgentLoop:
         models: ModelClients,
         listeners: EventStream,
         *,
-        tools: ToolRunner | None = None,
+        toolbox: Toolbox | None = None,
         bounds: TurnLimits = DEFAULT_TURN_LIMITS,
         retrying: RetryPolicy = DEFAULT_RETRY_POLICY,
     ) -> None:
         self._workspace = workspace
         self._models = models
         self._event_stream = listeners
-        self._tools = tools or Toolbox(workspace)
+        self.toolbox = toolbox
+        """The tools of every agent, for subagents."""
         self._bounds = bounds
         self._retry_policy = retrying
         self._recent: deque[tuple[str, datetime]] = deque()
@@ -295,7 +288,7 @@ class AgentLoop:
             prompt_hash=context.prompt_hash,
             layers=assembly.prompt.section_count,
             tokens=assembly.used,
-            cached_tokens=measure_prefix(assembly),
+            cached_tokens=assembly.count_cached_tokens(),
             **assembly.count_losses(),
             **({} if decision.action is Action.REUSE else {"ledger": decision_to_json(decision)}),
         )
@@ -317,11 +310,12 @@ class AgentLoop:
         elif isinstance(error, asyncio.CancelledError | GeneratorExit):
             turn.note(outcome="stopped", error=STOPPED_REASON, level=Level.WARN)
 
-    def make_tool_context(self, work: TurnInput, spending: Spending) -> ToolContext:
+    def make_tool_context(self, work: TurnInput, spending: TurnSpending) -> ToolContext:
         """Make what the tool calls of a turn share."""
         return ToolContext(
             assembly=work.assembly,
-            tools=self._tools,
+            workspace=self._workspace,
+            loop=self,
             seconds=self._bounds.tool_seconds,
             spending=spending,
             begun=work.begun,
@@ -332,7 +326,7 @@ class AgentLoop:
         self,
         assembly: Assembly,
         above: TraceStep,
-        spending: Spending,
+        spending: TurnSpending,
         *,
         response_format: str = "",
         max_tokens: int | None = None,
@@ -377,7 +371,7 @@ class AgentLoop:
             prompt_hash=self._event_stream.prompts.keep(assembly) if self._event_stream.prompts else "",
             config=self._workspace.config,
             event_stream=self._event_stream,
-            spending=work.spending or Spending(),
+            spending=work.spending or TurnSpending(),
             retry_policy=self._retry_policy,
             max_tokens=min(self._bounds.max_tokens, work.max_tokens or self._bounds.max_tokens),
             seconds=self._bounds.seconds,
@@ -403,63 +397,3 @@ async def finish(events: AsyncGenerator[AgentEvent]) -> Finished:
     if finished is None:
         raise AssertionError("the last event of a turn is its result")
     return finished
-
-
-@frozen
-class SubagentMeans:
-    """What subagents run with."""
-
-    loop: AgentLoop
-    toolbox: Toolbox
-    assemble: Callable[[Turn], Awaitable[Assembly]]
-
-
-class Delegation:
-    """Runs subagents with the minimal prompt, the caller's clearance and no history.
-
-    The subagent's steps appear below the tool call in the trace, and its cost counts towards the turn. It has the tools
-    of its agent, except those that change something, the caller's tasks and workflow, and delegation itself.
-    """
-
-    def __init__(self, workspace: Workspace, choose: Callable[[str], Awaitable[str]]) -> None:
-        self._workspace = workspace
-        self._choose = choose
-        self.means: SubagentMeans | None = None
-        """Set after construction, because the loop also runs this tool."""
-
-    async def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
-        """Run a subagent on a task; return its report."""
-        task, agents = str(arguments["task"]).strip(), self._workspace.config.agents
-        agent = str(arguments.get("agent") or assembly.turn.agent)
-        if not task:
-            raise InputError("say what is to be done")
-        if agent not in agents:
-            raise UnknownName("agent", agent, agents)
-        means = self.means
-        if means is None or CURRENT_CALL.get(None) is None:
-            raise InputError(f"{name} works within a turn only")
-        tools, extensions = await means.toolbox.find(agent)
-        excluded = {*TASKS.functions, *WORKFLOW.functions, DELEGATE_TOOL}
-        caller = assembly.turn
-        turn = Turn(
-            agent=agent,
-            user=caller.user,
-            channel=caller.channel,
-            room=caller.room,
-            situation=caller.situation,
-            ceiling=caller.ceiling,
-            session=caller.session,
-            message=task,
-            mode=Mode.MINIMAL,
-            now=caller.now,
-            model=await self._choose(agent),
-            tools=Toolset(tool for tool in tools.tools if not tool.changes and tool.name not in excluded),
-            extensions=extensions,
-        )
-        sub = await means.assemble(turn)
-        step, spending = CURRENT_CALL.get()
-        work = TurnInput(assembly=sub, is_side_request=True, spending=spending)
-        outcome = await finish(means.loop.run(work, step))
-        if outcome.end is not TurnEnd.ANSWERED:
-            raise ToolError(f"the helper came to no end: {outcome.text}")
-        return ToolAnswer(text=outcome.text, tokens=assembly.meter.count(outcome.text))

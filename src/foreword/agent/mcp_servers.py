@@ -19,6 +19,8 @@ from typing import Any, Self
 from foreword.agent import mcp_tools
 from foreword.agent.mcp_connection import McpConnection, McpTimeouts, ServerError, ServerListing
 from foreword.agent.mcp_tools import ServerTools, name_servers
+from foreword.agent.tools.arguments import check_arguments
+from foreword.agent.tools.declaration import ToolRun
 from foreword.assembly import Assembly
 from foreword.config.schema import Config, McpServer
 from foreword.errors import InputError, ToolError, UnknownName
@@ -236,11 +238,16 @@ class McpServers:
         extensions = [offer.extension for offer in offers if offer.extension]
         return tuple(sorted(tools, key=lambda one: one.name)), tuple(extensions)
 
-    async def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
-        """Run one tool of a server, if the turn offers it."""
-        route = self._routes.get((assembly.turn.agent, name))
-        if route is None or name not in assembly.tools:
-            raise UnknownName("tool", name, ())
+    def read(self, tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Check the arguments of a call; the server has the last word."""
+        check_arguments(tool, arguments)
+        return arguments
+
+    async def call(self, run: ToolRun, arguments: Mapping[str, Any]) -> ToolAnswer:
+        """Run one tool of a server."""
+        assembly, route = run.assembly, self._routes.get((run.turn.agent, run.name))
+        if route is None:
+            raise UnknownName("tool", run.name, ())
         pinned = self._find_pinned(assembly.turn.session or assembly)
         try:
             with route.used.hold():
@@ -387,7 +394,8 @@ class McpServers:
         if key not in known:
             if len(known) >= MAX_CONVERTED:
                 known.clear()
-            known[key] = mcp_tools.make_server_tools(name, server, listing, taken)
+            made = mcp_tools.make_server_tools(name, server, listing, taken)
+            known[key] = replace(made, tools=tuple(replace(tool, function=self) for tool in made.tools))
             for fault in known[key].faults:
                 self._record(name, ServerError(fault))
         return known[key]
@@ -395,10 +403,6 @@ class McpServers:
     def _record(self, server: str, error: ServerError, level: Level = Level.WARN) -> None:
         text = "; ".join(filter(None, (str(error), error.details)))
         Tracer(self._recorder, NO_CONTEXT).emit(EventType.TOOL_ERROR, level=level, server=server, error=text)
-
-    def runs(self, agent: str, name: str) -> bool:
-        """Return whether a tool of an agent belongs to a server."""
-        return (agent, name) in self._routes
 
     async def _stop_unused(self) -> None:
         """Stop servers that are no longer configured; keep one until its successor has started."""

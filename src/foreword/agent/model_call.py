@@ -14,9 +14,9 @@ from foreword.agent.agent_events import (
     CallRestarted,
     CallSettled,
     ProviderError,
-    Spending,
     TextDelta,
     ThinkingDelta,
+    TurnSpending,
 )
 from foreword.agent.conversation import Answer, HistoryMessage, convert_to_texts
 from foreword.agent.providers.model_clients import ENGINE_HOST, OpenModel
@@ -27,12 +27,17 @@ from foreword.agent.segments import HistorySegment, MessageWriter, write_history
 from foreword.assembly import Assembly
 from foreword.config.schema import Config, ModelOverride
 from foreword.envelope import Envelope, MarkedRequest, RequestTarget, Segment, count_opening, mark_request
-from foreword.events.budget_guard import BudgetGuard, Reservation
-from foreword.events.cost import Cost, PricedCall, estimate_max_cost, price_call, split_cost
+from foreword.events.cost import BudgetGuard, Cost, PricedCall, Reservation, estimate_max_cost, price_call, split_cost
 from foreword.events.event import EventType, Level, Usage
 from foreword.events.sinks import EventStream
 from foreword.events.tracer import TraceStep
-from foreword.promptcache.blame import AnsweredRequest, CacheAccount, account_for_call, confirm_cause, redact_blame
+from foreword.promptcache.cache_usage import (
+    AnsweredRequest,
+    CacheAccount,
+    account_for_call,
+    confirm_cause,
+    redact_blame,
+)
 from foreword.promptcache.ledger import LedgerState, Reason, SentRequest, advance_ledger, list_stable_blocks, mark_lost
 from foreword.promptcache.ledger_json import account_to_json
 from foreword.promptcache.rules import NO_CALIBRATION, REQUEST_SHAPES, CacheUsage, Calibration
@@ -160,7 +165,7 @@ class CallContext:
     prompt_hash: str
     config: Config
     event_stream: EventStream
-    spending: Spending
+    spending: TurnSpending
     retry_policy: RetryPolicy
     max_tokens: int
     seconds: float

@@ -3,25 +3,25 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
-from contextvars import ContextVar
-from typing import Any, Protocol
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
-from foreword.agent.agent_events import ApprovalNeeded, CallBegins, Spending
-from foreword.agent.mcp_servers import McpServers
+from foreword.agent.agent_events import ApprovalNeeded, CallBegins, TurnSpending
 from foreword.agent.reply_stream import MalformedCall, ToolCall
-from foreword.agent.tools.built_in import TextExcerpt, validate_arguments
-from foreword.agent.tools.registry import find_workspace_tools, record_memory_event
+from foreword.agent.tools.declaration import TextExcerpt, ToolRun
+from foreword.agent.tools.registry import record_memory_event
 from foreword.assembly import Assembly
-from foreword.config.schema import Directory
 from foreword.engine.trust import hide_own_paths
 from foreword.errors import Forbidden, InputError, ToolError, suggest_name
 from foreword.events.event import EventType, Level
 from foreword.events.tracer import TraceNode, TraceStep, describe_error
 from foreword.storage.database import StorageError
-from foreword.turn import Extension, Tool, ToolAnswer, Toolset
+from foreword.turn import Tool, ToolAnswer, ToolFunction
 from foreword.types import frozen
 from foreword.workspace import Workspace
+
+if TYPE_CHECKING:
+    from foreword.agent.loop import AgentLoop
 
 
 def parse_arguments(name: str, written: str | Mapping[str, Any] | None) -> ToolCall | MalformedCall:
@@ -50,15 +50,6 @@ MIN_HIDDEN_CHARS = 3  # redacting shorter arguments would remove too much of the
 PRIVATE_KINDS = ("memory", "reading")  # tools whose arguments contain text and paths of a person's own memory
 QUOTATION = re.compile(r"'[^']*'|\"[^\"]*\"")
 WORD_PATTERN = re.compile(r"\w{3,}")
-CURRENT_CALL: ContextVar[tuple[TraceNode, Spending]] = ContextVar("here")
-"""The trace position of the current tool call, for tools that run further turns."""
-
-
-class ToolRunner(Protocol):
-    """Runs the tools of a turn; raises InputError for errors that the model can correct."""
-
-    async def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> TextExcerpt | ToolAnswer:
-        """Run one tool at the clearance of its turn."""
 
 
 @frozen
@@ -74,10 +65,12 @@ class ToolContext:
     """What all tool calls of a turn share."""
 
     assembly: Assembly
-    tools: ToolRunner
+    workspace: Workspace
+    loop: "AgentLoop"
+    """The loop that runs the turn, and those of its subagents."""
     seconds: float
     """The time limit of tools without their own."""
-    spending: Spending
+    spending: TurnSpending
     begun: Collection[str] = ()
     """The ids of calls that began before an interruption."""
     records_arguments: bool = False
@@ -94,24 +87,25 @@ async def run_tool_call(
     """
     name = call.name[:MAX_CALLED_NAME_CHARS] if isinstance(call, ToolCall) else ""
     with turn.step(EventType.TOOL_CALL, name=name, **describe_arguments(context, call)) as step:
-        tool = find_tool(context.assembly, call)
-        if isinstance(tool, str) or isinstance(call, MalformedCall):
-            yield record_refusal(step, context, call, str(tool))
+        try:
+            work = prepare_call(step, context, call)
+        except InputError as error:
+            yield record_refusal(step, context, call, str(error))
             return
-        if tool.changes:
-            if tool.confirm:
-                approval = ApprovalNeeded(call_id, call.name, write_question(call), call.arguments)
+        if work.tool.changes:
+            if work.tool.confirm:
+                approval = ApprovalNeeded(call_id, work.call.name, write_question(work.call), work.call.arguments)
                 yield approval
-                if refused := read_decision(step, context, call, approval):
+                if refused := read_decision(step, context, work.call, approval):
                     yield refused
                     return
             # A call interrupted while waiting for approval has not started; the person is asked again.
             if call_id in context.begun:
                 step.note(interrupted="yes")
-                yield record_refusal(step, context, call, INTERRUPTED_CALL_TEXT.format(name=tool.name))
+                yield record_refusal(step, context, call, INTERRUPTED_CALL_TEXT.format(name=work.tool.name))
                 return
-            yield CallBegins(id=call_id, name=tool.name)
-        yield await run_tool(step, context, call, context.seconds if tool.seconds is None else tool.seconds)
+            yield CallBegins(id=call_id, name=work.tool.name)
+        yield await run_tool(step, context, work)
 
 
 def read_decision(step: TraceStep, context: ToolContext, call: ToolCall, approval: ApprovalNeeded) -> ToolResult | None:
@@ -136,8 +130,8 @@ def may_record_arguments(context: ToolContext, call: ToolCall) -> bool:
 
     Other people read the log, so it never records arguments of memory tools or unknown tools in private conversations.
     """
-    kind = next((tool.kind for tool in context.assembly.tools.tools if tool.name == call.name), None)
-    private = bool(context.assembly.audience.person) and kind in (None, *PRIVATE_KINDS)
+    tool = context.assembly.tools.find(call.name)
+    private = bool(context.assembly.audience.person) and (tool is None or tool.kind in PRIVATE_KINDS)
     return context.records_arguments and not private
 
 
@@ -171,19 +165,45 @@ def list_argument_texts(value: object) -> Iterator[str]:
             yield from list_argument_texts(one)
 
 
-def find_tool(assembly: Assembly, call: ToolCall | MalformedCall) -> Tool | str:
-    """Return the tool of a call, or the reason for the model why it cannot be called."""
+@frozen
+class PreparedCall:
+    """A call that may run: its tool, and the arguments as the tool's function takes them."""
+
+    call: ToolCall
+    tool: Tool
+    function: ToolFunction
+    run: ToolRun
+    values: Mapping[str, Any]
+
+
+def prepare_call(step: TraceNode, context: ToolContext, call: ToolCall | MalformedCall) -> PreparedCall:
+    """Look up the tool of a call and read its arguments; raise InputError with the reason why it cannot be called."""
     if isinstance(call, MalformedCall):
-        return f"Nothing was called: {call.reason}."
-    tools = assembly.tools
-    tool = next((tool for tool in tools.tools if tool.name == call.name), None)
-    if tool is None:
+        raise InputError(f"Nothing was called: {call.reason}.")
+    tools = context.assembly.tools
+    tool = tools.find(call.name)
+    if tool is None or tool.function is None:
         name = call.name[:MAX_CALLED_NAME_CHARS]
-        return f"There is no tool {name!r} here{suggest_name(call.name, sorted(tools.names))}."
-    if tool.changes and assembly.turn.plan:
-        return f"{tool.name} was not called: plan mode is on, in which nothing is changed. Put it into the plan."
-    fault = validate_arguments(tool.parameters, call.arguments)
-    return f"{tool.name} was not called: {fault}." if fault else tool
+        raise InputError(f"There is no tool {name!r} here{suggest_name(call.name, sorted(tools.names))}.")
+    if tool.changes and context.assembly.turn.plan:
+        raise InputError(
+            f"{tool.name} was not called: plan mode is on, in which nothing is changed. Put it into the plan."
+        )
+    try:
+        values = tool.function.read(tool, call.arguments)
+    except InputError as error:
+        raise InputError(f"{tool.name} was not called: {error}.") from None
+    except RecursionError:
+        raise InputError(f"{tool.name} was not called: its arguments are nested too deeply.") from None
+    run = ToolRun(
+        workspace=context.workspace,
+        assembly=context.assembly,
+        name=tool.name,
+        node=step,
+        loop=context.loop,
+        spending=context.spending,
+    )
+    return PreparedCall(call=call, tool=tool, function=tool.function, run=run, values=values)
 
 
 def write_question(call: ToolCall) -> str:
@@ -209,18 +229,18 @@ def escape_unprintable(text: str) -> str:
     return text if text.isprintable() else "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
-async def run_tool(step: TraceStep, context: ToolContext, call: ToolCall, seconds: float) -> ToolResult:
+async def run_tool(step: TraceStep, context: ToolContext, work: PreparedCall) -> ToolResult:
     """Run a tool; the model gets the message of expected errors only, the log gets every message."""
-    here = CURRENT_CALL.set((step, context.spending))
+    call, seconds = work.call, context.seconds if work.tool.seconds is None else work.tool.seconds
     try:
-        async with asyncio.timeout(seconds):
-            answer = await context.tools.call(context.assembly, call.name, call.arguments)
+        async with asyncio.timeout(seconds) as limit:
+            answer = await work.function.call(work.run, work.values)
     except Forbidden as error:
         return record_refusal(step, context, call, f"{call.name} refused: {error}", reason=str(error))
-    except TimeoutError:
-        step.note(error=f"no answer within {seconds:g} s")
-        return ToolResult(text=f"{call.name} did not answer within {seconds:g} seconds.", done=False)
     except Exception as error:  # noqa: BLE001 - a tool may run third-party code
+        if isinstance(error, TimeoutError) and limit.expired():
+            step.note(error=f"no answer within {seconds:g} s")
+            return ToolResult(text=f"{call.name} did not answer within {seconds:g} seconds.", done=False)
         if isinstance(error, InputError | ToolError) and not isinstance(error, StorageError):
             reason = redact_arguments(str(error), context, call)
             step.note(status="failed", error=reason[:MAX_LOGGED_REASON_CHARS] or type(error).__name__)
@@ -228,8 +248,6 @@ async def run_tool(step: TraceStep, context: ToolContext, call: ToolCall, second
         # The message may name a local file, and the model cannot correct the error.
         step.note(**describe_error(error))
         return ToolResult(text=f"{call.name} failed ({type(error).__name__}); the log has the details.", done=False)
-    finally:
-        CURRENT_CALL.reset(here)
     record_memory_event(step, call.name, answer, **describe_arguments(context, call))
     step.note(status="ok")
     return ToolResult(text=render_answer(answer), done=True)
@@ -250,62 +268,10 @@ def record_refusal(
     return ToolResult(text=text, done=False)
 
 
-def render_answer(answer: TextExcerpt | ToolAnswer) -> str:
+def render_answer(answer: ToolAnswer) -> str:
     """Return an answer as text for the model, truncated to the limit."""
     more = f"\n(more: {answer.more})" if isinstance(answer, TextExcerpt) and answer.more else ""
     text = answer.text
     if len(text) > MAX_RESULT_CHARS:
         text = f"{text[:MAX_RESULT_CHARS]}\n(cut: {len(text):,} characters)"
     return f"{text}{more}" or "(nothing)"
-
-
-MAX_TOOLSETS = 256  # interned toolsets
-
-
-@frozen
-class AdditionalTools:
-    """Additional tools, and the object that runs them."""
-
-    tools: Toolset
-    runs: ToolRunner
-
-
-class Toolbox:
-    """The tools of every agent of a workspace."""
-
-    def __init__(
-        self, workspace: Workspace, servers: McpServers | None = None, further: Sequence[AdditionalTools] = ()
-    ) -> None:
-        self._workspace = workspace
-        self._servers = servers
-        self._further = further
-        self._made: dict[Toolset, Toolset] = {}
-
-    async def find(
-        self, agent: str, directories: Sequence[str] = (), session: str = ""
-    ) -> tuple[Toolset, tuple[Extension, ...]]:
-        """Return the tools of an agent and the instructions of its MCP servers; a turn may add directories.
-
-        Equal toolsets are the same object, so that derived prompt parts are not computed again. A session keeps the
-        MCP tools that it started with.
-        """
-        given = (*self._workspace.config.agents[agent].folders, *(Directory(path=path) for path in directories))
-        own = [*find_workspace_tools(given).tools]
-        own += [tool for one in self._further for tool in one.tools.tools]
-        extensions: tuple[Extension, ...] = ()
-        if self._servers:
-            theirs, extensions = await self._servers.list(agent, frozenset(tool.name for tool in own), session)
-            own += theirs
-        found = Toolset(own)
-        if found not in self._made and len(self._made) >= MAX_TOOLSETS:
-            self._made.clear()
-        return self._made.setdefault(found, found), extensions
-
-    async def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> TextExcerpt | ToolAnswer:
-        """Run one tool at the clearance of its turn."""
-        runner = next((one.runs for one in self._further if name in one.tools), None)
-        if runner is None and self._servers and self._servers.runs(assembly.turn.agent, name):
-            runner = self._servers
-        if runner:
-            return await runner.call(assembly, name, arguments)
-        return await asyncio.to_thread(self._workspace.call, assembly, name, arguments)

@@ -1,30 +1,28 @@
 """The command `cache`: show cache reads and breaks of recorded calls, or simulate sessions and replay recordings."""
 
 from argparse import ArgumentParser, Namespace
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from textwrap import fill
 from typing import Any
 
 from foreword.cli import log_commands
-from foreword.cli.inputs import add_options, find_folder, open_named_workspace, read_text
+from foreword.cli.inputs import add_options, find_config, read_text
 from foreword.cli.output import count, print_json, print_table, warn
 from foreword.config.schema import ModelOverride
 from foreword.errors import InputError
-from foreword.events import cache_breaks, lines
-from foreword.events.event import sees_all
-from foreword.promptcache import ledger, ledger_json, recordings, rules, scenario, simulation
-from foreword.promptcache.blame import Blame, CacheAccount
+from foreword.events import cache_breaks, event, lines
+from foreword.promptcache import ledger_json, recordings, rules, scenario, simulation
 from foreword.storage.ledgers import find_calibrations
 from foreword.tokens.models import CacheFacts, find_model, list_models, split_model_name
 
 CONFIRMATION_TEXTS = {True: "confirmed", False: "contradicted", None: "–"}
 NEXT_STEPS = "foreword trace TURN shows a whole turn; foreword diff TURN TURN compares two"
+UNKNOWN_PRICE = "the price of {} is unknown; set input_usd under `models` in foreword.yaml"
 NO_CALLS = (
     "the ledger covers the calls of foreword chat and foreword serve; for a longer period, add for example --since 7d"
 )
 BREAK_OPTIONS = ("since", "until", "session", "user", "reader", "room")
-SIMULATION_OPTIONS = ("model", "recorded", "calls")
+SIMULATION_OPTIONS = ("model", "recorded")
 
 
 def add_cache_options(parser: ArgumentParser) -> None:
@@ -42,7 +40,6 @@ def add_cache_options(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("simulate")
     add_options(group, {"--model NAME": "a model as provider:name; can be repeated"}, action="append")
     add_options(group, {"--recorded FILE": "replay captured requests from a JSON Lines file; - reads stdin"})
-    add_options(group, {"--calls": "list every call, with the cause of each cache break"})
 
 
 def run_cache(args: Namespace) -> int:
@@ -59,9 +56,6 @@ def run_cache(args: Namespace) -> int:
     Examples:
         foreword cache
         foreword cache --since 7d --session 56a92fa4
-        foreword cache simulate
-        foreword cache simulate plan.yaml --model anthropic:claude-sonnet-5 --model openai:gpt-5.6
-        foreword cache simulate plan.yaml --calls
         foreword cache simulate --recorded session.jsonl --json
     """
     for name in SIMULATION_OPTIONS if args.action is None else BREAK_OPTIONS:
@@ -112,7 +106,7 @@ def print_breaks(args: Namespace) -> None:
 
 def list_calibrations(events: log_commands.EventQuery) -> Sequence[rules.Calibration]:
     """Return the learned token calibrations; only for a reader who sees everything, since all calls contribute."""
-    if not sees_all(events.reader):
+    if not event.sees_all(events.reader):
         return ()
     try:
         return tuple(find_calibrations(events.folder).values())
@@ -123,17 +117,12 @@ def list_calibrations(events: log_commands.EventQuery) -> Sequence[rules.Calibra
 
 def print_losses(report: cache_breaks.CacheReport) -> None:
     """Print the cost of each cause."""
-    heads = (
-        "cause",
-        "breaks",
-        "again",
-        "cost",
-        *(["unpriced"] if any(loss.unpriced for loss in report.losses) else []),
+    shown = 5 if any(loss.unpriced for loss in report.losses) else 4
+    heads = ("cause", "breaks", "again", "cost", "unpriced")[:shown]
+    rows = (
+        (loss.cause, f"{loss.breaks:,}", f"{loss.tokens:,}", lines.show_cost(loss.usd), f"{loss.unpriced:,}")[:shown]
+        for loss in report.losses
     )
-    rows = []
-    for loss in report.losses:
-        row = (loss.cause, f"{loss.breaks:,}", f"{loss.tokens:,}", lines.show_cost(loss.usd), f"{loss.unpriced:,}")
-        rows.append(row[: len(heads)])
     print()
     print_table(heads, rows, right=heads[1:])
 
@@ -168,18 +157,11 @@ def show_place(one: lines.CacheBreak | lines.LedgerDecision, events: log_command
     return lines.show_time(one.time, events.zone), one.session[:digits], one.turn[:digits]
 
 
-def find_model_settings(args: Namespace) -> tuple[Mapping[str, ModelOverride], tuple[str, ...]]:
-    """Return the model overrides of the workspace and the models of its agents; empty without a workspace."""
-    if find_folder(args) is None:
-        return {}, ()
-    with open_named_workspace(args) as workspace:
-        config = workspace.config
-    return config.models, tuple(dict.fromkeys(agent.model for agent in config.agents.values() if agent.model))
-
-
 def run_simulation(args: Namespace) -> None:
     """Simulate a session for each model, and print a table for each."""
-    overrides, models = find_model_settings(args)
+    config = find_config(args)
+    overrides = config.models if config else {}
+    models = [agent.model for agent in config.agents.values() if agent.model] if config else []
     shipped = args.file is None
     played = scenario.load_shipped_scenario() if shipped else scenario.read_scenario(read_text(args.file), args.file)
     own = [played.model] if played.model else []
@@ -193,9 +175,9 @@ def run_simulation(args: Namespace) -> None:
         compared = simulation.compare_designs(played, model, overrides)
         warn_about_simulation(compared)
         if args.json:
-            results.append(simulation_to_dict(compared, calls=args.calls))
+            results.append(simulation_to_dict(compared))
         else:
-            print_simulation(compared, calls=args.calls)
+            print(f"{simulation.format_comparison(compared)}\n")
     if args.json:
         print_json({"scenario": played.name, "turns": played.turns, "models": results})
 
@@ -218,35 +200,10 @@ def warn_about_simulation(compared: simulation.DesignComparison) -> None:
         named = simulation.name_rules(compared.service)
         warn(f"{facts.assumed.partition(';')[0]}; assuming the cache rules of {named}")
     if compared.service.prices is None:
-        warn_about_price(facts.name)
+        warn(UNKNOWN_PRICE.format(facts.name))
     largest = max(call.total for call in compared.results["ours"].calls)
     if largest > facts.window:
         warn(f"the session grows to {largest:,} tokens, but the window of {compared.model} has {facts.window:,}")
-
-
-def warn_about_price(model: str) -> None:
-    """Warn about an unknown price."""
-    warn(f"the price of {model} is unknown; set input_usd under `models` in foreword.yaml")
-
-
-def print_simulation(compared: simulation.DesignComparison, *, calls: bool) -> None:
-    """Print the cache reads and the cost of each design, and on request every call of our design."""
-    print(simulation.format_comparison(compared))
-    if calls:
-        print()
-        rows, notes = [], [""]
-        decisions, last = iter(compared.decisions), compared.calls[0].at
-        for call, account in zip(compared.calls, compared.account("ours"), strict=True):
-            used, after = account.reported, int((call.at - last).total_seconds())
-            figures = [f"{figure:,}" for figure in (call.number + 1, call.turn, after, used.read, used.write)]
-            rows.append((*figures, name_lifetime(used, compared.service.cache), f"{used.fresh:,}"))
-            notes.append("; ".join(describe_call(next(decisions) if call.first else None, account)))
-            last = call.at
-        heads = ("call", "turn", "after", "read", "written", "life", "neither")
-        print_table(heads, rows, right=heads, notes=notes)
-        for design in compared.asked:
-            print(f" {design}: {summarize_breaks(compared.account(design))}")
-    print()
 
 
 def name_lifetime(used: rules.CacheUsage, facts: CacheFacts) -> str:
@@ -257,37 +214,10 @@ def name_lifetime(used: rules.CacheUsage, facts: CacheFacts) -> str:
     return " + ".join(name if len(written) == 1 else f"{name} {tokens:,}" for name, tokens in written.items()) or "–"
 
 
-def describe_call(decision: ledger.PrefixDecision | None, account: CacheAccount) -> Iterator[str]:
-    """Yield the decisions before a call, and the reason of a cache break."""
-    for one in decision.decisions if decision else ():
-        yield f"{one.action} {one.section}: {one.reason}"
-    if decision and decision.rebase and not decision.decisions:
-        yield f"{decision.action}: {decision.reason}"
-    if account.blame:
-        yield describe_break(account.blame)
-
-
-def describe_break(blame: Blame) -> str:
-    """Describe a cache break."""
-    where = f" {blame.where}" if blame.where else ""
-    byte = f" at byte {blame.byte:,}" if blame.byte is not None else ""
-    return f"break by {blame.cause}{where}{byte}, {blame.tokens:,} tokens billed again: {blame.reason}"
-
-
-def summarize_breaks(accounts: Sequence[CacheAccount]) -> str:
-    """Summarize the breaks of a design by cause."""
-    blames = [one.blame for one in accounts if one.blame]
-    if not blames:
-        return "no breaks"
-    causes = Counter(" ".join(filter(None, (str(one.cause), one.where))) for one in blames)
-    listed = ", ".join(f"{cause} {number}" for cause, number in causes.most_common())
-    return f"{count(len(blames), 'break')}, {sum(one.tokens for one in blames):,} tokens billed again ({listed})"
-
-
-def simulation_to_dict(compared: simulation.DesignComparison, *, calls: bool) -> dict[str, Any]:
+def simulation_to_dict(compared: simulation.DesignComparison) -> dict[str, Any]:
     """Return a comparison as JSON-ready values."""
     facts = compared.service.cache
-    plain: dict[str, Any] = {
+    return {
         "model": compared.model,
         "rules": {"provider": facts.provider, "checked": facts.checked, "minimum": facts.minimum},
         "unit": "tokens" if compared.free else "usd",
@@ -303,21 +233,12 @@ def simulation_to_dict(compared: simulation.DesignComparison, *, calls: bool) ->
             for name, result in compared.results.items()
         },
     }
-    if calls:
-        plain["turns"] = [ledger_json.decision_to_json(decision) for decision in compared.decisions]
-        plain["calls"] = {
-            name: [
-                {"used": ledger_json.to_json(one.reported), "blame": ledger_json.account_to_json(one)["blame"]}
-                for one in compared.account(name)
-            ]
-            for name in compared.asked
-        }
-    return plain
 
 
 def run_replay(args: Namespace) -> None:
     """Replay captured requests under the rules of the recorded models, or of each named one."""
-    overrides, _ = find_model_settings(args)
+    config = find_config(args)
+    overrides = config.models if config else {}
     for name in args.model or ():
         refuse_unknown_model(name, overrides)
     recorded = recordings.parse_recording(read_text(args.recorded).splitlines(), args.recorded)
@@ -327,17 +248,17 @@ def run_replay(args: Namespace) -> None:
         if played.unmarked:
             warn("the requests have no cache breakpoints, and their provider caches nothing without one")
         for name in dict.fromkeys(one.model for one in played.asked if one.prices is None):
-            warn_about_price(name)
+            warn(UNKNOWN_PRICE.format(name))
         if args.json:
             results.append(replay_to_dict(played, model))
         else:
-            print_replay(played, model or ", ".join(dict.fromkeys(one.model for one in recorded)), calls=args.calls)
+            print_replay(played, model or ", ".join(dict.fromkeys(one.model for one in recorded)))
     if args.json:
         print_json({"recorded": args.recorded, "plays": results})
 
 
-def print_replay(played: recordings.ReplayedRecording, title: str, *, calls: bool) -> None:
-    """Print the calls of a recording and their totals."""
+def print_replay(played: recordings.ReplayedRecording, title: str) -> None:
+    """Print the calls of a recording that broke the cache, each with its cause, and the totals of all calls."""
     reports = any(one is not None for one in played.reported)
 
     def show(used: rules.CacheUsage, life: str, reported: rules.CacheUsage | None, usd: float | None) -> list[str]:
@@ -348,12 +269,14 @@ def print_replay(played: recordings.ReplayedRecording, title: str, *, calls: boo
     rows, notes = [], [""]
     played_calls = zip(played.asked, played.counted, played.reported, played.accounts, played.usd, strict=True)
     for number, (request, used, reported, account, usd) in enumerate(played_calls, 1):
-        if calls or account.blame:
+        if blame := account.blame:
             figures = show(used, name_lifetime(used, request.facts), reported, usd)
             rows.append([f"{number:,}", f"{request.at:%m-%d %H:%M:%S}", *figures])
-            notes.append(describe_break(account.blame) if account.blame else "")
-    whole = add_usage(played.counted)
-    rows.append(["all", "", *show(whole, "", add_usage(played.reported), add_usd(played.usd))])
+            where = f" {blame.where}" if blame.where else ""
+            byte = f" at byte {blame.byte:,}" if blame.byte is not None else ""
+            notes.append(f"break by {blame.cause}{where}{byte}, {blame.tokens:,} tokens billed again: {blame.reason}")
+    whole, whole_reported, whole_usd = add_up(played)
+    rows.append(["all", "", *show(whole, "", whole_reported, whole_usd)])
     share = whole.read / whole.total if whole.total else 0.0
     print(f"{title}: {count(len(played.asked), 'request')}, {share:.1%} of {whole.total:,} tokens cached by the rules")
     right = ["call", "read", "written", "life", "neither", *(["reported"] if reports else []), "USD"]
@@ -361,26 +284,19 @@ def print_replay(played: recordings.ReplayedRecording, title: str, *, calls: boo
     print()
 
 
-def add_usage(usages: Sequence[rules.CacheUsage | None]) -> rules.CacheUsage:
-    """Add up the tokens of calls."""
-    return sum(filter(None, usages), rules.CacheUsage())
-
-
-def add_usd(amounts: Sequence[float | None]) -> float | None:
-    """Add up amounts; the sum is unknown if one of them is."""
-    return None if None in amounts else sum(filter(None, amounts))
+def add_up(played: recordings.ReplayedRecording) -> tuple[rules.CacheUsage, rules.CacheUsage, float | None]:
+    """Add up the counted and the reported tokens of all calls, and the cost, which is unknown if one of them is."""
+    counted, reported = (sum(filter(None, all_), rules.CacheUsage()) for all_ in (played.counted, played.reported))
+    return counted, reported, None if None in played.usd else sum(filter(None, played.usd))
 
 
 def replay_to_dict(played: recordings.ReplayedRecording, model: str) -> dict[str, Any]:
     """Return a replayed recording as JSON-ready values."""
     rows = zip(played.asked, played.counted, played.reported, played.accounts, played.usd, strict=True)
+    counted, said, cost = add_up(played)
     return {
         "model": model or None,
-        "sum": {
-            "predicted": ledger_json.to_json(add_usage(played.counted)),
-            "reported": ledger_json.to_json(add_usage(played.reported)),
-            "usd": add_usd(played.usd),
-        },
+        "sum": {"predicted": ledger_json.to_json(counted), "reported": ledger_json.to_json(said), "usd": cost},
         "calls": [
             {
                 "at": request.at.isoformat(),

@@ -5,13 +5,13 @@ import os
 import shlex
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from foreword.cli.inputs import STDIN, add_options, check_value, open_named_workspace, read_text, read_value
 from foreword.cli.log_commands import EventQuery, add_period_options, add_reader_options, open_event_query
-from foreword.cli.output import count, print_json, print_table, print_text, show_progress, to_plain, warn
+from foreword.cli.output import count, pick, print_json, print_table, print_text, show_progress, to_plain, warn
 from foreword.config.schema import Identity
 from foreword.engine import context, trust
 from foreword.errors import InputError, UnknownName, suggest_name
@@ -57,8 +57,6 @@ def run_agent(args: Namespace) -> int:
     Examples:
         foreword agent show reid
         foreword agent set reid --soul soul.md --identity identity.yaml
-        echo -n | foreword agent set reid --soul -
-        foreword agent relieve reid --title "Water the hedge"
         foreword agent import old.sqlite
     """
     if args.action != "set" and (args.soul is not None or args.identity is not None):
@@ -66,8 +64,9 @@ def run_agent(args: Namespace) -> int:
     if (args.action == "relieve") != (args.title is not None):
         raise InputError("--title and the action `relieve` need each other: foreword agent relieve NAME --title TITLE")
     with open_named_workspace(args) as workspace:
-        if args.name and args.action != "import" and args.name not in workspace.config.agents:
-            raise UnknownName("agent", args.name, workspace.config.agents)
+        known = workspace.config.agents
+        if args.name not in known and args.action != "import" and (args.name or args.action == "relieve"):
+            raise UnknownName("agent", args.name, known)
         value, text = AGENT_ACTIONS[args.action](args, workspace)
     print_json(value) if args.json else print_text(text)
     return 0
@@ -102,8 +101,6 @@ def set_agent(args: Namespace, workspace: Workspace) -> tuple[object, str]:
 
 def relieve_agent(args: Namespace, workspace: Workspace) -> tuple[object, str]:
     """Remove a responsibility that an agent took on."""
-    if not args.name:
-        raise UnknownName("agent", args.name, workspace.config.agents)
     with database.use_state(workspace.state) as state:
         removed = agents.remove_responsibility(state, args.name, args.title)
         stored = agents.find_character(state, args.name)
@@ -126,8 +123,11 @@ def import_agents(args: Namespace, workspace: Workspace) -> tuple[object, str]:
     if os.path.samefile(args.name, os.path.join(workspace.state, database.STATE_FILE)):
         with database.use_state(workspace.state) as state:
             legacy_import.remove_imported_rows(state, memory_rows, config)
-    warn_unknown_names("agents", [name for name in done.agent_names if name not in config.agents])
-    warn_unknown_names("users", [name for name in done.user_names if name not in config.users])
+    for kind, names, known in (("agents", done.agent_names, config.agents), ("users", done.user_names, config.users)):
+        if missing := [name for name in names if name not in known]:
+            more = f" and {len(missing) - MAX_WARNED_NAMES:,} more" if missing[MAX_WARNED_NAMES:] else ""
+            shown = ", ".join(missing[:MAX_WARNED_NAMES]) + more
+            warn(f"no prompt shows the data of these {kind}, because foreword.yaml does not list them: {shown}")
     for line in notes.list_lines():
         warn(line)
     entries = f", {notes.saved:,} {'entry' if notes.saved == 1 else 'entries'} of memory" if done.notes else ""
@@ -138,14 +138,6 @@ def import_agents(args: Namespace, workspace: Workspace) -> tuple[object, str]:
     memory = {"saved": notes.saved, "unread_columns": list(notes.unread_columns)}
     groups = {name: list(notes.rows.get(name, ())) for name in legacy_import.ROW_NOTES}
     return {**plain, "memory": memory | groups}, f"{text}{entries}{left}{off}"
-
-
-def warn_unknown_names(kind: str, names: Sequence[str]) -> None:
-    """Warn about imported names that foreword.yaml lacks: no prompt shows their data."""
-    if names:
-        more = f" and {len(names) - MAX_WARNED_NAMES:,} more" if names[MAX_WARNED_NAMES:] else ""
-        shown = ", ".join(names[:MAX_WARNED_NAMES]) + more
-        warn(f"no prompt shows the data of these {kind}, because foreword.yaml does not list them: {shown}")
 
 
 def read_identity(path: str) -> Identity | str:
@@ -164,12 +156,7 @@ def read_identity(path: str) -> Identity | str:
 
 def agent_to_dict(name: str, character: context.StoredCharacter) -> dict[str, object]:
     """Return the stored character of an agent as JSON-ready values."""
-    return {
-        "agent": name,
-        "soul": character.soul,
-        "identity": character.identity,
-        "responsibilities": character.responsibilities,
-    }
+    return {"agent": name, **pick(character, "soul", "identity", "responsibilities")}
 
 
 def format_agent(name: str, character: context.StoredCharacter) -> str:
@@ -212,13 +199,14 @@ def run_export(args: Namespace) -> int:
     Examples:
         foreword export > events.jsonl
         foreword export november.jsonl --since 2026-11-01 --until 2026-11-30
-        foreword export old.jsonl --until 30d --prune
         foreword export bob.jsonl --user bob
     """
     # Not a default of the parser: it would treat a typed - as missing and take the next word as the file.
     args.file = STDOUT_NAME if args.file is None else args.file
     if not args.file:
         raise InputError("the file name is empty; name a file, or leave it out to write to stdout")
+    if args.file != STDOUT_NAME and os.path.lexists(args.file):
+        raise InputError(f"{args.file} already exists; name a new file")
     if args.user is not None:
         export_person(args)
         return 0
@@ -244,7 +232,6 @@ def export_visible(path: str, events: EventQuery, period: Period) -> "export.Exp
     ends = (period.since, period.until)
     if path == STDOUT_NAME:
         return export.export_log(events.folder, events.reader, sys.stdout, ends)
-    refuse_existing_file(path)
     with show_row_progress() as progress, export.open_draft(path) as file:
         return export.export_log(events.folder, events.reader, file, ends, progress)
 
@@ -258,16 +245,9 @@ def export_and_delete(args: Namespace, events: EventQuery, period: Period) -> "e
         raise InputError(f"{needs}: everything deleted must be in the export")
     if events.reader.clearance is not Trust.FULL or events.reader.room:
         raise InputError("--prune deletes the events of all users, so it needs full trust and takes no --room")
-    refuse_existing_file(args.file)
     # Retention deletes whole UTC days; do the same, so that the totals of each remaining day are complete.
     with show_row_progress() as progress:
         return export.export_and_prune_log(events.folder, args.file, find_cutoff(period.until, 0), progress)
-
-
-def refuse_existing_file(path: str) -> None:
-    """Refuse a path that exists, before any work is done."""
-    if os.path.lexists(path):
-        raise InputError(f"{path} already exists; name a new file")
 
 
 @contextmanager
@@ -289,7 +269,6 @@ def export_person(args: Namespace) -> None:
     if args.file == STDOUT_NAME:
         done = export.export_person(workspace, args.user, level, sys.stdout)
     else:
-        refuse_existing_file(args.file)
         with export.open_draft(args.file) as file:
             done = export.export_person(workspace, args.user, level, file)
         if args.json:
@@ -298,8 +277,8 @@ def export_person(args: Namespace) -> None:
             print(f"exported: {count(sum(done.given.values()), 'item')} of {done.user}")
     if done.above:
         verb, them = ("is", "it") if done.above == 1 else ("are", "them")
-        omitted = f"{count(done.above, 'item')} above clearance {level} {verb} not included"
-        warn(f"{omitted}; to include {them}, add --trust full")
+        what = f"{count(done.above, 'item')} above clearance {level} {verb} not included"
+        warn(f"{what}; to include {them}, add --trust full")
 
 
 def add_forget_options(parser: ArgumentParser) -> None:
@@ -373,12 +352,12 @@ def print_report(args: Namespace, report: "erasure.ErasureReport") -> None:
     for title, reasons in (("remains:", report.stays), ("not done:", report.trouble)):
         if reasons:
             print("\n".join([title, *(f"- {one}" for one in reasons), ""]))
-    left = sum(line.left for line in report.lines)
     if args.dry_run:
         print(f"dry run: {count(report.found, 'item')} of {report.user} would be removed")
     elif report.done:
         print(f"{report.user} is forgotten: verification found nothing left")
     else:
+        left = sum(line.left for line in report.lines)
         found = f"verification found {count(left, 'item')}; " if left else ""
         advice = "stop the gateway or remove them from foreword.yaml, then run this again"
         print(f"{report.user} is not completely forgotten: {found}they may still be sending messages; {advice}")

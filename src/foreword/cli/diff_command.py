@@ -8,7 +8,7 @@ from itertools import takewhile, zip_longest
 from typing import Any, Literal
 
 from foreword.assembly import ASSEMBLY_SCHEMA
-from foreword.cli.inputs import find_folder, find_overrides, read_json
+from foreword.cli.inputs import find_config, find_folder, read_json
 from foreword.cli.log_commands import EventQuery, add_reader_options, open_event_query
 from foreword.cli.output import clean_text, count, print_json, print_table, print_text, to_plain, warn
 from foreword.config.schema import ModelOverride
@@ -42,12 +42,10 @@ class RecordedAssembly:
     model: str
     tools: str
     tool_tokens: int
-    used: int
-    """The tokens of the prompt: text and tool schemas."""
+    used: int  # the tokens of the prompt: text and tool schemas
     sections: tuple[RecordedSection, ...]
     blocks: tuple[Block, ...]
-    logged: sent_prompts.LoggedTurn | None = None
-    """The recorded turn, if it was not read from a file."""
+    logged: sent_prompts.LoggedTurn | None = None  # the recorded turn, if it was not read from a file
 
     @property
     def leading(self) -> list[Block]:
@@ -136,8 +134,7 @@ class SectionDiff:
     """The change of one section between two assemblies."""
 
     id: str
-    what: str
-    """added, removed, changed or same."""
+    what: str  # added, removed, changed or same
     before: int
     after: int
 
@@ -146,42 +143,33 @@ class SectionDiff:
 class PrefixMove:
     """The first difference in the cached prefix, its cause, and the tokens billed again."""
 
-    cause: Literal["section", "tools", "model"]
-    """Tool schemas precede all sections. Each model has its own cache."""
+    cause: Literal["section", "tools", "model"]  # tool schemas precede all sections. Each model has its own cache
     section: str | None = None
-    what: str = "changed"
-    """changed, added, removed or moved."""
+    what: str = "changed"  # changed, added, removed or moved
     byte: int = 0
     tokens: int
     write_usd: float | None = None
     read_usd: float | None = None
 
 
-@frozen(eq=True)
-class AssemblyComparison:
-    """The result of comparing two assemblies."""
-
-    changes: tuple[SectionDiff, ...]
-    move: PrefixMove | None = None
-    reason: str = ""
-    """Why the cached prefix did not move; empty if it did."""
+Comparison = tuple[tuple[SectionDiff, ...], PrefixMove | None, str]  # the last says why the cached prefix did not move
 
 
 def compare_assemblies(
     before: RecordedAssembly, after: RecordedAssembly, overrides: Mapping[str, ModelOverride]
-) -> AssemblyComparison:
+) -> Comparison:
     """Compare two assemblies, section by section and byte by byte."""
     changes = tuple(list_section_diffs(before, after))
     old = find_cached_prefix(before, overrides)
     if not old:
-        return AssemblyComparison(changes=changes, reason=f"{before.file} is too short to be cached")
+        return changes, None, f"{before.file} is too short to be cached"
     move = find_move(before, after, old, overrides)
     if move is None:
-        return AssemblyComparison(changes=changes, reason="the cached prefix is the same, byte for byte")
+        return changes, None, "the cached prefix is the same, byte for byte"
     if prices := find_prices(after.model, overrides, PricedRequest(tokens=after.used)):
         written = prices.cache_write if find_cached_prefix(after, overrides) else prices.input
         move = replace(move, write_usd=move.tokens * written, read_usd=move.tokens * prices.cache_read)
-    return AssemblyComparison(changes=changes, move=move)
+    return changes, move, ""
 
 
 def list_section_diffs(before: RecordedAssembly, after: RecordedAssembly) -> Iterator[SectionDiff]:
@@ -210,10 +198,7 @@ def count_marked(blocks: Sequence[Block]) -> int:
 
 
 def find_move(
-    before: RecordedAssembly,
-    after: RecordedAssembly,
-    old: Sequence[Block],
-    overrides: Mapping[str, ModelOverride],
+    before: RecordedAssembly, after: RecordedAssembly, old: Sequence[Block], overrides: Mapping[str, ModelOverride]
 ) -> PrefixMove | None:
     """Find the first difference between the cached prefix and the prefix now sent."""
     new = after.leading
@@ -279,12 +264,13 @@ def run_diff(args: Namespace) -> int:
     if args.before == args.after == "-":
         raise InputError("only one of A and B can be read from stdin")
     before, after = load_sides(args)
-    comparison, later = compare_assemblies(before, after, find_overrides(args)), after.logged
+    config, later = find_config(args), after.logged
+    comparison = compare_assemblies(before, after, config.models if config else {})
     if args.json:
         report = {
             "tokens": {"before": before.used, "after": after.used},
             "tools_changed": before.tools != after.tools,
-            **to_plain(comparison),
+            **to_plain(dict(zip(("changes", "move", "reason"), comparison, strict=True))),
             "turns": {"before": before.logged and before.logged.turn, "after": later and later.turn},
         }
         for name, read in (("moves", lines.read_decision), ("breaks", lines.read_break)) if later else ():
@@ -323,13 +309,14 @@ def load_turn(query: EventQuery, name: str) -> RecordedAssembly:
     return convert_sent(title, logged, logged.sent)
 
 
-def print_comparison(before: RecordedAssembly, after: RecordedAssembly, comparison: AssemblyComparison) -> None:
+def print_comparison(before: RecordedAssembly, after: RecordedAssembly, comparison: Comparison) -> None:
     """Print a comparison as text."""
+    changes, move, reason = comparison
     more = after.used - before.used
     both = f"{before.used:,} tokens before, {after.used:,} after ({more:+,})"
     print(both if more else f"{after.used:,} tokens in both")
     rows = []
-    for change in comparison.changes:
+    for change in changes:
         if change.what != "same":
             style = CHANGE_STYLES[change.what]
             old = "–" if change.what == "added" else f"{change.before:,}"
@@ -338,11 +325,11 @@ def print_comparison(before: RecordedAssembly, after: RecordedAssembly, comparis
     if rows:
         print()
         print_table(("section", "what", "before", "after"), rows, right=("before", "after"))
-    same = sum(change.what == "same" and change.after > 0 for change in comparison.changes)
+    same = sum(change.what == "same" and change.after > 0 for change in changes)
     print(f"\n{count(same, 'section')} {'is' if same == 1 else 'are'} the same")
-    if before.tools != after.tools and (comparison.move is None or comparison.move.cause != "tools"):
+    if before.tools != after.tools and (move is None or move.cause != "tools"):
         print("the tool schemas changed")
-    print(describe_move(comparison.move) if comparison.move else comparison.reason)
+    print(describe_move(move) if move else reason)
 
 
 def describe_move(move: PrefixMove) -> str:

@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from foreword.cli import inputs
 from foreword.cli.inputs import add_options, load_environ, open_named_workspace
-from foreword.cli.output import print_json, print_table, to_plain, warn
+from foreword.cli.output import pick, print_json, print_table, to_plain, warn
 from foreword.config.schedule_settings import MissedRuns, ScheduleSettings
 from foreword.config.schema import Config
 from foreword.errors import InputError, UnknownName
-from foreword.storage import schedules
-from foreword.storage.api_tokens import ApiTokens
-from foreword.storage.database import explain_sqlite_errors, use_state
+from foreword.storage import api_tokens, database, schedules
 from foreword.types import Delivery
 from foreword.workspace import Workspace
 
@@ -61,8 +59,6 @@ def run_chat(args: Namespace) -> int:
     Examples:
         foreword chat
         foreword chat "What is on this week?"
-        git diff | foreword chat --new "Anything odd in this?"
-        foreword chat --user bob --room kitchen
         foreword chat /cost
     """
     if args.new and args.session:
@@ -77,10 +73,7 @@ def add_serve_options(parser: ArgumentParser) -> None:
     add_options(parser, {"--host ADDRESS": "the address to listen on (default: server.host, else 127.0.0.1)"})
     port = {"--port N": "the port; 0 picks a free one (default: server.port, else 8707)"}
     add_options(parser, port, type=int)
-    flags = {
-        "--public": "allow an address that other machines can reach",
-        "--quiet": "do not print events to stderr",
-    }
+    flags = {"--public": "allow an address that other machines can reach", "--quiet": "do not print events to stderr"}
     add_options(parser, flags)
 
 
@@ -114,25 +107,20 @@ def run_serve(args: Namespace) -> int:
         options = GatewayOptions(tree=None if args.quiet else console, opens=channels, scheduling=True)
 
         def report_ready(address: str) -> None:
-            print_address(address, list(channels), args)
+            if args.json:
+                print(json.dumps({"address": address, "channels": [*channels]}), flush=True)
+            else:
+                print(f"listening on {address}")
+                print(f"OpenAI clients: base_url {address}/v1, with a token as the API key")
+                for name in channels:
+                    print(f"{name}: answering messages to the bot; to pair a user: foreword pair USER")
+                print("to create a token: foreword token create USER", flush=True)
             warn_about_models(workspace.config, environ)
             warn_about_files(workspace)
 
-        with explain_sqlite_errors(workspace.state), log_to(console):
+        with database.explain_sqlite_errors(workspace.state), log_to(console):
             asyncio.run(serve_workspace(workspace, settings, environ=environ, options=options, ready=report_ready))
     return 0
-
-
-def print_address(address: str, channels: list[str], args: Namespace) -> None:
-    """Print the address, the channels and how to get a token."""
-    if args.json:
-        print(json.dumps({"address": address, "channels": channels}), flush=True)
-        return
-    print(f"listening on {address}")
-    print(f"OpenAI clients: base_url {address}/v1, with a token as the API key")
-    for name in channels:
-        print(f"{name}: answering messages to the bot; to pair a user: foreword pair USER")
-    print("to create a token: foreword token create USER", flush=True)
 
 
 def warn_about_models(config: Config, environ: Mapping[str, str]) -> None:
@@ -184,19 +172,25 @@ def run_token(args: Namespace) -> int:
     Examples:
         foreword token create alice
         foreword token create bob --name phone --days 90
-        foreword token list
         foreword token revoke bob
     """
     if not args.who and args.action != "list":
         raise InputError(f"token {args.action} needs a user\nsee: foreword token --help")
     with (
         open_named_workspace(args) as workspace,
-        explain_sqlite_errors(workspace.state),
-        ApiTokens(workspace.state) as tokens,
+        database.explain_sqlite_errors(workspace.state),
+        api_tokens.ApiTokens(workspace.state) as tokens,
     ):
         users = workspace.config.users
         if args.action == "create":
-            create_token(args, users, tokens)
+            made = tokens.create(args.who, users, args.name, args.days)
+            if args.json:
+                print_json({**to_plain(made.token), "token": made.secret})
+            else:
+                print(made.secret)
+                until = f"until {made.token.expires:%Y-%m-%d}" if made.token.expires else "until it is revoked"
+                note = f"token {made.token.id} of {args.who}, valid {until}"
+                print(f"{note}; store it now, it cannot be shown again", file=sys.stderr)
         elif args.action == "list":
             print_tokens(args, users, tokens)
         else:
@@ -206,19 +200,7 @@ def run_token(args: Namespace) -> int:
     return 0
 
 
-def create_token(args: Namespace, users: Mapping[str, Any], tokens: ApiTokens) -> None:
-    """Create a token and print it once."""
-    made = tokens.create(args.who, users, args.name, args.days)
-    if args.json:
-        print_json({**to_plain(made.token), "token": made.secret})
-        return
-    print(made.secret)
-    until = f"until {made.token.expires:%Y-%m-%d}" if made.token.expires else "until it is revoked"
-    note = f"token {made.token.id} of {args.who}, valid {until}; store it now, it cannot be shown again"
-    print(note, file=sys.stderr)
-
-
-def print_tokens(args: Namespace, users: Mapping[str, Any], tokens: ApiTokens) -> None:
+def print_tokens(args: Namespace, users: Mapping[str, Any], tokens: api_tokens.ApiTokens) -> None:
     """List the tokens without their secrets; former users may still have some."""
     found = tokens.find_all(args.who)
     if not found and args.who and args.who not in users:
@@ -252,37 +234,33 @@ def run_pair(args: Namespace) -> int:
     all users; `revoke` removes a pairing.
 
     Examples:
-        foreword pair bob
         foreword pair bob --minutes 60
         foreword pair list
-        foreword pair revoke telegram:1002
         foreword pair revoke bob
     """
+    from foreword.gateway import pairing
+
     if args.what == "revoke" and not args.which:
         raise InputError("pair revoke needs an identity such as telegram:1001, or a user")
     if args.what != "revoke" and args.which:
         raise InputError(f"pair {args.what} takes no further argument, got {args.which!r}")
-    with open_named_workspace(args) as workspace, use_state(workspace.state) as state:
+    with open_named_workspace(args) as workspace, database.use_state(workspace.state) as state:
         if args.what == "list":
             print_identities(args, workspace, state)
         elif args.what == "revoke":
-            revoke_pairings(args, state)
+            revoked = pairing.revoke_identities(state, args.which)  # the conversations remain
+            listed = "\n".join(f"revoked: {one.identity} of {one.user}" for one in revoked)
+            listed = listed or f"revoked: the code of {args.which}"
+            print_json([*map(pairing_to_dict, revoked)]) if args.json else print(listed)
         else:
-            create_pairing_code(args, workspace, state)
+            code = pairing.create_code(state, args.what, workspace.config.users, datetime.now(UTC), args.minutes)
+            how = f"must send this to the agent in a private chat within {args.minutes} minutes: /pair {code}"
+            if args.json:
+                print_json({"user": args.what, "code": code, "minutes": args.minutes})
+            else:
+                print(code)
+                print(f"{args.what} {how}", file=sys.stderr)
     return 0
-
-
-def create_pairing_code(args: Namespace, workspace: Workspace, state: Connection) -> None:
-    """Create a code and print it once."""
-    from foreword.gateway import pairing
-
-    code = pairing.create_code(state, args.what, workspace.config.users, datetime.now(UTC), args.minutes)
-    if args.json:
-        print_json({"user": args.what, "code": code, "minutes": args.minutes})
-        return
-    print(code)
-    note = f"{args.what} must send this to the agent in a private chat within {args.minutes} minutes: /pair {code}"
-    print(note, file=sys.stderr)
 
 
 def print_identities(args: Namespace, workspace: Workspace, state: Connection) -> None:
@@ -308,21 +286,9 @@ def print_identities(args: Namespace, workspace: Workspace, state: Connection) -
         print("no identities; create a pairing code with: foreword pair USER")
 
 
-def revoke_pairings(args: Namespace, state: Connection) -> None:
-    """Revoke pairings; the conversations remain."""
-    from foreword.gateway import pairing
-
-    revoked = pairing.revoke_identities(state, args.which)
-    if args.json:
-        print_json([*map(pairing_to_dict, revoked)])
-    else:
-        lines = [f"revoked: {one.identity} of {one.user}" for one in revoked]
-        print("\n".join(lines) or f"revoked: the code of {args.which}")
-
-
 def pairing_to_dict(one: "PairedIdentity") -> dict[str, Any]:
     """Return a paired identity with the names of the JSON output."""
-    return {"identity": one.identity, "user": one.user, "name": one.name, "paired": one.since}
+    return {**pick(one, "identity", "user", "name"), "paired": one.since}
 
 
 def add_schedule_options(parser: ArgumentParser) -> None:
@@ -363,9 +329,6 @@ def run_schedule(args: Namespace) -> int:
     Examples:
         foreword schedule list
         foreword schedule add --cron "0 8 * * 1-5" --say "What is on today?" --to telegram:1001
-        foreword schedule add --at "tomorrow 8:00" --say "Remind me of the dentist."
-        foreword schedule add --at 2026-12-24T18:00 --say "Wish everybody well." --to kitchen
-        foreword schedule run brief
         foreword schedule cancel 3f9a2c1d
     """
     if not args.which and args.action in ("cancel", "run"):
@@ -375,7 +338,7 @@ def run_schedule(args: Namespace) -> int:
     with open_named_workspace(args) as workspace:
         if args.action == "run":
             return run_schedule_now(args, workspace)
-        with use_state(workspace.state) as state:
+        with database.use_state(workspace.state) as state:
             if args.action == "list":
                 print_schedules(args, workspace, state)
             elif args.action == "add":
@@ -406,19 +369,15 @@ def print_schedules(args: Namespace, workspace: Workspace, state: Connection) ->
             to = f"{one.delivery}, {str(one.to) or 'last address used'}"
             words = " ".join(one.say.split())
             says = words if len(words) <= MAX_TEXT_CHARS else f"{words[: MAX_TEXT_CHARS - 1].rstrip()}…"
-            rows.append((one.id, one.title, one.user, when, due, says, to, describe_state(one, now)))
+            waiting = str(one.state) == "waiting"
+            late = waiting and one.due is not None and now - one.due > OVERDUE_AFTER
+            notes = "; ".join(filter(None, (OVERDUE_NOTE if late else "", one.note)))
+            done = "done" if one.ran and not waiting else ""
+            rows.append((one.id, one.title, one.user, when, due, says, to, notes or done))
         print_table(("id", "name", "user", "when", "next", "says", "to", "note"), rows)
     else:
         whose = f" for {args.user}" if args.user else ""
         print(f"no schedules{whose}; add one with: foreword schedule add")
-
-
-def describe_state(schedule: schedules.StoredSchedule, now: datetime) -> str:
-    """Return the status note: overdue, why the last run did not take place, or done."""
-    waiting = str(schedule.state) == "waiting"
-    late = waiting and schedule.due is not None and now - schedule.due > OVERDUE_AFTER
-    notes = [OVERDUE_NOTE if late else "", schedule.note]
-    return "; ".join(filter(None, notes)) or ("done" if schedule.ran and not waiting else "")
 
 
 def add_schedule(args: Namespace, workspace: Workspace, state: Connection) -> None:
@@ -454,10 +413,10 @@ def run_schedule_now(args: Namespace, workspace: Workspace) -> int:
             accepted = await gateway.scheduler.run(args.which)
             return await gateway.wait(accepted.turn)
 
-    with explain_sqlite_errors(workspace.state):
+    with database.explain_sqlite_errors(workspace.state):
         reply = asyncio.run(run())
     if args.json:
-        print_json({"turn": reply.turn, "state": str(reply.state), "text": reply.text, "cost_usd": reply.cost_usd})
+        print_json(pick(reply, "turn", "state", "text", "cost_usd"))
     else:
         print(reply.text or "(empty reply)")
     return 0 if reply.state is TurnState.ANSWERED else 1
@@ -468,20 +427,9 @@ def schedule_to_dict(schedule: schedules.StoredSchedule) -> dict[str, Any]:
     return {
         "schedule": schedule.id,
         "name": schedule.title,
-        "origin": str(schedule.origin),
-        "agent": schedule.agent,
-        "user": schedule.user,
-        "kind": str(schedule.timing.kind),
-        "moment": schedule.timing.moment,
-        "zone": schedule.timing.zone,
-        "say": schedule.say,
-        "delivery": str(schedule.delivery),
-        "channel": schedule.to.channel,
-        "address": schedule.to.address,
-        "room": schedule.to.room,
-        "clearance": str(schedule.clearance),
-        "missed": str(schedule.missed),
-        "state": str(schedule.state),
-        "due": schedule.due,
-        "note": schedule.note,
+        **pick(schedule, "origin", "agent", "user"),
+        **pick(schedule.timing, "kind", "moment", "zone"),
+        **pick(schedule, "say", "delivery"),
+        **pick(schedule.to, "channel", "address", "room"),
+        **pick(schedule, "clearance", "missed", "state", "due", "note"),
     }

@@ -5,16 +5,16 @@ import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from foreword import turn as turns
-from foreword.cli.output import warn, warn_about_names
+from foreword.cli.output import pick, warn, warn_about_names
 from foreword.config import structure
 from foreword.errors import ConfigError, InputError, WorkspaceError, suggest_name
-from foreword.types import Delivery, Mode, Trust, frozen
+from foreword.types import Delivery, Mode
 from foreword.workspace import Workspace, open_workspace
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from foreword.agent.providers.model_discovery import ChosenModel
     from foreword.assembly import Assembly
-    from foreword.config.schema import Config, ModelOverride
+    from foreword.config.schema import Config
 
 CONFIG_FILE = "foreword.yaml"
 ENV_FILE = ".env"
@@ -75,14 +75,11 @@ def add_turn_options(parser: ArgumentParser) -> None:
     }
     add_options(what, options)
     background = {"--background": "a background turn; when to deliver its reply"}
-    add_options(what, background, choices=[str(delivery) for delivery in Delivery])
+    add_options(what, background, choices=[*map(str, Delivery)])
     add_options(what, {"--now TIME": "the time, such as 2026-11-15T08:30 (default: now)"})
     how = parser.add_argument_group("how")
-    names = {
-        "--blueprint NAME": "the blueprint (default: that of the agent)",
-        "--model NAME": "the model as provider:name (default: the one that would answer)",
-    }
-    add_options(how, names, default="")
+    add_options(how, {"--blueprint NAME": "the blueprint (default: that of the agent)"}, default="")
+    add_options(how, {"--model NAME": "the model as provider:name (default: the one that would answer)"}, default="")
     add_mode_option(how)
     files = {
         "--tools FILE": "additional tools: a JSON list of {name, description, parameters, …}",
@@ -95,10 +92,8 @@ def find_folder(args: Namespace) -> str | None:
     """Return the folder of the workspace, the named one or the nearest one upwards; None if there is none."""
     if args.workspace is not None:
         return str(args.workspace)
-    try:
-        folder = os.getcwd()
-    except OSError:
-        raise WorkspaceError("the current folder no longer exists; change to another one") from None
+    if not (folder := get_working_directory()):
+        raise WorkspaceError("the current folder no longer exists; change to another one")
     while not os.path.lexists(os.path.join(folder, CONFIG_FILE)):
         parent = os.path.dirname(folder)
         if parent == folder:
@@ -140,12 +135,12 @@ def show_path(folder: str, file: str) -> str:
     return min(os.path.relpath(place), place, key=len)
 
 
-def find_overrides(args: Namespace) -> "Mapping[str, ModelOverride]":
-    """Return the model overrides of the workspace, or none without a workspace."""
+def find_config(args: Namespace) -> "Config | None":
+    """Return the configuration of the workspace, or None without a workspace."""
     if find_folder(args) is None:
-        return {}
+        return None
     with open_named_workspace(args) as workspace:
-        return workspace.config.models
+        return workspace.config
 
 
 def load_environ(workspace: Workspace) -> dict[str, str]:
@@ -199,30 +194,17 @@ def read_value(path: str, kind: type[T]) -> T:
     return check_value(read_json(path), kind, path)
 
 
-@frozen(eq=True)
-class ToolDescription:
-    """A tool in a file, without its parameters."""
-
-    name: str
-    description: str = ""
-    trust: Trust = Trust.FULL
-    kind: str = ""
-
-
 def read_tools(path: str) -> tuple[turns.Tool, ...]:
     """Read tools; their parameters are JSON Schema and pass through unchanged."""
     value = read_json(path)
     items: Sequence[Any] = value if isinstance(value, list) else []
     bare = [{k: v for k, v in item.items() if k != "parameters"} if isinstance(item, dict) else item for item in items]
-    described = check_value(bare if isinstance(value, list) else value, tuple[ToolDescription, ...], path)
-    tools = []
-    for at, (tool, item) in enumerate(zip(described, items, strict=True)):
-        parameters = item.get("parameters", {"type": "object", "properties": {}})
-        if not isinstance(parameters, Mapping):
+    tools = check_value(bare if isinstance(value, list) else value, tuple[turns.Tool, ...], path)
+    for at, item in enumerate(items):
+        if not isinstance(item.get("parameters", {}), Mapping):
             raise InputError(f"{path}: [{at}].parameters must be a JSON object")
-        fields = {"name": tool.name, "description": tool.description, "trust": tool.trust, "kind": tool.kind}
-        tools.append(turns.Tool(parameters=parameters, **fields))  # type: ignore[arg-type]
-    return tuple(tools)
+    given = zip(tools, items, strict=True)
+    return tuple(replace(tool, parameters=item.get("parameters", tool.parameters)) for tool, item in given)
 
 
 def check_value(value: Any, kind: type[T], file: str) -> T:
@@ -297,20 +279,15 @@ def make_turn(args: Namespace, workspace: Workspace, model: str) -> turns.Turn:
     host, sandbox = describe_place(config)
     warn_unlisted(args.room, config)
     return turns.Turn(
-        agent=args.agent,
+        **pick(args, "agent", "channel", "room", "session", "message", "plan", "blueprint"),
         user=user,
-        channel=args.channel,
-        room=args.room,
         situation=find_situation(args, config),
-        session=args.session,
-        message=args.message,
         history=read_value(args.history, tuple[turns.Message, ...]) if args.history else (),
         project=project,
         cwd=cwd,
         instructions=read_text(args.instructions) if args.instructions else "",
         task=read_value(args.task, turns.Task) if args.task else None,
         state=read_value(args.state, turns.State) if args.state else turns.State(),
-        plan=args.plan,
         background=Delivery(args.background) if args.background else None,
         mode=Mode(args.mode) if args.mode else None,
         tools=find_offered_tools(args, workspace, user),
@@ -318,7 +295,6 @@ def make_turn(args: Namespace, workspace: Workspace, model: str) -> turns.Turn:
         host=host,
         sandbox=sandbox,
         git=find_git(project or cwd) if project or cwd else None,
-        blueprint=args.blueprint,
         model=model,
         now=parse_time(args.now, find_user_zone(user, config)) if args.now is not None else None,
     )
@@ -326,7 +302,8 @@ def make_turn(args: Namespace, workspace: Workspace, model: str) -> turns.Turn:
 
 def find_offered_tools(args: Namespace, workspace: Workspace, user: str) -> turns.Toolset:
     """Return the tools that the gateway would offer in a turn, found without calling anything, and those of --tools."""
-    from foreword.agent.tools.registry import find_gateway_tools, find_unusable_tools, remove_tools
+    from foreword.agent.tools.registry import remove_tools
+    from foreword.gateway.gateway_tools import find_gateway_tools, find_unusable_tools
 
     config = workspace.config
     agent = config.agents.get(args.agent or next(iter(config.agents)))
@@ -401,10 +378,9 @@ def find_project(path: str | None) -> str:
 
 def get_working_directory() -> str:
     """Return the working directory, or an empty string if it was removed."""
-    try:
+    with suppress(OSError):
         return os.getcwd()
-    except OSError:
-        return ""
+    return ""
 
 
 def find_user_zone(user: str, config: "Config") -> "ZoneInfo":

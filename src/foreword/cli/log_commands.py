@@ -8,17 +8,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from sqlite3 import Connection
-from typing import TypeVar
+from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
 from foreword.cli import output
 from foreword.cli.inputs import add_options, find_situation, open_named_workspace
-from foreword.cli.output import print_json, print_table, to_plain, warn
+from foreword.cli.output import pick, print_json, print_table, to_plain, warn
 from foreword.config.schema import Config
 from foreword.engine.trust import resolve_trust
 from foreword.errors import InputError, quote_name, suggest_name
 from foreword.events import lines, query, sent_prompts, status, totals
-from foreword.events.event import GROUPINGS, Reader, sees_all
+from foreword.events.event import GROUPINGS, Reader, find_reader, sees_all
 from foreword.events.period import parse_last_moment
 from foreword.events.record import Record
 from foreword.host import load_zone
@@ -37,15 +37,8 @@ PERIOD_OPTIONS = {
     "--since TIME": "start of the period: 1h, 12h, 7d, today, yesterday, 2026-11-15 or 2026-11-15T08:30",
     "--until TIME": "end of the period, in the same forms; a day includes its end",
 }
-COST_COLUMNS = {
-    "turns": "turns",
-    "calls": "calls",
-    "unpriced": "unpriced",
-    "in": "tokens_in",
-    "cached": "cache_read",
-    "out": "tokens_out",
-}
-SECTION_COLUMNS = ("calls", "unpriced", "in", "cached")
+SECTION_COLUMNS = {"calls": "calls", "unpriced": "unpriced", "in": "tokens_in", "cached": "cache_read"}
+COST_COLUMNS = {"turns": "turns", **SECTION_COLUMNS, "out": "tokens_out"}
 
 
 @frozen
@@ -113,7 +106,7 @@ def make_event_query(workspace: Workspace, turn: Turn) -> EventQuery:
     """Return the query context of the user of a turn, and warn about unknown names."""
     clearance = resolve_trust(turn, workspace.config)
     output.warn_about_names(clearance.warnings, workspace.config, turn.user, turn.situation)
-    reader = query.find_reader(turn, clearance.level, workspace.config)
+    reader = find_reader(turn, clearance.level, workspace.config)
     zone, note = load_zone(reader.timezone)
     if note:
         warn(note)
@@ -161,7 +154,6 @@ def run_logs(args: Namespace) -> int:
     Examples:
         foreword logs --level error --since 12h
         foreword logs --user alice --since yesterday --until yesterday
-        foreword logs --event-type api_error --limit 5 --json
         foreword logs --channel telegram --follow
     """
     workspace, events = open_event_query(args)
@@ -177,28 +169,23 @@ def run_logs(args: Namespace) -> int:
         follow_events(args, events, wanted)
     found = events.run(lambda log: query.find_events(log, events.reader, wanted))
     records = found.records[::-1]
+
+    def describe_outcomes(log: Connection) -> Sequence[str]:
+        return status.describe_outcomes(log, events.reader, records, events.zone)
+
     if found.notice:
         warn(found.notice)
     if args.json:
         print_json([record.to_dict(events.reader) for record in records])
     elif records:
         print_records(records, events.zone)
-        if status.selects_errors(wanted):
-            print_outcomes(records, events)
+        if status.selects_errors(wanted) and (outcomes := events.run(describe_outcomes)):
+            print("\n outcome of these turns:", *outcomes, sep="\n ")
         if rest := found.find_next_page(len(records), wanted):
             print(f"\n older events match; to see them, use --until {rest} or a higher --limit")
     else:
         print("no recorded events match")
     return 0
-
-
-def print_outcomes(records: Sequence[Record], events: EventQuery) -> None:
-    """Print how the turns of errors ended."""
-    outcomes = events.run(lambda log: status.describe_outcomes(log, events.reader, records, events.zone))
-    if outcomes:
-        print("\n outcome of these turns:")
-    for line in outcomes:
-        print(f" {line}")
 
 
 def follow_events(args: Namespace, events: EventQuery, wanted: query.Filter) -> None:
@@ -246,7 +233,6 @@ def run_trace(args: Namespace) -> int:
     Examples:
         foreword trace 3f2a9c01
         foreword trace 3f2a9c01 --json
-        foreword trace 3f2a9c01 --prompt
         foreword trace --at 14:03 --prompt
     """
     if bool(args.turn) == bool(args.at):
@@ -330,7 +316,6 @@ def run_cost(args: Namespace) -> int:
     Examples:
         foreword cost
         foreword cost --since 7d
-        foreword cost --by session --since today
         foreword cost --by section --since 30d --json
     """
     workspace, events = open_event_query(args)
@@ -341,18 +326,11 @@ def run_cost(args: Namespace) -> int:
     return 0
 
 
-def spending_to_dict(spending: totals.Spending) -> dict[str, object]:
+def spending_to_dict(spending: totals.Spending) -> Any:
     """Return the totals as JSON-ready values."""
-    return {
-        "by": spending.by,
-        "since": to_plain(spending.period.since),
-        "until": to_plain(spending.period.until),
-        "whole": to_plain(spending.whole),
-        "usd_per_turn": spending.usd_per_turn,
-        "most_tokens": to_plain(spending.longest),
-        "totals": to_plain(spending.totals),
-        "left": spending.left,
-    }
+    period, whole = pick(spending.period, "since", "until"), pick(spending, "whole", "usd_per_turn")
+    rest = {"most_tokens": spending.longest, **pick(spending, "totals", "left")}
+    return to_plain({"by": spending.by, **period, **whole, **rest})
 
 
 def print_spending(spending: totals.Spending, events: EventQuery) -> None:
@@ -362,7 +340,7 @@ def print_spending(spending: totals.Spending, events: EventQuery) -> None:
     if not spending.totals:
         return
     # A section is part of a call and produces no output, so it has neither turns nor output tokens.
-    columns = {head: name for head, name in COST_COLUMNS.items() if spending.by != "section" or head in SECTION_COLUMNS}
+    columns = SECTION_COLUMNS if spending.by == "section" else COST_COLUMNS
     by_tokens = spending.by == "session" or spending.whole.cost_usd is None
     weights = [
         total.tokens_in + total.tokens_out if by_tokens else round((total.cost_usd or 0) * 1_000_000)

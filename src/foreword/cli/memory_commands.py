@@ -14,7 +14,7 @@ from foreword.cli.inputs import add_options, open_named_workspace
 from foreword.cli.output import count, print_json, print_text, show_progress, to_plain, warn, warn_about_names
 from foreword.errors import InputError, UnknownName, quote_name
 from foreword.events import log, sinks, tracer
-from foreword.events.query import find_context
+from foreword.events.event import find_context
 from foreword.memory import index_sync, notes, stores
 from foreword.memory.entry import Note
 from foreword.storage import agents, database, state_reader
@@ -23,16 +23,9 @@ from foreword.types import Trust
 from foreword.workspace import Workspace
 
 MAX_SEARCH_RESULTS = 20  # maximum passages of a search
-OPTION_ACTIONS = {
-    "limit": "search",
-    "first": "get",
-    "lines": "get",
-    "yes": "forget",
-    "promote": "review",
-    "heading": "review",
-    "dry_run": "review",
-}
-"""The action of each option that only one action takes."""
+# The action of each option that only one action takes.
+OPTION_ACTIONS = {"limit": "search", "first": "get", "lines": "get", "yes": "forget"}
+OPTION_ACTIONS |= dict.fromkeys(("promote", "heading", "dry_run"), "review")
 OPTION_DEFAULTS = {"limit": 5, "first": 1}
 # Do not block the shell on a log that cannot be written.
 SHORT_LOG_LIMITS = log.LogLimits(batch_s=0.0, close_timeout_s=0.3, lock_timeout_s=0.2)
@@ -56,12 +49,9 @@ def add_memory_options(parser: ArgumentParser) -> None:
     add_options(what, {"--lines N": "with get: the number of lines to read (default: all)"}, type=int)
     place = "with review PATH: promote to STORE/NAME.md, or to memories.json for a fact (default: as review suggests)"
     add_options(what, {"--promote PLACE": place}, nargs="?", const="")
-    others = {
-        "--heading TEXT": "with --promote: add the entry to the note under this heading",
-        "--yes": "with forget: remove the file even if it was written by hand",
-        "--dry-run": "with --promote: show the change without making it",
-    }
-    add_options(what, others)
+    add_options(what, {"--heading TEXT": "with --promote: add the entry to the note under this heading"})
+    add_options(what, {"--yes": "with forget: remove the file even if it was written by hand"})
+    add_options(what, {"--dry-run": "with --promote: show the change without making it"})
 
 
 def run_memory(args: Namespace) -> int:
@@ -77,8 +67,6 @@ def run_memory(args: Namespace) -> int:
     Examples:
         foreword memory search "When is Carol's birthday?"
         foreword memory get social/PEOPLE.md --from 2 --lines 3
-        foreword memory save Bob likes rye bread --store social
-        foreword memory review social/inbox/bob/ENTRY.md --promote shared/HOUSE.md --heading "The boiler"
         foreword memory search --user bob --situation group boiler
     """
     if args.words and args.action in ("list", "reindex"):
@@ -123,20 +111,17 @@ def give_memory_tools(assembly: Assembly) -> Assembly:
 def call_tool(workspace: Workspace, assembly: Assembly, name: str, arguments: Mapping[str, object]) -> str:
     """Call a tool as an agent would, and log the call."""
     answer = workspace.call(assembly, name, arguments)
-    log_call(workspace, assembly, name, answer)
+    log_call(workspace, assembly, name, answer=answer)
     return answer.text
 
 
-def log_call(workspace: Workspace, assembly: Assembly, tool: str, answer: object) -> None:
+def log_call(
+    workspace: Workspace, assembly: Assembly, tool: str, store: str = "", answer: ToolAnswer | None = None
+) -> None:
     """Log a call of a tool, or an action as a call of the tool that does the same for an agent."""
-    memory = workspace.memory
+    memory, answer = workspace.memory, answer or ToolAnswer(text="", tokens=0, store=store, count=1)
     with sinks.open_event_stream(memory.folder, workspace.config, memory.now, SHORT_LOG_LIMITS) as events:
         registry.record_memory_event(tracer.Tracer(events.recorder, find_context(assembly)), tool, answer)
-
-
-def log_change(workspace: Workspace, assembly: Assembly, tool: str, store: str, number: int = 1) -> None:
-    """Log a change of a store."""
-    log_call(workspace, assembly, tool, ToolAnswer(text="", tokens=0, store=store, count=number))
 
 
 def get_words(args: Namespace, what: str) -> str:
@@ -156,7 +141,8 @@ def search_memory(args: Namespace, workspace: Workspace) -> object:
         arguments = {"query": query, "limit": args.limit, "store": args.store}
         return call_tool(workspace, assembly, "memory_search", arguments)
     hits = workspace.memory.search(query, assembly.audience, limit=args.limit, store=args.store)
-    log_change(workspace, assembly, "memory_search", args.store, len(hits))
+    found = ToolAnswer(text="", tokens=0, store=args.store, count=len(hits))
+    log_call(workspace, assembly, "memory_search", answer=found)
     return hits
 
 
@@ -194,7 +180,8 @@ def save_memory(args: Namespace, workspace: Workspace) -> object:
     )
     reviewed = store != own and memory.may_promote(user, level)
     saved = memory.save_reviewed(note, store) if reviewed else memory.save(note, store)
-    log_change(workspace, assembly, "save_memory", store, int(not saved.known))
+    stored = ToolAnswer(text="", tokens=0, store=store, count=int(not saved.known))
+    log_call(workspace, assembly, "save_memory", answer=stored)
     return f"known already: {saved.path}" if saved.known else f"saved: {saved.path}"
 
 
@@ -207,7 +194,7 @@ def forget_memory(args: Namespace, workspace: Workspace) -> object:
     if not args.yes and (lines := memory.count_lines_by_hand(path, audience)):
         raise InputError(f"{path} was written by hand ({count(lines, 'line')}); to remove the file, add --yes")
     result = memory_tools.erase_from_records(memory, audience, path, memory.forget(path, audience))
-    log_change(workspace, assembly, "forget_memory", path.partition("/")[0])
+    log_call(workspace, assembly, "forget_memory", path.partition("/")[0])
     return f"Forgotten: {path}. {result}".rstrip()
 
 
@@ -240,7 +227,7 @@ def promote_entry(args: Namespace, workspace: Workspace, assembly: Assembly, ent
     target, person = args.promote or memory.suggest_place(entry), assembly.turn.user
     change = memory.promote(entry.path, target, assembly.audience, person, args.heading or "", preview=args.dry_run)
     if not args.dry_run:
-        log_change(workspace, assembly, "save_memory", change.target.partition("/")[0])
+        log_call(workspace, assembly, "save_memory", change.target.partition("/")[0])
     text = f"{'would be promoted' if args.dry_run else 'promoted'}: {change.target}"
     readers = memory.find_lower_trust(change.target, entry.provenance)
     if readers is not None:
@@ -334,7 +321,6 @@ def run_instructions(args: Namespace) -> int:
     Examples:
         foreword instructions show
         foreword instructions set "Answer in bullet points."
-        foreword instructions set --file wishes.md --user bob --agent reid
         foreword instructions clear --user bob
     """
     with open_named_workspace(args) as workspace:
@@ -358,7 +344,7 @@ def run_instructions(args: Namespace) -> int:
             with database.use_state(workspace.state) as state:
                 text = agents.replace_instructions(state, user, agent, new)
             assembly = workspace.assemble(Turn(user=user, agent=agent, situation="dm"))
-            log_change(workspace, assembly, "update_instructions", state_tools.INSTRUCTIONS_STORE)
+            log_call(workspace, assembly, "update_instructions", state_tools.INSTRUCTIONS_STORE)
     if args.json:
         print_json({"user": user, "agent": agent, "instructions": text, "characters": len(text)})
     elif args.action == "show":

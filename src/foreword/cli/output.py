@@ -6,7 +6,6 @@ Rich is imported only when a table is printed, because its import is slow.
 import json
 import os
 import sys
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
@@ -40,8 +39,7 @@ MIN_NOTE_COLUMNS = 36  # minimum columns for notes
 UNLIMITED_COLUMNS = 10_000  # columns; piped output has one line per row
 NOTE_INDENT = " " * 5
 
-Cell = str | tuple[str, str]
-"""The text of a table cell, or a text and its style."""
+Cell = str | tuple[str, str]  # the text of a table cell, or a text and its style
 
 
 def clean_text(text: str) -> str:
@@ -106,12 +104,17 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def pick(value: object, *names: str) -> dict[str, Any]:
+    """Return some attributes of a value by name."""
+    return {name: getattr(value, name) for name in names}
+
+
 def to_plain(value: Any) -> Any:
     """Convert frozen values to JSON-ready mappings, lists and strings."""
     if is_dataclass(value):
         return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, datetime):
-        from foreword.events.period import format_timestamp
+        from foreword.events.event import format_timestamp
 
         return format_timestamp(value)
     if isinstance(value, Enum):
@@ -141,6 +144,8 @@ def print_table(
     Cells wrap between words and are never cut. Notes, one for the header and one for each row, are printed after
     their line; long notes wrap in their column, or below the row.
     """
+    import textwrap
+
     from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table

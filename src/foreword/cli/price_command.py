@@ -8,25 +8,26 @@ from datetime import UTC, datetime
 from hashlib import sha256
 
 from foreword.cli.inputs import add_options, find_user_zone, open_named_workspace, parse_time, read_text
-from foreword.cli.output import Cell, count, print_json, print_table, warn
+from foreword.cli.output import Cell, count, pick, print_json, print_table, warn
 from foreword.errors import InputError
 from foreword.events.lines import SHORT_ID_DIGITS
 from foreword.gateway import edit_price
 from foreword.gateway.edit_price import EditCosts, FileEdit, NewSessionCost, NoCostReason
 from foreword.promptcache.ledger import Action
 from foreword.promptcache.price import EditQuote
-from foreword.storage import ledgers
-from foreword.storage.database import STATE_FILE, use_state
+from foreword.storage import database, ledgers
 from foreword.tokens.prices import format_usd
 from foreword.types import EditPolicy
 from foreword.workspace import Workspace
 
 OFFER_COLUMNS = ("billed again", "once", "each call", "calls", "in all")
+DECIDED = "decided for this edit of {path}{saved}: running sessions "
 POLICY_EFFECTS = {
-    EditPolicy.NOW: "running sessions get a rebuilt prompt with their next message",
-    EditPolicy.APPEND: "running sessions get the change appended after their prompt with their next message",
-    EditPolicy.COLD: "running sessions keep the old text until their cache is cold",
-    EditPolicy.NEXT_SESSION: "running sessions keep the old text; new sessions get the new one",
+    EditPolicy.NOW: f"{DECIDED}get a rebuilt prompt with their next message",
+    EditPolicy.APPEND: f"{DECIDED}get the change appended after their prompt with their next message",
+    EditPolicy.COLD: f"{DECIDED}keep the old text until their cache is cold",
+    EditPolicy.NEXT_SESSION: f"{DECIDED}keep the old text; new sessions get the new one",
+    EditPolicy.AUTO: "decision about {path} removed: foreword.yaml decides, else the price",
 }
 ACTION_EFFECTS = {
     Action.APPEND: "gets it appended to its next message",
@@ -64,7 +65,6 @@ def run_price(args: Namespace) -> int:
     Examples:
         foreword price SOUL.md
         foreword price SOUL.md --with draft.md
-        foreword price SOUL.md --apply cold
         foreword price --decided
     """
     if bool(args.file) == args.decided:
@@ -106,7 +106,7 @@ def find_file_edit(args: Namespace, workspace: Workspace) -> FileEdit:
 
 def has_state(workspace: Workspace) -> bool:
     """Return whether the workspace has a state database; pricing creates none."""
-    return os.path.exists(os.path.join(workspace.state, STATE_FILE))
+    return os.path.exists(os.path.join(workspace.state, database.STATE_FILE))
 
 
 def price_edit(
@@ -115,7 +115,7 @@ def price_edit(
     """Price an edit for running sessions and for a new one."""
     inputs = edit_price.PricingInputs()
     if has_state(workspace):
-        with use_state(workspace.state) as state:
+        with database.use_state(workspace.state) as state:
             inputs = edit_price.read_pricing_inputs(state, now, args.session)
     if args.session and not inputs.sessions:
         raise InputError(
@@ -140,21 +140,21 @@ def apply_policy(args: Namespace, workspace: Workspace, edit: FileEdit, now: dat
         raise InputError(f"no prompt contains {edit.path}, so there is nothing to decide")
     decided = policy is EditPolicy.AUTO or edit_price.needs_decision(costs, edit, policy)
     if decided:
-        with use_state(workspace.state) as state:
+        with database.use_state(workspace.state) as state:
             if policy is EditPolicy.AUTO:
                 ledgers.delete_edit_decision(state, edit.path)
             else:
                 ledgers.decide_edit(state, edit.path, edit.sha256, policy)
         costs, fresh = price_edit(args, workspace, edit, now)
-        warn_about_uncovered_sections(costs, edit, policy)
+        found = [one for price in costs.prices for one in price.decision.decisions if policy is not EditPolicy.AUTO]
+        for section in sorted({one.section for one in found if one.policy is not policy}):
+            warn(f"the decision does not apply to {section}, which contains more than {edit.path}")
     if args.json:
         print_json({"policy": args.apply if decided else None, **edit_price.describe_prices(costs, edit, fresh)})
         return
-    print(
-        describe_decision(edit, policy)
-        if decided
-        else f"{edit.path} changes no running session, so nothing was decided"
-    )
+    saved = "" if edit.saved else ", once it is saved with this text"
+    effect = POLICY_EFFECTS[policy].format(path=edit.path, saved=saved)
+    print(effect if decided else f"{edit.path} changes no running session, so nothing was decided")
     if decided and costs.prices:
         print()
         print_session_costs(costs)
@@ -162,33 +162,17 @@ def apply_policy(args: Namespace, workspace: Workspace, edit: FileEdit, now: dat
         print_unpriced(costs, edit)
 
 
-def warn_about_uncovered_sections(costs: EditCosts, edit: FileEdit, policy: EditPolicy) -> None:
-    """Warn about sections that the edit changes but the decision does not cover."""
-    decisions = [one for price in costs.prices for one in price.decision.decisions if policy is not EditPolicy.AUTO]
-    for section in sorted({one.section for one in decisions if one.policy is not policy}):
-        warn(f"the decision does not apply to {section}, which contains more than {edit.path}")
-
-
-def describe_decision(edit: FileEdit, policy: EditPolicy) -> str:
-    """Describe the decision."""
-    if policy is EditPolicy.AUTO:
-        return f"decision about {edit.path} removed: foreword.yaml decides, else the price"
-    when = "" if edit.saved else ", once it is saved with this text"
-    return f"decided for this edit of {edit.path}{when}: {POLICY_EFFECTS[policy]}"
-
-
 def print_decisions(args: Namespace, workspace: Workspace) -> None:
     """List the decisions, and whether each matches the current text of its file."""
     found: Sequence[ledgers.EditDecision] = []
     if has_state(workspace):
-        with use_state(workspace.state) as state:
+        with database.use_state(workspace.state) as state:
             found = ledgers.list_edits(state)
     texts = {one.path: workspace.files.read_text(one.path) for one in found}
     hashes = {path: sha256(text.encode()).hexdigest() for path, text in texts.items() if isinstance(text, str)}
     in_force = [hashes.get(one.path) == one.sha256 for one in found]
     if args.json:
-        names = ("path", "policy", "decided", "sha256")
-        plain = [{name: getattr(one, name) for name in names} for one in found]
+        plain = [pick(one, "path", "policy", "decided", "sha256") for one in found]
         print_json([{**row, "in_force": active} for row, active in zip(plain, in_force, strict=True)])
     elif not found:
         print("there are no decisions about single edits")

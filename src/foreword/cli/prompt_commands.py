@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from foreword import resources
 from foreword.cli import inputs, output
-from foreword.cli.inputs import add_options, add_turn_options, open_named_workspace
 from foreword.cli.output import NARROW_COLUMNS, PACE_STYLES, count, draw_bar, find_width, print_json, print_table
 from foreword.engine.blueprint import Blueprint, Budget, Slot, TurnRoomKind
 from foreword.engine.blueprint_file import load_blueprint
@@ -27,9 +26,9 @@ HIDDEN_VERDICTS = ("absent", "withheld")  # verdicts that the table only counts,
 
 def add_build_options(parser: ArgumentParser) -> None:
     """Add the options of a turn and the format."""
-    add_turn_options(parser)
+    inputs.add_turn_options(parser)
     about = "text: only the prompt; json: the whole assembly; others: the request of a provider (default: text)"
-    add_options(parser, {"--format": about}, choices=BUILD_FORMATS)
+    inputs.add_options(parser, {"--format": about}, choices=BUILD_FORMATS)
 
 
 def run_build(args: Namespace) -> int:
@@ -41,7 +40,6 @@ def run_build(args: Namespace) -> int:
     Examples:
         foreword build
         foreword build --user bob --room family --channel telegram
-        foreword build --message "What is on today?" --format anthropic
         foreword build --json > before.json
     """
     if args.json and args.format not in (None, "json"):
@@ -59,8 +57,8 @@ def run_build(args: Namespace) -> int:
 
 def add_explain_options(parser: ArgumentParser) -> None:
     """Add the options of a turn, and one for hidden slots."""
-    add_turn_options(parser)
-    add_options(parser, {"--all": "show absent and withheld slots too"})
+    inputs.add_turn_options(parser)
+    inputs.add_options(parser, {"--all": "show absent and withheld slots too"})
 
 
 def run_explain(args: Namespace) -> int:
@@ -72,8 +70,6 @@ def run_explain(args: Namespace) -> int:
     Examples:
         foreword explain
         foreword explain --all
-        foreword explain --user bob --situation group --channel telegram
-        foreword explain --model openai:gpt-5.4 --json
         foreword explain --state state.yaml --message "How is the release?"
     """
     workspace, assembly = inputs.assemble_turn(args)
@@ -118,17 +114,9 @@ def print_slots(rows: "Sequence[ReportRow]") -> None:
     for row in rows:
         dim = "" if row.span else "dim "
         pace, verdict = dim + PACE_STYLES[str(row.pace)], str(row.verdict)
-        cells.append(
-            (
-                (row.id, pace),
-                (str(row.pace), pace),
-                (str(row.trust), dim),
-                (show_tokens(row), dim),
-                (draw_bar(row.tokens, most, size) if row.span else "", pace),
-                (cached if row.cached and row.span else "", "dim"),
-                (verdict, dim + VERDICT_STYLES.get(verdict, "")),
-            )
-        )
+        bar, mark = (draw_bar(row.tokens, most, size), cached if row.cached else "") if row.span else ("", "")
+        facts = ((row.id, pace), (str(row.pace), pace), (str(row.trust), dim), (show_tokens(row), dim), (bar, pace))
+        cells.append((*facts, (mark, "dim"), (verdict, dim + VERDICT_STYLES.get(verdict, ""))))
     heads = ("slot", "pace", "needs", "tokens", "", head, "verdict")
     print_table(heads, cells, right=("tokens",), notes=["why", *(row.reason for row in rows)])
 
@@ -155,7 +143,7 @@ def estimate_price(workspace: Workspace, assembly: "Assembly") -> "tuple[Estimat
 
 def add_blueprints_options(parser: ArgumentParser) -> None:
     """Add the name of a blueprint."""
-    add_options(parser, {"name NAME": "the blueprint to print (default: list all)"}, nargs="?")
+    inputs.add_options(parser, {"name NAME": "the blueprint to print (default: list all)"}, nargs="?")
 
 
 def run_blueprints(args: Namespace) -> int:
@@ -166,7 +154,7 @@ def run_blueprints(args: Namespace) -> int:
         foreword blueprints default
         foreword blueprints default --json
     """
-    with open_named_workspace(args) if inputs.find_folder(args) is not None else nullcontext() as workspace:
+    with inputs.open_named_workspace(args) if inputs.find_folder(args) is not None else nullcontext() as workspace:
         if args.name is not None:
             blueprint = load_named_blueprint(workspace, args.name)
             print_json(blueprint) if args.json else print_blueprint(blueprint)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from foreword.cli.inputs import add_options
 from foreword.cli.log_commands import EventQuery, add_reader_options, open_event_query, print_records
-from foreword.cli.output import Cell, clean_line, clean_text, count, print_json, print_table, to_plain, warn
+from foreword.cli.output import Cell, clean_line, clean_text, count, pick, print_json, print_table, to_plain, warn
 from foreword.engine.trust import Audience
 from foreword.errors import InputError, quote_name
 from foreword.events.event import Reader
@@ -45,7 +45,6 @@ def run_sessions(args: Namespace) -> int:
     Examples:
         foreword sessions
         foreword sessions show 5fa0da3c
-        foreword sessions --reader bob
         foreword sessions show 5fa0da3c --json
     """
     from foreword.gateway import transcripts  # late: `status` does not need the gateway
@@ -83,23 +82,18 @@ def print_conversations(found: Sequence["Conversation"], events: EventQuery, arg
         rows = []
         for one in found:
             session, key = one.session, one.session.key
-            place = (key.agent, name_participants(one), key.channel.partition(":")[0])
+            place = (key.agent, key.room or ", ".join(one.people), key.channel.partition(":")[0])
             used = show_time(session.used, events.zone)
             rows.append((session.id[:SHORT_ID_DIGITS], *place, used, f"{one.messages:,}", one.title))
         heads = ("session", "agent", "with", "channel", "last used", "messages", "begins")
         print_table(heads, rows, right=("messages",))
 
 
-def name_participants(one: "Conversation") -> str:
-    """Return the room of a conversation, or its people."""
-    return one.session.key.room or ", ".join(one.people)
-
-
 def print_conversation(one: "Conversation", events: EventQuery) -> None:
     """Print a conversation; message text is always indented."""
     key = one.session.key
-    place = (f"session {one.session.id}", key.agent, name_participants(one), key.channel, f"clearance {key.clearance}")
-    print(" · ".join((*map(clean_line, place), count(one.messages, "message"))))
+    place = (f"session {one.session.id}", key.agent, key.room or ", ".join(one.people), key.channel)
+    print(" · ".join((*map(clean_line, place), f"clearance {key.clearance}", count(one.messages, "message"))))
     for message, note in list_messages(one):
         print(f"\n{clean_line(message['from'])}, {show_time(message['time'], events.zone)}{note}")
         for line in clean_text(message["text"]).splitlines():
@@ -125,21 +119,17 @@ def conversation_to_dict(one: "Conversation") -> dict[str, Any]:
     return {
         "session": session.id,
         "agent": key.agent,
-        "people": list(filter(None, one.people)),
-        "room": key.room,
-        "channel": key.channel,
+        "people": [*filter(None, one.people)],
+        **pick(key, "room", "channel"),
         "situation": session.situation,
-        "clearance": str(key.clearance),
+        "clearance": key.clearance,
         "title": one.title,
-        "created": session.created,
-        "used": session.used,
+        **pick(session, "created", "used"),
         "messages": one.messages,
     }
 
 
-def add_status_options(parser: ArgumentParser) -> None:
-    """Add the reader."""
-    add_reader_options(parser)
+add_status_options = add_reader_options
 
 
 def run_status(args: Namespace) -> int:
@@ -183,16 +173,11 @@ def list_next_runs(workspace: Workspace, events: EventQuery) -> Sequence[state_r
     return [one for one in visible if not reader.room or one.room == reader.room][:MAX_NEXT_RUNS]
 
 
-def status_to_dict(status: Status, stock: Sequence[Stock], reader: Reader) -> dict[str, object]:
+def status_to_dict(status: Status, stock: Sequence[Stock], reader: Reader) -> Any:
     """Return the status as JSON-ready values."""
-    return {
-        "since": to_plain(status.since),
-        "channels": to_plain(status.channels),
-        "sessions": status.sessions,
-        "latest": to_plain(status.latest),
-        "memory": to_plain(list(stock)),
-        "errors": [record.to_dict(reader) for record in status.errors],
-    }
+    errors = [record.to_dict(reader) for record in status.errors]
+    shown = pick(status, "since", "channels", "sessions", "latest")
+    return to_plain({**shown, "memory": [*stock], "errors": errors})
 
 
 def print_status(status: Status, stock: Sequence[Stock], events: EventQuery) -> None:
@@ -204,22 +189,21 @@ def print_status(status: Status, stock: Sequence[Stock], events: EventQuery) -> 
         (one.name, show_time(one.last_message, zone) if one.last_message else "–", f"{one.errors:,}")
         for one in status.channels
     ]
-    print_section(("channel", "last message", "errors"), channels, "no messages on any channel")
     sessions = [(one.id, one.agent, one.channel, show_time(one.last, zone)) for one in status.latest]
-    print_section(("session", "agent", "channel", "last activity"), sessions, "no sessions yet")
     stores = [(one.store, f"{one.documents:,}", f"{one.indexed:,}", f"{one.unreviewed:,}") for one in stock]
-    print_section(("memory", "documents", "indexed", "unreviewed"), stores, "no memory")
+    tables: tuple[tuple[Sequence[str], Sequence[Sequence[Cell]], str], ...] = (
+        (("channel", "last message", "errors"), channels, "no messages on any channel"),
+        (("session", "agent", "channel", "last activity"), sessions, "no sessions yet"),
+        (("memory", "documents", "indexed", "unreviewed"), stores, "no memory"),
+    )
+    for heads, rows, empty in tables:
+        if rows:
+            print_table(heads, rows, right=("errors", "documents", "indexed", "unreviewed"))
+        else:
+            print(f" {empty}")
+        print()
     if status.errors:
         print(f"last {count(len(status.errors), 'error')}:")
         print_records(status.errors[::-1], zone)
     else:
         print("no errors recorded")
-
-
-def print_section(heads: Sequence[str], rows: Sequence[Sequence[Cell]], empty: str) -> None:
-    """Print a table, or a sentence if it has no rows."""
-    if rows:
-        print_table(heads, rows, right=("errors", "documents", "indexed", "unreviewed"))
-    else:
-        print(f" {empty}")
-    print()

@@ -30,16 +30,9 @@ DEFAULT_MODEL = "anthropic:claude-sonnet-5"
 # Names that YAML reads as strings without quotes.
 PLAIN_YAML_NAME = r"(?i)(?!(?:true|false|yes|no|on|off|null|y|n)$)[A-Za-z][A-Za-z0-9._-]*"
 TEMPLATE_FILES = (
-    "foreword.yaml",
-    "SOUL.md",
-    "IDENTITY.md",
-    "AGENTS.md",
-    "USER.md",
-    "memory/private/NOTES.md",
-    "memory/shared/HOME.md",
-    "memory/social/PEOPLE.md",
-    ".gitignore",
-)
+    "foreword.yaml", "SOUL.md", "IDENTITY.md", "AGENTS.md", "USER.md", "memory/private/NOTES.md",
+    "memory/shared/HOME.md", "memory/social/PEOPLE.md", ".gitignore",
+)  # fmt: skip
 SCHEMA_FILE = ".foreword/schema.json"
 NEXT_STEPS = {
     "explain": "show the prompt slot by slot",
@@ -146,7 +139,10 @@ def run_init(args: Namespace) -> int:
     if not all(args.model.partition(":")):
         raise InputError(f"--model {args.model!r} is not a model; write it as provider:name, such as {DEFAULT_MODEL}")
     texts = fill_templates(args)
-    refuse_existing_workspace(folder)
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        raise InputError(f"{folder} exists and is not a folder")
+    if os.path.lexists(os.path.join(folder, "foreword.yaml")):
+        raise InputError(f"{folder} is already a workspace (it has a foreword.yaml); nothing was created")
     kept = [path for path in texts if os.path.lexists(os.path.join(folder, path))]
     made = [path for path in texts if path not in kept]
     for path in made:
@@ -160,7 +156,6 @@ def run_init(args: Namespace) -> int:
         print_json({"workspace": os.path.abspath(folder), "created": made, "kept": kept})
     else:
         print_created(folder, made, kept)
-        print_model_servers()
     return 0
 
 
@@ -168,9 +163,10 @@ def fill_templates(args: Namespace) -> dict[str, str]:
     """Fill in the templates, and check that the result is a valid configuration."""
     owner = check_option_name("--owner", args.owner) if args.owner is not None else find_login_name(os.environ)
     agent = check_option_name("--agent", args.agent)
+    people = {"owner": owner, "agent": agent}
     names = {
-        "owner": quote_yaml_name(owner),
-        "agent": quote_yaml_name(agent),
+        # quoted if YAML would not read it as a string
+        **{key: name if re.fullmatch(PLAIN_YAML_NAME, name) else f'"{name}"' for key, name in people.items()},
         "model": json.dumps(args.model, ensure_ascii=False),
         "zone": find_host_zone(),
         "owner_name": json.dumps("the owner" if owner == DEFAULT_OWNER else owner.capitalize()),
@@ -197,11 +193,6 @@ def check_option_name(option: str, name: str) -> str:
     return plain
 
 
-def quote_yaml_name(name: str) -> str:
-    """Quote a name if YAML would not read it as a string."""
-    return name if re.fullmatch(PLAIN_YAML_NAME, name) else f'"{name}"'
-
-
 def find_login_name(environ: Mapping[str, str]) -> str:
     """Return the login name of the person, if it is usable."""
     for variable in ("USER", "LOGNAME", "USERNAME"):
@@ -211,16 +202,8 @@ def find_login_name(environ: Mapping[str, str]) -> str:
     return DEFAULT_OWNER
 
 
-def refuse_existing_workspace(folder: str) -> None:
-    """Refuse a path that is a workspace already or not a folder."""
-    if os.path.lexists(folder) and not os.path.isdir(folder):
-        raise InputError(f"{folder} exists and is not a folder")
-    if os.path.lexists(os.path.join(folder, "foreword.yaml")):
-        raise InputError(f"{folder} is already a workspace (it has a foreword.yaml); nothing was created")
-
-
 def print_created(folder: str, made: Sequence[str], kept: Sequence[str]) -> None:
-    """Print the created and the unchanged files, and the next steps."""
+    """Print the created and the unchanged files, the next steps, and the model servers on this machine."""
     print(f"created a workspace in {os.path.abspath(folder)}:\n")
     for path in made:
         print(f"  {path}")
@@ -232,10 +215,6 @@ def print_created(folder: str, made: Sequence[str], kept: Sequence[str]) -> None
     for command, purpose in NEXT_STEPS.items():
         line = f"foreword{here} {command}"
         print(f"  {line:{len(here) + 34}}  {purpose}")
-
-
-def print_model_servers() -> None:
-    """Print the model servers that run on this machine."""
     servers = find_model_servers(None, os.environ)
     if servers:
         print("\nmodel servers on this machine; set one of their models in foreword.yaml:\n")
@@ -262,8 +241,7 @@ def run_lint(args: Namespace) -> int:
     errors = sum(str(finding.level) == "error" for finding in findings)
     warnings = len(findings) - errors
     if args.json:
-        names = ("file", "line", "rule", "level", "message", "remedy")
-        plain = [{name: getattr(finding, name) for name in names} for finding in findings]
+        plain = [finding._asdict() for finding in findings]
         print_json({"findings": plain, "errors": errors, "warnings": warnings})
     else:
         for finding in findings:

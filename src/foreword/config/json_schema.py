@@ -35,7 +35,7 @@ def _define(kind: type, definitions: dict[str, dict[str, Any]]) -> None:
         properties[name] = _describe_hint(slot.hint, definitions)
         if name in notes:
             properties[name]["description"] = notes[name]
-        properties[name] |= _describe_default(slot.default)
+        properties[name] |= _describe_default(slot.field.default)
     schema |= {"description": summary} if summary else {}
     schema |= {"type": "object", "properties": properties, "additionalProperties": False}
     if required := [name for name, slot in slots.items() if slot.required]:
@@ -43,38 +43,33 @@ def _define(kind: type, definitions: dict[str, dict[str, Any]]) -> None:
 
 
 def _describe_hint(hint: Hint, definitions: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    members = list_members(hint)
+    members, origin, arguments = list_members(hint), find_origin(hint), get_args(hint)
+    shape: dict[str, Any]
     if len(members) > 1:
-        return {"anyOf": [_describe_hint(member, definitions) for member in members]}
-    if is_enum(hint):
-        return {"enum": list(list_enum_words(hint))}
-    if hint in _TYPES:
-        return {"type": _TYPES[hint]}
-    if is_dataclass(hint) and isinstance(hint, type):
+        shape = {"anyOf": [_describe_hint(member, definitions) for member in members]}
+    elif is_enum(hint) or origin is Literal:
+        shape = {"enum": list(list_enum_words(hint) if is_enum(hint) else arguments)}
+    elif hint in _TYPES:
+        shape = {"type": _TYPES[hint]}
+    elif is_dataclass(hint) and isinstance(hint, type):
         _define(hint, definitions)
         # The first definition is the root schema; a recursive dataclass refers to it.
         whole = hint.__name__ == next(iter(definitions))
-        return {"$ref": "#" if whole else f"#/$defs/{hint.__name__}"}
-    return _describe_generic(hint, definitions)
-
-
-def _describe_generic(hint: Hint, definitions: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    origin, arguments = find_origin(hint), get_args(hint)
-    if origin is Literal:
-        return {"enum": list(arguments)}
-    if origin is Mapping:
-        return {"type": "object", "additionalProperties": _describe_hint(arguments[1], definitions)}
-    if origin is tuple:
-        return {"type": "array", "items": _describe_hint(arguments[0], definitions)}
-    raise TypeError(f"{hint!r} is not a type that a file can hold")
+        shape = {"$ref": "#" if whole else f"#/$defs/{hint.__name__}"}
+    elif origin is Mapping:
+        shape = {"type": "object", "additionalProperties": _describe_hint(arguments[1], definitions)}
+    elif origin is tuple:
+        shape = {"type": "array", "items": _describe_hint(arguments[0], definitions)}
+    else:
+        raise TypeError(f"{hint!r} is not a type that a file can hold")
+    return shape
 
 
 def _describe_default(default: object) -> dict[str, Any]:
     """Return a default that JSON can express; omit others."""
     if isinstance(default, Enum):
-        words = list_enum_words(type(default))
-        return {"default": next(word for word, member in words.items() if member is default)}
-    if default == ():
+        default = next(word for word, member in list_enum_words(type(default)).items() if member is default)
+    elif default == ():
         return {"default": []}
     return {"default": default} if type(default) in _TYPES else {}
 

@@ -22,7 +22,7 @@ from foreword.config.structure import (
     list_names,
     raise_or_return,
 )
-from foreword.errors import ConfigFault, InputError, suggest_name
+from foreword.errors import ConfigFault, quote_name, suggest_name
 from foreword.turn import NAME_SIGNS, check_name, normalize_name
 
 NAME_CHANNELS = ("terminal", "web", "scheduled")  # channels that identify users by their name in this configuration
@@ -31,18 +31,12 @@ MAX_RETENTION_DAYS = 36_500  # maximum retention of events in days
 ROOM_SIGNS = "._-:+@"
 SAME_FOLDER_HINT = "on some disks the two would share the folder users/NAME/; rename one of them"
 _IDENTITY = re.compile(r"[a-z][a-z0-9-]*:[^\s\x00-\x1f]+")
-_ORIGIN = re.compile(r"https?://([a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
+_ORIGIN = re.compile(r"\*|https?://([a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*")
 _PROVIDER = re.compile(r"[a-z][a-z0-9-]*")
 
 # Mappings whose keys become folder names or parts of them, with the signs they may contain.
-_NAMED = {
-    "agents": NAME_SIGNS,
-    "users": NAME_SIGNS,
-    "situations": NAME_SIGNS,
-    "stores": NAME_SIGNS,
-    "rooms": ROOM_SIGNS,
-}
+_NAMED = {**dict.fromkeys(("agents", "users", "situations", "stores"), NAME_SIGNS), "rooms": ROOM_SIGNS}
 # Mappings whose keys are names, and values that are names or refer to them; `*` matches any name or item.
 _NAMING = {*((kind,) for kind in _NAMED), *(("budgets", kind) for kind in ("agents", "users", "channels", "schedules"))}
 _REFERENCES = {
@@ -87,9 +81,7 @@ def load_config(
         *check_providers(values),
         *check_schedules(values),
     )
-    faults = [
-        ConfigFault(file=file, line=line, message=f"{format_keys(keys)} {message}") for keys, line, message in problems
-    ]
+    faults = (ConfigFault(file=file, line=line, message=f"{format_keys(keys)} {text}") for keys, line, text in problems)
     return complete_config(raise_or_return(parsed, faults), values)
 
 
@@ -165,8 +157,8 @@ def check_references(
         caches = ["", *sorted(list_caches())]
         yield from find_unknown(values, ("models", "*", "cache"), caches, "which is not a known cache")
     for kind, known in (("agents", agents), ("users", users)):
-        for keys, place in find_values(values, "budgets", kind, "*"):
-            if known and keys[-1] not in known:
+        for keys, place in find_values(values, "budgets", kind, "*") if known else ():
+            if keys[-1] not in known:
                 yield keys, place.line, f"is not listed under {kind}{suggest_name(str(keys[-1]), known)}"
 
 
@@ -176,7 +168,7 @@ def find_unknown(
     """Find the texts that are not among the known names."""
     for keys, line, name in find_texts(values, *pattern):
         if name not in known:
-            yield keys, line, f"is {show_name(name)}, {problem}{suggest_name(name, [each for each in known if each])}"
+            yield keys, line, f"is {quote_name(name)}, {problem}{suggest_name(name, [each for each in known if each])}"
 
 
 def check_duplicates(values: ParsedValues) -> Iterator[ConfigProblem]:
@@ -257,15 +249,9 @@ def is_identity(name: str) -> bool:
     return len(name) <= MAX_IDENTITY_CHARS and name.isprintable() and bool(_IDENTITY.fullmatch(name))
 
 
-def check_identity(name: str) -> str:
-    """Return the problem with the form of an identity or a place, or an empty text."""
-    form = "must be a channel, a colon and the channel's own id, such as telegram:1001"
-    return "" if is_identity(name) else f"{form}, not {show_name(name)}"
-
-
-def show_name(name: str) -> str:
-    """Quote a name, shortened if it is too long."""
-    return repr(name if len(name) <= MAX_IDENTITY_CHARS else f"{name[:MAX_IDENTITY_CHARS]}…")
+def check_form(is_valid: Callable[[str], object], form: str) -> Callable[[str], str]:
+    """Return a check for the form of a text."""
+    return lambda text: "" if is_valid(text) else f"must be {form}, not {quote_name(text)}"
 
 
 def check_not_negative(value: object) -> str:
@@ -273,27 +259,10 @@ def check_not_negative(value: object) -> str:
     return f"must not be below 0, not {value}" if isinstance(value, int | float) and value < 0 else ""
 
 
-def check_between(low: int, high: int, unit: str = "") -> Callable[[float], str]:
-    """Return a check for a range of numbers."""
-    return lambda value: "" if low <= value <= high else f"must be between {low} and {high:,}{unit}, not {value}"
-
-
-def check_bulletin_hours(hours: float) -> str:
-    """Return the problem with the interval of bulletins, or an empty text."""
-    most = MAX_RETENTION_DAYS * 24
-    return "" if hours == 0 or 1 <= hours <= most else f"must be 0, or between 1 and {most:,} hours, not {hours}"
-
-
-def check_host(name: str) -> str:
-    """Return the problem with a host, or an empty text."""
-    return "" if _HOST.fullmatch(name) else f"must be a host name or an address without port or path, not {name!r}"
-
-
-def check_origin(origin: str) -> str:
-    """Return the problem with an origin of web pages, or an empty text."""
-    if origin == "*" or _ORIGIN.fullmatch(origin):
-        return ""
-    return f"must be an origin such as https://chat.example or http://localhost:3000, not {origin!r}"
+def check_between(low: int, high: int, unit: str = "", zero: str = "") -> Callable[[float], str]:
+    """Return a check for a range of numbers; `zero` begins the message if 0 is valid as well."""
+    problem = f"must be {zero}between {low} and {high:,}{unit}"
+    return lambda value: "" if low <= value <= high or (zero and value == 0) else f"{problem}, not {value}"
 
 
 def check_address(address: str) -> str:
@@ -347,10 +316,6 @@ _TOKEN = re.compile(
 _TIMES = re.compile(r"(?:[*+?]|\{(?P<exact>\d+)\}|\{(?P<least>\d*),(?P<most>\d*)\})[?+]?")
 
 
-class RefusedPattern(InputError):
-    """A pattern that cannot be used; the message continues the name of the key."""
-
-
 def check_pattern(pattern: str) -> str:
     """Return the problem with a pattern, or an empty text."""
     if not pattern:
@@ -364,7 +329,7 @@ def check_pattern(pattern: str) -> str:
         return f"is not a regular expression: {error}"
     except (OverflowError, RecursionError):
         return "is not a usable regular expression"
-    except RefusedPattern as error:
+    except ValueError as error:
         return str(error)
     return "" if tries <= MAX_TRIES else "could take too long; use * or + only once, and {0,9} for short repetitions"
 
@@ -376,18 +341,17 @@ def make_search(pattern: str) -> Callable[[str], bool]:
 
 
 def count_tries(pattern: str) -> int:
-    """Count the tries that a search can need; raise RefusedPattern for a pattern without a known bound."""
+    """Count the tries that a search can need; raise ValueError for a pattern without a known bound."""
     groups: list[tuple[int, int, bool]] = []
-    branches, tries, varies = 0, 1, False  # of the current group; `varies` if it can match in several ways
-    at = 0
+    branches, tries, varies, at = 0, 1, False, 0  # of the current group; `varies` if it can match in several ways
     while token := _TOKEN.match(pattern, at):
         at = token.end()
         inner, inner_varies = 1, False
         if token.lastgroup == "escape":
-            raise RefusedPattern("refers to a group or uses an unsupported escape")
+            raise ValueError("refers to a group or uses an unsupported escape")
         if token.lastgroup == "open":
             if pattern.startswith("?", at):
-                raise RefusedPattern("has an unsupported kind of group; use only ( ) and (?: )")
+                raise ValueError("has an unsupported kind of group; use only ( ) and (?: )")
             groups.append((branches, tries, varies))
             branches, tries, varies = 0, 1, False
             continue
@@ -402,7 +366,7 @@ def count_tries(pattern: str) -> int:
             at = times.end()
             least, most = read_times(times)
         if most > 1 and inner_varies:
-            raise RefusedPattern("repeats a part that can itself vary; repeat single characters or fixed words")
+            raise ValueError("repeats a part that can itself vary; repeat single characters or fixed words")
         varies = varies or inner_varies or most > least
         tries *= inner * (most - least + 1)
     anchored = pattern.startswith(("^", r"\A")) and "|" not in pattern
@@ -421,6 +385,9 @@ def read_times(times: re.Match[str]) -> tuple[int, int]:
 
 NOT_IMPLEMENTED = "cannot be 'pass' yet: client-side tools are not implemented; use ignore or refuse"
 HTTP_ONLY = "must be an address that begins with http:// or https://"
+check_identity = check_form(is_identity, "a channel, a colon and the channel's own id, such as telegram:1001")
+check_host = check_form(_HOST.fullmatch, "a host name or an address without port or path")
+check_origin = check_form(_ORIGIN.fullmatch, "an origin such as https://chat.example or http://localhost:3000")
 VALUE_CHECKS: dict[tuple[str, ...], Callable[[Any], str]] = {
     ("agents",): lambda agents: "" if agents else "must list at least one agent",
     ("agents", "*", "responsibilities", "*", "title"): (
@@ -435,7 +402,7 @@ VALUE_CHECKS: dict[tuple[str, ...], Callable[[Any], str]] = {
     ("providers", "*", "base_url"): check_address,
     ("budgets", "*"): check_not_negative,
     ("budgets", "*", "*", "*"): check_not_negative,
-    ("bulletin", "hours"): check_bulletin_hours,
+    ("bulletin", "hours"): check_between(1, MAX_RETENTION_DAYS * 24, " hours", zero="0, or "),
     ("events", "retention_days"): check_between(1, MAX_RETENTION_DAYS, " days"),
     ("events", "otlp"): lambda url: "" if not url or url.startswith(("http://", "https://")) else HTTP_ONLY,
     ("server", "port"): check_between(0, 65_535),
@@ -454,8 +421,8 @@ def complete_config(config: Config, values: ParsedValues) -> Config:
     """Merge the configured situations and stores with the defaults, and normalise paths."""
     situations = dict(config.situations)
     for name, situation in situations.items():
-        if situation.prompt_overlay:
-            situations[name] = replace(situation, prompt_overlay=posixpath.normpath(situation.prompt_overlay))
+        overlay = situation.prompt_overlay and posixpath.normpath(situation.prompt_overlay)
+        situations[name] = replace(situation, prompt_overlay=overlay)
         # Only the parsed values distinguish an explicit ceiling of public from the default.
         if name in DEFAULT_SITUATIONS and ("situations", name, "ceiling") not in values:
             situations[name] = replace(situations[name], ceiling=DEFAULT_SITUATIONS[name].ceiling)

@@ -5,10 +5,10 @@ from calendar import monthrange
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import Any
-from zoneinfo import ZoneInfo
 
+from foreword.config.structure import ConfigProblem, ParsedValues, find_values, list_names
 from foreword.errors import suggest_name
+from foreword.host import load_zone
 from foreword.turn import check_name
 from foreword.types import Delivery, TextEnum, frozen
 
@@ -172,21 +172,17 @@ TIME_CHECKS = {"cron": check_cron, "at": check_date_time, "heartbeat": check_int
 
 def is_zone(name: str) -> bool:
     """Whether a time zone has this name."""
-    try:
-        ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
-        return False
-    return True
+    return not load_zone(name)[1]
 
 
-def check_schedules(places: Mapping[Any, Any]) -> Iterator[tuple[tuple[str | int, ...], int, str]]:
+def check_schedules(places: ParsedValues) -> Iterator[ConfigProblem]:
     """Check the schedules of a configuration beyond their structure."""
-    known = {kind: [str(keys[1]) for keys in places if len(keys) == 2 and keys[0] == kind] for kind in NAMED}
-    owners = {str(place.value): keys[1] for keys, place in places.items() if keys[2:3] == ("identities",) and keys[3:]}
+    known = {kind: list_names(places, kind) for kind in ("agents", "users", "rooms")}
+    owners = {str(place.value): keys[1] for keys, place in find_values(places, "users", "*", "identities", "*")}
     seen: dict[str, int] = {}
-    for keys, place in places.items():
+    for keys, place in find_values(places, "schedule", "*"):
         entry = place.value
-        if len(keys) != 2 or keys[0] != "schedule" or not isinstance(entry, ScheduleSettings):
+        if not isinstance(entry, ScheduleSettings):
             continue
         for field, problem in (*check_schedule_time(entry), *check_schedule_names(entry, known)):
             where = (*keys, field) if field else keys
@@ -199,7 +195,6 @@ def check_schedules(places: Mapping[Any, Any]) -> Iterator[tuple[tuple[str | int
         seen.setdefault(entry.known_as, place.line)
 
 
-NAMED = ("agents", "users", "rooms")
 NO_ZONE = "is {!r}, which is no time zone; write one such as Europe/Paris"
 
 

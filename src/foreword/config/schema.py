@@ -1,8 +1,4 @@
-"""The schema of `foreword.yaml` as frozen values. Field docstrings become the descriptions editors show.
-
-Settings of the memory bulletin. Settings of the machine an agent works on: host facts and the sandbox of commands. The
-part of `foreword.yaml` about users, situations and rooms. The settings of the Telegram bot, with their checks.
-"""
+"""The schema of `foreword.yaml` as frozen values. Field docstrings become the descriptions editors show."""
 
 import re
 from collections.abc import Mapping
@@ -11,6 +7,7 @@ from typing import Literal
 
 from foreword.config.schedule_settings import ScheduleSettings
 from foreword.errors import InputError
+from foreword.turn import Sandbox
 from foreword.types import EditPolicy, Mode, Trust, Vocabulary, frozen
 
 
@@ -35,23 +32,11 @@ class HostSettings:
 
 
 @frozen(eq=True)
-class SandboxSettings:
+class SandboxSettings(Sandbox):
     """How tool commands are sandboxed. Shown to the agent; not enforced."""
 
     enabled: bool = True
     """Whether commands run in the sandbox."""
-    mode: str = ""
-    """Which commands run in it, such as all."""
-    backend: str = ""
-    """The sandbox technology, such as docker."""
-    scope: str = ""
-    """The lifetime of a sandbox, such as session."""
-    image: str = ""
-    """The image it runs."""
-    workspace_mount: str = ""
-    """How the workspace is mounted, such as ro."""
-    network: str = ""
-    """Network access, such as disabled."""
 
 
 @frozen(eq=True)

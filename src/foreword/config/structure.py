@@ -2,8 +2,8 @@
 
 import math
 import types
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from typing import Any, Generic, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -44,18 +44,11 @@ class MappingNode:
 
 
 Node = Union[ScalarNode, SequenceNode, MappingNode]  # noqa: UP007 - the names above are strings, which `|` does not take
-
-
 Hint = Any
+find_origin: Callable[[Hint], object] = get_origin  # the type checker takes its result for a ParamSpec
 NodeType = type[ScalarNode] | type[SequenceNode] | type[MappingNode]
 
-_PLAIN = {
-    str: "text",
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    types.NoneType: "nothing",
-}
+_PLAIN = {str: "text", int: "a whole number", float: "a number", bool: "true or false", types.NoneType: "nothing"}
 
 
 @frozen(eq=True)
@@ -63,37 +56,26 @@ class ConfigField:
     """A field that a file can set."""
 
     hint: Hint
-    required: bool
-    default: object = MISSING
+    field: Field[Any]
+
+    @property
+    def required(self) -> bool:
+        """Whether it has no default."""
+        return self.field.default is MISSING and self.field.default_factory is MISSING
 
 
 @cache
 def list_fields(kind: type) -> Mapping[str, ConfigField]:
     """Return the fields of a dataclass with their resolved hints, in order."""
     hints = get_type_hints(kind)
-    return {
-        each.name: ConfigField(
-            hint=hints[each.name],
-            required=each.default is MISSING and each.default_factory is MISSING,
-            default=each.default,
-        )
-        for each in fields(kind)
-        if each.init
-    }
+    return {each.name: ConfigField(hint=hints[each.name], field=each) for each in fields(kind) if each.init}
 
 
 @cache
 def list_enum_words(kind: type[Enum]) -> Mapping[str, Enum]:
     """Return the words for the members: the name for an IntEnum, else the value."""
-    return {
-        name.lower() if issubclass(kind, int) else str(member.value): member
-        for name, member in kind.__members__.items()
-    }
-
-
-def find_origin(hint: Hint) -> object:
-    """Return the origin of a generic hint: tuple for `tuple[str, ...]`, None for a plain class."""
-    return get_origin(hint)
+    members = kind.__members__.items()
+    return {name.lower() if issubclass(kind, int) else str(member.value): member for name, member in members}
 
 
 def list_members(hint: Hint) -> tuple[Hint, ...]:
@@ -144,6 +126,14 @@ Keys = tuple[str | int, ...]
 
 _INVALID = object()
 _TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_TAGS = {types.NoneType: ("null",), bool: ("bool",), str: ("str",), int: ("int",), float: ("int", "float")}
+_READERS: Mapping[Hint, Callable[[str], Any]] = {
+    types.NoneType: lambda _: None,
+    bool: lambda text: _TRUTHS.get(text.lower(), _INVALID),
+    str: str,
+    int: lambda text: int(text, 0),  # stricter than YAML 1.1, in which 010 is eight and 1:30 is ninety
+    float: float,
+}
 _FOUND = {"int": "the number ", "float": "the number ", "bool": "the boolean ", "timestamp": "the date "}
 _EMPTY: Mapping[NodeType, str] = {SequenceNode: "[]", MappingNode: "{}"}
 _MAX_SHOWN_CHARS = 40
@@ -184,8 +174,7 @@ def raise_or_return(structured: ParsedConfig[T], further: Iterable[ConfigFault] 
 def convert_node(node: Node, kind: type[T], file: str) -> ParsedConfig[T]:
     """Convert a node to this dataclass; collect problems instead of raising."""
     structurer = _Structurer(file)
-    value = structurer.read(node, kind, (), node.line)
-    faults = tuple(structurer.faults)
+    value, faults = structurer.read(node, kind, (), node.line), tuple(structurer.faults)
     return ParsedConfig(value=None if faults else cast("T", value), faults=faults, values=structurer.values)
 
 
@@ -231,10 +220,8 @@ class _Structurer:
         return _INVALID if any(item is _INVALID for item in items) else tuple(items)
 
     def _read_mapping(self, node: MappingNode, hint: Hint, keys: Keys) -> object:
-        inner = get_args(hint)[1]
-        values = {
-            key.text: self.read(value, inner, (*keys, key.text), key.line) for key, value in self._entries(node, keys)
-        }
+        inner, entries = get_args(hint)[1], self._entries(node, keys)
+        values = {key.text: self.read(value, inner, (*keys, key.text), key.line) for key, value in entries}
         return _INVALID if any(value is _INVALID for value in values.values()) else values
 
     def _read_fields(self, node: MappingNode, kind: type, keys: Keys, line: int) -> object:
@@ -255,20 +242,16 @@ class _Structurer:
         """Yield the entries with a text key that is not repeated; record the others as problems."""
         seen: dict[str, int] = {}
         for key, value in node.entries:
-            if not isinstance(key, ScalarNode) or key.tag != "str":
-                self._refuse_key(key, keys)
+            if isinstance(key, ScalarNode) and key.tag == "merge":
+                self._fault(key.line, f"a merge key (<<) in {format_keys(keys)} is not supported", "write the keys out")
+            elif not isinstance(key, ScalarNode) or key.tag != "str":
+                self._fault(key.line, f"a key in {format_keys(keys)} must be text, not {_name(key)}", _remedy(key, str))
             elif key.text in seen:
                 message = f"{format_keys((*keys, key.text))} is given twice"
                 self._fault(key.line, message, f"the first is on line {seen[key.text]}")
             else:
                 seen[key.text] = key.line
                 yield key, value
-
-    def _refuse_key(self, key: Node, keys: Keys) -> None:
-        if isinstance(key, ScalarNode) and key.tag == "merge":
-            self._fault(key.line, f"a merge key (<<) in {format_keys(keys)} is not supported", "write the keys out")
-        else:
-            self._fault(key.line, f"a key in {format_keys(keys)} must be text, not {_name(key)}", _remedy(key, str))
 
     def _fault(self, line: int, message: str, remedy: str = "") -> None:
         self.faults.append(ConfigFault(file=self._file, line=line, message=message, remedy=remedy))
@@ -280,24 +263,13 @@ def _read_scalar(node: ScalarNode, member: Hint) -> object:
         return list_enum_words(member).get(node.text, _INVALID)
     if find_origin(member) is Literal:
         return next((option for option in get_args(member) if _equals(node, option)), _INVALID)
-    if member is types.NoneType:
-        return None if node.tag == "null" else _INVALID
-    if member is bool:
-        return _TRUTHS.get(node.text.lower(), _INVALID) if node.tag == "bool" else _INVALID
-    if member is str:
-        return node.text if node.tag == "str" else _INVALID
-    return _read_number(node, member)
-
-
-def _read_number(node: ScalarNode, member: Hint) -> object:
-    # Stricter than YAML 1.1, in which 010 is eight and 1:30 is ninety.
+    if node.tag not in _TAGS[member]:
+        return _INVALID
     try:
-        if member is int:
-            return int(node.text, 0) if node.tag == "int" else _INVALID
-        number = float(node.text) if node.tag in ("int", "float") else math.nan
+        value = _READERS[member](node.text)
     except ValueError:
         return _INVALID
-    return number if math.isfinite(number) else _INVALID
+    return value if member is not float or math.isfinite(value) else _INVALID
 
 
 def _equals(node: ScalarNode, option: object) -> bool:

@@ -1,7 +1,7 @@
 """Parses YAML text into nodes, with size and depth limits. Import lazily: only this module needs yaml."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import yaml
@@ -75,8 +75,7 @@ class _Composer:
     """Builds nodes from parser events; yaml.compose overflows the C stack on deep nesting."""
 
     def __init__(self, loader: Any, file: str) -> None:
-        self._loader = loader
-        self._file = file
+        self._loader, self._file = loader, file
         self._anchors: dict[str, Node | None] = {}
 
     def compose(self) -> Node:
@@ -113,12 +112,14 @@ class _Composer:
             if tag not in _TAGS:
                 tag = self._loader.resolve(yaml.ScalarNode, event.value, event.implicit)
             return ScalarNode(line=line, text=event.value, tag=tag.removeprefix(_PREFIX))
-        if isinstance(event, yaml.SequenceStartEvent):
-            items = tuple(self._compose_children(yaml.SequenceEndEvent, depth))
-            size, height = self._measure(items, line)
-            return SequenceNode(line=line, items=items, size=size, height=height)
-        children = tuple(self._compose_children(yaml.MappingEndEvent, depth))
-        size, height = self._measure(children, line)
+        is_list = isinstance(event, yaml.SequenceStartEvent)
+        children = tuple(self._compose_children(yaml.SequenceEndEvent if is_list else yaml.MappingEndEvent, depth))
+        size = 1 + sum(child.size for child in children)
+        height = 1 + max((child.height for child in children), default=0)
+        if size > MAX_NODES:
+            _refuse(self._file, line, f"this has more than {MAX_NODES:,} values, with aliases expanded")
+        if is_list:
+            return SequenceNode(line=line, items=children, size=size, height=height)
         pairs = tuple(zip(children[::2], children[1::2], strict=True))
         return MappingNode(line=line, entries=pairs, size=size, height=height)
 
@@ -135,15 +136,6 @@ class _Composer:
             _refuse(self._file, line, f"the alias *{anchor} contains itself")
         self._bound_depth(depth + node.height - 1, line)
         return node
-
-    def _measure(self, children: Iterable[Node], line: int) -> tuple[int, int]:
-        size, height = 1, 1
-        for child in children:
-            size += child.size
-            height = max(height, child.height + 1)
-        if size > MAX_NODES:
-            _refuse(self._file, line, f"this has more than {MAX_NODES:,} values, with aliases expanded")
-        return size, height
 
     def _bound_depth(self, depth: int, line: int) -> None:
         if depth > MAX_DEPTH:

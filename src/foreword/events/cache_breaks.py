@@ -2,16 +2,16 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from foreword.events import lines
-from foreword.events.event import EventType, Reader
+from foreword.events.event import EventType, Reader, format_timestamp
 from foreword.events.lines import CacheBreak, LedgerDecision, read_break, read_decision, show_count_of, show_share
-from foreword.events.period import Period, format_timestamp, parse_report_period
+from foreword.events.period import Period, parse_report_period
 from foreword.events.query import Filter, iterate_rows
 from foreword.events.record import Record, read_record, sum_known
 from foreword.types import frozen
@@ -29,11 +29,9 @@ class CauseLoss:
 
     cause: str
     breaks: int
-    tokens: int
-    """Tokens that were billed again."""
+    tokens: int  # tokens that were billed again
     usd: float | None
-    unpriced: int
-    """Breaks without a known price. The amount does not include them."""
+    unpriced: int  # breaks without a known price; the amount does not include them
 
 
 @frozen(eq=True)
@@ -49,38 +47,19 @@ class CacheReport:
     """Cache use of a period, limited to calls that the reader may see."""
 
     period: Period
-    calls: int
-    """Calls with ledger data."""
-    tokens_in: int
-    """Billed input tokens."""
-    read: int
-    """Tokens of them that were read from the cache."""
-    predicted: int
-    """Tokens predicted to be read: the predicted share of each call, applied to its billed tokens."""
-    off: int
-    """Sum of the absolute differences between predicted and billed input tokens of each call."""
-    surplus_calls: int
-    """Calls that read more tokens than predicted."""
+    calls: int  # calls with ledger data
+    tokens_in: int  # billed input tokens
+    read: int  # tokens of them that were read from the cache
+    predicted: int  # tokens predicted to be read: the predicted share of each call, applied to its billed tokens
+    off: int  # sum of the absolute differences between predicted and billed input tokens of each call
+    surplus_calls: int  # calls that read more tokens than predicted
     surplus_tokens: int
-    losses: tuple[CauseLoss, ...]
-    """Losses by cause, most expensive first."""
-    breaks: tuple[CacheBreak, ...]
-    """The newest breaks, newest first."""
-    deeds: Mapping[str, int]
-    """Number of ledger decisions by action."""
-    moves: tuple[LedgerDecision, ...]
-    """The newest decisions, newest first."""
+    losses: tuple[CauseLoss, ...]  # losses by cause, most expensive first
+    breaks: tuple[CacheBreak, ...]  # the newest breaks, newest first
+    deeds: Mapping[str, int]  # number of ledger decisions by action
+    moves: tuple[LedgerDecision, ...]  # the newest decisions, newest first
 
-    @property
-    def whole(self) -> CauseLoss:
-        """The cost of all breaks."""
-        return CauseLoss(
-            cause="",
-            breaks=sum(loss.breaks for loss in self.losses),
-            tokens=sum(loss.tokens for loss in self.losses),
-            usd=sum_known(loss.usd for loss in self.losses),
-            unpriced=sum(loss.unpriced for loss in self.losses),
-        )
+    whole: CauseLoss  # the cost of all breaks
 
 
 def parse_cache_filter(options: Mapping[str, str], reader: Reader, now: datetime) -> Filter:
@@ -108,7 +87,7 @@ def find_breaks(connection: sqlite3.Connection, reader: Reader, query: Filter) -
         if (decision := read_decision(record)) and decision.deed
     ]
     causes = {each.cause for each in breaks}
-    losses = [sum_breaks(cause, (each for each in breaks if each.cause == cause)) for cause in causes]
+    losses = [sum_breaks(cause, [each for each in breaks if each.cause == cause]) for cause in causes]
     return CacheReport(
         period=query.period,
         calls=calls,
@@ -122,6 +101,7 @@ def find_breaks(connection: sqlite3.Connection, reader: Reader, query: Filter) -
         breaks=tuple(breaks[:MAX_BREAKS]),
         deeds=dict(sorted(Counter(each.deed for each in decisions).items(), key=lambda item: (-item[1], item[0]))),
         moves=tuple(decisions[:MAX_BREAKS]),
+        whole=sum_breaks("", breaks),
     )
 
 
@@ -135,16 +115,11 @@ def iterate_with_fact(
     return (record for record in map(read_record, rows) if lines.get_mapping(record.facts, fact))
 
 
-def sum_breaks(cause: str, breaks: Iterable[CacheBreak]) -> CauseLoss:
+def sum_breaks(cause: str, breaks: Sequence[CacheBreak]) -> CauseLoss:
     """Sum the losses of breaks."""
-    found = list(breaks)
-    return CauseLoss(
-        cause=cause,
-        breaks=len(found),
-        tokens=sum(each.tokens for each in found),
-        usd=sum_known(each.usd for each in found),
-        unpriced=sum(each.usd is None for each in found),
-    )
+    tokens, unpriced = sum(each.tokens for each in breaks), sum(each.usd is None for each in breaks)
+    usd = sum_known(each.usd for each in breaks)
+    return CauseLoss(cause=cause, breaks=len(breaks), tokens=tokens, usd=usd, unpriced=unpriced)
 
 
 def find_repeated(
@@ -193,10 +168,7 @@ def show_surplus_reads(report: CacheReport) -> str:
 
 
 def show_causes(report: CacheReport, trace: str = "foreword_trace") -> Iterator[str]:
-    """Format the share read from caches, the cost of each cause and the newest break, for a model.
-
-    `trace` is the name of the tool that explains a turn.
-    """
+    """Format cache reads, the cost of each cause and the newest break for a model; the tool `trace` explains a turn."""
     if not report.calls:
         return
     read, predicted = (show_share(part, report.tokens_in) for part in (report.read, report.predicted))
@@ -218,25 +190,18 @@ def show_lost(loss: CauseLoss) -> str:
 
 def report_to_json(report: CacheReport) -> dict[str, Any]:
     """Convert the result to JSON-ready values."""
-    since, until, tokens, lost = report.period.since, report.period.until, report.tokens_in, report.whole
+    since, until, tokens, whole = report.period.since, report.period.until, report.tokens_in, asdict(report.whole)
+    read, predicted, error = (part / tokens if tokens else None for part in (report.read, report.predicted, report.off))
+    lost = {name: whole[name] for name in ("breaks", "tokens", "usd")}
     return {
         "since": since and format_timestamp(since),
         "until": until and format_timestamp(until),
         "calls": report.calls,
-        "reported": {"tokens": tokens, "read": report.read, "share": report.read / tokens if tokens else None},
-        "predicted": {
-            "tokens": tokens,
-            "read": report.predicted,
-            "share": report.predicted / tokens if tokens else None,
-        },
-        "error": report.off / tokens if tokens else None,
+        "reported": {"tokens": tokens, "read": report.read, "share": read},
+        "predicted": {"tokens": tokens, "read": report.predicted, "share": predicted},
+        "error": error,
         "surplus": {"calls": report.surplus_calls, "tokens": report.surplus_tokens},
-        "lost": {
-            "breaks": lost.breaks,
-            "tokens": lost.tokens,
-            "usd": lost.usd,
-            "causes": [asdict(loss) for loss in report.losses],
-        },
+        "lost": {**lost, "causes": [asdict(loss) for loss in report.losses]},
         "breaks": [lines.to_json_values(each) for each in report.breaks],
         "deeds": dict(report.deeds),
         "moves": [lines.to_json_values(each) for each in report.moves],

@@ -1,12 +1,18 @@
-"""Events and their parts, the readers of the log with their access rules, and notices to the owner."""
+"""Events and their parts, the readers of the log with their access rules, times, and notices to the owner."""
 
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from foreword.assembly import Assembly
+from foreword.config.schema import Config
+from foreword.engine.trust import has_other_readers
+from foreword.turn import Turn
 from foreword.types import TextEnum, Trust, frozen
+
+UNNAMED_ROOM = "\x00"  # no room has this name, so in an unnamed group no event is visible
 
 
 class Level(TextEnum):
@@ -58,16 +64,14 @@ CATEGORIES = {kind: category for category, kinds in CATEGORY_TYPES.items() for k
 class Context:
     """The owner of an event. All events of a turn share one context."""
 
-    trust: Trust = Trust.FULL
-    """The clearance of the turn. Readers with a lower clearance do not see the event."""
+    trust: Trust = Trust.FULL  # the clearance of the turn; readers with a lower clearance do not see the event
     session: str = ""
     agent: str = ""
     user: str = ""
     channel: str = ""
     room: str = ""
     schedule: str = ""
-    spender: str = ""
-    """The user whose budget also applies when the event has no user. Not recorded."""
+    spender: str = ""  # the user whose budget also applies when the event has no user; not recorded
 
 
 NO_CONTEXT = Context()
@@ -80,10 +84,8 @@ class TracePosition:
     trace: str = ""
     span: str = ""
     parent: str = ""
-    caller: str = ""
-    """The trace id from the client's `traceparent`. Spans are exported under it; rows use the turn's id."""
-    sampled: bool = True
-    """Whether the caller samples its trace, from the flag of `traceparent`."""
+    caller: str = ""  # the trace id from the client's `traceparent`, for exported spans; rows use the turn's id
+    sampled: bool = True  # whether the caller samples its trace, from the flag of `traceparent`
 
 
 NO_POSITION = TracePosition()
@@ -93,8 +95,7 @@ NO_POSITION = TracePosition()
 class Usage:
     """Token usage of one model call, as reported by the provider."""
 
-    tokens_in: int = 0
-    """All input tokens, cached ones included."""
+    tokens_in: int = 0  # all input tokens, cached ones included
     tokens_out: int = 0
     cache_read: int = 0
     cache_write: int = 0
@@ -105,29 +106,22 @@ class Event:
     """One recorded event."""
 
     type: EventType
-    time: datetime
-    """Time of the event, timezone-aware. Stored in UTC."""
+    time: datetime  # time of the event, timezone-aware; stored in UTC
     level: Level = Level.INFO
     context: Context = NO_CONTEXT
     position: TracePosition = NO_POSITION
     duration_ms: int | None = None
     model: str = ""
     usage: Usage | None = None
-    cost_usd: float | None = None
-    """None if the price is unknown. Never estimated, and never 0 instead of unknown."""
+    cost_usd: float | None = None  # None if the price is unknown; never estimated, and never 0 instead of unknown
     prompt_hash: str = ""
     error: str = ""
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    """Further facts as JSON: lengths, names and counts, but no message text."""
+    facts: Mapping[str, Any] = field(default_factory=dict)  # as JSON: lengths, names and counts, but no message text
 
 
 @frozen(eq=True)
 class Reader:
-    """The reader of a query. A reader sees their own events, or all events at full trust.
-
-    A reader never sees events above their clearance. Everybody in a room reads the answer there, so with a `room` only
-    events of that room are visible.
-    """
+    """The reader of a query: sees their own events or, at full trust, all; with a `room` only those of that room."""
 
     user: str
     clearance: Trust
@@ -161,7 +155,7 @@ GROUPINGS = tuple(kind.value for kind in Grouping if kind is not Grouping.ALL)
 
 @frozen(eq=True)
 class Notice:
-    """A message for the owner alone. It names files, lines and settings, and quotes no file content."""
+    """A message for the owner alone. It quotes no file content."""
 
     text: str
     level: Level = Level.ERROR
@@ -175,13 +169,13 @@ class NoticeTarget(Protocol):
 
 
 class NoticeFanout:
-    """Passes each notice to all targets. An error of one does not affect the others."""
+    """Passes each notice, which is also in the log, to all targets. An error of one does not affect the others."""
 
     def __init__(self, *targets: NoticeTarget) -> None:
         self.targets: list[NoticeTarget] = [*targets]
 
     def notify(self, notice: Notice) -> None:
-        """Pass a notice to all targets. It is also in the log."""
+        """Pass a notice to all targets."""
         for target in [*self.targets]:
             with suppress(Exception):
                 target.notify(notice)
@@ -193,20 +187,15 @@ def sees_all(reader: Reader) -> bool:
 
 
 def may_read_text(reader: Reader, person: str) -> bool:
-    """Return whether a reader may see the prompt and the reply of a turn.
-
-    `person` is the user of a private conversation and empty in a room. Only that user reads a private turn. A reader
-    without a name has full trust only inside the program, such as in an erasure.
-    """
-    inside = not reader.user and reader.clearance is Trust.FULL
+    """Return whether a reader may see the texts of a turn: of a private one, only its `person`, empty in a room."""
+    inside = not reader.user and reader.clearance is Trust.FULL  # such as in an erasure
     return not person or inside or (reader.user == person and not reader.room)
 
 
 def build_visibility_condition(reader: Reader) -> tuple[str, list[Any]]:
     """Return the SQL condition and parameters for the rows that a reader may see.
 
-    The table has the columns `trust`, `user_id` and `room`. A reader without a name has no rows: rows without a user
-    have NULL, which equals nothing.
+    A reader without a name has no rows: rows without a user have NULL, which equals nothing.
     """
     terms: list[tuple[str, Any]] = [("trust <= ?", int(reader.clearance))]
     if reader.clearance is not Trust.FULL:
@@ -214,3 +203,31 @@ def build_visibility_condition(reader: Reader) -> tuple[str, list[Any]]:
     if reader.room:
         terms.append(("room = ?", reader.room))
     return " AND ".join(term for term, _ in terms), [value for _, value in terms]
+
+
+def find_reader(turn: Turn, clearance: Trust, config: Config) -> Reader:
+    """Return the reader for a turn. In company this is the room, with the room's timezone."""
+    if has_other_readers(turn):
+        room = config.rooms.get(turn.room)
+        zone = (room.timezone if room else "") or config.host.timezone
+        return Reader(user=turn.user, clearance=clearance, room=turn.room or UNNAMED_ROOM, timezone=zone)
+    person = config.users.get(turn.user)
+    zone = turn.client.zone or (person.timezone if person else "") or config.host.timezone
+    return Reader(user=turn.user, clearance=clearance, timezone=zone)
+
+
+def find_context(assembly: Assembly, schedule: str = "") -> Context:
+    """Return the context for the events of a turn."""
+    turn, trust = assembly.turn, assembly.clearance.level
+    where = {name: getattr(turn, name) for name in ("session", "agent", "user", "channel", "room")}
+    return Context(trust=trust, schedule=schedule, **where)
+
+
+def read_utc_now() -> datetime:
+    """Return the current time of the host."""
+    return datetime.now(UTC)
+
+
+def format_timestamp(moment: datetime) -> str:
+    """Format a time as stored: in UTC and with fixed width, so that strings sort as times."""
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"

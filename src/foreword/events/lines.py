@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
-from foreword.events.event import EventType
-from foreword.events.period import Period, format_timestamp
+from foreword.events.event import EventType, format_timestamp
+from foreword.events.period import Period
 from foreword.events.record import Record, sum_known
 from foreword.tokens.prices import format_usd
 from foreword.types import frozen
@@ -33,14 +33,11 @@ class CacheBreak:
     model: str
     cause: str
     reason: str
-    where: str | None
-    """The first section, tool or message that differs, if any."""
+    where: str | None  # the first section, tool or message that differs, if any
     byte: int | None
-    tokens: int
-    """Tokens that were billed again."""
+    tokens: int  # tokens that were billed again
     usd: float | None
-    confirmed: bool | None
-    """Whether the provider's diagnostics agree. None if there are none."""
+    confirmed: bool | None  # whether the provider's diagnostics agree; None if there are none
 
 
 @frozen(eq=True)
@@ -53,15 +50,12 @@ class LedgerDecision:
     turn: str
     deed: str
     reason: str
-    ground: str | None
-    """Why the prompt was rebased, or None. If set, `section` and `byte` say from where."""
+    ground: str | None  # why the prompt was rebased, or None; if set, `section` and `byte` say from where
     section: str | None
     byte: int | None
-    tokens: int
-    """Tokens that were billed again."""
+    tokens: int  # tokens that were billed again
     usd: float | None
-    decisions: tuple[Mapping[str, Any], ...]
-    """The decision about each changed section: section, what, deed, reason, policy and tokens."""
+    decisions: tuple[Mapping[str, Any], ...]  # for each changed section: section, what, deed, reason, policy and tokens
 
 
 def read_break(record: Record) -> CacheBreak | None:
@@ -70,13 +64,12 @@ def read_break(record: Record) -> CacheBreak | None:
     if not blame:
         return None
     return CacheBreak(
-        **list_turn(record),
+        **list_loss(record, blame),
         model=record.model,
         cause=get_text(blame, "cause"),
         reason=get_text(blame, "reason"),
         where=get_text(blame, "where") or None,
         confirmed=get_value(blame, "confirmed", bool),
-        **list_loss(blame),
     )
 
 
@@ -88,7 +81,7 @@ def read_decision(record: Record) -> LedgerDecision | None:
     rebase, decisions = get_mapping(ledger, "rebase"), get_value(ledger, "decisions", list) or []
     names = ("section", "what", "deed", "reason", "policy")
     return LedgerDecision(
-        **list_turn(record),
+        **list_loss(record, rebase),
         deed=get_text(ledger, "deed"),
         reason=get_text(ledger, "reason"),
         ground=get_text(rebase, "ground") or None,
@@ -98,23 +91,15 @@ def read_decision(record: Record) -> LedgerDecision | None:
             for each in decisions
             if isinstance(each, dict)
         ),
-        **list_loss(rebase),
     )
 
 
-def list_turn(record: Record) -> dict[str, Any]:
-    """Return time, session, user and turn of an event."""
-    return {"time": record.time, "session": record.session, "user": record.user, "turn": record.trace}
-
-
-def list_loss(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the first differing byte, and the tokens and dollars that were billed again."""
-    usd = get_value(facts, "usd", int)
-    return {
-        "byte": get_value(facts, "byte", int),
-        "tokens": get_value(facts, "tokens", int) or 0,
-        "usd": get_value(facts, "usd", float) if usd is None else float(usd),
-    }
+def list_loss(record: Record, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the turn of an event, the first differing byte, and the tokens and dollars that were billed again."""
+    usd, whole = get_value(facts, "usd", float), get_value(facts, "usd", int)
+    turn = {"time": record.time, "session": record.session, "user": record.user, "turn": record.trace}
+    loss = {"byte": get_value(facts, "byte", int), "tokens": get_value(facts, "tokens", int) or 0}
+    return {**turn, **loss, "usd": usd if whole is None else float(whole)}
 
 
 def to_json_values(found: CacheBreak | LedgerDecision) -> dict[str, Any]:
@@ -192,7 +177,7 @@ def flatten_facts(record: Record) -> dict[str, Any]:
 
 
 def explain_cache(records: tuple[Record, ...]) -> Iterator[str]:
-    """Explain the ledger decisions and the cache reads of a turn. Yield nothing without ledger data."""
+    """Explain the ledger decisions and the cache reads of a turn, if it has ledger data."""
     calls = [each for each in records if each.type == EventType.API_CALL.value and get_mapping(each.facts, "cache")]
     prompts = [each for each in records if each.type == EventType.PROMPT_BUILT.value]
     begun = any(each.type == EventType.SESSION_CREATED.value for each in records)
@@ -244,10 +229,7 @@ def sum_predicted(record: Record) -> int:
 
 
 def show_shares(record: Record) -> str:
-    """Format the actual and the predicted share of input read from the cache.
-
-    Shares are compared instead of tokens, because a wrong count affects both parts equally.
-    """
+    """Format the actual and the predicted share of input read; a wrong count affects both parts equally."""
     expected = show_share(get_predicted(record, "read"), sum_predicted(record))
     return f"{show_share(record.cache_read or 0, record.tokens_in or 0)} read, {expected} predicted"
 
@@ -275,10 +257,7 @@ def show_period(period: Period, zone: ZoneInfo) -> str:
 
 
 def show_line(record: Record, *, turn: bool = True) -> str:
-    """Format a record without its time: category, type, and facts as `key=value`.
-
-    With `turn` the line also contains the user, the channel and the turn, so that it can be read alone.
-    """
+    """Format a record without its time: category, type, and facts as `key=value`; with `turn` also user and turn."""
     shared = {"user": record.user, "channel": record.channel, **list_context(record)} if turn else {}
     last = {"turn": record.trace[:SHORT_ID_DIGITS]} if turn else {}
     return " ".join([show_type(record), *list_parts({**shared, **list_figures(record)}, flatten_facts(record), last)])
@@ -332,28 +311,19 @@ def list_parts(*groups: Mapping[str, Any]) -> Iterator[str]:
 
 
 def show_value(value: Any) -> str:
-    """Format one value for a line. Nested or long lists and mappings are shown as their length.
-
-    The complete value is in `metadata` of `--json` and of the database.
-    """
-    text = write_plain(value)
-    if text is None or (len(text) > MAX_FACT_CHARS and isinstance(value, list | dict)):
-        return "(1 entry)" if len(value) == 1 else f"({len(value):,} entries)"
+    """Format one value for a line. Nested or long lists and mappings are shown as their length."""
+    if isinstance(value, list | dict):
+        ones = list(value.values() if isinstance(value, dict) else value)
+        nested = any(isinstance(one, list | dict) for one in ones)
+        texts = [one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in ones]
+        if isinstance(value, dict):
+            texts = [f"{name}: {text}" for name, text in zip(value, texts, strict=True)]
+        joined = ", ".join(texts)
+        if nested or len(joined) > MAX_FACT_CHARS:
+            return "(1 entry)" if len(ones) == 1 else f"({len(ones):,} entries)"
+        return show_word(joined)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return show_word(text if len(text) <= MAX_FACT_CHARS else f"{text[: MAX_FACT_CHARS - 1]}…")
-
-
-def write_plain(value: Any) -> str | None:
-    """Write a value as text: `a, b` for a list, `key: value` for a mapping, None if it is nested."""
-    if isinstance(value, dict):
-        return write_plain([f"{name}: {write_plain(one)}" for name, one in value.items()]) if is_flat(value) else None
-    if isinstance(value, list):
-        return ", ".join(str(write_plain(one)) for one in value) if is_flat(value) else None
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def is_flat(value: list[Any] | dict[str, Any]) -> bool:
-    """Return whether a list or mapping contains no lists or mappings."""
-    return not any(isinstance(one, list | dict) for one in (value.values() if isinstance(value, dict) else value))
 
 
 def show_word(text: str) -> str:
@@ -389,16 +359,13 @@ def summarise_turn(records: Iterable[Record], zone: ZoneInfo) -> str:
     errors = sum(record.level == "error" for record in ordered)
     unpriced = sum(record.cost_usd is None for record in calls)
     tokens_in, tokens_out = (sum(getattr(call, name) or 0 for call in calls) for name in ("tokens_in", "tokens_out"))
-    last = max(record.time for record in ordered)
-    names = {
-        name: next(filter(None, (getattr(each, name) for each in ordered)), "")
-        for name in ("user", "channel", "session")
-    }
+    names = ("user", "channel", "session")
+    values = [next(filter(None, (getattr(each, name) for each in ordered)), "") for name in names]
     parts = [
         f"turn {first.trace}",
-        *(f"{name} {show_word(value)}" for name, value in names.items() if value),
+        *(f"{name} {show_word(value)}" for name, value in zip(names, values, strict=True) if value),
         show_time(first.time, zone) + f" {zone.key}",
-        f"{(last - first.time).total_seconds():.1f} s",
+        f"{(ordered[-1].time - first.time).total_seconds():.1f} s",
         show_count_of(len(calls), "call"),
         f"{tokens_in:,} tokens in, {tokens_out:,} out",
         f"cost {show_cost(sum_known(call.cost_usd for call in calls))}" if calls else "",

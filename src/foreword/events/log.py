@@ -13,10 +13,8 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Self
 
-from foreword.events.event import Event, Level
-from foreword.events.period import format_timestamp, read_utc_now
-from foreword.events.record import INSERT_EVENT, EventRow, make_row, make_warning_row
-from foreword.events.totals import TOTALS_TABLES, write_totals
+from foreword.events.event import Event, Level, format_timestamp, read_utc_now
+from foreword.events.record import INSERT_EVENT, TOTALS_TABLES, EventRow, make_row, make_warning_row, write_totals
 from foreword.storage import database
 from foreword.types import frozen
 
@@ -36,15 +34,11 @@ def prune_log(connection: sqlite3.Connection, before: datetime, last: int | None
     With `last`, rows with a higher id remain, such as those written after an export.
     """
     moment = format_timestamp(before)
-    bound = "" if last is None else "AND id <= ?"
-    values = [moment] if last is None else [moment, last]
+    old = "SELECT id FROM events INDEXED BY idx_events_time WHERE timestamp < ? AND (? OR id <= ?)"
+    query = f"DELETE FROM events WHERE id IN ({old} ORDER BY timestamp LIMIT {PRUNE_BATCH_ROWS})"
     taken = PRUNE_BATCH_ROWS
     while taken == PRUNE_BATCH_ROWS:
-        taken = connection.execute(
-            "DELETE FROM events WHERE id IN (SELECT id FROM events INDEXED BY idx_events_time "
-            f"WHERE timestamp < ? {bound} ORDER BY timestamp LIMIT {PRUNE_BATCH_ROWS})",
-            values,
-        ).rowcount
+        taken = connection.execute(query, (moment, last is None, last)).rowcount
         yield taken
     for table in TOTALS_TABLES:
         connection.execute(f"DELETE FROM {table} WHERE start < ?", [moment[:10]])
@@ -54,21 +48,16 @@ def prune_log(connection: sqlite3.Connection, before: datetime, last: int | None
 
 
 def prune_prompts(connection: sqlite3.Connection, before: datetime) -> int:
-    """Delete a batch of prompts last used before a time, and texts that no other prompt uses.
-
-    Return how many. Each call is one short transaction; call it until it returns 0.
-    """
+    """Delete a batch of prompts last used before a time, and texts that no other prompt uses. Return how many."""
     with database.writing(connection):
         old = connection.execute(
             "SELECT id FROM prompts WHERE last_used < ? ORDER BY last_used LIMIT ?",
             (format_timestamp(before), PRUNE_BATCH_PROMPTS),
         ).fetchall()
-        for (prompt,) in old:
-            texts = connection.execute(
-                "SELECT DISTINCT section_id FROM prompt_pieces WHERE prompt_id = ?", (prompt,)
-            ).fetchall()
-            connection.execute("DELETE FROM prompt_pieces WHERE prompt_id = ?", (prompt,))
-            connection.execute("DELETE FROM prompts WHERE id = ?", (prompt,))
+        for prompt in old:
+            texts = set(connection.execute("SELECT section_id FROM prompt_pieces WHERE prompt_id = ?", prompt))
+            connection.execute("DELETE FROM prompt_pieces WHERE prompt_id = ?", prompt)
+            connection.execute("DELETE FROM prompts WHERE id = ?", prompt)
             connection.executemany(
                 "DELETE FROM sections WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM prompt_pieces WHERE section_id = ?1)",
                 texts,
@@ -88,22 +77,14 @@ LOST_EVENTS_TYPE = "events_lost"  # the log's own event type for losses
 class LogLimits:
     """Limits of the log: queue sizes and waiting times in seconds."""
 
-    rows: int = 20_000
-    """Maximum number of queued rows. Warnings and errors may use twice as many."""
-    batch_s: float = 0.1
-    """Time to collect a batch. Including the write, a crash loses less than 200 ms of info rows."""
-    write_timeout_s: float = 0.5
-    """Maximum time that `record` waits until a warning or an error is written."""
-    lock_timeout_s: float = 2.0
-    """Time that the writer waits for another process's lock before it retries."""
-    retry_delay_s: float = 0.5
-    """Time between attempts on a full disk or a locked database."""
-    close_timeout_s: float = 5.0
-    """Maximum time that closing waits for the last rows."""
-    days: int | None = None
-    """Days after which rows are pruned. None disables pruning."""
-    prune_interval_s: float = 3_600.0
-    """Time between two pruning runs."""
+    rows: int = 20_000  # in the queue; warnings and errors may use twice as many
+    batch_s: float = 0.1  # to collect a batch; including the write, a crash loses less than 200 ms of info rows
+    write_timeout_s: float = 0.5  # that `record` waits until a warning or an error is written
+    lock_timeout_s: float = 2.0  # that the writer waits for another process's lock before it retries
+    retry_delay_s: float = 0.5  # between attempts on a full disk or a locked database
+    close_timeout_s: float = 5.0  # that closing waits for the last rows
+    days: int | None = None  # after which rows are pruned; None disables pruning
+    prune_interval_s: float = 3_600.0  # between two pruning runs
 
 
 DEFAULT_LOG_LIMITS = LogLimits()
@@ -116,16 +97,14 @@ FlushMarker = Future[bool]
 class EventLog:
     """The event log of one folder, a Recorder.
 
-    An info row is queued in microseconds and written within 200 ms. A warning or an error is in the database when
-    `record` returns, unless the wait times out: a full disk or a locked database never blocks a turn. Lost events are
-    counted, and a row reports the number once rows can be written again. Prompts are queued and counted like info rows.
+    An info row is written within 200 ms. A warning or an error is in the database when `record` returns, unless the
+    wait times out: a full disk or a locked database never blocks a turn. A later row has the number of lost events.
     """
 
     def __init__(
         self, folder: str, clock: Callable[[], datetime] = read_utc_now, limits: LogLimits = DEFAULT_LOG_LIMITS
     ) -> None:
-        self.folder, self.limits = folder, limits
-        self._clock = clock
+        self.folder, self.limits, self._clock = folder, limits, clock
         self.lost = 0
         """Total number of lost events and prompts."""
         self.notice = ""
@@ -249,7 +228,11 @@ class EventLog:
                 complete = self._write_parts(items)
             except Exception as error:  # noqa: BLE001 - the remaining rows are retried after any error
                 release_waiters(batch, written=False)
-                self._put_back(items, error)
+                self._queue.extendleft(reversed(items))
+                self._stuck, self._taken, self._reason = True, 0, str(error)
+                self._disconnect()
+                if isinstance(error, sqlite3.Error) and database.is_damage(error):
+                    self._damage = str(error)
                 if self._closed and time.monotonic() > self._deadline:
                     release_waiters(self._queue, written=False)
                     self.lost += sum(not isinstance(item, Future) for item in self._queue)
@@ -263,10 +246,9 @@ class EventLog:
             release_waiters(batch, written=complete)
 
     def _write_parts(self, items: list[EventRow | QueuedPrompt]) -> bool:
-        """Write items together, or else one by one without those that the database rejects.
+        """Write items together, or else one by one without those that the database rejects. Return whether all were.
 
-        Written and dropped items are removed from the list, so the remaining ones can be retried. Return whether all
-        were written.
+        Written and dropped items are removed from the list, so the remaining ones can be retried.
         """
         complete, size = True, len(items)
         while True:
@@ -284,16 +266,6 @@ class EventLog:
             del items[:size]
             if not items:
                 return complete
-
-    def _put_back(self, items: list[EventRow | QueuedPrompt], error: Exception) -> None:
-        """Put items back into the queue for the next attempt."""
-        self._stuck = True
-        self._reason = str(error)
-        self._queue.extendleft(reversed(items))
-        self._taken = 0
-        self._disconnect()
-        if isinstance(error, sqlite3.Error) and database.is_damage(error):
-            self._damage = str(error)
 
     def _write(self, items: list[EventRow | QueuedPrompt]) -> None:
         """Write rows, their totals, prompts and the number of losses in one transaction."""
@@ -362,7 +334,7 @@ def name_kind(item: EventRow | QueuedPrompt) -> str:
     return "event" if isinstance(item, EventRow) else "prompt"
 
 
-def release_waiters(batch: Iterable[EventRow | QueuedPrompt | FlushMarker], *, written: bool) -> None:
+def release_waiters(batch: Iterable[object], *, written: bool) -> None:
     """Release all waiters in a batch."""
     for item in batch:
         if isinstance(item, Future):

@@ -1,18 +1,14 @@
-"""OpenTelemetry: live spans with GenAI attribute names, and their export to the user's collector over OTLP.
-
-Spans exist if this process has a span processor. Without `events.otlp` nothing leaves the machine.
-"""
+"""OpenTelemetry: live spans with GenAI attribute names, and their export to the user's collector over OTLP."""
 
 import re
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from foreword.errors import InputError
-from foreword.events.event import NO_POSITION, Context, EventType, TracePosition, Usage
-from foreword.events.redaction import REDACTED, is_secret_label, redact
+from foreword.events.event import Context, EventType, TracePosition, Usage
+from foreword.secret import REDACTED, is_secret_label, redact
 from foreword.types import frozen
 
 if TYPE_CHECKING:
@@ -28,19 +24,19 @@ TRACES_PATH = "/v1/traces"  # the default path of a collector
 EXPORT_TIMEOUT_S = 5  # seconds for one delivery attempt, and for the last one on closing
 
 
+@frozen
 class SpanExport:
     """The export of spans to a collector, in its own thread. A turn never waits for it."""
 
-    def __init__(self, processor: "SpanProcessor") -> None:
-        self._processor = processor
+    processor: "SpanProcessor"
 
     def close(self) -> None:
         """Send the remaining spans within a few seconds and stop."""
-        self._processor.force_flush(EXPORT_TIMEOUT_S * 1_000)
-        self._processor.shutdown()
+        self.processor.force_flush(EXPORT_TIMEOUT_S * 1_000)
+        self.processor.shutdown()
 
 
-def start_export(address: str, service: str = "foreword") -> SpanExport:
+def start_export(address: str) -> SpanExport:
     """Send the spans of this process to a collector, in addition to existing span processors."""
     endpoint = parse_collector_url(address)
     try:
@@ -54,10 +50,10 @@ def start_export(address: str, service: str = "foreword") -> SpanExport:
     processor = BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint, timeout=EXPORT_TIMEOUT_S))
     provider: Any = trace.get_tracer_provider()
     if not hasattr(provider, "add_span_processor"):
-        provider = TracerProvider(resource=Resource.create({"service.name": service}))
+        provider = TracerProvider(resource=Resource.create({"service.name": "foreword"}))
         trace.set_tracer_provider(provider)
     provider.add_span_processor(processor)
-    return SpanExport(processor)
+    return SpanExport(processor=processor)
 
 
 def parse_collector_url(text: str) -> str:
@@ -74,11 +70,7 @@ OPERATIONS = {
     EventType.TURN_STARTED: "invoke_agent",
     EventType.MEMORY_SEARCH: "retrieval",
 }
-SPAN_KINDS = {
-    EventType.API_CALL: "CLIENT",
-    EventType.MESSAGE_RECEIVED: "CONSUMER",
-    EventType.MESSAGE_SENT: "PRODUCER",
-}
+SPAN_KINDS = {EventType.API_CALL: "CLIENT", EventType.MESSAGE_RECEIVED: "CONSUMER", EventType.MESSAGE_SENT: "PRODUCER"}
 # Provider names of the GenAI conventions that differ from the prefixes of model names.
 PROVIDER_NAMES = {
     "google": "gcp.gemini",
@@ -93,8 +85,6 @@ PROVIDER_NAMES = {
     "mistral": "mistral_ai",
 }
 ATTRIBUTE_PREFIX = "foreword."
-TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
-SAMPLED_FLAG = 1  # the flag in `traceparent`
 MAX_ATTRIBUTE_CHARS = 2_000  # characters of one string
 MAX_NAME_CHARS = 200  # characters of a name
 
@@ -137,45 +127,17 @@ class LiveSpan:
         if values.get("error"):
             error = redact(str(values["error"]), MAX_ATTRIBUTE_CHARS)
             self._span.set_status(Status(StatusCode.ERROR, error))
-            kind = str(
-                values.get("status") or error.partition(":")[0]
-            )  # the provider's status, or the exception's class
+            kind = str(values.get("status") or error.partition(":")[0])  # of the provider, or the exception's class
             self._span.set_attribute("error.type", redact(kind, MAX_NAME_CHARS))
         self._span.end(to_nanoseconds(time))
 
 
-def clean_traceparent(headers: Sequence[str]) -> str:
-    """Return the `traceparent` of a request in version 00, or an empty string if it is not valid.
-
-    https://www.w3.org/TR/trace-context/: version 00 has four fields, later versions may add some. A request must have
-    exactly one such header.
-    """
-    found = TRACEPARENT.fullmatch(headers[0].strip()) if len(headers) == 1 else None
-    if not found or found[1] == "ff" or not int(found[2], 16) or not int(found[3], 16):
-        return ""
-    if found[1] == "00" and found[5] is not None:
-        return ""
-    return f"00-{found[2]}-{found[3]}-{int(found[4], 16) & SAMPLED_FLAG:02x}"
-
-
-def parse_traceparent(cleaned: str) -> TracePosition:
-    """Parse the position of the caller's span from a cleaned `traceparent`; NO_POSITION if it is empty."""
-    if not cleaned:
-        return NO_POSITION
-    _, trace, span, flags = cleaned.split("-")
-    return TracePosition(trace=trace, span=span, sampled=bool(int(flags, 16) & SAMPLED_FLAG))
-
-
 def open_span(opening: SpanStart, above: TracePosition, parent: LiveSpan | None) -> LiveSpan | None:
-    """Open a span below a parent or an earlier position. Return None if nothing records it.
-
-    A process that has not imported OpenTelemetry cannot record spans, so it is never imported here.
-    """
-    trace: Any = sys.modules.get("opentelemetry.trace")
-    if trace is None:
-        return None
+    """Open a span below a parent or an earlier position. Return None if nothing records it."""
     with suppress(Exception):  # an error in the span library must not end a turn
-        inside = parent.inside if parent else restore_context(above, trace)
+        from opentelemetry import trace
+
+        inside = parent.inside if parent else restore_context(above)
         span = trace.get_tracer("foreword").start_span(
             name_span(opening),
             context=inside,
@@ -188,18 +150,15 @@ def open_span(opening: SpanStart, above: TracePosition, parent: LiveSpan | None)
     return None
 
 
-def restore_context(above: TracePosition, trace: Any) -> "OtelContext | None":
+def restore_context(above: TracePosition) -> "OtelContext | None":
     """Return the context of an earlier span, perhaps from another process."""
     if not above.span:
         return None
-    earlier = trace.SpanContext(
-        int(above.trace, 16),
-        int(above.span, 16),
-        is_remote=True,
-        trace_flags=trace.TraceFlags(trace.TraceFlags.SAMPLED if above.sampled else trace.TraceFlags.DEFAULT),
-    )
-    found: OtelContext = trace.set_span_in_context(trace.NonRecordingSpan(earlier))
-    return found
+    from opentelemetry import trace
+
+    flags = trace.TraceFlags(trace.TraceFlags.SAMPLED if above.sampled else trace.TraceFlags.DEFAULT)
+    earlier = trace.SpanContext(int(above.trace, 16), int(above.span, 16), is_remote=True, trace_flags=flags)
+    return trace.set_span_in_context(trace.NonRecordingSpan(earlier))
 
 
 def name_span(opening: SpanStart) -> str:

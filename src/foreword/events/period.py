@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from foreword.errors import InputError
+from foreword.events.event import format_timestamp
 from foreword.host import load_zone
 from foreword.types import frozen
 
@@ -25,8 +27,7 @@ class Period:
 
     since: datetime | None = None
     until: datetime | None = None
-    shown: int = 0
-    """Number of newest events before `until` to skip, because an earlier page showed them."""
+    shown: int = 0  # number of newest events before `until` to skip, because an earlier page showed them
 
 
 ANY_TIME = Period()
@@ -69,12 +70,10 @@ def format_page_end(until: datetime, shown: int) -> str:
 def parse_time(text: str, now: datetime, zone: ZoneInfo, end: str = "since") -> datetime:
     """Parse a time as UTC. Except for `since`, a day means its end."""
     plain = text.strip().lower()
-    try:
+    with suppress(ValueError, OverflowError):
         moment = resolve_time(plain, now, zone, end)
         if moment.year in ACCEPTED_YEARS:
             return moment.astimezone(UTC)
-    except (ValueError, OverflowError):
-        pass
     shown = text if len(text) <= 40 else f"{text[:40]}…"
     raise InputError(f"{end} {shown!r} is not a time; {TIME_FORMATS}")
 
@@ -107,18 +106,3 @@ def parse_day(word: str, now: datetime, zone: ZoneInfo) -> date | None:
         return date.fromisoformat(word)
     except ValueError:
         return None
-
-
-def read_utc_now() -> datetime:
-    """Return the current time of the host."""
-    return datetime.now(UTC)
-
-
-def format_timestamp(moment: datetime) -> str:
-    """Format a time as stored: in UTC and with fixed width, so that strings sort as times."""
-    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
-
-
-def parse_timestamp(text: str) -> datetime:
-    """Parse a stored time."""
-    return datetime.fromisoformat(text)

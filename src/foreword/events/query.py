@@ -3,21 +3,17 @@
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, TypeVar
 
-from foreword.assembly import Assembly
-from foreword.config.schema import Config
-from foreword.engine.trust import has_other_readers
 from foreword.errors import InputError, UnknownName, quote_name
-from foreword.events.event import Context, EventType, Level, Reader, build_visibility_condition
-from foreword.events.period import ANY_TIME, Period, format_page_end, format_timestamp, parse_period
+from foreword.events.event import EventType, Level, Reader, build_visibility_condition, format_timestamp
+from foreword.events.period import ANY_TIME, Period, format_page_end, parse_period
 from foreword.events.record import RECORD_SELECT, Record, read_record
 from foreword.storage import database
-from foreword.turn import Turn
 from foreword.types import Trust, frozen
 
 MAX_READ_ATTEMPTS = 2  # reads of a log that may be damaged
@@ -28,8 +24,7 @@ T = TypeVar("T")
 def query_log(folder: str, query: Callable[[sqlite3.Connection], T]) -> tuple[T, str]:
     """Run a read-only query on one snapshot of a folder's log. Return its result and a note about repairs.
 
-    A missing log reads as empty, and a damaged one is moved aside. The query may run twice, so it must have no side
-    effects.
+    A missing log reads as empty, and a damaged one is moved aside. The query may run twice.
     """
     note = ""
     for _ in range(MAX_READ_ATTEMPTS):
@@ -86,8 +81,7 @@ DEFAULT_EVENTS = 50  # default number of events in an answer
 TEXT_FILTERS = ("session_id", "level", "event_type", "user", "channel", "since", "until")
 FILTER_NAMES = (*TEXT_FILTERS, "limit")
 LEVELS = tuple(level.value for level in Level)
-# The log itself emits the last two. They are spelled out because importing the log is slow.
-EVENT_TYPES = (*(kind.value for kind in EventType), "events_lost", "log_replaced")
+EVENT_TYPES = (*(kind.value for kind in EventType), "events_lost", "log_replaced")  # the log itself emits the last two
 
 
 @frozen(eq=True)
@@ -95,8 +89,7 @@ class Filter:
     """The conditions of an event query. Empty fields do not restrict it."""
 
     session: str = ""
-    level: Level | None = None
-    """The lowest level to include."""
+    level: Level | None = None  # the lowest level to include
     type: str = ""
     user: str = ""
     channel: str = ""
@@ -118,19 +111,16 @@ def parse_filter(options: Mapping[str, Any], reader: Reader, now: datetime) -> F
         if name not in FILTER_NAMES:
             raise UnknownName("filter", str(name)[:40], FILTER_NAMES)
     texts = {name: parse_text(name, options.get(name)) for name in TEXT_FILTERS}
-    level = parse_word("level", texts["level"], LEVELS)
+    level, kind = texts["level"].lower(), texts["event_type"].lower()
+    for name, word, vocabulary in (("level", level, LEVELS), ("event type", kind, EVENT_TYPES)):
+        if word and word not in vocabulary:
+            raise UnknownName(name, word[:40], vocabulary)
     limit = DEFAULT_EVENTS if options.get("limit") is None else options["limit"]
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
         raise InputError("'limit' must be a whole number from 1 on")
-    return Filter(
-        session=texts["session_id"],
-        level=Level(level) if level else None,
-        type=parse_word("event type", texts["event_type"], EVENT_TYPES),
-        user=texts["user"],
-        channel=texts["channel"],
-        period=parse_period(texts["since"], texts["until"], now, reader.timezone),
-        limit=limit,
-    )
+    period = parse_period(texts["since"], texts["until"], now, reader.timezone)
+    named = {"session": texts["session_id"], "user": texts["user"], "channel": texts["channel"]}
+    return Filter(**named, level=Level(level) if level else None, type=kind, period=period, limit=limit)
 
 
 def parse_text(name: str, value: object) -> str:
@@ -140,14 +130,6 @@ def parse_text(name: str, value: object) -> str:
     if not isinstance(value, str) or any("\ud800" <= sign <= "\udfff" for sign in value):
         raise InputError(f"{name!r} must be a text")
     return value
-
-
-def parse_word(name: str, text: str, vocabulary: Collection[str]) -> str:
-    """Return a word of a vocabulary, ignoring case, or an empty text."""
-    word = text.lower()
-    if word and word not in vocabulary:
-        raise UnknownName(name, text[:40], vocabulary)
-    return word
 
 
 MAX_EVENTS = 1_000  # maximum number of events in an answer
@@ -161,16 +143,13 @@ class EventPage:
     """The result of a query."""
 
     records: tuple[Record, ...]
-    left: datetime | None = None
-    """Time of the next matching event that is not included, or None."""
-    notice: str = ""
-    """A message about a limit that was applied."""
+    left: datetime | None = None  # time of the next matching event that is not included, or None
+    notice: str = ""  # a message about a limit that was applied
 
     def find_next_page(self, shown: int, query: Filter) -> str:
         """Return the `until` value of the next page after the first `shown` records, or an empty string.
 
-        `until` is exclusive, so it is set just after the next event. Events with the same timestamp may already be
-        shown, so their number is part of the value.
+        Events with the timestamp of the next one may already be shown, so their number is part of the value.
         """
         left = self.records[shown].time if shown < len(self.records) else self.left
         if left is None:
@@ -185,19 +164,11 @@ NO_EVENTS = EventPage(records=())
 
 # The first condition equals that of the partial indexes, or SQLite does not use them.
 FLAGGED_CONDITION = "level IN ('warn', 'error')"
-LEVEL_CONDITIONS: dict[Level | None, tuple[str, ...]] = {
-    None: (),
-    Level.INFO: (),
-    Level.WARN: (FLAGGED_CONDITION,),
-    Level.ERROR: (FLAGGED_CONDITION, "level = 'error'"),
-}
+LEVEL_CONDITIONS = {Level.WARN: (FLAGGED_CONDITION,), Level.ERROR: (FLAGGED_CONDITION, "level = 'error'")}
 COLUMN_INDEXES = {
-    "session_id": "idx_events_session",
-    "user_id": "idx_events_user",
-    "event_type": "idx_events_type",
-    "channel": "idx_events_channel",
-    "room": "idx_events_room",
-}
+    "session_id": "idx_events_session", "event_type": "idx_events_type", "room": "idx_events_room",
+    "channel": "idx_events_channel", "user_id": "idx_events_user",
+}  # fmt: skip
 
 
 def build_condition(reader: Reader, query: Filter) -> tuple[str, list[Any]]:
@@ -213,23 +184,21 @@ def build_condition(reader: Reader, query: Filter) -> tuple[str, list[Any]]:
     }
     given = {term: value for term, value in terms.items() if value}
     visible, own = build_visibility_condition(reader)
-    condition = " AND ".join([*given, *LEVEL_CONDITIONS[query.level], visible])
-    return condition, [*given.values(), *own]
+    levels = LEVEL_CONDITIONS[query.level] if query.level and query.is_flagged else ()
+    return " AND ".join([*given, *levels, visible]), [*given.values(), *own]
 
 
 def choose_index(reader: Reader, query: Filter) -> str:
-    """Choose the index for a query.
-
-    A reader who does not see the rows of all users uses the index of their own: response times must not reveal how many
-    rows others have.
-    """
+    """Choose the index for a query. A limited reader has the index by user, so that times reveal no other rows."""
     flagged = query.is_flagged
     if reader.clearance is not Trust.FULL or (query.user and not query.session and not query.type):
         return "idx_events_own_error" if flagged else "idx_events_user"
     if flagged and not query.session:
         return "idx_events_error"
-    columns = {"session_id": query.session, "event_type": query.type, "room": reader.room, "channel": query.channel}
-    return next((COLUMN_INDEXES[column] for column, value in columns.items() if value), "idx_events_time")
+    given = (query.session, query.type, reader.room, query.channel)
+    return next(
+        (index for index, value in zip(COLUMN_INDEXES.values(), given, strict=False) if value), "idx_events_time"
+    )
 
 
 def find_events(connection: sqlite3.Connection, reader: Reader, query: Filter = NO_FILTER) -> EventPage:
@@ -246,7 +215,7 @@ def iterate_rows(
     """Iterate over the matching visible rows, newest first. `more` is a further condition with its parameters."""
     where, given = build_condition(reader, query)
     index = choose_index(reader, query)
-    # The index of levels is sorted by time within one level: two ordered selects are merged without a sort.
+    # The index of errors is sorted by time within one level: two ordered selects are merged without a sort.
     by_level = query.level is Level.WARN and index == "idx_events_error"
     levels = [f"AND level = '{level}'" for level in ("warn", "error")] if by_level else [""]
     selects = [f"SELECT {RECORD_SELECT} FROM events INDEXED BY {index} WHERE {where} {more} {one}" for one in levels]
@@ -268,11 +237,8 @@ def count_by_channel(connection: sqlite3.Connection, reader: Reader, query: Filt
 def find_events_after(connection: sqlite3.Connection, reader: Reader, query: Filter, last: int) -> list[Record]:
     """Find matching events written after a row id, in the order of writing."""
     where, values = build_condition(reader, query)
-    rows = connection.execute(
-        f"SELECT {RECORD_SELECT} FROM events NOT INDEXED WHERE id > ? AND {where} ORDER BY id LIMIT {MAX_EVENTS}",
-        [last, *values],
-    )
-    return [read_record(row) for row in rows]
+    source = f"FROM events NOT INDEXED WHERE id > ? AND {where} ORDER BY id LIMIT {MAX_EVENTS}"
+    return [read_record(row) for row in connection.execute(f"SELECT {RECORD_SELECT} {source}", [last, *values])]
 
 
 def find_last_id(connection: sqlite3.Connection) -> int:
@@ -313,9 +279,8 @@ def find_turn_at(connection: sqlite3.Connection, reader: Reader, moment: datetim
 
 def build_page(rows: Sequence[Sequence[Any]], limit: int, notice: str) -> EventPage:
     """Build the result. `rows` has one row more than `limit` if more rows match."""
-    records = [read_record(row) for row in rows]
-    left = records[limit].time if len(records) > limit else None
-    return EventPage(records=tuple(records[:limit]), left=left, notice=notice)
+    records = tuple(map(read_record, rows))
+    return EventPage(records=records[:limit], left=records[limit].time if len(records) > limit else None, notice=notice)
 
 
 PREFIX_END = "\U0010ffff"  # sorts after every id with the same prefix
@@ -344,37 +309,5 @@ def complete_session(connection: sqlite3.Connection, reader: Reader, prefix: str
 def is_recorded(connection: sqlite3.Connection, reader: Reader, column: str, value: str) -> bool:
     """Return whether the reader may see an event with this value."""
     where, values = build_visibility_condition(reader)
-    row = connection.execute(
-        f"SELECT 1 FROM events INDEXED BY {COLUMN_INDEXES[column]} WHERE {column} = ? AND {where} LIMIT 1",
-        [value, *values],
-    ).fetchone()
-    return row is not None
-
-
-# No room has this name, so in an unnamed group no event is visible.
-UNNAMED_ROOM = "\x00"
-
-
-def find_reader(turn: Turn, clearance: Trust, config: Config) -> Reader:
-    """Return the reader for a turn. In company this is the room, with the room's timezone."""
-    if has_other_readers(turn):
-        room = config.rooms.get(turn.room)
-        zone = (room.timezone if room else "") or config.host.timezone
-        return Reader(user=turn.user, clearance=clearance, room=turn.room or UNNAMED_ROOM, timezone=zone)
-    person = config.users.get(turn.user)
-    zone = turn.client.zone or (person.timezone if person else "") or config.host.timezone
-    return Reader(user=turn.user, clearance=clearance, timezone=zone)
-
-
-def find_context(assembly: Assembly, schedule: str = "") -> Context:
-    """Return the context for the events of a turn."""
-    turn = assembly.turn
-    return Context(
-        trust=assembly.clearance.level,
-        session=turn.session,
-        agent=turn.agent,
-        user=turn.user,
-        channel=turn.channel,
-        room=turn.room,
-        schedule=schedule,
-    )
+    query = f"SELECT 1 FROM events INDEXED BY {COLUMN_INDEXES[column]} WHERE {column} = ? AND {where} LIMIT 1"
+    return connection.execute(query, [value, *values]).fetchone() is not None

@@ -1,19 +1,20 @@
-"""Rows of the event log: written from events, redacted and limited in size, and read back as records."""
+"""Rows of the event log: made from events, redacted and limited in size; added to the totals; read back as records."""
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from hashlib import sha256
 from itertools import islice
 from json import JSONEncoder
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from foreword.engine.trust import hide_own_paths
-from foreword.events.event import CATEGORIES, Event, Reader, sees_all
-from foreword.events.period import format_timestamp
-from foreword.events.redaction import REDACTED, SCAN_MARGIN_CHARS, is_secret_label, redact
+from foreword.events.event import CATEGORIES, Event, EventType, Grouping, Reader, format_timestamp, sees_all
+from foreword.secret import REDACTED, SCAN_MARGIN_CHARS, is_secret_label, redact
 from foreword.types import Trust, frozen
 
 COLUMN_FIELDS = {
@@ -87,14 +88,9 @@ def make_row(event: Event) -> EventRow:
 def make_warning_row(time: datetime, event_type: str, error: str, facts: dict[str, Any]) -> EventRow:
     """Make a row that the log writes about itself. Only full trust reads it, since it concerns all users."""
     values = dict.fromkeys(EVENT_COLUMNS) | {
-        "timestamp": format_timestamp(time),
-        "level": "warn",
-        "category": "log",
-        "event_type": event_type,
-        "error": redact(error, MAX_ERROR_CHARS),
-        "metadata": _encode(facts),
-        "trust": int(Trust.FULL),
-    }
+        "timestamp": format_timestamp(time), "level": "warn", "category": "log", "event_type": event_type,
+        "error": redact(error, MAX_ERROR_CHARS), "metadata": _encode(facts), "trust": int(Trust.FULL),
+    }  # fmt: skip
     return EventRow(tuple(values.values()))
 
 
@@ -118,8 +114,7 @@ def clamp_integer(number: Any) -> int | None:
 def convert_id(text: str) -> str | None:
     """Return an id as stored: None if empty, and at most `MAX_ID_CHARS` characters.
 
-    Ids are not redacted, because access checks compare them. An id that cannot be stored unchanged ends with its hash,
-    so that it equals no other id.
+    Ids are not redacted, because access checks compare them. A changed id ends with its hash, so it equals no other.
     """
     if not text:
         return None
@@ -137,19 +132,14 @@ def replace_surrogates(text: str) -> str:
 
 def encode_facts(facts: dict[str, Any]) -> str:
     """Encode facts as JSON. If the result is too long, drop the largest facts and name them."""
-    text = _encode(facts)
-    if len(text) <= MAX_METADATA_CHARS:
-        return text
-    sizes = sorted(((len(_encode(value)) + len(key), key) for key, value in facts.items()), reverse=True)
-    missing, excess = [], len(text) - MAX_METADATA_CHARS + 400
-    for size, key in sizes:
-        if excess <= 0:
-            break
+    missing: list[str] = []
+    while len(text := _encode(facts)) > MAX_METADATA_CHARS:
+        facts.pop(CUT_FACT, None)
+        size, key = max((len(_encode(value)) + len(key), key) for key, value in facts.items())
         del facts[key]
         missing.append(f"{key} ({size:,} characters)")
-        excess -= size
-    facts[CUT_FACT] = f"left out because too long: {', '.join(missing)}"[:300]
-    return _encode(facts)
+        facts[CUT_FACT] = f"left out because too long: {', '.join(missing)}"[:300]
+    return text
 
 
 def copy_facts(facts: Mapping[Any, Any], depth: int) -> dict[str, Any]:
@@ -194,20 +184,104 @@ def read_sections(listed: Any) -> tuple[tuple[Any, ...], ...]:
     """
     if not isinstance(listed, list | tuple):
         return ()
+    found = [each for each in listed[:MAX_SECTIONS] if isinstance(each, list | tuple) and len(each) == 4]
     return tuple(
         (redact(section, MAX_TEXT_CHARS), clamp_integer(tokens), clamp_integer(cached), convert_amount(usd))
-        for section, tokens, cached, usd in filter(is_section, listed[:MAX_SECTIONS])
+        for section, tokens, cached, usd in found
+        if (type(section), type(tokens), type(cached)) == (str, int, int)
+        if type(usd) in (int, float, type(None)) and tokens >= 0 and cached >= 0
     )
 
 
-def is_section(value: Any) -> bool:
-    """Return whether a value has the form [name, tokens, cached tokens, dollars or None]."""
-    if not isinstance(value, list | tuple) or len(value) != 4:
-        return False
-    section, tokens, cached, usd = value
-    if type(section) is not str or type(tokens) is not int or type(cached) is not int:
-        return False
-    return type(usd) in (int, float, type(None)) and tokens >= 0 and cached >= 0
+FIGURES = ("turns", "calls", "unpriced", "tokens_in", "tokens_out", "cache_read", "cache_write", "cost_usd")
+TOTALS_KEY = ("kind", "owner", "room", "start", "name", "trust")
+TOTALS_TABLES = ("totals_quarter", "totals_day")
+TURN_TYPE, CALL_TYPE = EventType.TURN_STARTED.value, EventType.API_CALL.value
+MAX_CALL_FIGURE = 10**12  # tokens or dollars of one call
+
+TotalsKey = tuple[str, str, str, str, str, int]
+Figures = Sequence[float]
+
+_COLUMN_AT = {column: place for place, column in enumerate(EVENT_COLUMNS)}
+_TYPE, _TIME, METADATA_PLACE = _COLUMN_AT["event_type"], _COLUMN_AT["timestamp"], _COLUMN_AT["metadata"]
+_get_place = itemgetter(
+    *(_COLUMN_AT[name] for name in ("session_id", "user_id", "agent_id", "channel", "model", "room", "trust"))
+)
+_get_usage = itemgetter(*(_COLUMN_AT[name] for name in FIGURES[3:]))
+
+
+def write_totals(connection: sqlite3.Connection, rows: Iterable[EventRow]) -> None:
+    """Add rows to the totals, inside the transaction that writes them."""
+    quarters = count_rows(rows)
+    days: dict[TotalsKey, Figures] = {}
+    for (kind, owner, room, start, name, trust), figures in quarters.items():
+        add_figures(days, (kind, owner, room, start[:10], name, trust), figures)
+    columns = (*TOTALS_KEY, *FIGURES)
+    added = ", ".join(f"{figure} = {figure} + excluded.{figure}" for figure in FIGURES)
+    for table, sums in zip(TOTALS_TABLES, (quarters, days), strict=True):
+        connection.executemany(
+            f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))}) "
+            f"ON CONFLICT ({', '.join(TOTALS_KEY)}) DO UPDATE SET {added}",
+            [(*key, *figures) for key, figures in sorted(sums.items())],
+        )
+
+
+def count_rows(rows: Iterable[EventRow]) -> dict[TotalsKey, Figures]:
+    """Count rows into totals per quarter-hour. Rows of one place are added first, since most of a batch share one."""
+    places: dict[tuple[Any, ...], Figures] = {}
+    sections: dict[tuple[Any, ...], Figures] = {}
+    for values, shares in rows:
+        if values[_TYPE] in (TURN_TYPE, CALL_TYPE):
+            start, place = find_quarter(values[_TIME]), _get_place(values)
+            add_figures(places, (start, *place), count_row(values))
+            _, user, _, _, _, room, trust = place
+            for name, tokens, cached, usd in shares if values[_TYPE] == CALL_TYPE else ():
+                share = (0, 1, int(usd is None), *map(clamp_figure, (tokens, 0, cached, 0, usd or 0.0)))
+                add_figures(sections, (start, user, room, trust, name), share)
+    sums: dict[TotalsKey, Figures] = {}
+    for (start, session, user, agent, channel, model, room, trust), figures in places.items():
+        names = {"all": "", "session": session, "agent": agent, "channel": channel, "model": model}
+        for owner, where in list_scopes(user, room):
+            # For one user, the total by user equals the overall total.
+            for kind, name in (names if owner else {**names, "user": user}).items():
+                add_figures(sums, (kind, owner, where, start, name or "", trust), figures)
+    for (start, user, room, trust, name), figures in sections.items():
+        for owner, where in list_scopes(user, room):
+            add_figures(sums, (Grouping.SECTION.value, owner, where, start, name, trust), figures)
+    return sums
+
+
+def find_quarter(timestamp: str) -> str:
+    """Return the start of the quarter-hour of a timestamp."""
+    return f"{timestamp[:14]}{int(timestamp[14:16]) // 15 * 15:02}"
+
+
+def count_row(values: Sequence[Any]) -> Figures:
+    """Return the figures of a turn or a call. A retry is not another turn."""
+    if values[_TYPE] == TURN_TYPE:
+        metadata = values[METADATA_PLACE] or ""
+        retried = '"attempt"' in metadata and json.loads(metadata).get("attempt") not in (None, 1)
+        return (int(not retried), 0, 0, 0, 0, 0, 0, 0.0)
+    *tokens, cost = _get_usage(values)
+    return (0, 1, int(cost is None), *(clamp_figure(each or 0) for each in tokens), clamp_figure(cost or 0.0))
+
+
+def clamp_figure(figure: float) -> float:
+    """Limit a figure of one call, so that no total overflows."""
+    return max(-MAX_CALL_FIGURE, min(figure, MAX_CALL_FIGURE))
+
+
+def list_scopes(user: str | None, room: str | None) -> Iterator[tuple[str, str]]:
+    """List the scopes of a row: everybody, its user, its room, and its user in that room."""
+    for owner in ("", user) if user else ("",):
+        for where in ("", room) if room else ("",):
+            yield owner, where
+
+
+def add_figures(sums: dict[Any, Figures], key: Any, figures: Figures) -> None:
+    """Add figures to those of a key."""
+    known = sums.get(key)
+    sums[key] = figures if known is None else [one + other for one, other in zip(known, figures, strict=True)]
 
 
 @frozen(eq=True)
@@ -248,11 +322,8 @@ class Record:
         columns = RECORD_COLUMNS if sees_all(reader) else EVENT_COLUMNS
         values = {column: getattr(self, COLUMN_FIELDS[column]) for column in columns}
         plain = {column: None if value == "" else value for column, value in values.items()}
-        return plain | {
-            "timestamp": format_timestamp(self.time),
-            "trust": str(self.trust),
-            "metadata": dict(self.facts),
-        }
+        shown = {"timestamp": format_timestamp(self.time), "trust": str(self.trust), "metadata": dict(self.facts)}
+        return plain | shown
 
 
 NUMBER_FIELDS = frozenset(("duration_ms", "tokens_in", "tokens_out", "cache_read", "cache_write", "cost_usd"))
@@ -264,10 +335,8 @@ def read_record(values: Sequence[Any]) -> Record:
         name: "" if value is None and name not in NUMBER_FIELDS else value
         for name, value in zip(COLUMN_FIELDS.values(), values, strict=True)
     }
-    fields["time"] = datetime.fromisoformat(fields["time"])
-    fields["trust"] = Trust(fields["trust"])
-    fields["facts"] = parse_facts(fields["facts"])
-    return Record(**fields)
+    time, trust, facts = datetime.fromisoformat(fields["time"]), Trust(fields["trust"]), parse_facts(fields["facts"])
+    return Record(**fields | {"time": time, "trust": trust, "facts": facts})
 
 
 def parse_facts(text: str) -> Mapping[str, Any]:

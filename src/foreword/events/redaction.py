@@ -1,4 +1,4 @@
-"""Redaction: secrets in recorded texts, and forgotten memories in recorded prompts and tool arguments."""
+"""Redaction of forgotten memories in recorded prompts and tool arguments."""
 
 import json
 import os
@@ -9,7 +9,6 @@ from contextlib import closing
 from itertools import pairwise
 from typing import Any
 
-from foreword.secret import Secret, find_possible_secrets
 from foreword.storage.database import EVENTS_FILE, StorageError, open_events, writing
 from foreword.types import frozen
 
@@ -27,27 +26,25 @@ REPLACE_SECTION = "UPDATE sections SET text = ?, hash = NULL, forgotten = 1 WHER
 FIND_PIECES = """
 SELECT prompt_id, position, coalesce(json_extract(facts, '$.person'), json_extract(facts, '$.clearance.user'))
 FROM prompt_pieces JOIN prompts ON prompts.id = prompt_id WHERE section_id = ?"""
+FIND_ARGUMENTS = """
+SELECT id, metadata FROM events WHERE id > ?1 AND instr(metadata, ?2) AND (?3 = '' OR user_id = ?3)
+ORDER BY id LIMIT ?4"""
 
 
 @frozen(eq=True)
 class ForgottenMemory:
     """A removed memory: its path and its text."""
 
-    path: str
-    """The path as in prompts: the store, then the file."""
+    path: str  # the path as in prompts: the store, then the file
     person: str = ""
-    """The owner of a personal memory. Only this person's private prompts can contain it, and memories of others may
-    have the same path. Empty for a memory of a store.
-    """
+    """The owner of a personal memory, in only their private prompts; memories of others may have its path."""
     text: str = ""
-    """The text to search for in all prompts. Only the owner may set it: with text of their choice, others could find
-    and delete parts of prompts that are not theirs.
-    """
+    """The text to search for in all prompts. Only the owner may set it, as others could remove foreign texts."""
 
 
 def remove_recorded_memory(folder: str, forgotten: ForgottenMemory) -> str:
     """Remove a memory from the prompts of a log and return a message. Without a log it is empty."""
-    damaged = sorted(name for name in list_names(folder) if DAMAGED_LOG_NAME.fullmatch(name))
+    damaged = sorted(filter(DAMAGED_LOG_NAME.fullmatch, list_names(folder)))
     notes = [f"A damaged log that was put aside may still hold it: {', '.join(damaged)}."] if damaged else []
     if EVENTS_FILE in list_names(folder):
         try:
@@ -69,10 +66,9 @@ def list_names(folder: str) -> list[str]:
 
 
 def remove_memory(connection: sqlite3.Connection, forgotten: ForgottenMemory) -> int:
-    """Remove a memory from all recorded prompts and tool arguments. Return the number of changed texts.
+    """Remove a memory from all recorded prompts and tool arguments, and overwrite free pages.
 
-    Lines that name its path are removed completely. Its words are matched in order, however they were wrapped, cut or
-    quoted. Free pages are overwritten.
+    Return the number of changed texts. Lines that name its path are removed completely.
     """
     redactor = make_redactor(forgotten)
     connection.execute("PRAGMA secure_delete=ON")
@@ -86,18 +82,15 @@ def remove_memory(connection: sqlite3.Connection, forgotten: ForgottenMemory) ->
 def remove_from_prompts(connection: sqlite3.Connection, redactor: Callable[[str], str], person: str) -> int:
     """Remove a memory from all recorded prompts, or from those of one person."""
     changed, last = 0, 0
-    while rows := connection.execute(
-        "SELECT id, text FROM sections WHERE id > ? ORDER BY id LIMIT ?", (last, BATCH_TEXTS)
-    ).fetchall():
+    query = "SELECT id, text FROM sections WHERE id > ? ORDER BY id LIMIT ?"
+    while rows := connection.execute(query, (last, BATCH_TEXTS)).fetchall():
         last = rows[-1][0]
-        found = [(after, row) for row, before in rows if (after := redact_value(before, redactor)) != before]
-        if found:
+        if found := [(after, row) for row, before in rows if (after := redact_value(before, redactor)) != before]:
             with writing(connection):
-                for after, row in found:
-                    part = separate_section(connection, row, person) if person else row
-                    if part is not None:
-                        connection.execute(REPLACE_SECTION, (after, part))
-                        changed += 1
+                parts = [(after, separate_section(connection, row, person) if person else row) for after, row in found]
+                replaced = [(after, part) for after, part in parts if part is not None]
+                connection.executemany(REPLACE_SECTION, replaced)
+                changed += len(replaced)
     return changed
 
 
@@ -119,19 +112,11 @@ def separate_section(connection: sqlite3.Connection, section: int, person: str) 
 
 
 def remove_from_arguments(connection: sqlite3.Connection, redactor: Callable[[str], str], person: str) -> int:
-    """Remove a memory from recorded tool arguments, or from those of one person's calls.
-
-    Arguments are recorded only with `events.arguments`.
-    """
+    """Remove a memory from recorded tool arguments, or from those of one person's calls."""
     changed, last = 0, 0
-    while rows := connection.execute(
-        "SELECT id, metadata FROM events WHERE id > ?1 AND instr(metadata, ?2) AND (?3 = '' OR user_id = ?3)"
-        " ORDER BY id LIMIT ?4",
-        (last, ARGUMENTS_KEY, person, BATCH_TEXTS),
-    ).fetchall():
+    while rows := connection.execute(FIND_ARGUMENTS, (last, ARGUMENTS_KEY, person, BATCH_TEXTS)).fetchall():
         last = rows[-1][0]
-        found = [(after, row) for row, before in rows if (after := rewrite_arguments(before, redactor)) != before]
-        if found:
+        if found := [(after, row) for row, before in rows if (after := rewrite_arguments(before, redactor)) != before]:
             with writing(connection):
                 connection.executemany("UPDATE events SET metadata = ? WHERE id = ?", found)
         changed += len(found)
@@ -238,65 +223,3 @@ class QuoteIndex:
             stop, unique = max(stop, start + len(sequence)), unique or sequences[sequence]
         if unique:
             yield first, stop - 1
-
-
-MAX_CACHED_CHARS = 64  # maximum characters of a text in the cache of harmless texts
-MAX_CACHED_TEXTS = 4_096  # maximum size of that cache
-SCAN_MARGIN_CHARS = 6_000  # characters to scan beyond the cut; no secret is longer
-PRIVATE_KEY_END = "-----end "
-REDACTED = "[redacted]"
-
-_LABEL = re.compile(
-    r"pass(?:word|wd|phrase)s?$|(?:^|[^a-z])(?:pwd|secrets?|credentials?|authorization|cookies?|token)$"
-    r"|(?:api|secret|private|access|auth)[_ -]?keys?$|(?:access|auth|bearer|refresh|bot|api)[_ -]?token$|clientsecret$",
-    re.IGNORECASE,
-)
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")  # word boundaries in camelCase
-
-# Names of tools, models and stores occur in every event, so each is scanned only once.
-_harmless: set[str] = set()
-
-
-def redact(text: str, limit: int) -> str:
-    """Return a text without secrets, cut at a limit with a note."""
-    if text in _harmless:
-        return text
-    redacted = _redact(text[: limit + SCAN_MARGIN_CHARS], limit, len(text))
-    if redacted == text and len(text) <= MAX_CACHED_CHARS:
-        if len(_harmless) >= MAX_CACHED_TEXTS:
-            _harmless.clear()
-        _harmless.add(text)
-    return redacted
-
-
-def is_secret_label(label: str) -> bool:
-    """Return whether the name of a fact indicates that its value is a secret."""
-    return _LABEL.search(_HUMP.sub("_", label)) is not None
-
-
-def _redact(text: str, limit: int, length: int) -> str:
-    """Redact the start of a text of a given length, and cut it.
-
-    The scan extends beyond the cut, so that no partial secret remains before it.
-    """
-    parts, place = [], 0
-    for secret in sorted(find_possible_secrets(text), key=lambda secret: secret.first):
-        last = find_secret_end(text, secret)
-        if secret.first >= limit or last <= place:
-            continue
-        parts += [text[place : max(place, secret.first)], f"[{secret.what}, redacted]"]
-        place = last
-    parts.append(text[place:limit])
-    redacted = "".join(parts).replace("\0", "\ufffd")
-    if not redacted.isascii():
-        redacted = redacted.encode("utf-8", "replace").decode()
-    return redacted if length <= limit else f"{redacted}… [cut: {length - limit:,} more characters]"
-
-
-def find_secret_end(text: str, secret: Secret) -> int:
-    """Return the end of a secret. A private key extends to its END line."""
-    if not text[secret.first : secret.last].startswith("-----"):
-        return secret.last
-    end = text.lower().find(PRIVATE_KEY_END, secret.last)
-    stop = text.find("-----", end + len(PRIVATE_KEY_END)) if end >= 0 else -1
-    return stop + 5 if stop >= 0 else len(text)

@@ -3,18 +3,22 @@
 import json
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
 from foreword.assembly import ASSEMBLY_SCHEMA, Assembly, ReportRow, list_run_rows, write_row, write_table
-from foreword.engine.budget import FittedRun
-from foreword.engine.render import PromptBlock
 from foreword.engine.sources.sections import Missing
-from foreword.events.event import EventType, Reader, build_visibility_condition, may_read_text
+from foreword.events.event import (
+    EventType,
+    Reader,
+    format_timestamp,
+    may_read_text,
+    read_utc_now,
+)
 from foreword.events.log import EventLog
-from foreword.events.period import format_timestamp, read_utc_now
+from foreword.events.period import Period
 from foreword.events.query import Filter, find_turn_events, iterate_rows, lay_out_turn
 from foreword.events.record import Record, read_record, replace_surrogates
 from foreword.types import Pace, Placement, Trust, Verdict, frozen
@@ -27,14 +31,12 @@ INTERNAL_FACTS = ("blocks", "summary", "person")  # facts of a recorded prompt t
 class PromptPiece:
     """One text of a prompt."""
 
-    kind: str
-    """`text` of a section, `tools` for a schema, `report` for rows of the table."""
+    kind: str  # `text` of a section, `tools` for a schema, `report` for rows of the table
     block: int
     name: str
     tokens: int
     text: str
-    key: str = ""
-    """The hash of the text. Each text is stored once."""
+    key: str = ""  # the hash of the text; each text is stored once
 
 
 @frozen(eq=True)
@@ -44,10 +46,8 @@ class SentPrompt:
     hash: str
     facts: Mapping[str, Any]
     pieces: tuple[PromptPiece, ...]
-    clearance: Trust
-    """The reader's clearance. Rows of the table above it are hidden."""
-    forgotten: bool = False
-    """Whether parts were removed later and replaced by a marker."""
+    clearance: Trust  # the reader's clearance; rows of the table above it are hidden
+    forgotten: bool = False  # whether parts were removed later and replaced by a marker
 
     @property
     def text(self) -> str:
@@ -62,22 +62,17 @@ class SentPrompt:
     @property
     def blocks(self) -> list[dict[str, Any]]:
         """The blocks as sent, each with its cache breakpoint."""
-        texts: dict[int, str] = {}
-        for piece in self.pieces:
-            if piece.kind == TEXT_KIND:
-                texts[piece.block] = texts.get(piece.block, "") + piece.text
-        return [{**block, "text": texts.get(at, "")} for at, block in enumerate(self.facts["blocks"])]
+        texts = [(piece.block, piece.text) for piece in self.pieces if piece.kind == TEXT_KIND]
+        return [
+            {**block, "text": "".join(text for number, text in texts if number == at)}
+            for at, block in enumerate(self.facts["blocks"])
+        ]
 
     @property
     def rows(self) -> list[ReportRow]:
         """The verdict for every slot that the reader may see."""
-        rows = (
-            parse_report_row(row)
-            for piece in self.pieces
-            if piece.kind == REPORT_KIND
-            for row in json.loads(piece.text)
-        )
-        return [row for row in rows if row.trust <= self.clearance]
+        reports = (json.loads(piece.text) for piece in self.pieces if piece.kind == REPORT_KIND)
+        return [row for report in reports for row in map(parse_report_row, report) if row.trust <= self.clearance]
 
     def explain(self) -> str:
         """Return the table of the turn."""
@@ -103,22 +98,16 @@ def hash_prompt(assembly: Assembly) -> str:
         str(assembly.conversation),
         *assembly.tools.schemas,
         *(str(ttl) for ttl in assembly.marks),
-        *(hash_block(block) for block in assembly.prompt.blocks),
-        *(hash_run(run, clearance.level) for run in assembly.fit.runs),
     ]
+    for block in assembly.prompt.blocks:
+        spans = [(span.id, span.start, span.end, span.tokens) for span in block.spans]
+        parts.append(hash_text(f"{block.pace}\0{block.placement}\0{spans}\0{block.text}"))
+    for run in assembly.fit.runs:  # withheld slots must not change what the reader sees
+        trusts = [each.trust if isinstance(each, Missing) else each.item.trust for each in run.items]
+        visible = [each for each, trust in zip(run.items, trusts, strict=True) if trust <= clearance.level]
+        verdicts = [(each.verdict, each.reason, getattr(each, "wanted", 0)) for each in visible]
+        parts.append(hash_text(repr(verdicts)))
     return hash_text("\0".join(parts))
-
-
-def hash_block(block: PromptBlock) -> str:
-    """Return the hash of a block."""
-    spans = [(span.id, span.start, span.end, span.tokens) for span in block.spans]
-    return hash_text(f"{block.pace}\0{block.placement}\0{spans}\0{block.text}")
-
-
-def hash_run(run: FittedRun, level: Trust) -> str:
-    """Return the hash of a run's verdicts. Withheld slots must not change what the reader sees."""
-    visible = [each for each in run.items if (each.trust if isinstance(each, Missing) else each.item.trust) <= level]
-    return hash_text(repr([(each.verdict, each.reason, getattr(each, "wanted", 0)) for each in visible]))
 
 
 def hash_text(text: str) -> str:
@@ -149,10 +138,8 @@ def split_prompt(assembly: Assembly) -> Iterator[PromptPiece]:
 
 def make_piece(kind: str, block: int, text: str, name: str = "", tokens: int = 0) -> PromptPiece:
     """Make a piece for storage. Characters that UTF-8 cannot encode are replaced."""
-    text = replace_surrogates(text)
-    return PromptPiece(
-        kind=kind, block=block, name=replace_surrogates(name), tokens=tokens, text=text, key=hash_text(text)
-    )
+    name, text = replace_surrogates(name), replace_surrogates(text)
+    return PromptPiece(kind=kind, block=block, name=name, tokens=tokens, text=text, key=hash_text(text))
 
 
 def describe_prompt(assembly: Assembly) -> dict[str, Any]:
@@ -164,20 +151,15 @@ def describe_prompt(assembly: Assembly) -> dict[str, Any]:
 
 def parse_report_row(row: Mapping[str, Any]) -> ReportRow:
     """Convert a stored row of the table."""
+    values = {name: row[name] for name in ("id", "title", "reason", "tokens", "source", "sha256", "cached")}
     return ReportRow(
-        id=row["id"],
-        title=row["title"],
+        **values,
         pace=Pace[row["pace"].upper()],
         placement=Placement(row["placement"]),
         trust=Trust[row["trust"].upper()],
         verdict=Verdict(row["verdict"]),
-        reason=row["reason"],
-        tokens=row["tokens"],
         wanted=row["wanted_tokens"],
-        source=row["source"],
-        sha256=row["sha256"],
         span=(row["span"][0], row["span"][1]) if row["span"] else None,
-        cached=row["cached"],
     )
 
 
@@ -185,8 +167,7 @@ class PromptStore:
     """Stores sent prompts in the event log. A turn waits only for the hash; the log's thread writes the rest."""
 
     def __init__(self, log: EventLog, clock: Callable[[], datetime] = read_utc_now) -> None:
-        self._log = log
-        self._clock = clock
+        self._log, self._clock = log, clock
 
     def keep(self, assembly: Assembly) -> str:
         """Store the prompt of a turn and return the hash for its events."""
@@ -208,24 +189,16 @@ def write_prompt(connection: sqlite3.Connection, key: str, assembly: Assembly, t
         "INSERT INTO prompts (hash, first_used, last_used, facts) VALUES (?, ?, ?, ?)", (key, now, now, facts)
     )
     pieces = list(split_prompt(assembly))
-    texts = find_text_rows(connection, pieces)
+    texts = {piece.key: piece.text for piece in pieces}
+    connection.executemany(
+        "INSERT INTO sections (hash, text) VALUES (?, ?) ON CONFLICT (hash) DO NOTHING", texts.items()
+    )
     rows = [
-        (row.lastrowid, position, piece.kind, piece.block, piece.name, piece.tokens, texts[piece.key])
+        (row.lastrowid, position, piece.kind, piece.block, piece.name, piece.tokens, piece.key)
         for position, piece in enumerate(pieces)
     ]
-    connection.executemany("INSERT INTO prompt_pieces VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
-
-
-def find_text_rows(connection: sqlite3.Connection, pieces: Sequence[PromptPiece]) -> dict[str, int]:
-    """Return the row ids of the pieces' texts by hash. Insert missing texts."""
-    texts = {piece.key: piece.text for piece in pieces}
-    query = "SELECT hash, id FROM sections WHERE hash IN (SELECT value FROM json_each(?))"
-    found: dict[str, int] = dict(connection.execute(query, (json.dumps(list(texts)),)).fetchall())
-    for key, text in texts.items():
-        if key not in found:
-            made = connection.execute("INSERT INTO sections (hash, text) VALUES (?, ?)", (key, text)).lastrowid
-            found[key] = made or 0
-    return found
+    section = "(SELECT id FROM sections WHERE hash = ?)"
+    connection.executemany(f"INSERT INTO prompt_pieces VALUES (?, ?, ?, ?, ?, ?, {section})", rows)
 
 
 def find_prompts(connection: sqlite3.Connection, reader: Reader, turn: str) -> list[SentPrompt]:
@@ -237,13 +210,10 @@ def find_prompts(connection: sqlite3.Connection, reader: Reader, turn: str) -> l
 
 def find_prompt_at(connection: sqlite3.Connection, reader: Reader, moment: datetime) -> SentPrompt | None:
     """Find the last prompt sent before or at a time that the reader may see."""
-    where, values = build_visibility_condition(reader)
-    rows = connection.execute(
-        "SELECT prompt_hash FROM events INDEXED BY idx_events_type WHERE event_type = 'prompt_built'"
-        f" AND timestamp <= ? AND prompt_hash IS NOT NULL AND {where} ORDER BY timestamp DESC, id DESC",
-        [format_timestamp(moment), *values],
-    )
-    return next((sent for row in rows if (sent := read_prompt(connection, reader, row[0]))), None)
+    query = Filter(type=EventType.PROMPT_BUILT.value, period=Period(until=moment + timedelta(microseconds=1)))
+    rows = iterate_rows(connection, reader, query, "AND prompt_hash IS NOT NULL")
+    found = (read_prompt(connection, reader, read_record(row).prompt_hash) for row in rows)
+    return next(filter(None, found), None)
 
 
 def read_prompt(connection: sqlite3.Connection, reader: Reader, key: str) -> SentPrompt | None:
@@ -261,14 +231,10 @@ def read_prompt(connection: sqlite3.Connection, reader: Reader, key: str) -> Sen
         " WHERE prompt_id = ? ORDER BY position",
         (prompt[0],),
     ).fetchall()
-    pieces = [PromptPiece(kind=row[0], block=row[1], name=row[2], tokens=row[3], text=row[4]) for row in rows]
-    return SentPrompt(
-        hash=key,
-        facts=facts,
-        pieces=tuple(pieces),
-        clearance=reader.clearance,
-        forgotten=any(row[5] for row in rows),
-    )
+    names = ("kind", "block", "name", "tokens", "text")
+    pieces = tuple(PromptPiece(**dict(zip(names, row, strict=False))) for row in rows)
+    forgotten = any(row[-1] for row in rows)
+    return SentPrompt(hash=key, facts=facts, pieces=pieces, clearance=reader.clearance, forgotten=forgotten)
 
 
 RECORDED_NAME = re.compile(r"[0-9a-f]{6,64}")  # of a turn id or a prompt hash
@@ -281,8 +247,7 @@ class LoggedTurn:
 
     turn: str
     records: tuple[Record, ...]
-    sent: SentPrompt | None
-    """The prompt of the turn, or None if it is not stored."""
+    sent: SentPrompt | None  # the prompt of the turn, or None if it is not stored
 
 
 def is_recorded_name(text: str) -> bool:
@@ -295,8 +260,12 @@ def find_recorded_turn(connection: sqlite3.Connection, reader: Reader, name: str
     name = name.lower()
     records = find_turn_events(connection, reader, name).records if len(name) <= TURN_ID_DIGITS else ()
     key = find_last_prompt(records)
-    if not records and (built := find_turn_by_prompt(connection, reader, name)):
-        records, key = find_turn_events(connection, reader, built.trace).records, built.prompt_hash
+    if not records:
+        # No digit sorts as high as `g`, so this range contains every hash with the prefix.
+        within, query = "AND prompt_hash >= ? AND prompt_hash < ?", Filter(type=EventType.PROMPT_BUILT.value)
+        if row := next(iterate_rows(connection, reader, query, within, name, f"{name}g"), None):
+            built = read_record(row)
+            records, key = find_turn_events(connection, reader, built.trace).records, built.prompt_hash
     if not records:
         return None
     sent = read_prompt(connection, reader, key) if key else None
@@ -309,12 +278,3 @@ def find_last_prompt(records: tuple[Record, ...]) -> str:
     built = [(depth, one) for depth, one in lay_out_turn(records) if one.type == kind and one.prompt_hash]
     least = min((depth for depth, _ in built), default=0)
     return next((record.prompt_hash for depth, record in reversed(built) if depth == least), "")
-
-
-def find_turn_by_prompt(connection: sqlite3.Connection, reader: Reader, prefix: str) -> Record | None:
-    """Find the newest visible turn whose prompt hash has a prefix."""
-    # No digit sorts as high as `g`, so this range contains every hash with the prefix.
-    within = "AND prompt_hash >= ? AND prompt_hash < ?"
-    query = Filter(type=EventType.PROMPT_BUILT.value)
-    row = next(iterate_rows(connection, reader, query, within, prefix, f"{prefix}g"), None)
-    return read_record(row) if row else None

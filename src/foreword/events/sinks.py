@@ -10,18 +10,19 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import chain
 from threading import Lock
 from typing import Any, Protocol
 
 from foreword.config.schema import Config
-from foreword.events.budget_guard import BudgetGuard
+from foreword.events.cost import BudgetGuard
 from foreword.events.event import Event, Recorder
 from foreword.events.lines import show_count_of, show_line
 from foreword.events.log import DEFAULT_LOG_LIMITS, EventLog, LogLimits
 from foreword.events.record import Record, make_row, read_record
-from foreword.events.redaction import redact
 from foreword.events.sent_prompts import PromptStore
 from foreword.events.tracer import is_open_step
+from foreword.secret import redact
 from foreword.types import frozen
 
 MAX_ENTRY_CHARS = 6_000  # of one entry; a traceback is an entry
@@ -50,14 +51,10 @@ class Output(Protocol):
 class ConsoleLimits:
     """How much a console writes."""
 
-    window_s: float = 30.0
-    """Length of a window in seconds. At its end counts are written and reset."""
-    same: int = 20
-    """Maximum number of entries of one kind in a window."""
-    bytes: int = 64 * 1_024
-    """Maximum size of all entries in a window."""
-    kinds: int = 20
-    """Maximum number of kinds that are counted separately. The rest share one count."""
+    window_s: float = 30.0  # length of a window in seconds; at its end counts are written and reset
+    same: int = 20  # maximum number of entries of one kind in a window
+    bytes: int = 64 * 1_024  # maximum size of all entries in a window
+    kinds: int = 20  # maximum number of kinds that are counted separately; the rest share one count
 
 
 DEFAULT_CONSOLE_LIMITS = ConsoleLimits()
@@ -77,12 +74,9 @@ class Console:
         limits: ConsoleLimits = DEFAULT_CONSOLE_LIMITS,
         elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._stream = stream
-        self._limits = limits
-        self._elapsed = elapsed
+        self._stream, self._limits, self._elapsed = stream, limits, elapsed
         self._lock = threading.RLock()  # a finaliser may log while this thread writes
-        self._busy = False
-        self._nested = 0
+        self._busy, self._nested = False, 0
         self._timer: threading.Timer | None = None
         self._start_window(0.0)
 
@@ -115,7 +109,9 @@ class Console:
             self._busy = False
 
     def _take(self, entry: str) -> None:
-        kind, now = find_entry_kind(entry), self._elapsed()
+        # Entries of one kind differ only in times, numbers and ids.
+        kind = VARYING.sub("#", STAMP.sub("", entry)[: 2 * MAX_KIND_CHARS])[:MAX_KIND_CHARS]
+        now = self._elapsed()
         if now - self._began >= self._limits.window_s:
             self._write_counts(now)
             self._start_window(now)
@@ -138,8 +134,7 @@ class Console:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._began = now
-        self._bytes = 0
+        self._began, self._bytes = now, 0
         self._seen: Counter[str] = Counter()
         self._left_out: Counter[str] = Counter()
         self._samples: dict[str, str] = {}
@@ -158,30 +153,26 @@ class Console:
         stamp = format_stamp(datetime.now(UTC))
         named = Counter({kind: number for kind, number in self._left_out.items() if kind})
         for kind, number in named.most_common(self._limits.kinds):
-            counted = f"repeated {show_count_of(number, 'time')}"
-            if not self._seen[kind]:
-                counted = f"left out {show_count_of(number, 'line')}"
-            self._put(f"{stamp} {counted} in {seconds} s: {shorten_entry(self._samples[kind])}")
+            seen = self._seen[kind]
+            counted = (
+                f"repeated {show_count_of(number, 'time')}" if seen else f"left out {show_count_of(number, 'line')}"
+            )
+            line = STAMP.sub("", self._samples[kind]).strip().partition("\n")[0]
+            line = line if len(line) <= MAX_SUMMARY_CHARS else f"{line[: MAX_SUMMARY_CHARS - 1]}…"
+            self._put(f"{stamp} {counted} in {seconds} s: {line}")
             del self._left_out[kind]
         if rest := sum(self._left_out.values()) + nested:
             self._put(f"{stamp} left out {rest:,} other {'line' if rest == 1 else 'lines'} in {seconds} s")
 
     def _put(self, entry: str) -> None:
-        stream = self._stream or sys.stderr
-        with suppress(OSError, ValueError):  # a closed terminal must not end a turn
-            stream.write(f"{entry}\n")
-            stream.flush()
+        write_line(self._stream or sys.stderr, entry)
 
 
-def find_entry_kind(entry: str) -> str:
-    """Return the kind of an entry: its text without time, numbers and ids."""
-    return VARYING.sub("#", STAMP.sub("", entry)[: 2 * MAX_KIND_CHARS])[:MAX_KIND_CHARS]
-
-
-def shorten_entry(entry: str) -> str:
-    """Return the first line of an entry without its time, for the line with its count."""
-    line = STAMP.sub("", entry).strip().partition("\n")[0]
-    return line if len(line) <= MAX_SUMMARY_CHARS else f"{line[: MAX_SUMMARY_CHARS - 1]}…"
+def write_line(stream: Output, line: str) -> None:
+    """Write a line. A closed terminal must not end a turn."""
+    with suppress(OSError, ValueError):
+        stream.write(f"{line}\n")
+        stream.flush()
 
 
 class ConsoleHandler(logging.Handler):
@@ -235,14 +226,13 @@ def log_thread_error(arguments: Any) -> None:
     """Log an exception that ended a thread."""
     if arguments.exc_type is not SystemExit:
         name = arguments.thread.name if arguments.thread else "?"
-        found = (arguments.exc_type, arguments.exc_value, arguments.exc_traceback)
-        logging.getLogger("threading").error("the thread %s ended", name, exc_info=found)
+        logging.getLogger("threading").error("the thread %s ended", name, exc_info=arguments[:3])
 
 
 def log_unraisable(arguments: Any) -> None:
     """Log an exception that Python cannot raise, such as one in a finaliser."""
-    found = (arguments.exc_type, arguments.exc_value, arguments.exc_traceback)
-    logging.getLogger("python").error("%s", arguments.err_msg or "an exception was ignored", exc_info=found)
+    message = arguments.err_msg or "an exception was ignored"
+    logging.getLogger("python").error("%s", message, exc_info=arguments[:3])
 
 
 class RecorderFanout:
@@ -275,16 +265,14 @@ class LiveTree:
         """Write an event and the lines that waited for it, redacted as in the log."""
         record = read_record((0, *make_row(event).values))
         with self._lock:
-            if record.parent and record.parent not in self._depths and self._is_expected(record.parent):
+            above, waiting = record.parent, (each.span for each in chain.from_iterable(self._held.values()))
+            # The line of a step of another process is not expected.
+            if above and above not in self._depths and (is_open_step(above) or above in waiting):
                 self._held.setdefault(record.parent, []).append(record)
                 if sum(map(len, self._held.values())) > MAX_WAITING_LINES:
                     self._release()
             else:
                 self._write(record)
-
-    def _is_expected(self, span: str) -> bool:
-        """Return whether the line of a step is still expected. A step of another process is not."""
-        return is_open_step(span) or any(each.span == span for records in self._held.values() for each in records)
 
     def close(self) -> None:
         """Write the lines whose parent's line never came."""
@@ -294,7 +282,7 @@ class LiveTree:
     def _release(self) -> None:
         """Write all waiting lines, first those below a missing parent that is not below a waiting line."""
         while self._held:
-            waiting = {record.span for records in self._held.values() for record in records}
+            waiting = {record.span for record in chain.from_iterable(self._held.values())}
             top = next((span for span in self._held if span not in waiting), next(iter(self._held)))
             for record in self._held.pop(top):
                 self._write(record)
@@ -305,11 +293,8 @@ class LiveTree:
             self._depths[record.span] = depth
             if len(self._depths) > MAX_CACHED_DEPTHS:
                 self._depths.popitem(last=False)
-        with suppress(OSError, ValueError):  # a closed terminal must not end a turn
-            stream = self._stream or sys.stderr
-            indented = "  " * depth + show_line(record, turn=depth == 0)
-            stream.write(f"{format_stamp(record.time)} {indented}\n")
-            stream.flush()
+        indented = "  " * depth + show_line(record, turn=depth == 0)
+        write_line(self._stream or sys.stderr, f"{format_stamp(record.time)} {indented}")
         for below in sorted(self._held.pop(record.span, ()), key=lambda each: each.time):
             self._write(below)
 
@@ -322,8 +307,7 @@ class EventStream:
     prompts: PromptStore | None = None
     budgets: BudgetGuard | None = None
     log: EventLog | None = None
-    otlp: str = ""
-    """The address of the collector, fixed at start."""
+    otlp: str = ""  # the address of the collector, fixed at start
 
     def follow(self, _: Config, after: Config) -> Iterable[str]:
         """Apply a new configuration to budgets and log. The collector changes only on restart."""

@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
+from itertools import product
 from zoneinfo import ZoneInfo
 
 from foreword.events.event import EventType, Level, Reader, build_visibility_condition, sees_all
@@ -70,8 +71,7 @@ class ChannelStatus:
 
     name: str
     last_message: datetime | None
-    errors: int
-    """Errors of the last day."""
+    errors: int  # errors of the last day
 
 
 @frozen(eq=True)
@@ -88,13 +88,10 @@ class ActiveSession:
 class Status:
     """The status at one time."""
 
-    since: datetime
-    """The start of the counted period."""
+    since: datetime  # the start of the counted period
     channels: tuple[ChannelStatus, ...]
-    sessions: int
-    """Sessions with a turn or a call in the period."""
-    latest: tuple[ActiveSession, ...]
-    """The most recently active of them."""
+    sessions: int  # sessions with a turn or a call in the period
+    latest: tuple[ActiveSession, ...]  # the most recently active of them
     errors: tuple[Record, ...]
 
 
@@ -109,28 +106,20 @@ def find_status(connection: sqlite3.Connection, reader: Reader, now: datetime) -
         for name in names
         for record in find_events(connection, reader, Filter(session=name, limit=1)).records
     ]
-    return Status(
-        since=since,
-        channels=tuple(find_channels(connection, reader, Period(since=since))),
-        sessions=count,
-        latest=tuple(sorted(latest, key=lambda session: session.last, reverse=True)[:MAX_SESSIONS]),
-        errors=find_events(connection, reader, Filter(level=Level.ERROR, limit=MAX_ERRORS)).records,
-    )
+    latest = sorted(latest, key=lambda session: session.last, reverse=True)[:MAX_SESSIONS]
+    channels = tuple(find_channels(connection, reader, Period(since=since)))
+    errors = find_events(connection, reader, Filter(level=Level.ERROR, limit=MAX_ERRORS)).records
+    return Status(since=since, channels=channels, sessions=count, latest=tuple(latest), errors=errors)
 
 
 def find_channels(connection: sqlite3.Connection, reader: Reader, period: Period) -> Iterator[ChannelStatus]:
-    """Find the channels with messages or errors that the reader may see.
-
-    A reader who sees all rows gets the last message of any time, since it is the first on its channel's index. For
-    others the search is limited to the period, because an old message could be many rows away.
-    """
+    """Find the channels with messages or errors that the reader may see."""
     errors = count_by_channel(connection, reader, Filter(level=Level.ERROR, period=period))
+    # For a limited reader an old message could be many rows away, so only the period is searched.
     if sees_all(reader):
-        queries = [
-            Filter(channel=name, type=kind, limit=1) for name in list_channels(connection) for kind in MESSAGE_TYPES
-        ]
-        found = (record for query in queries for record in find_events(connection, reader, query).records)
-        messages = [(record.channel, record.time) for record in found]
+        pairs = product(list_channels(connection), MESSAGE_TYPES)
+        found = (find_events(connection, reader, Filter(channel=name, type=kind, limit=1)) for name, kind in pairs)
+        messages = [(record.channel, record.time) for page in found for record in page.records]
     else:
         sums = (count_by_channel(connection, reader, Filter(type=kind, period=period)) for kind in MESSAGE_TYPES)
         messages = [(name, newest) for each in sums for name, (_, newest) in each.items()]

@@ -1,112 +1,19 @@
-"""Totals of usage and cost: added up per quarter-hour and day as rows are written, and queried for a reader."""
+"""Totals of usage and cost, queried for a reader from the sums per quarter-hour and day."""
 
-import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
-from operator import itemgetter
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from foreword.errors import UnknownName
-from foreword.events.event import GROUPINGS, EventType, Grouping, Reader, build_visibility_condition
+from foreword.events import record
+from foreword.events.event import GROUPINGS, Grouping, Reader, build_visibility_condition, format_timestamp
 from foreword.events.lines import show_cost, show_count_of, show_period, show_word
-from foreword.events.period import Period, format_timestamp, parse_report_period
-from foreword.events.record import EVENT_COLUMNS, EventRow, parse_facts, read_sections
+from foreword.events.period import Period, parse_report_period
 from foreword.host import load_zone
 from foreword.types import Trust, frozen
-
-FIGURES = ("turns", "calls", "unpriced", "tokens_in", "tokens_out", "cache_read", "cache_write", "cost_usd")
-TOTALS_KEY = ("kind", "owner", "room", "start", "name", "trust")
-TOTALS_TABLES = ("totals_quarter", "totals_day")
-TURN_TYPE, CALL_TYPE = EventType.TURN_STARTED.value, EventType.API_CALL.value
-MAX_CALL_FIGURE = 10**12  # limit for the tokens or dollars of one call, so that no total overflows
-
-TotalsKey = tuple[str, str, str, str, str, int]
-Figures = Sequence[float]
-
-_COLUMN_AT = {column: place for place, column in enumerate(EVENT_COLUMNS)}
-_TYPE, _TIME, _METADATA = _COLUMN_AT["event_type"], _COLUMN_AT["timestamp"], _COLUMN_AT["metadata"]
-_get_place = itemgetter(
-    *(_COLUMN_AT[name] for name in ("session_id", "user_id", "agent_id", "channel", "model", "room", "trust"))
-)
-_get_usage = itemgetter(*(_COLUMN_AT[name] for name in FIGURES[3:]))
-
-
-def write_totals(connection: sqlite3.Connection, rows: Iterable[EventRow]) -> None:
-    """Add rows to the totals, inside the transaction that writes them."""
-    quarters = count_rows(rows)
-    days: dict[TotalsKey, Figures] = {}
-    for (kind, owner, room, start, name, trust), figures in quarters.items():
-        add_figures(days, (kind, owner, room, start[:10], name, trust), figures)
-    columns = (*TOTALS_KEY, *FIGURES)
-    added = ", ".join(f"{figure} = {figure} + excluded.{figure}" for figure in FIGURES)
-    for table, sums in zip(TOTALS_TABLES, (quarters, days), strict=True):
-        connection.executemany(
-            f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))}) "
-            f"ON CONFLICT ({', '.join(TOTALS_KEY)}) DO UPDATE SET {added}",
-            [(*key, *figures) for key, figures in sorted(sums.items())],
-        )
-
-
-def count_rows(rows: Iterable[EventRow]) -> dict[TotalsKey, Figures]:
-    """Count rows into totals per quarter-hour. Rows of one place are added first, since most of a batch share one."""
-    places: dict[tuple[Any, ...], Figures] = {}
-    sections: dict[tuple[Any, ...], Figures] = {}
-    for values, shares in rows:
-        if values[_TYPE] in (TURN_TYPE, CALL_TYPE):
-            start, place = find_quarter(values[_TIME]), _get_place(values)
-            add_figures(places, (start, *place), count_row(values))
-            _, user, _, _, _, room, trust = place
-            for name, tokens, cached, usd in shares if values[_TYPE] == CALL_TYPE else ():
-                share = (0, 1, int(usd is None), *map(clamp_figure, (tokens, 0, cached, 0, usd or 0.0)))
-                add_figures(sections, (start, user, room, trust, name), share)
-    sums: dict[TotalsKey, Figures] = {}
-    for (start, session, user, agent, channel, model, room, trust), figures in places.items():
-        names = {"all": "", "session": session, "agent": agent, "channel": channel, "model": model}
-        for owner, where in list_scopes(user, room):
-            # For one user, the total by user equals the overall total.
-            for kind, name in (names if owner else {**names, "user": user}).items():
-                add_figures(sums, (kind, owner, where, start, name or "", trust), figures)
-    for (start, user, room, trust, name), figures in sections.items():
-        for owner, where in list_scopes(user, room):
-            add_figures(sums, (Grouping.SECTION.value, owner, where, start, name, trust), figures)
-    return sums
-
-
-def find_quarter(timestamp: str) -> str:
-    """Return the start of the quarter-hour of a timestamp."""
-    return f"{timestamp[:14]}{int(timestamp[14:16]) // 15 * 15:02}"
-
-
-def count_row(values: Sequence[Any]) -> Figures:
-    """Return the figures of a turn or a call. A retry is not another turn."""
-    if values[_TYPE] == TURN_TYPE:
-        metadata = values[_METADATA] or ""
-        retried = '"attempt"' in metadata and json.loads(metadata).get("attempt") not in (None, 1)
-        return (int(not retried), 0, 0, 0, 0, 0, 0, 0.0)
-    *tokens, cost = _get_usage(values)
-    return (0, 1, int(cost is None), *(clamp_figure(each or 0) for each in tokens), clamp_figure(cost or 0.0))
-
-
-def clamp_figure(figure: float) -> float:
-    """Limit a figure of one call."""
-    return max(-MAX_CALL_FIGURE, min(figure, MAX_CALL_FIGURE))
-
-
-def list_scopes(user: str | None, room: str | None) -> Iterator[tuple[str, str]]:
-    """List the scopes of a row: everybody, its user, its room, and its user in that room."""
-    for owner in ("", user) if user else ("",):
-        for where in ("", room) if room else ("",):
-            yield owner, where
-
-
-def add_figures(sums: dict[Any, Figures], key: Any, figures: Figures) -> None:
-    """Add figures to those of a key."""
-    known = sums.get(key)
-    sums[key] = figures if known is None else [one + other for one, other in zip(known, figures, strict=True)]
-
 
 MAX_TOTALS = 1_000  # totals in one answer
 MAX_DAYS = 400  # days in one answer
@@ -114,27 +21,22 @@ QUARTER_HOUR, ONE_DAY = timedelta(minutes=15), timedelta(days=1)
 FIRST_DAY, LAST_DAY = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)  # the open ends of a period
 NO_OWNER = "\0"  # no user has this name: a reader without a name has no totals
 
-_SUMMED = ", ".join(f"sum({figure})" for figure in FIGURES)
+_SUMMED = ", ".join(f"sum({figure})" for figure in record.FIGURES)
 
 
 @frozen(eq=True)
 class Total:
     """Usage and cost under one name in a period."""
 
-    name: str
-    """The name: a day such as 2026-11-16, a session, a user and so on. Empty for the overall total."""
-    turns: int = 0
-    """Turns that started. Sections have none."""
-    calls: int = 0
-    """Model calls. For a section, the calls that contained it."""
-    unpriced: int = 0
-    """Calls without a known price."""
+    name: str  # the name: a day such as 2026-11-16, a session, a user and so on; empty for the overall total
+    turns: int = 0  # turns that started; sections have none
+    calls: int = 0  # model calls; for a section, the calls that contained it
+    unpriced: int = 0  # calls without a known price
     tokens_in: int = 0
     tokens_out: int = 0
     cache_read: int = 0
     cache_write: int = 0
-    cost_usd: float | None = None
-    """The sum of the known prices, or None if none is known."""
+    cost_usd: float | None = None  # the sum of the known prices, or None if none is known
 
     @property
     def tokens(self) -> int:
@@ -165,7 +67,7 @@ def sum_usage_by(
         return days, len(days)
     sums = sum_figures(connection, reader, grouping, since, until)
     own = reader.user if grouping is Grouping.USER and reader.clearance is not Trust.FULL else ""
-    named: dict[str, Any] = {name: dict(zip(FIGURES, figures, strict=True)) for name, figures in sums.items()}
+    named: dict[str, Any] = {name: dict(zip(record.FIGURES, figures, strict=True)) for name, figures in sums.items()}
     totals = [Total(name=own or name, **figures) for name, figures in named.items()]
     totals.sort(key=lambda each: (-(each.cost_usd or 0.0) if most == "cost" else 0, -each.tokens, each.name))
     shown = totals[: min(limit, MAX_TOTALS)]
@@ -174,28 +76,31 @@ def sum_usage_by(
 
 def sum_figures(
     connection: sqlite3.Connection, reader: Reader, by: Grouping, since: datetime | None, until: datetime | None
-) -> dict[str, Figures]:
+) -> dict[str, record.Figures]:
     """Sum the figures of a period by name: from totals, and from single rows at its ends."""
     scope, values = build_scope(reader, by)
     visible, visible_values = build_visibility_condition(reader)
-    sums: dict[str, Figures] = {}
+    sums: dict[str, record.Figures] = {}
     for table, first, last in split_period(since, until):
         if table == "events":
             rows = connection.execute(
-                f"SELECT {', '.join(EVENT_COLUMNS)} FROM events INDEXED BY idx_events_type"
+                f"SELECT {', '.join(record.EVENT_COLUMNS)} FROM events INDEXED BY idx_events_type"
                 f" WHERE event_type IN (?, ?) AND timestamp >= ? AND timestamp < ? AND {visible}",
-                [TURN_TYPE, CALL_TYPE, first, last, *visible_values],
+                [record.TURN_TYPE, record.CALL_TYPE, first, last, *visible_values],
             )
-            counted = count_rows(
-                EventRow(row, read_sections(parse_facts(row[_METADATA]).get("sections"))) for row in rows
+            counted = record.count_rows(
+                record.EventRow(
+                    row, record.read_sections(record.parse_facts(row[record.METADATA_PLACE]).get("sections"))
+                )
+                for row in rows
             )
             for (kind, owner, room, _, name, _), figures in counted.items():
                 if [kind, owner, room] == values[:3]:
-                    add_figures(sums, name, figures)
+                    record.add_figures(sums, name, figures)
             continue
         query = f"SELECT name, {_SUMMED} FROM {table} WHERE {scope} AND start >= ? AND start < ? GROUP BY name"
         for name, *figures in connection.execute(query, [*values, first, last]):
-            add_figures(sums, name, figures)
+            record.add_figures(sums, name, figures)
     return sums
 
 
@@ -207,17 +112,10 @@ def build_scope(reader: Reader, by: Grouping) -> tuple[str, list[Any]]:
 
 
 def split_period(since: datetime | None, until: datetime | None) -> list[tuple[str, str, str]]:
-    """Split a period into whole days, the quarter-hours around them and the times around those.
-
-    Each range is a table, an inclusive start and an exclusive end, as the table stores times.
-    """
+    """Split a period into whole days, quarter-hours and single rows: ranges of a table, as it stores times."""
     begin, end = since or FIRST_DAY, until or LAST_DAY
-    first, last = round_up(begin, QUARTER_HOUR), round_up(end, QUARTER_HOUR, down=True)
-    if first > last:  # within one quarter-hour
-        first = last = end
-    dawn, dusk = round_up(first, ONE_DAY), round_up(last, ONE_DAY, down=True)
-    if dawn > dusk:
-        dawn = dusk = last
+    first, last = round_inwards(begin, end, QUARTER_HOUR)
+    dawn, dusk = round_inwards(first, last, ONE_DAY)
     ranges = [
         ("events", begin, first, 27),
         ("totals_quarter", first, dawn, 16),
@@ -232,12 +130,12 @@ def split_period(since: datetime | None, until: datetime | None) -> list[tuple[s
     ]
 
 
-def round_up(moment: datetime, step: timedelta, *, down: bool = False) -> datetime:
-    """Round a time up, or down, to a step of its UTC day."""
-    moment = moment.astimezone(UTC)
-    midnight = moment.replace(hour=0, minute=0, second=0, microsecond=0)
-    low = midnight + (moment - midnight) // step * step
-    return low if down or low == moment else low + step
+def round_inwards(start: datetime, end: datetime, step: timedelta) -> tuple[datetime, datetime]:
+    """Round a period to whole steps of a UTC day. Without one, both ends are its end."""
+    ends = [moment.astimezone(UTC) for moment in (start, end)]
+    low, high = (moment - (moment - FIRST_DAY) % step for moment in ends)
+    low += step if low < ends[0] else timedelta()
+    return (low, high) if low <= high else (end, end)
 
 
 def sum_days(
@@ -277,7 +175,7 @@ def list_sessions(connection: sqlite3.Connection, reader: Reader, since: datetim
     rows = connection.execute(
         f"SELECT name, count(*) OVER () FROM totals_quarter WHERE {scope} AND name > '' AND start >= ? "
         "GROUP BY name ORDER BY max(start) DESC, name LIMIT ?",
-        [*values, find_quarter(format_timestamp(since)), limit],
+        [*values, record.find_quarter(format_timestamp(since)), limit],
     ).fetchall()
     return [name for name, _ in rows], rows[0][1] if rows else 0
 
@@ -291,14 +189,10 @@ class Spending:
 
     by: str
     period: Period
-    whole: Total
-    """The total over everything."""
-    totals: tuple[Total, ...]
-    """Days in order, sessions by tokens, others by cost. Only the largest if there are many."""
-    left: int
-    """Number of smaller totals that are not included."""
-    longest: Total | None
-    """The session with the most tokens."""
+    whole: Total  # the total over everything
+    totals: tuple[Total, ...]  # days in order, sessions by tokens, others by cost; only the largest if there are many
+    left: int  # number of smaller totals that are not included
+    longest: Total | None  # the session with the most tokens
 
     @property
     def usd_per_turn(self) -> float | None:

@@ -1,26 +1,19 @@
-"""The tracer: records a turn as a tree of steps and instants.
-
-A loop makes one `Tracer` per turn and records all events through it; its tools and providers record nothing:
-
-    trace = Tracer(recorder, Context(trust=clearance, user="alice", session="abc"))
-    with trace.step(EventType.MESSAGE_RECEIVED, length=31) as received:
-        received.emit(EventType.TRUST_RESOLVED, effective="full")
-        with received.step(EventType.TURN_STARTED, model=model) as turn:
-            with turn.step(EventType.API_CALL, model=model) as call:
-                call.note(usage=usage, cost_usd=cost)
+"""The tracer: records a turn as a tree of steps and instants; docs/tracing.md has an example.
 
 An exception inside a step is recorded as its error and propagates. Recording itself never raises.
 """
 
 import os
 import random
+import re
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from foreword.events.event import (
     NO_CONTEXT,
@@ -32,12 +25,13 @@ from foreword.events.event import (
     Recorder,
     TracePosition,
     Usage,
+    read_utc_now,
 )
-from foreword.events.otlp import LiveSpan, SpanStart, open_span
-from foreword.events.period import read_utc_now
 
-# Steps of these types are recorded when they open, since their children follow. The value is the type of the row at the
-# end.
+if TYPE_CHECKING:
+    from foreword.events.otlp import LiveSpan
+
+# Steps of these types are recorded when they open, since their children follow; the value is the type at the end.
 OPENING_TYPES = {
     EventType.MESSAGE_RECEIVED: None,
     EventType.SCHEDULE_FIRED: None,
@@ -54,7 +48,8 @@ ERROR_TYPES = frozenset(FAILED_TYPES.values())
 # Keywords of `emit`, `step` and `note` that are fields of the event. All others are facts.
 EVENT_FIELDS = frozenset({"level", "model", "usage", "cost_usd", "prompt_hash", "error", "duration_ms"})
 MAX_ERROR_CHARS = 20_000  # characters; more than is stored, so that secrets are found before the cut
-
+TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+SAMPLED_FLAG = 1  # the flag in `traceparent`
 
 # Ids must be unique but not secret, so they need no system call. A forked process reseeds.
 _chance = random.Random()  # noqa: S311
@@ -79,9 +74,8 @@ class TraceNode:
     """A node in the tree of a turn. Events emitted here are its children."""
 
     trace: "Tracer"
-    position: TracePosition
-    """The position of this node, from which a later trace can continue."""
-    span: LiveSpan | None = None
+    position: TracePosition  # the position of this node, from which a later trace can continue
+    span: "LiveSpan | None" = None
 
     def emit(self, kind: EventType, /, **values: Any) -> None:
         """Record an event, with fields of the event and further facts."""
@@ -124,18 +118,16 @@ class Tracer(TraceNode):
         self.context = context
         """The context of all further events. Assign a new one when more is known."""
         self.clock, self.elapsed = clock, elapsed
+        self._recorder, self._caller, self._first = recorder, caller, parent
+        self._is_unrecorded = False
+        self.failure: BaseException | None = None
+        """The last recorded exception, while it propagates."""
         self.position = TracePosition(
             trace=parent.trace,
             span=parent.span,
             caller=caller.trace or parent.caller,
             sampled=caller.sampled if caller.trace else parent.sampled,
         )
-        self._caller = caller
-        self._recorder = recorder
-        self.failure: BaseException | None = None
-        """The last recorded exception, while it propagates."""
-        self._first = parent
-        self._is_unrecorded = False
 
     @property
     def id(self) -> str:
@@ -144,23 +136,26 @@ class Tracer(TraceNode):
             self.position = replace(self.position, trace=make_id(128))
         return self.position.trace
 
-    def make_position(self, above: TraceNode) -> TracePosition:
+    def make_position(self, above: TraceNode, span: str = "") -> TracePosition:
         """Return a new position below a node."""
-        position = replace(self.position, trace=self.id, span=make_id(64), parent=above.position.span)
+        position = replace(self.position, trace=self.id, span=span or make_id(64), parent=above.position.span)
         self._first = self._first if self._first.span else position
         return position
 
-    def open(self, above: TraceNode, opening: SpanStart) -> tuple[TracePosition, LiveSpan | None]:
+    def open(
+        self, above: TraceNode, kind: EventType, values: dict[str, Any], now: datetime
+    ) -> "tuple[TracePosition, LiveSpan | None]":
         """Return a new position below a node, with a live span if this trace is recorded."""
-        span = None if self._is_unrecorded else open_span(opening, self._find_start(above), above.span)
+        span, trace = None, sys.modules.get("opentelemetry.trace")  # a process without it cannot record spans
+        if trace and not self._is_unrecorded and not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+            from foreword.events.otlp import SpanStart, open_span
+
+            opening = SpanStart(kind=kind, values=values, context=self.context, time=now)
+            span = open_span(opening, self._find_start(above), above.span)
         self._is_unrecorded = span is None  # a trace is recorded from its first step on, or not at all
-        if span is None:
-            return self.make_position(above), None
-        if not self.position.trace and not self.position.caller:
+        if span and not self.position.trace and not self.position.caller:
             self.position = replace(self.position, trace=span.position.trace)
-        position = replace(self.position, trace=self.id, span=span.position.span, parent=above.position.span)
-        self._first = self._first if self._first.span else position
-        return position, span
+        return self.make_position(above, span.position.span if span else ""), span
 
     def _find_start(self, above: TraceNode) -> TracePosition:
         """Return the parent position of a new span, so that it gets the trace id of the turn or the caller."""
@@ -179,22 +174,19 @@ class Tracer(TraceNode):
         context: Context | None = None,
     ) -> None:
         """Pass an event to the recorder. An error in a recorder must not end a turn."""
-        fields: dict[str, Any] = {"level": Level.ERROR if kind in ERROR_TYPES else Level.INFO}
+        level = Level.ERROR if kind in ERROR_TYPES else Level.INFO
+        fields: dict[str, Any] = {"type": kind, "time": now, "level": level, "context": context or self.context}
         fields |= {name: value for name, value in values.items() if name in EVENT_FIELDS}
         facts = {name: value for name, value in values.items() if name not in EVENT_FIELDS}
-        context = self.context if context is None else context
         with suppress(Exception):
-            self._recorder.record(Event(type=kind, time=now, context=context, position=position, facts=facts, **fields))
+            self._recorder.record(Event(**fields, position=position, facts=facts))
 
 
 class TraceStep(TraceNode):
     """A step with a duration, recorded under its start time."""
 
     def __init__(self, above: TraceNode, kind: EventType, values: dict[str, Any]) -> None:
-        self.trace = above.trace
-        self._above = above
-        self._kind = kind
-        self._values = values
+        self.trace, self._above, self._kind, self._values = above.trace, above, kind, values
         self._used: list[tuple[Usage, float | None]] = []
 
     def note(self, /, **values: Any) -> None:
@@ -210,8 +202,7 @@ class TraceStep(TraceNode):
 
     def __enter__(self) -> Self:
         self._time, self._began = self.trace.clock(), self.trace.elapsed()
-        opening = SpanStart(kind=self._kind, values=self._values, context=self.trace.context, time=self._time)
-        self.position, self.span = self.trace.open(self._above, opening)
+        self.position, self.span = self.trace.open(self._above, self._kind, self._values, self._time)
         _open_spans.add(self.position.span)
         if self._kind in OPENING_TYPES:
             self.trace.record(self._kind, self.position, self._values, self._time)
@@ -224,7 +215,9 @@ class TraceStep(TraceNode):
         if error is not None:
             self._values = {**describe_error(error), **self._values}
         if self._values.get("error"):
-            self._values.setdefault("level", self._choose_level(error))
+            # One failure is one error row: if an inner step has recorded the exception, this is its consequence.
+            recorded = error is not None and self.trace.failure is error and self._kind not in FAILED_TYPES
+            self._values.setdefault("level", Level.WARN if recorded else Level.ERROR)
         with suppress(Exception):
             self._values |= sum_usage(self._used) if self._used else {}
         self._record_end(now, error)
@@ -232,14 +225,6 @@ class TraceStep(TraceNode):
         if self.span:
             with suppress(Exception):
                 self.span.close(self._values, now)
-
-    def _choose_level(self, error: BaseException | None) -> Level:
-        """Choose the level of a failed step: one failure is one error row.
-
-        If an inner step has already recorded the exception, this step is a warning with the consequence.
-        """
-        is_recorded = error is not None and self.trace.failure is error
-        return Level.WARN if is_recorded and self._kind not in FAILED_TYPES else Level.ERROR
 
     def _record_end(self, now: datetime, error: BaseException | None) -> None:
         """Record the end of the step. A step that is only opened does not repeat an exception of an inner step."""
@@ -254,6 +239,27 @@ class TraceStep(TraceNode):
         elif self._values.get("error") and self.trace.failure is not error:
             self.trace.record(kind, self.trace.make_position(self), self._values, now)
         self.trace.failure = error
+
+
+def clean_traceparent(headers: Sequence[str]) -> str:
+    """Return the `traceparent` of a request in version 00, or an empty string if it is not valid.
+
+    https://www.w3.org/TR/trace-context/: one such header, of four fields in version 00 and perhaps more in later ones.
+    """
+    found = TRACEPARENT.fullmatch(headers[0].strip()) if len(headers) == 1 else None
+    if not found or found[1] == "ff" or not int(found[2], 16) or not int(found[3], 16):
+        return ""
+    if found[1] == "00" and found[5] is not None:
+        return ""
+    return f"00-{found[2]}-{found[3]}-{int(found[4], 16) & SAMPLED_FLAG:02x}"
+
+
+def parse_traceparent(cleaned: str) -> TracePosition:
+    """Parse the position of the caller's span from a cleaned `traceparent`; NO_POSITION if it is empty."""
+    if not cleaned:
+        return NO_POSITION
+    _, trace, span, flags = cleaned.split("-")
+    return TracePosition(trace=trace, span=span, sampled=bool(int(flags, 16) & SAMPLED_FLAG))
 
 
 def describe_error(error: BaseException) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from foreword.agent.agent_events import Spending
+from foreword.agent.agent_events import TurnSpending
 from foreword.agent.loop import AgentLoop
 from foreword.assembly import Assembly
 from foreword.config.schema import Config
@@ -109,7 +109,7 @@ class Bulletins:
             return ""
         turn = Turn(agent=due.agent, message=write_bulletin_prompt(documents), model=model, mode=Mode.NONE, now=now)
         assembly = label_clearance(await self._inputs.assemble(turn), due.clearance)
-        return await self._loop.ask(assembly, step, Spending())
+        return await self._loop.ask(assembly, step, TurnSpending())
 
     async def keep(self, every: float) -> None:
         """Refresh the bulletins until cancelled, with a pause of `every` seconds."""

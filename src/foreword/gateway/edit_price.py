@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
-from foreword.agent.tools.registry import find_gateway_tools
 from foreword.assembly import Assembly
 from foreword.config.schema import Config
 from foreword.engine.context import is_internal
@@ -19,6 +18,7 @@ from foreword.engine.trust import find_own_person
 from foreword.errors import BudgetError, ForewordError, InputError
 from foreword.events.event import NO_POSITION, Reader, sees_all
 from foreword.gateway.equipment import Equipment
+from foreword.gateway.gateway_tools import find_gateway_tools
 from foreword.gateway.inbox import ClaimedTurn
 from foreword.gateway.messages import RoutedMessage, load_message
 from foreword.gateway.session_state import HistoryRow, StoredLedger, list_plain_messages, load_history, load_ledger
@@ -153,7 +153,7 @@ def estimate_new_session(
         user=turn.user,
         model=model,
         tokens=calibration.correct(assembly.used),
-        prefix=calibration.correct(price.measure_prefix(assembly)),
+        prefix=calibration.correct(assembly.count_cached_tokens()),
         own=round((assembly.used - without.used) * (calibration.ratio if calibration.calls else 1)),
         cold_usd=cost.cold_usd * calibration.ratio if cost else None,
         warm_usd=cost.warm_usd * calibration.ratio if cost else None,

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from foreword.agent.providers.model_clients import ModelClients
 from foreword.agent.providers.model_discovery import choose_model, find_served_window
-from foreword.agent.tool_calls import Toolbox
-from foreword.agent.tools.registry import find_unusable_tools, remove_tools
+from foreword.agent.tools.registry import Toolbox, remove_tools
 from foreword.config.env import Secrets
 from foreword.config.schema import Config
 from foreword.errors import InputError
 from foreword.gateway.gateway_context import GatewayContext
+from foreword.gateway.gateway_tools import find_unusable_tools
 from foreword.gateway.inbox import ClaimedTurn
 from foreword.gateway.messages import RoutedMessage
 from foreword.gateway.schedule.destinations import find_address

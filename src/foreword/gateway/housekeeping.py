@@ -10,7 +10,7 @@ Its cost belongs to the channel, within the limits of the person's budget.
 import re
 from collections.abc import Awaitable, Callable, Sequence
 
-from foreword.agent.agent_events import Spending
+from foreword.agent.agent_events import TurnSpending
 from foreword.assembly import Assembly
 from foreword.config.load import make_search
 from foreword.events.event import Context, EventType, Usage
@@ -209,7 +209,7 @@ class Housekeeping:
         trace = self.context.trace(context)
         message = write_message(task.request.lines)
         details = {"request_id": task.request_id} if task.request_id else {}
-        spending = Spending()
+        spending = TurnSpending()
         with trace.step(EventType.MESSAGE_RECEIVED, length=len(message), housekeeping=task.name, **details) as step:
             turn = Turn(
                 agent=task.agent,

@@ -20,10 +20,11 @@ from foreword.gateway.notifications import CHARS_PER_TOKEN, add_to_current_conve
 from foreword.gateway.session_manager import find_duplicate, make_idempotency_key
 from foreword.gateway.session_state import LedgerEntry, SessionCache
 from foreword.storage import history, turns
-from foreword.storage.database import format_moment, insert_row
+from foreword.storage.database import format_moment
 from foreword.storage.deliveries import OutboundMessage, post_message
 from foreword.storage.history import HistoryKind, HistoryPiece
 from foreword.storage.profiles import learn_style
+from foreword.storage.rows import insert_row
 from foreword.storage.sessions import Session, add_plan, touch_session
 from foreword.storage.turns import HeldCall, TurnState, TurnUsage
 from foreword.storage.writer import Writer, make_lease_owner

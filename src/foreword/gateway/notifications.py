@@ -6,18 +6,14 @@ turn a private message.
 
 import asyncio
 import sqlite3
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from foreword.agent.conversation import convert_to_texts, dump_messages, load_messages, make_answer, make_user_message
-from foreword.agent.tool_calls import CURRENT_CALL
-from foreword.agent.tools.registry import MAX_NOTICE_CHARS, NOTIFICATION_TOOLS
 from foreword.assembly import Assembly
 from foreword.engine.sources.documents import read_prompt
-from foreword.errors import Forbidden, InputError, UnknownName
+from foreword.errors import Forbidden, InputError
 from foreword.events.event import Notice
 from foreword.events.tracer import make_id
 from foreword.gateway.gateway_context import GatewayContext
@@ -26,7 +22,6 @@ from foreword.storage.deliveries import OutboundMessage, count_posted, post_mess
 from foreword.storage.history import HistoryKind, HistoryPiece, NotificationRow, append_piece
 from foreword.storage.schedules import Destination, shorten_title
 from foreword.storage.sessions import SessionKey, add_session, find_current_session, list_current_ids
-from foreword.turn import ToolAnswer
 from foreword.types import Trust, frozen
 
 CHARS_PER_TOKEN = 3  # estimate for text without a tokenizer
@@ -110,40 +105,24 @@ def add_to_current_conversations(state: sqlite3.Connection, place: SessionKey, t
         append_piece(state, session, piece)
 
 
-@frozen
-class NoticeTool:
-    """Runs the notice tool."""
-
-    context: GatewayContext
-
-    async def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
-        """Send a notice to the person of the turn."""
-        if name not in assembly.tools or name not in NOTIFICATION_TOOLS:
-            raise UnknownName("tool", name, assembly.tools.names & NOTIFICATION_TOOLS.names)
-        text = str(arguments.get("text", "")).strip()
-        if not text or len(text) > MAX_NOTICE_CHARS:
-            raise InputError(f"a notice has 1 to {MAX_NOTICE_CHARS:,} characters")
-        answer = await self.context.writer.write_durable(lambda state: self._post(state, assembly, text))
-        return ToolAnswer(text=answer, tokens=assembly.meter.count(answer))
-
-    def _post(self, state: sqlite3.Connection, assembly: Assembly, text: str) -> str:
-        user, config, now = assembly.turn.user, self.context.workspace.config, self.context.clock()
-        found = find_address(state, config, user, self.context.channels)
-        if found is None:
-            raise InputError("there is no address at which this person can be reached")
-        channel, address = found
-        clearance, destination = assembly.clearance.level, Destination(channel=channel, address=address)
-        if resolve_destination_clearance(user, destination, config) < clearance:
-            raise Forbidden("what is known here may not be told in this person's private chat")
-        prefix = f"notice\x00{user}\x00"
-        if count_posted(state, prefix, now - timedelta(hours=1)) >= MAX_NOTICES_PER_HOUR:
-            raise Forbidden(f"{MAX_NOTICES_PER_HOUR} notices an hour are the most; put the rest into the reply")
-        turn = CURRENT_CALL.get()[0].trace.id if CURRENT_CALL.get(None) else ""
-        message = OutboundMessage(key=prefix + make_id(128), channel=channel, address=address, text=text, turn=turn)
-        post_message(state, message, now)
-        place = SessionKey(agent=assembly.turn.agent, channel=channel, room="", clearance=clearance, user=user)
-        add_to_current_conversations(state, place, turn, text)
-        return f"The notice is on its way to {user} on {channel}."
+def post_notice(state: sqlite3.Connection, context: GatewayContext, assembly: Assembly, text: str, turn: str) -> str:
+    """Post a notice to the person of a turn; return the answer for the agent."""
+    user, config, now = assembly.turn.user, context.workspace.config, context.clock()
+    found = find_address(state, config, user, context.channels)
+    if found is None:
+        raise InputError("there is no address at which this person can be reached")
+    channel, address = found
+    clearance, destination = assembly.clearance.level, Destination(channel=channel, address=address)
+    if resolve_destination_clearance(user, destination, config) < clearance:
+        raise Forbidden("what is known here may not be told in this person's private chat")
+    prefix = f"notice\x00{user}\x00"
+    if count_posted(state, prefix, now - timedelta(hours=1)) >= MAX_NOTICES_PER_HOUR:
+        raise Forbidden(f"{MAX_NOTICES_PER_HOUR} notices an hour are the most; put the rest into the reply")
+    message = OutboundMessage(key=prefix + make_id(128), channel=channel, address=address, text=text, turn=turn)
+    post_message(state, message, now)
+    place = SessionKey(agent=assembly.turn.agent, channel=channel, room="", clearance=clearance, user=user)
+    add_to_current_conversations(state, place, turn, text)
+    return f"The notice is on its way to {user} on {channel}."
 
 
 class OutboxNotices:

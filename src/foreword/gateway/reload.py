@@ -16,8 +16,7 @@ from typing import Any, Protocol
 from foreword.config.schema import Config
 from foreword.engine.sources.files import REFRESH_INTERVAL_S
 from foreword.errors import ConfigError, InputError, WorkspaceError
-from foreword.events.event import NO_CONTEXT, EventType, Level, Notice, NoticeFanout, Recorder
-from foreword.events.period import read_utc_now
+from foreword.events.event import NO_CONTEXT, EventType, Level, Notice, NoticeFanout, Recorder, read_utc_now
 from foreword.events.tracer import Tracer, describe_error
 from foreword.types import frozen
 from foreword.workspace import Workspace

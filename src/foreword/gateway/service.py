@@ -20,9 +20,8 @@ from datetime import datetime
 from foreword.agent.agent_events import ShownEvent
 from foreword.assembly import Assembly
 from foreword.events.event import NO_POSITION, EventType, Level
-from foreword.events.otlp import parse_traceparent
 from foreword.events.sinks import EventStream
-from foreword.events.tracer import Tracer, describe_error
+from foreword.events.tracer import Tracer, describe_error, parse_traceparent
 from foreword.gateway import session_manager
 from foreword.gateway.channel import InboundMessage, NotStored
 from foreword.gateway.equipment import ModelSelection

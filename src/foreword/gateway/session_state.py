@@ -19,6 +19,7 @@ from foreword.promptcache.decision import CacheContext, SessionLedger
 from foreword.promptcache.ledger import LedgerState, clear_ledger, mark_lost
 from foreword.promptcache.rules import NO_CALIBRATION, Calibration, update_calibration
 from foreword.storage import ledgers
+from foreword.storage.database import find_schema_version
 from foreword.storage.history import HistoryKind, StoredRow, read_rows
 from foreword.storage.profiles import read_bulletins, read_profile
 from foreword.storage.sessions import Session, find_workflow, read_tasks
@@ -230,7 +231,7 @@ class SessionCache:
 
     def _clear_after_erasure(self, state: sqlite3.Connection) -> None:
         """Clear the cache after an erasure, which vacuums the file and so changes its schema version."""
-        (version,) = state.execute("PRAGMA schema_version").fetchone()
+        version = find_schema_version(state)
         if version != self._version:
             self._version, self._size = version, 0
             self._sessions.clear()

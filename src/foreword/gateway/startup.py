@@ -9,14 +9,14 @@ from dataclasses import field, replace
 from datetime import datetime
 
 from foreword.agent.loop import DEFAULT_TURN_LIMITS as BOUNDS
-from foreword.agent.loop import AgentLoop, Delegation, SubagentMeans, TurnLimits
+from foreword.agent.loop import AgentLoop, TurnLimits
 from foreword.agent.mcp_servers import McpServers
 from foreword.agent.providers.model_clients import open_models
 from foreword.agent.retry import DEFAULT_RETRY_POLICY, RetryPolicy
-from foreword.agent.tool_calls import AdditionalTools, Toolbox
-from foreword.agent.tools.registry import DELEGATION_TOOLS, NOTIFICATION_TOOLS, SCHEDULE_TOOLS
-from foreword.events.event import NO_CONTEXT, EventType, Level, NoticeFanout, NoticeTarget
-from foreword.events.period import read_utc_now
+from foreword.agent.tools.declaration import bind_tools
+from foreword.agent.tools.delegation import Delegation
+from foreword.agent.tools.registry import Toolbox
+from foreword.events.event import NO_CONTEXT, EventType, Level, NoticeFanout, NoticeTarget, read_utc_now
 from foreword.events.sinks import Output, open_event_stream
 from foreword.events.tracer import Tracer, describe_error
 from foreword.gateway.bulletins import Bulletins
@@ -24,22 +24,23 @@ from foreword.gateway.channel import Channel, ChannelFactory, ReceiveMessage, Re
 from foreword.gateway.channels.pull_channel import ScheduleChannel, SessionDelivery
 from foreword.gateway.equipment import EquipmentFinder, ModelSelection, changes_model
 from foreword.gateway.gateway_context import DEFAULT_GATEWAY_SETTINGS, GatewayContext, GatewaySettings, background_task
+from foreword.gateway.gateway_tools import NoticeTool, ScheduleTools
 from foreword.gateway.housekeeping import Housekeeping
 from foreword.gateway.inbox import Inbox
-from foreword.gateway.notifications import NoticeTool, OutboxNotices
+from foreword.gateway.notifications import OutboxNotices
 from foreword.gateway.outbox import Outbox
 from foreword.gateway.reload import AsyncFollower, Reloader, StartupSettings
-from foreword.gateway.schedule.creation import ScheduleTools
 from foreword.gateway.schedule.destinations import PULL_CHANNELS
 from foreword.gateway.schedule.scheduler import SCHEDULED_CHANNEL
 from foreword.gateway.service import Gateway
 from foreword.gateway.session_manager import SessionManager
 from foreword.gateway.transcripts import Archiver
-from foreword.gateway.turn_inputs import TurnInputs
+from foreword.gateway.turn_inputs import Assembler, TurnInputs
 from foreword.gateway.worker import DEFAULT_WORKER_RETRY_POLICY, Worker, WorkerRetryPolicy
 from foreword.host import describe_place
 from foreword.storage.database import open_state
 from foreword.storage.writer import Writer
+from foreword.turn import Tool
 from foreword.types import frozen
 from foreword.workspace import STATE_FOLDER, Workspace
 
@@ -92,7 +93,7 @@ class GatewayOptions:
     """Channels that are opened and closed with the gateway, by name."""
     scheduling: bool = False
     """Whether this process fires schedules; `serve` does, a chat does not."""
-    further: tuple[AdditionalTools, ...] = ()
+    tools: tuple[Tool, ...] = ()
     """Additional tools for the agents."""
     notices: tuple[NoticeTarget, ...] = ()
     """Where the owner is notified of invalid edits."""
@@ -125,20 +126,15 @@ async def open_gateway(
             McpServers(workspace, context.recorder, environ, notices=board, results=results)
         )
         choices = ModelSelection(workspace, models, environ)
-        delegating = Delegation(workspace, choices.choose)
-        further = (
-            AdditionalTools(tools=DELEGATION_TOOLS, runs=delegating),
-            AdditionalTools(tools=SCHEDULE_TOOLS, runs=ScheduleTools(context=context)),
-            AdditionalTools(tools=NOTIFICATION_TOOLS, runs=NoticeTool(context=context)),
-            *options.further,
+        assembler = opened.enter_context(closing(Assembler(workspace)))
+        delegating = Delegation(workspace, choices.choose, assembler.assemble)
+        owners = (delegating, ScheduleTools(context), NoticeTool(context))
+        toolbox = Toolbox(workspace, servers, (*(one for each in owners for one in bind_tools(each)), *options.tools))
+        loop = AgentLoop(
+            workspace, models, listeners, toolbox=toolbox, bounds=options.bounds, retrying=options.retrying
         )
-        toolbox = Toolbox(workspace, servers, further)
-        loop = AgentLoop(workspace, models, listeners, tools=toolbox, bounds=options.bounds, retrying=options.retrying)
         equipping = EquipmentFinder(context, choices, toolbox, lambda: describe_place(workspace.config, environ))
-        preparing = opened.enter_context(
-            closing(TurnInputs(context, equipping, loop.ask, find_engine_start=models.find_cache_start))
-        )
-        delegating.means = SubagentMeans(loop=loop, toolbox=toolbox, assemble=preparing.assemble)
+        preparing = TurnInputs(context, equipping, assembler, loop.ask, find_engine_start=models.find_cache_start)
         inbox = Inbox(writer, clock, cache=preparing.cache)
         pull_channels = {
             name: SessionDelivery(name, writer) for name in PULL_CHANNELS if options.scheduling and name not in channels

@@ -29,9 +29,8 @@ from foreword.gateway.gateway_context import GatewayContext
 from foreword.gateway.rooms import prefix_author
 from foreword.host import load_zone
 from foreword.memory.entry import drafted, write_head
-from foreword.storage import transcript_rows
-from foreword.storage.database import format_moment, open_state, parse_moment
-from foreword.storage.history import delete_expired_overheard, has_expired_overheard
+from foreword.storage import history
+from foreword.storage.database import format_moment, open_state_read_only, parse_moment
 from foreword.storage.sessions import (
     Archive,
     Session,
@@ -87,7 +86,7 @@ class Transcript:
 
 def read_transcript(state: sqlite3.Connection, session: Session) -> Transcript:
     """Read the messages of a session, including those that a summary replaces."""
-    rows = transcript_rows.list_transcript_rows(state, session.id)
+    rows = history.list_transcript_rows(state, session.id)
     exchanges = tuple(read_exchange(row[1:]) for row in rows)
     return Transcript(session=session, exchanges=exchanges, upto=rows[-1][0] if rows else 0)
 
@@ -252,8 +251,8 @@ class Archiver:
         """Write the transcripts that are due and delete old overheard messages; log errors and retry later."""
         try:
             now = self._context.clock()
-            if await self._context.writer.read(lambda state: has_expired_overheard(state, now)):
-                await self._context.writer.write(lambda state: delete_expired_overheard(state, now))
+            if await self._context.writer.read(lambda state: history.has_expired_overheard(state, now)):
+                await self._context.writer.write(lambda state: history.delete_expired_overheard(state, now))
             await self.archive()
         except sqlite3.Error:
             pass  # the disk is full or the state is locked; retry later
@@ -278,9 +277,8 @@ class Archiver:
     def _find_due(self, now: datetime) -> list[Session]:
         """Find the finished sessions whose transcript is incomplete; runs in a thread."""
         config = self._context.workspace.config
-        with closing(open_state(self._context.workspace.state).connection) as state:
-            state.execute("PRAGMA query_only=ON")
-            found = transcript_rows.list_sessions_to_archive(state, self._since, now - IDLE_PERIOD)
+        with closing(open_state_read_only(self._context.workspace.state)) as state:
+            found = history.list_sessions_to_archive(state, self._since, now - IDLE_PERIOD)
         return [session for session in found if find_archive_folder(session.key, config)]
 
     async def _archive(self, session: Session) -> bool:
@@ -353,7 +351,7 @@ def find_conversations(state: sqlite3.Connection, reader: Reader, beginning: str
 
 def list_readable(state: sqlite3.Connection, reader: Reader) -> Sequence[Session]:
     """List the sessions that a reader may know of, the most recently used first."""
-    found = transcript_rows.list_visible_sessions(
+    found = history.list_visible_sessions(
         state, reader.clearance, reader.room, reader.user, everything=sees_all(reader)
     )
     return [one for one in found if may_read_text(reader, one.key.person)]
@@ -363,5 +361,5 @@ def read_conversation(state: sqlite3.Connection, reader: Reader, session: Sessio
     """Read the messages of a session that a reader may see: all, or theirs and the replies to them."""
     own = session.key.user == reader.user and not reader.room
     only = "" if own or sees_all(reader) else reader.user or "\x00"
-    rows = transcript_rows.list_shown_rows(state, session.id, only)
+    rows = history.list_shown_rows(state, session.id, only)
     return Conversation(session=session, remarks=tuple((TurnState(row[4]), read_exchange(row)) for row in rows))

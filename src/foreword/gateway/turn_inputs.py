@@ -12,15 +12,14 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from foreword.agent.agent_events import Spending
+from foreword.agent.agent_events import TurnSpending
 from foreword.agent.conversation import Messages, convert_to_texts, load_messages
 from foreword.agent.segments import HistorySegment
 from foreword.assembly import Assembly
 from foreword.engine.blueprint import TurnRoomKind
 from foreword.engine.signal import classify
 from foreword.errors import BudgetError, ForewordError, InputError
-from foreword.events.event import EventType
-from foreword.events.query import find_context, find_reader
+from foreword.events.event import EventType, find_context, find_reader
 from foreword.events.tracer import Tracer, TraceStep
 from foreword.gateway.compaction import (
     choose_compacted,
@@ -54,6 +53,7 @@ from foreword.storage.turns import read_taken
 from foreword.tokens.count import Meter
 from foreword.turn import State, Turn
 from foreword.types import Mode, Pace, frozen
+from foreword.workspace import Workspace
 
 LIGHT_RUN_ROWS = 3  # turns of history in a light run
 
@@ -78,6 +78,22 @@ class PreparedTurn:
     """Whether the turn updates the session's ledger."""
 
 
+class Assembler:
+    """Assembles prompts outside the event loop, one at a time."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="foreword-assemble")
+
+    async def assemble(self, turn: Turn, ledger: Ledger = NO_LEDGER) -> Assembly:
+        """Assemble a turn."""
+        return await asyncio.get_running_loop().run_in_executor(self._executor, self._workspace.assemble, turn, ledger)
+
+    def close(self) -> None:
+        """Stop the thread."""
+        self._executor.shutdown()
+
+
 class TurnInputs:
     """Prepares the turns of a workspace."""
 
@@ -85,7 +101,8 @@ class TurnInputs:
         self,
         context: GatewayContext,
         equipment: EquipmentFinder,
-        ask: Callable[[Assembly, TraceStep, Spending], Awaitable[str]],
+        assembler: Assembler,
+        ask: Callable[[Assembly, TraceStep, TurnSpending], Awaitable[str]],
         *,
         find_engine_start: Callable[[str, datetime], datetime | None],
     ) -> None:
@@ -97,11 +114,10 @@ class TurnInputs:
         self._since = now()
         self.cache = SessionCache(on_erasure=workspace.clear_token_counts)
         self._find_engine_start = find_engine_start
-        # One thread: prompts are assembled outside the event loop, one at a time.
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="foreword-assemble")
+        self.assemble = assembler.assemble
 
     async def prepare(
-        self, trace: Tracer, claimed: ClaimedTurn, spending: Spending, *, compact: bool = False
+        self, trace: Tracer, claimed: ClaimedTurn, spending: TurnSpending, *, compact: bool = False
     ) -> PreparedTurn:
         """Prepare a turn; compact a conversation that is too long first."""
         if change := await self.find_change(claimed):
@@ -194,10 +210,6 @@ class TurnInputs:
         model = equipment.model or config.agents[claimed.session.key.agent].model
         return not self.workspace.context.measure(model).facts.history
 
-    async def assemble(self, turn: Turn, ledger: Ledger = NO_LEDGER) -> Assembly:
-        """Assemble a turn outside the event loop."""
-        return await asyncio.get_running_loop().run_in_executor(self._executor, self.workspace.assemble, turn, ledger)
-
     async def _assemble(
         self, claimed: ClaimedTurn, turn: Turn, stored: StoredLedger, *, compacted: bool = False, single: bool = False
     ) -> Assembly:
@@ -225,10 +237,6 @@ class TurnInputs:
             return ""
         return ACCESS_CHANGED
 
-    def close(self) -> None:
-        """Stop the assembly thread."""
-        self._executor.shutdown()
-
     async def _assemble_bare(self, turn: Turn, ledger: StoredLedger) -> Assembly:
         """Assemble a turn without history; if that does not fit either, report the length of the message."""
         bare = replace(turn, history=())
@@ -247,7 +255,7 @@ class TurnInputs:
         assembly: Assembly,
         room: int,
         *,
-        spending: Spending,
+        spending: TurnSpending,
     ) -> Sequence[HistoryRow]:
         """Compact the oldest turns, and log it."""
         meter, session = assembly.meter, claimed.session.id

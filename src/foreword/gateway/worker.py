@@ -13,12 +13,12 @@ from foreword.agent.agent_events import (
     CallRestarted,
     CallSettled,
     Finished,
-    Spending,
     StepDone,
     TextDelta,
     ThinkingDelta,
     ToolFinished,
     ToolStarted,
+    TurnSpending,
 )
 from foreword.agent.conversation import Answer, Messages, close_turn, find_answer, make_answer, make_user_message
 from foreword.agent.loop import AgentLoop, TurnInput
@@ -70,7 +70,7 @@ class TurnRecord:
         """Whether calls of the turn may wait for approval: some do, or an earlier attempt may have held some."""
         self.results: tuple[str, ...] = ()
         """The result of the held call that the turn runs."""
-        self.spending = Spending()
+        self.spending = TurnSpending()
         self.streamed = StreamedText()
         """The text as streamed."""
         self.finished: Finished | None = None

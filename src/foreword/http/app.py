@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from contextlib import asynccontextmanager, closing, contextmanager, nullcontext, suppress
 from typing import Any, Literal
 
 import uvicorn
@@ -14,14 +14,13 @@ from fastapi import APIRouter, FastAPI, Request
 from starlette.routing import Route
 
 from foreword import __version__
-from foreword.config.schema import Config, HttpServer
+from foreword.config.schema import HttpServer
 from foreword.errors import InputError
 from foreword.gateway.service import Gateway
 from foreword.gateway.startup import DEFAULT_OPTIONS, GatewayOptions, open_gateway
 from foreword.http import (
     agent_routes,
     log_routes,
-    memory_routes,
     openai_routes,
     schedule_routes,
     session_routes,
@@ -52,7 +51,7 @@ ROUTERS = (
     schedule_routes.notification_router,
     workspace_routes.explain_router,
     workspace_routes.price_router,
-    memory_routes.memory_router,
+    agent_routes.memory_router,
     agent_routes.agent_router,
     agent_routes.instruction_router,
     log_routes.log_router,
@@ -124,10 +123,6 @@ def create_app(gateway: Gateway, settings: HttpServer) -> FastAPI:
     policy = AccessPolicy(settings, workspace.config)
     tokens = ApiTokens(os.path.join(workspace.files.root, STATE_FOLDER), patience=TOKEN_LOCK_TIMEOUT_S)
 
-    def read_config() -> Config:
-        workspace.refresh()
-        return workspace.config
-
     @asynccontextmanager
     async def follow_reloads(_: FastAPI) -> AsyncIterator[None]:
         gateway.reloading.followers.append(policy)
@@ -139,22 +134,10 @@ def create_app(gateway: Gateway, settings: HttpServer) -> FastAPI:
 
     app = make_app()
     app.router.lifespan_context = follow_reloads
-    app.state.gateway = gateway
-    app.state.tokens = tokens
-    app.state.waiters = WaitingClients(gateway.stop, lambda: workspace.config.server.on_disconnect == "stop")
-    app.add_middleware(
-        RequestMiddleware, policy=policy, tokens=tokens, config=read_config, recorder=gateway.listeners.recorder
-    )
+    app.state.gateway, app.state.tokens, app.state.waiters = gateway, tokens, WaitingClients(gateway)
+    recorder = gateway.listeners.recorder
+    app.add_middleware(RequestMiddleware, policy=policy, tokens=tokens, workspace=workspace, recorder=recorder)
     return app
-
-
-class UvicornServer(uvicorn.Server):
-    """A uvicorn server without signal handlers, which would end the process before the gateway is closed."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Install no signal handlers."""
-        yield
 
 
 def bind_socket(settings: HttpServer) -> socket.socket:
@@ -181,7 +164,7 @@ def get_url(bound: socket.socket) -> str:
 
 
 @asynccontextmanager
-async def run_server(app: FastAPI, bound: socket.socket) -> AsyncIterator[UvicornServer]:
+async def run_server(app: FastAPI, bound: socket.socket) -> AsyncIterator[uvicorn.Server]:
     """Serve requests until the block ends; then stop accepting and let running requests finish."""
     config = uvicorn.Config(
         app,
@@ -195,7 +178,8 @@ async def run_server(app: FastAPI, bound: socket.socket) -> AsyncIterator[Uvicor
         timeout_keep_alive=IDLE_TIMEOUT_S,
         timeout_graceful_shutdown=SHUTDOWN_TIMEOUT_S,
     )
-    server = UvicornServer(config)
+    server = uvicorn.Server(config)
+    server.capture_signals = nullcontext  # type: ignore[assignment,method-assign]  # signals close the gateway first
     shutdown = app.state.shutdown = asyncio.Event()  # ends streams without an end, such as notifications
     task = asyncio.create_task(server.serve(sockets=[bound]))
     try:

@@ -180,23 +180,20 @@ def describe_missing_path(path: str, paths: Iterable[str]) -> str:
 def convert_input_error(error: InputError | BudgetError, *, openai: bool) -> HttpError:
     """Convert an input or budget error; `param` is the route's name for the wrong value."""
     session = SESSION_HEADER if openai else "session"
-    message = str(error)
+    status, param, code = 422, None, ""
     match error:
         case messages.NotFound():
-            converted = HttpError(404, message, param=session if error.what == "session" else None)
+            status, param = 404, session if error.what == "session" else None
         case UnknownName(kind="agent"):
-            converted = HttpError(404, message, param="model" if openai else "agent", code="model_not_found")
+            status, param, code = 404, "model" if openai else "agent", "model_not_found"
         case messages.KeyReused():
-            converted = HttpError(422, message, param=IDEMPOTENCY_HEADER, code="idempotency_key_reused")
+            param, code = IDEMPOTENCY_HEADER, "idempotency_key_reused"
         case messages.WrongSession():
-            converted = HttpError(422, message, param=session)
-        case messages.BadMessage(field="response_format"):
-            converted = HttpError(400, message, param=error.field)
+            param = session
         case messages.BadMessage():
-            converted = HttpError(422, message, param="messages" if openai and error.field == "text" else error.field)
-        case _:
-            converted = HttpError(422, message)
-    return converted
+            status = 400 if error.field == "response_format" else 422
+            param = "messages" if openai and error.field == "text" else error.field
+    return HttpError(status, str(error), param=param, code=code)
 
 
 def convert_validation_error(error: RequestValidationError) -> HttpError:

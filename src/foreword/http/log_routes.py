@@ -225,17 +225,9 @@ async def sum_cost(
 ) -> Any:
     """Sum usage and cost. The default period is today."""
     reader, grouping = context.make_reader(), {"by": by, "since": since, "until": until}
-    spending = await context.use_log(lambda log: find_spending(log, reader, grouping, context.now))
-    return {
-        "by": spending.by,
-        "since": spending.period.since,
-        "until": spending.period.until,
-        "whole": spending.whole,
-        "usd_per_turn": spending.usd_per_turn,
-        "most_tokens": spending.longest,
-        "totals": spending.totals,
-        "left": spending.left,
-    }
+    found = await context.use_log(lambda log: find_spending(log, reader, grouping, context.now))
+    same = {name: getattr(found, name) for name in ("by", "whole", "usd_per_turn", "totals", "left")}
+    return {**same, "since": found.period.since, "until": found.period.until, "most_tokens": found.longest}
 
 
 @log_router.get("/cache", operation_id="showCache", response_model=CacheUse)
@@ -251,11 +243,10 @@ async def get_cache_use(
     Covers your own calls, or all calls at full trust, but none above your clearance. `session` accepts an id or its
     beginning; a session that you may not see is treated as unknown.
     """
-    reader = context.make_reader()
+    reader, complete = context.make_reader(), ""
     try:
-        complete = (
-            await context.use_log(lambda log: event_query.complete_session(log, reader, session)) if session else ""
-        )
+        if session:
+            complete = await context.use_log(lambda log: event_query.complete_session(log, reader, session))
     except event_query.NotRecorded:  # one of the caller's own sessions may have no events yet
         complete = (await find_own_session(context, session)).id
     filters = {"since": since, "until": until, "session": complete, "user": user}

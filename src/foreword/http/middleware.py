@@ -7,6 +7,7 @@ import asyncio
 import json
 import re
 import sqlite3
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from ipaddress import ip_address
@@ -25,19 +26,24 @@ from foreword.events.tracer import Tracer, describe_error, make_id
 from foreword.gateway.channel import NotStored
 from foreword.gateway.channels.pull_channel import WEB_CHANNEL
 from foreword.http.error_responses import MAX_QUOTED_PATH_CHARS, HttpError, to_http_error
-from foreword.http.rate_limit import RateLimiter
 from foreword.storage.api_tokens import ApiToken, ApiTokens
 from foreword.turn import Turn
+from foreword.workspace import Workspace
 
 MAX_BODY_BYTES = 4 * 1024 * 1024  # OpenAI clients send the whole conversation with each request
 MAX_DRAINED_BYTES = 4 * MAX_BODY_BYTES  # read and discarded, so that the client can read the error response
 BODY_TIMEOUT_S = 30.0  # within which the body must arrive
 DISCONNECTED_KEY = "disconnected"  # key in the request's state
+MAX_BUCKETS = 10_000  # of a rate limit; the least recently used ones are dropped first
+MINUTE_S = 60.0
 
 ANY_ORIGIN = "*"
-EXPOSED_HEADERS = (
-    "X-Request-Id, X-Foreword-Session, Foreword-Client-Tools, Foreword-Held, Foreword-Housekeeping, Retry-After"
-)
+CORS_HEADERS = {
+    "Access-Control-Expose-Headers": (
+        "X-Request-Id, X-Foreword-Session, Foreword-Client-Tools, Foreword-Held, Foreword-Housekeeping, Retry-After"
+    ),
+    "Vary": "Origin",
+}
 PREFLIGHT_HEADERS = {
     "Access-Control-Allow-Headers": "Authorization, *",  # the star does not include Authorization
     "Access-Control-Max-Age": "600",
@@ -50,8 +56,6 @@ HOST_HEADER = re.compile(r"(?:\[(?P<ipv6>[^\]]*)\]|(?P<name>[^:\[]*?)\.?)(?::\d+
 FAILURE_RATE_DIVISOR = 20  # an address may fail authentication at 1/20 of a user's rate
 LIVE_SETTINGS = ("hosts", "rate", "cors")
 RESTART_SETTINGS = ("host", "port", "public")  # the listen address, which needs a restart
-
-
 OPEN_PATHS = ("/healthz", "/readyz")  # the only paths that need no token
 MAX_ANONYMOUS_EVENTS_PER_MINUTE = 60  # recorded failures without a valid token; the rest is only counted
 REQUEST_ID_HEADER = "X-Request-Id"
@@ -150,6 +154,26 @@ def check_listen_address(settings: HttpServer) -> None:
         )
 
 
+class RateLimiter:
+    """Token buckets by name, each with the capacity of one minute."""
+
+    def __init__(self, most: int, clock: Callable[[], float] = time.monotonic, names: int = MAX_BUCKETS) -> None:
+        self._most, self._clock, self._names = float(most), clock, names
+        self._levels: dict[str, tuple[float, float]] = {}
+        """Fill level of each bucket, and the time of it."""
+
+    def take(self, name: str) -> float:
+        """Take one from a bucket; return 0, or the seconds to wait if it is empty."""
+        now = self._clock()
+        left, at = self._levels.pop(name, (self._most, now))  # the first entry is then the least recently used
+        left = min(self._most, left + (now - at) * self._most / MINUTE_S)
+        wait = 0.0 if left >= 1.0 else (1.0 - left) * MINUTE_S / self._most
+        self._levels[name] = (left if wait else left - 1.0, now)
+        if len(self._levels) > self._names:
+            del self._levels[next(iter(self._levels))]
+        return wait
+
+
 class AccessPolicy:
     """Allowed hosts and origins, and the rate limits of users and of failed authentication."""
 
@@ -161,12 +185,8 @@ class AccessPolicy:
     def follow(self, _: Config, after: Config) -> Iterable[str]:
         """Apply changed hosts, origins and rates; return the changed settings that need a restart."""
         server = after.server
-        changed = {
-            name: getattr(server, name)
-            for name in LIVE_SETTINGS
-            if getattr(server, name) != getattr(self._applied, name)
-        }
-        if changed:
+        now = {name: getattr(server, name) for name in LIVE_SETTINGS}
+        if changed := {name: value for name, value in now.items() if value != getattr(self._applied, name)}:
             self._settings = replace(self._settings, **changed)
             self._apply()
         self._applied = server
@@ -189,13 +209,10 @@ class RequestMiddleware:
     """Authenticates, limits and checks requests before they reach the application."""
 
     def __init__(
-        self, app: ASGIApp, policy: AccessPolicy, tokens: ApiTokens, config: Callable[[], Config], recorder: Recorder
+        self, app: ASGIApp, policy: AccessPolicy, tokens: ApiTokens, workspace: Workspace, recorder: Recorder
     ) -> None:
-        self._app = app
-        self._policy = policy
-        self._tokens = tokens
-        self._config = config
-        self._recorder = recorder
+        self._app, self._policy, self._tokens, self._recorder = app, policy, tokens, recorder
+        self._workspace = workspace
         self._anonymous = RateLimiter(MAX_ANONYMOUS_EVENTS_PER_MINUTE)
         self._unrecorded = 0
         """Failed anonymous requests since the last recorded one."""
@@ -206,31 +223,35 @@ class RequestMiddleware:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
-        request_id = f"req_{make_id(96)}"
-        scope.setdefault("state", {})["request_id"] = request_id
-        sender = ResponseSender(send, {**SECURITY_HEADERS, REQUEST_ID_HEADER: request_id})
+        request_id = scope.setdefault("state", {})["request_id"] = f"req_{make_id(96)}"
+        headers, started = {**SECURITY_HEADERS, REQUEST_ID_HEADER: request_id}, False
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                MutableHeaders(scope=message).update(headers)
+            await send(message)
+
         try:
-            await self._handle(scope, receive, sender)
+            await self._handle(scope, receive, send_with_headers, headers)
         except ClientDisconnect:
             return
         except Exception as error:  # noqa: BLE001 - the client gets an error response, the log gets the details
             failure = to_http_error(error, scope)
             self._record(scope, failure, error)
-            if not sender.started:
+            if not started:
                 response = JSONResponse(failure.to_dict(request_id), failure.status, failure.headers)
-                await response(scope, receive, sender)
+                await response(scope, receive, send_with_headers)
 
-    async def _handle(self, scope: Scope, receive: Receive, send: "ResponseSender") -> None:
-        """Check a request and pass it to the application."""
-        headers = Headers(scope=scope)
-        state = scope["state"]
+    async def _handle(self, scope: Scope, receive: Receive, send: Send, sent: dict[str, str]) -> None:
+        """Check a request and pass it to the application; add the CORS headers to those that are sent."""
+        headers, state = Headers(scope=scope), scope["state"]
         hosts = headers.getlist("host")
         if len(hosts) != 1 or parse_host_header(hosts[0]) not in self._policy.hosts:
             raise HttpError(421, "unknown Host header; the owner can add the host to server.hosts in foreword.yaml")
         if origin := self._policy.match_origin(headers.get("origin", "")):
-            send.headers["Access-Control-Allow-Origin"] = origin
-            send.headers["Access-Control-Expose-Headers"] = EXPOSED_HEADERS
-            send.headers["Vary"] = "Origin"
+            sent |= {"Access-Control-Allow-Origin": origin, **CORS_HEADERS}
             if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
                 # Every method of the routes is allowed: the request itself needs a token.
                 methods = {method for route in scope["app"].state.routes for method in route.methods or ()}
@@ -242,8 +263,7 @@ class RequestMiddleware:
             state["user"], state["token"] = token.user, token.id
             if wait := self._policy.rates.take(token.user):
                 raise HttpError(429, f"too many requests; wait {wait:.0f} seconds", wait=wait)
-        body = await read_body(scope, receive)
-        if body:
+        if body := await read_body(scope, receive):
             check_json(body, headers)
         await self._app(scope, replay_body(body, receive, state), send)
 
@@ -251,11 +271,11 @@ class RequestMiddleware:
         """Return the token of a request; raise a 401, or a 429 after too many failures from one address."""
         given = headers.getlist("authorization")
         scheme, _, secret = (given[0] if len(given) == 1 else "").partition(" ")
-        token = self._tokens.find(secret.strip() if scheme.lower() == "bearer" else "", self._config().users)
-        if token is not None:
+        self._workspace.refresh()
+        users = self._workspace.config.users
+        if token := self._tokens.find(secret.strip() if scheme.lower() == "bearer" else "", users):
             return token
-        address = (scope.get("client") or ("",))[0]
-        if wait := self._policy.failures.take(address):
+        if wait := self._policy.failures.take((scope.get("client") or ("",))[0]):
             raise HttpError(429, "too many requests without a valid token", wait=wait)
         raise HttpError(
             401,
@@ -269,8 +289,8 @@ class RequestMiddleware:
         context = NO_CONTEXT
         details: dict[str, Any] = {"error": f"{failure.status} {failure.message}"}
         if user := scope["state"].get("user", ""):
-            clearance = resolve_trust(Turn(user=user, channel=WEB_CHANNEL, situation="dm"), self._config()).level
-            context = Context(trust=clearance, user=user, channel=WEB_CHANNEL)
+            clearance = resolve_trust(Turn(user=user, channel=WEB_CHANNEL, situation="dm"), self._workspace.config)
+            context = Context(trust=clearance.level, user=user, channel=WEB_CHANNEL)
         elif self._anonymous.take(""):
             self._unrecorded += 1
             return
@@ -287,19 +307,3 @@ class RequestMiddleware:
             request_id=scope["state"]["request_id"],
             **details,
         )
-
-
-class ResponseSender:
-    """A `send` that adds the common headers and remembers whether the response has started."""
-
-    def __init__(self, send: Send, headers: dict[str, str]) -> None:
-        self._send = send
-        self.headers = headers
-        self.started = False
-
-    async def __call__(self, message: Message) -> None:
-        """Send one ASGI message."""
-        if message["type"] == "http.response.start":
-            self.started = True
-            MutableHeaders(scope=message).update(self.headers)
-        await self._send(message)

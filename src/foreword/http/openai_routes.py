@@ -7,13 +7,13 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header, Path, Request, Response
+from fastapi import APIRouter, Header, Path, Response
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from foreword.agent.agent_events import TurnEnd, TurnEnded
 from foreword.agent.reply_stream import SEPARATOR, StreamedText
 from foreword.errors import UnknownName
-from foreword.events.otlp import clean_traceparent
+from foreword.events.tracer import clean_traceparent
 from foreword.gateway import housekeeping
 from foreword.gateway.channel import InboundMessage
 from foreword.gateway.channels.pull_channel import OPENAI_CHANNEL, submit_message
@@ -26,7 +26,7 @@ from foreword.storage.turns import TurnReply, TurnState
 from foreword.turn import Message
 
 MAX_MESSAGES = 2_000
-TEXT_PART_TYPES = ("text", "input_text", "output_text")
+TEXT_PART_TYPES = ("text", "input_text", "output_text", "refusal")
 ATTACHMENT_NAMES = {
     "image_url": "image",
     "input_image": "image",
@@ -72,6 +72,18 @@ class MessagePart(OpenAIRequestModel):
     type: shared.NameField
     text: MessageText | None = None
     refusal: MessageText | None = None
+
+    @property
+    def attachment(self) -> str:
+        """The kind of the attachment; empty for text."""
+        return "" if self.type in TEXT_PART_TYPES else ATTACHMENT_NAMES.get(self.type, "attachment")
+
+    @property
+    def words(self) -> str:
+        """The text, or a note in place of an attachment."""
+        if self.attachment:
+            return f"[{self.attachment} left out: only text is read here]"
+        return (self.refusal if self.type == "refusal" else self.text) or ""
 
 
 MessageContent = MessageText | list[MessagePart]
@@ -144,6 +156,14 @@ class ChatRequest(OpenAIRequestModel):
     def client_tools(self) -> int:
         """The number of tools that the client sent."""
         return len(self.tools or ()) + len(self.functions or ())
+
+    @property
+    def format_json(self) -> str:
+        """The response format as JSON; empty for plain text."""
+        wanted = self.response_format
+        if wanted is None or wanted.type == "text":
+            return ""
+        return json.dumps(wanted.model_dump(by_alias=True, exclude_none=True), ensure_ascii=False)
 
     @property
     def wants_usage(self) -> bool:
@@ -221,13 +241,9 @@ class ModelList(ResponseModel):
     data: list[ModelEntry]
 
 
+SESSION_DESCRIPTION = "The session; by default it is found from the messages."
 SessionHeader = Annotated[
-    str | None,
-    Header(
-        alias=SESSION_HEADER,
-        max_length=MAX_NAME_CHARS,
-        description="The session; by default it is found from the messages.",
-    ),
+    str | None, Header(alias=SESSION_HEADER, max_length=MAX_NAME_CHARS, description=SESSION_DESCRIPTION)
 ]
 
 
@@ -241,7 +257,6 @@ async def create_completion(
     body: ChatRequest,
     context: ContextDep,
     *,
-    request: Request,
     response: Response,
     session: SessionHeader = None,
     key: shared.IdempotencyKey = None,
@@ -259,6 +274,9 @@ async def create_completion(
         response.headers.update(headers)
         return sse.EventResponse(stream_completion(completion, body), headers) if body.stream else completion
     text, before = read_conversation(body.messages)
+    request = await context.read_client_request(
+        streamed=bool(body.stream), client_tools=body.client_tools, response_format=body.format_json
+    )
     message = InboundMessage(
         channel=OPENAI_CHANNEL,
         sender=context.user,
@@ -268,21 +286,16 @@ async def create_completion(
         session=session or "",
         key=context.make_idempotency_key(key),
         client=shared.read_client(None, languages),
-        request=await context.read_client_request(
-            request,
-            streamed=bool(body.stream),
-            client_tools=body.client_tools,
-            response_format=write_format(body.response_format),
-        ),
-        traceparent=clean_traceparent(request.headers.getlist("traceparent")),
+        request=request,
+        traceparent=clean_traceparent(context.request.headers.getlist("traceparent")),
     )
     accepted = await submit_message(context.gateway.receive, message)
     headers = {SESSION_HEADER: accepted.session, **headers}
     created = int(context.now.timestamp())
     if body.stream:
         events = stream_reply(context, accepted, body, created)
-        return sse.TurnStream(events, headers, accepted.turn, request.app.state.waiters)
-    reply = await turn_routes.wait_for_answer(request, context, accepted.turn)
+        return sse.TurnStream(events, headers, accepted.turn, context.request.app.state.waiters)
+    reply = await turn_routes.wait_for_answer(context, accepted.turn)
     held = await list_held(context, reply.turn)
     response.headers.update(headers | ({HELD_HEADER: ", ".join(call.held for call in held)} if held else {}))
     return make_completion(body.model, reply, held, created)
@@ -301,18 +314,10 @@ def check_tools(body: ChatRequest, policy: str) -> None:
             raise HttpError(400, problem, param=name)
 
 
-def write_format(response_format: ResponseFormat | None) -> str:
-    """Return the response format as JSON; empty for plain text."""
-    if response_format is None or response_format.type == "text":
-        return ""
-    return json.dumps(response_format.model_dump(by_alias=True, exclude_none=True), ensure_ascii=False)
-
-
 def read_conversation(messages: list[ChatMessage]) -> tuple[str, tuple[Message, ...]]:
     """Return the newest message as text, and the earlier messages that the client claims."""
-    before = messages if messages[-1].role == "assistant" else messages[:-1]
-    earlier = (read_message(message) for message in before)
-    return read_newest(messages[-1], len(messages) - 1), tuple(message for message in earlier if message.text.strip())
+    before = map(read_message, messages if messages[-1].role == "assistant" else messages[:-1])
+    return read_newest(messages[-1], len(messages) - 1), tuple(message for message in before if message.text.strip())
 
 
 def read_newest(message: ChatMessage, at: int) -> str:
@@ -323,9 +328,9 @@ def read_newest(message: ChatMessage, at: int) -> str:
         raise HttpError(422, "the last message must have the role 'user'", param=f"messages.{at}.role")
     field = f"messages.{at}.content"
     for part in message.content if isinstance(message.content, list) else ():
-        if part.type not in (*TEXT_PART_TYPES, "refusal"):
-            kind = ATTACHMENT_NAMES.get(part.type, "attachment")
-            raise HttpError(400, f"{field}: the newest message has an attachment ({kind}); {ONLY_TEXT}", param=field)
+        if part.attachment:
+            problem = f"{field}: the newest message has an attachment ({part.attachment}); {ONLY_TEXT}"
+            raise HttpError(400, problem, param=field)
     text = read_content(message.content)
     if not text.strip():
         raise HttpError(422, "the last message is empty", param=field)
@@ -338,24 +343,14 @@ def read_message(message: ChatMessage) -> Message:
     match message.role:
         case "user" | "assistant" as role:
             return Message(role=role, text=text)
-        case role:
-            return Message(role="user", text=f"[{role}] {text}" if text.strip() else "")
+    return Message(role="user", text=f"[{message.role}] {text}" if text.strip() else "")
 
 
 def read_content(content: MessageContent | None) -> str:
     """Return the text of a message, with a note in place of each attachment."""
     if content is None or isinstance(content, str):
         return content or ""
-    return "\n".join(read_part(part) for part in content)
-
-
-def read_part(part: MessagePart) -> str:
-    """Return the text of a part."""
-    if part.type in TEXT_PART_TYPES:
-        return part.text or ""
-    if part.type == "refusal":
-        return part.refusal or ""
-    return f"[{ATTACHMENT_NAMES.get(part.type, 'attachment')} left out: only text is read here]"
+    return "\n".join(part.words for part in content)
 
 
 def read_housekeeping(body: ChatRequest) -> housekeeping.HousekeepingRequest:
@@ -363,9 +358,7 @@ def read_housekeeping(body: ChatRequest) -> housekeeping.HousekeepingRequest:
     limits = (body.max_tokens, body.max_completion_tokens, body.max_output_tokens)
     task = body.metadata.get("task") if isinstance(body.metadata, dict) else None
     return housekeeping.HousekeepingRequest(
-        lines=[
-            housekeeping.ChatLine(role=message.role, text=read_content(message.content)) for message in body.messages
-        ],
+        lines=[housekeeping.ChatLine(role=one.role, text=read_content(one.content)) for one in body.messages],
         task=task if isinstance(task, str) else "",
         max_tokens=min((limit for limit in limits if type(limit) is int and limit > 0), default=None),
     )
@@ -383,11 +376,10 @@ async def answer_housekeeping(
         request=chat,
         clearance=context.find_clearance(),
         request_id=context.request_id,
-        response_format=write_format(body.response_format),
+        response_format=body.format_json,
     )
-    if task.response_format and (
-        refusal := await context.gateway.choices.judge_format(task.agent, task.response_format, tools=False)
-    ):
+    choices = context.gateway.choices
+    if body.format_json and (refusal := await choices.judge_format(body.model, body.format_json, tools=False)):
         raise HttpError(400, refusal, param="response_format")
     try:
         answer = await context.gateway.housekeeping.answer(task)
@@ -412,14 +404,12 @@ async def answer_housekeeping(
 def make_completion(model: str, reply: TurnReply, held: list[turn_routes.HeldShape], created: int) -> Completion:
     """Return a reply in OpenAI's format."""
     usage = reply.usage
-    choice = CompletionChoice(
-        message=AssistantMessage(content=reply.text), finish_reason="length" if reply.cut else "stop"
-    )
+    message = AssistantMessage(content=reply.text)
     return Completion(
         id=f"chatcmpl-{reply.turn}",
         created=created,
         model=model,
-        choices=[choice],
+        choices=[CompletionChoice(message=message, finish_reason="length" if reply.cut else "stop")],
         usage=CompletionUsage(
             prompt_tokens=usage.tokens_in,
             completion_tokens=usage.tokens_out,
@@ -437,22 +427,15 @@ async def stream_completion(completion: Completion, body: ChatRequest) -> AsyncI
     fields = completion.model_dump()
     head = {**{name: fields[name] for name in ("id", "created", "model", "foreword")}, "object": CHUNK_OBJECT}
     yield write_chunk(head, {"role": "assistant", "content": completion.choices[0].message.content})
-    yield write_chunk(head, {}, "stop")
-    if body.wants_usage:
-        yield sse.write_event({**head, "choices": [], "usage": fields["usage"]})
-    yield sse.write_event("[DONE]")
+    yield write_ending(head, completion, body)
 
 
 async def stream_reply(
     context: RequestContext, accepted: AcceptedTurn, body: ChatRequest, created: int
 ) -> AsyncIterator[str]:
     """Write a turn as a stream of chunks."""
-    head: dict[str, Any] = {
-        "id": f"chatcmpl-{accepted.turn}",
-        "object": CHUNK_OBJECT,
-        "created": created,
-        "model": body.model,
-    }
+    head: dict[str, Any] = {"id": f"chatcmpl-{accepted.turn}", "object": CHUNK_OBJECT, "created": created}
+    head["model"] = body.model
     yield write_chunk(head, {"role": "assistant", "content": ""})
     streamed = StreamedText()
     async for delta in sse.keep_alive(context.gateway.hear(accepted.turn)):
@@ -469,16 +452,20 @@ async def stream_reply(
         yield write_chunk(head, {"content": f"{SEPARATOR}{reply.text}" if streamed.text else reply.text})
     completion = make_completion(body.model, reply, await list_held(context, reply.turn), created)
     head["foreword"] = completion.foreword.model_dump(mode="json")
-    yield write_chunk(head, {}, completion.choices[0].finish_reason)
-    if body.wants_usage:
-        yield sse.write_event({**head, "choices": [], "usage": completion.usage.model_dump()})
-    yield sse.write_event("[DONE]")
+    yield write_ending(head, completion, body)
 
 
 def write_chunk(head: Mapping[str, Any], delta: dict[str, Any], finish: str | None = None) -> str:
     """Write one chunk of a stream."""
     choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
     return sse.write_event({**head, "choices": [choice]})
+
+
+def write_ending(head: Mapping[str, Any], completion: Completion, body: ChatRequest) -> str:
+    """Write the end of a stream: the reason of the end, the usage if it is wanted, and the sign of the end."""
+    usage = {**head, "choices": [], "usage": completion.usage.model_dump()}
+    ending = write_chunk(head, {}, completion.choices[0].finish_reason)
+    return ending + (sse.write_event(usage) if body.wants_usage else "") + sse.write_event("[DONE]")
 
 
 async def list_held(context: RequestContext, turn: str) -> list[turn_routes.HeldShape]:

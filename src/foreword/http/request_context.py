@@ -20,8 +20,8 @@ from foreword.config.schema import Config
 from foreword.engine.sources.documents import join_lines
 from foreword.engine.trust import get_ceiling, resolve_trust
 from foreword.errors import InputError
-from foreword.events.event import Reader
-from foreword.events.query import find_reader, query_log
+from foreword.events.event import Reader, find_reader
+from foreword.events.query import query_log
 from foreword.gateway.channels.pull_channel import WEB_CHANNEL
 from foreword.gateway.equipment import MAX_PATH_CHARS, open_project
 from foreword.gateway.messages import MAX_CLIENT_FACT_CHARS, MAX_MESSAGE_CHARS, ClientRequest
@@ -29,7 +29,7 @@ from foreword.gateway.service import Gateway
 from foreword.http.error_responses import IDEMPOTENCY_HEADER, SESSION_HEADER, HttpError, make_not_found
 from foreword.storage.database import use_state
 from foreword.turn import Client, Turn
-from foreword.types import Trust, frozen
+from foreword.types import Trust
 from foreword.workspace import STATE_FOLDER
 
 MAX_NAME_CHARS = 200
@@ -64,6 +64,15 @@ NameField = Annotated[str, StringConstraints(max_length=MAX_NAME_CHARS)]
 PathField = Annotated[str, StringConstraints(min_length=1, max_length=MAX_PATH_CHARS)]
 FactField = Annotated[str, StringConstraints(max_length=MAX_CLIENT_FACT_CHARS)]
 CountField = Annotated[int, Field(ge=0, le=1_000_000), BeforeValidator(read_integer)]
+MessageField = Annotated[str, Field(max_length=MAX_MESSAGE_CHARS, description="The message.")]
+AgentField = Annotated[NameField | None, Field(description="The agent; default: the first one in foreword.yaml.")]
+SituationField = Annotated[
+    NameField | None, Field(description="A situation with a lower clearance than a private chat.")
+]
+PlanField = Annotated[bool | None, Field(description="Whether plan mode is on; default: the session's setting.")]
+ProjectField = Annotated[
+    PathField | None, Field(description="The project's directory, within the agent's directories.")
+]
 IdempotencyKey = Annotated[
     str | None,
     Header(alias=IDEMPOTENCY_HEADER, max_length=200, description="Requests with the same key and token are one turn."),
@@ -81,15 +90,19 @@ class ClientDevice(RequestModel):
     location: FactField = Field("", description="The user's location, in a few words.")
 
 
-@frozen
-class RequestContext:
-    """The context of an authenticated request."""
+ClientField = Annotated[ClientDevice | None, Field(description="Values reported by the user's device.")]
+bearer = HTTPBearer(auto_error=False, description="A token made with `foreword token create`. It identifies the user.")
 
-    gateway: Gateway
-    user: str
-    token: str
-    """The id of the token; idempotency keys belong to it."""
-    request_id: str
+
+class RequestContext:
+    """An authenticated request, its user and its token, by whose id idempotency keys are kept apart."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.gateway: Gateway = request.app.state.gateway
+        self.user: str = request.state.user
+        self.token: str = request.state.token
+        self.request_id: str = request.state.request_id
 
     @property
     def config(self) -> Config:
@@ -115,8 +128,8 @@ class RequestContext:
         """Return the situation of a request: a private chat, or a named situation with a lower clearance."""
         if not named or named == PRIVATE_SITUATION:
             return PRIVATE_SITUATION
-        own, other = (get_ceiling(name, self.config) for name in (PRIVATE_SITUATION, named))
-        if other >= own and named in self.config.situations:
+        is_higher = get_ceiling(named, self.config) >= get_ceiling(PRIVATE_SITUATION, self.config)
+        if is_higher and named in self.config.situations:
             message = f"a request can only lower its clearance; situation {named} is not below {PRIVATE_SITUATION}"
             raise HttpError(422, message, param="situation")
         return named
@@ -166,11 +179,12 @@ class RequestContext:
 
         return await asyncio.to_thread(run)
 
-    async def read_client_request(self, request: Request, **more: Any) -> ClientRequest:
+    async def read_client_request(self, **more: Any) -> ClientRequest:
         """Collect the facts about a request that a retry is recognised by."""
-        count, body = request.headers.get(RETRY_COUNT_HEADER, ""), json.loads(await request.body())
+        headers, body = self.request.headers, json.loads(await self.request.body())
+        count = headers.get(RETRY_COUNT_HEADER, "")
         content = {name: value for name, value in body.items() if name not in DELIVERY_FIELDS}
-        hashed = json.dumps([request.headers.get(SESSION_HEADER, ""), content], sort_keys=True, separators=(",", ":"))
+        hashed = json.dumps([headers.get(SESSION_HEADER, ""), content], sort_keys=True, separators=(",", ":"))
         return ClientRequest(
             id=self.request_id,
             token=self.token,
@@ -184,33 +198,19 @@ class RequestContext:
         return f"{self.token}/{key}" if key else ""
 
 
-bearer = HTTPBearer(auto_error=False, description="A token made with `foreword token create`. It identifies the user.")
-
-
-def get_context(request: Request, _: Annotated[object, Security(bearer)] = None) -> RequestContext:
+async def get_context(request: Request, _: Annotated[object, Security(bearer)] = None) -> RequestContext:
     """Return the context of an authenticated request."""
-    state = request.state
-    return RequestContext(
-        gateway=request.app.state.gateway, user=state.user, token=state.token, request_id=state.request_id
-    )
+    return RequestContext(request)
 
 
 ContextDep = Annotated[RequestContext, Depends(get_context)]
 
 
 def read_client(device: ClientDevice | None, languages: str | None) -> Client:
-    """Read the client's values; Accept-Language applies if the client names no language."""
-    device = device or ClientDevice(zone="", language="", location="")
-    return Client(
-        zone=clean_fact(device.zone),
-        language=clean_fact(device.language) or read_languages(languages),
-        location=clean_fact(device.location),
-    )
-
-
-def clean_fact(text: str) -> str:
-    """Reduce a text to one line of printable characters."""
-    return "".join(character for character in join_lines(text) if character.isprintable())
+    """Read the client's values, in one printable line each; Accept-Language applies if the client names no language."""
+    values = device.model_dump() if device else {}
+    facts = {name: "".join(filter(str.isprintable, join_lines(text))) for name, text in values.items()}
+    return Client(**{**facts, "language": facts.get("language") or read_languages(languages)})
 
 
 def read_languages(header: str | None) -> str:

@@ -9,14 +9,13 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Path, Query
 from pydantic import BeforeValidator, Field, StringConstraints
 
-from foreword.agent.tools.registry import MAX_SAY_CHARS, MAX_SCHEDULE_NAME_CHARS, SCHEDULE_TOOLS
 from foreword.config.schedule_settings import MissedRuns, ScheduleSettings
 from foreword.gateway.channels.pull_channel import WEB_CHANNEL
+from foreword.gateway.gateway_tools import MAX_SAY_CHARS, MAX_SCHEDULE_NAME_CHARS, SCHEDULE_TOOLS
 from foreword.gateway.notifications import Notification
-from foreword.gateway.schedule.scheduler import Scheduler
 from foreword.http import request_context as shared
 from foreword.http import sse
 from foreword.http.error_responses import HttpError, make_not_found
@@ -91,27 +90,11 @@ class ScheduleList(ResponseModel):
 
 def describe_schedule(schedule: StoredSchedule, notes: Sequence[str] = ()) -> ScheduleShape:
     """Describe a schedule."""
-    return ScheduleShape(
-        schedule=schedule.id,
-        name=schedule.title,
-        origin=str(schedule.origin),
-        agent=schedule.agent,
-        kind=str(schedule.timing.kind),
-        moment=schedule.timing.moment,
-        zone=schedule.timing.zone,
-        say=schedule.say,
-        to=str(schedule.to),
-        delivery=str(schedule.delivery),
-        missed=str(schedule.missed),
-        due=schedule.due,
-        note=schedule.note,
-        notes=list(notes),
-    )
-
-
-def get_scheduler(context: RequestContext) -> Scheduler:
-    """Return the scheduler of the gateway."""
-    return context.gateway.scheduler
+    timing = schedule.timing
+    fields: dict[str, Any] = {name: getattr(schedule, name) for name in ("agent", "say", "due", "note")}
+    fields |= {name: str(getattr(schedule, name)) for name in ("origin", "to", "delivery", "missed")}
+    fields |= {"kind": str(timing.kind), "moment": timing.moment, "zone": timing.zone, "notes": list(notes)}
+    return ScheduleShape(schedule=schedule.id, name=schedule.title, **fields)
 
 
 def check_room_member(context: RequestContext, to: str) -> None:
@@ -125,7 +108,7 @@ def check_room_member(context: RequestContext, to: str) -> None:
 @schedule_router.get("", operation_id="listSchedules")
 async def list_schedules(context: ContextDep) -> ScheduleList:
     """List your schedules that were not created above your current clearance."""
-    schedules = await get_scheduler(context).list(context.user, context.find_clearance())
+    schedules = await context.gateway.scheduler.list(context.user, context.find_clearance())
     return ScheduleList(schedules=[describe_schedule(schedule) for schedule in schedules])
 
 
@@ -142,14 +125,14 @@ async def create_schedule(body: ScheduleRequest, context: ContextDep) -> Schedul
         delivery=Delivery(body.delivery),
         missed=MissedRuns(body.missed),
     )
-    created = await get_scheduler(context).create(settings, bounded=context.user != context.config.owner)
+    created = await context.gateway.scheduler.create(settings, bounded=context.user != context.config.owner)
     return describe_schedule(created.schedule, created.notes)
 
 
 @schedule_router.delete("/{schedule}", operation_id="cancelSchedule", status_code=204)
 async def delete_schedule(schedule: SchedulePath, context: ContextDep) -> None:
     """Cancel one of your schedules. Schedules of foreword.yaml must be removed there."""
-    if not await get_scheduler(context).cancel(schedule, context.user, context.find_clearance()):
+    if not await context.gateway.scheduler.cancel(schedule, context.user, context.find_clearance()):
         raise make_not_found("schedule")
 
 
@@ -186,27 +169,20 @@ class NotificationList(ResponseModel):
 
 def describe_notification(notification: Notification) -> NotificationShape:
     """Describe a notification."""
-    return NotificationShape(
-        session=notification.session,
-        agent=notification.agent,
-        label=notification.label,
-        schedule=notification.schedule or None,
-        text=notification.text,
-        time=notification.moment,
-    )
+    same = {name: getattr(notification, name) for name in ("session", "agent", "label", "text")}
+    return NotificationShape(**same, schedule=notification.schedule or None, time=notification.moment)
 
 
 async def find_notifications(context: RequestContext, after: int = 0) -> tuple[Sequence[Notification], int]:
     """Find the user's notifications at or below their current clearance; also return the next cursor."""
-    return await context.gateway.sessions.list_notifications_of(
-        context.user, WEB_CHANNEL, context.find_clearance(), after
-    )
+    sessions, clearance = context.gateway.sessions, context.find_clearance()
+    return await sessions.list_notifications_of(context.user, WEB_CHANNEL, clearance, after)
 
 
 @notification_router.get(
     "", operation_id="listNotifications", response_model=NotificationList, responses={200: NOTIFICATION_RESPONSE}
 )
-async def list_notifications(context: ContextDep, request: Request, since: SinceTimeQuery = None) -> Any:
+async def list_notifications(context: ContextDep, since: SinceTimeQuery = None) -> Any:
     """List the messages that agents sent to your web session unprompted, or stream them as events.
 
     A stream starts with the notifications after `since`; without `since`, with the next new one.
@@ -215,26 +191,24 @@ async def list_notifications(context: ContextDep, request: Request, since: Since
         raise HttpError(422, "since needs an offset, such as 2026-11-16T08:00:00Z", param="since")
     found, cursor = await find_notifications(context)
     missed = [message for message in found if since and message.moment and message.moment > since]
-    if sse.accepts_events(request):
-        return sse.EventResponse(stream_notifications(context, request, missed, cursor), {})
+    if sse.accepts_events(context.request):
+        return sse.EventResponse(stream_notifications(context, missed, cursor), {})
     return NotificationList(notifications=[describe_notification(message) for message in (missed if since else found)])
 
 
 async def stream_notifications(
-    context: RequestContext, request: Request, found: Sequence[Notification], cursor: int
+    context: RequestContext, found: Sequence[Notification], cursor: int
 ) -> AsyncIterator[str]:
     """Stream each notification once until the client disconnects, its token expires or the server shuts down."""
-    shutdown, tokens = request.app.state.shutdown, request.app.state.tokens
-    yield sse.KEEP_ALIVE_COMMENT
-    quiet_s = 0.0
-    while not shutdown.is_set() and tokens.is_valid(context.token, context.config.users):
+    state, quiet_s = context.request.app.state, sse.KEEP_ALIVE_S  # the stream begins with a comment
+    while not state.shutdown.is_set() and state.tokens.is_valid(context.token, context.config.users):
+        if quiet_s >= sse.KEEP_ALIVE_S:
+            quiet_s = 0.0
+            yield sse.KEEP_ALIVE_COMMENT
         for message in found:
             quiet_s = 0.0
             yield sse.write_event(describe_notification(message).model_dump(mode="json"), "notification")
         with suppress(TimeoutError):
-            await asyncio.wait_for(shutdown.wait(), POLL_S)
+            await asyncio.wait_for(state.shutdown.wait(), POLL_S)
         quiet_s += POLL_S
-        if quiet_s >= sse.KEEP_ALIVE_S:
-            quiet_s = 0.0
-            yield sse.KEEP_ALIVE_COMMENT
         found, cursor = await find_notifications(context, cursor)

@@ -23,14 +23,10 @@ session_router = APIRouter(prefix="/api/sessions", tags=["sessions"])
 class SessionRequest(RequestModel):
     """A new session."""
 
-    agent: shared.NameField | None = Field(None, description="The agent; default: the first one in foreword.yaml.")
-    situation: shared.NameField | None = Field(
-        None, description="A situation with a lower clearance than a private chat."
-    )
+    agent: shared.AgentField = None
+    situation: shared.SituationField = None
     plan: bool = Field(default=False, description="Whether plan mode is on.")
-    project: shared.PathField | None = Field(
-        None, description="The project's directory, within the agent's directories."
-    )
+    project: shared.ProjectField = None
 
 
 class SessionChange(RequestModel):
@@ -94,18 +90,14 @@ class SessionList(ResponseModel):
 
 def describe_session(session: Session) -> dict[str, Any]:
     """Return the fields of `SessionShape` for a session."""
+    key, same = session.key, ("situation", "created", "used", "plan")
     return {
+        **{name: getattr(session, name) for name in same},
+        **{name: getattr(session, name) or None for name in ("parent", "model", "project")},
         "session": session.id,
-        "agent": session.key.agent,
-        "channel": session.key.channel,
-        "situation": session.situation,
-        "clearance": str(session.key.clearance),
-        "created": session.created,
-        "used": session.used,
-        "parent": session.parent or None,
-        "plan": session.plan,
-        "model": session.model or None,
-        "project": session.project or None,
+        "agent": key.agent,
+        "channel": key.channel,
+        "clearance": str(key.clearance),
     }
 
 
@@ -128,13 +120,10 @@ async def list_sessions(context: ContextDep) -> Any:
 @session_router.post("", operation_id="beginSession", status_code=201, response_model=SessionShape)
 async def create_session(body: SessionRequest, context: ContextDep) -> Any:
     """Create a session. Messages that name no session continue in it."""
-    situation = context.choose_situation(body.situation)
-    message = RoutedMessage(
-        text="", user=context.user, channel=WEB_CHANNEL, agent=body.agent or "", situation=situation
-    )
-    session_key = resolve_session_key(message, context.config).key
+    agent, situation = body.agent or "", context.choose_situation(body.situation)
+    message = RoutedMessage(text="", user=context.user, channel=WEB_CHANNEL, agent=agent, situation=situation)
     project = context.open_project(body.project, body.agent, body.situation)
-    session = await context.gateway.sessions.begin(session_key, situation)
+    session = await context.gateway.sessions.begin(resolve_session_key(message, context.config).key, situation)
     return await change_session(context, session.id, plan=body.plan or None, project=project or None)
 
 
@@ -184,10 +173,7 @@ async def get_session_history(session: SessionPath, context: ContextDep) -> Any:
     """Return one of your sessions with its messages."""
     found = await find_own_session(context, session)
     messages = list_plain_messages(await context.gateway.sessions.read(found.id))
-    return {
-        **describe_session(found),
-        "messages": [{"role": message.role, "text": message.text} for message in messages],
-    }
+    return {**describe_session(found), "messages": [SessionMessage(role=one.role, text=one.text) for one in messages]}
 
 
 @session_router.post("/{session}/fork", operation_id="forkSession", status_code=201, response_model=SessionShape)

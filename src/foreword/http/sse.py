@@ -1,11 +1,8 @@
-"""Server-sent events, and the clients that wait for turns.
-
-With `server.on_disconnect: stop`, the last client to disconnect stops the turn.
-"""
+"""Server-sent events, and the clients that wait for turns."""
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -13,6 +10,7 @@ from fastapi import Request
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from foreword.gateway.service import Gateway
 from foreword.http.middleware import DISCONNECTED_KEY
 from foreword.storage.turns import TurnReply
 
@@ -62,13 +60,17 @@ class EventResponse(StreamingResponse):
 
 
 class WaitingClients:
-    """The clients that wait for each turn; the last one to disconnect stops the turn if `stops_turns` returns true."""
+    """The clients that wait for each turn. With `server.on_disconnect: stop`, the last to disconnect stops the turn."""
 
-    def __init__(self, stop: Callable[[str], Awaitable[bool]], stops_turns: Callable[[], bool]) -> None:
-        self._stop = stop
-        self.stops_turns = stops_turns
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
         self._clients: dict[str, set[object]] = {}
         self._tasks: set[asyncio.Future[bool]] = set()
+
+    @property
+    def stops_turns(self) -> bool:
+        """Whether the last client to disconnect stops the turn."""
+        return self._gateway.workspace.config.server.on_disconnect == "stop"
 
     @contextmanager
     def join(self, turn: str) -> Iterator[object]:
@@ -84,7 +86,7 @@ class WaitingClients:
         """Remove a client, and stop the turn if no other client waits for it."""
         self._remove(turn, client)
         if turn not in self._clients:
-            task = asyncio.ensure_future(self._stop(turn))
+            task = asyncio.ensure_future(self._gateway.stop(turn))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -94,10 +96,11 @@ class WaitingClients:
         if not clients:
             self._clients.pop(turn, None)
 
-    async def wait(self, request: Request, turn: str, reply: Awaitable[TurnReply]) -> TurnReply:
+    async def wait(self, request: Request, turn: str) -> TurnReply:
         """Wait for the reply to a turn."""
         with self.join(turn) as client:
-            if not self.stops_turns():
+            reply = self._gateway.wait(turn)
+            if not self.stops_turns:
                 return await reply
             watch = asyncio.create_task(self._watch(request, turn, client))
             try:
@@ -120,9 +123,7 @@ class TurnStream(EventResponse):
         self, events: AsyncIterator[str], headers: Mapping[str, str], turn: str, waiters: WaitingClients
     ) -> None:
         super().__init__(self._relay(events), headers)
-        self._turn = turn
-        self._waiters = waiters
-        self._is_finished = False
+        self._turn, self._waiters, self._is_finished = turn, waiters, False
 
     async def _relay(self, events: AsyncIterator[str]) -> AsyncIterator[str]:
         async for event in events:
@@ -131,7 +132,7 @@ class TurnStream(EventResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the stream and handle a disconnect."""
-        stops_turn = self._waiters.stops_turns()
+        stops_turn = self._waiters.stops_turns
         with self._waiters.join(self._turn) as client:
             await super().__call__(scope, receive, send)
             if stops_turn and scope["state"].get(DISCONNECTED_KEY) and not self._is_finished:

@@ -3,20 +3,20 @@
 `/api/held`: tool calls of the user that wait for approval.
 """
 
-import sqlite3
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Path, Response
 from pydantic import Field
 
 from foreword.agent import agent_events
 from foreword.errors import InputError
 from foreword.events.event import may_read_text
-from foreword.events.otlp import clean_traceparent
-from foreword.events.sent_prompts import SentPrompt, read_prompt
+from foreword.events.sent_prompts import read_prompt
+from foreword.events.tracer import clean_traceparent
 from foreword.gateway.channel import InboundMessage
 from foreword.gateway.channels.pull_channel import WEB_CHANNEL, submit_message
 from foreword.gateway.messages import AcceptedTurn, NotFound
@@ -46,12 +46,10 @@ class TurnRequest(RequestModel):
 
     text: shared.TextField = Field(description="The message.")
     session: shared.NameField | None = Field(None, description="The session; default: the one used last.")
-    agent: shared.NameField | None = Field(None, description="The agent; default: the first one in foreword.yaml.")
-    situation: shared.NameField | None = Field(
-        None, description="A situation with a lower clearance than a private chat."
-    )
-    client: shared.ClientDevice | None = Field(None, description="Values reported by the user's device.")
-    plan: bool | None = Field(None, description="Whether plan mode is on; default: the session's setting.")
+    agent: shared.AgentField = None
+    situation: shared.SituationField = None
+    client: shared.ClientField = None
+    plan: shared.PlanField = None
     project: shared.PathField | None = Field(
         None, description="The project's directory, within the agent's directories; stored with the session."
     )
@@ -129,14 +127,12 @@ class QuestionResult(ResponseModel):
 async def create_turn(
     body: TurnRequest,
     context: ContextDep,
-    *,
-    request: Request,
     response: Response,
     key: shared.IdempotencyKey = None,
     languages: shared.AcceptLanguage = None,
 ) -> Any:
     """Send a message to an agent and wait for the reply. If the client disconnects, `server.on_disconnect` applies."""
-    is_streamed = sse.accepts_events(request)
+    is_streamed = sse.accepts_events(context.request)
     message = InboundMessage(
         channel=WEB_CHANNEL,
         sender=context.user,
@@ -149,23 +145,23 @@ async def create_turn(
         asks=is_streamed,
         plan=body.plan,
         project=context.open_project(body.project, body.agent, body.situation),
-        traceparent=clean_traceparent(request.headers.getlist("traceparent")),
-        request=await context.read_client_request(request, streamed=is_streamed),
+        traceparent=clean_traceparent(context.request.headers.getlist("traceparent")),
+        request=await context.read_client_request(streamed=is_streamed),
     )
     accepted = await submit_message(context.gateway.receive, message)
     if message.project and not accepted.repeated:
         await context.gateway.sessions.set_project(accepted.session, message.project)
     if is_streamed:
-        headers = {SESSION_HEADER: accepted.session}
-        return sse.TurnStream(stream_turn(context, accepted), headers, accepted.turn, request.app.state.waiters)
-    reply = await wait_for_answer(request, context, accepted.turn)
+        headers, waiters = {SESSION_HEADER: accepted.session}, context.request.app.state.waiters
+        return sse.TurnStream(stream_turn(context, accepted), headers, accepted.turn, waiters)
+    reply = await wait_for_answer(context, accepted.turn)
     response.status_code = 200 if reply.state is TurnState.ANSWERED else 202
     return describe_reply(reply)
 
 
-async def wait_for_answer(request: Request, context: RequestContext, turn: str) -> TurnReply:
+async def wait_for_answer(context: RequestContext, turn: str) -> TurnReply:
     """Wait for the reply to a turn; raise an error for a turn without an answer."""
-    reply: TurnReply = await request.app.state.waiters.wait(request, turn, context.gateway.wait(turn))
+    reply: TurnReply = await context.request.app.state.waiters.wait(context.request, turn)
     if reply.state in FAILURE_STATUSES:
         raise make_turn_error(reply)
     return reply
@@ -186,45 +182,38 @@ async def stream_turn(context: RequestContext, accepted: AcceptedTurn) -> AsyncI
 
 def write_delta(delta: agent_events.ShownEvent) -> str:
     """Convert one delta of a running turn to a server-sent event."""
+    data: dict[str, Any]
     match delta:
         case agent_events.TextDelta():
-            return sse.write_event({"text": delta.text}, "words")
+            name, data = "words", {"text": delta.text}
         case agent_events.CallRestarted():
-            return sse.write_event({}, "anew")
+            name, data = "anew", {}
         case agent_events.PassagesRecalled():
-            return sse.write_event({"passages": [passage.to_dict() for passage in delta.passages]}, "recalled")
+            name, data = "recalled", {"passages": [passage.to_dict() for passage in delta.passages]}
         case agent_events.ToolStarted():
-            return sse.write_event({"name": delta.name, "state": "begun"}, "tool")
+            name, data = "tool", {"name": delta.name, "state": "begun"}
         case agent_events.ToolFinished():
-            return sse.write_event({"name": delta.name, "state": "done" if delta.done else "failed"}, "tool")
+            name, data = "tool", {"name": delta.name, "state": "done" if delta.done else "failed"}
         case agent_events.ApprovalNeeded():
-            return sse.write_event({"id": delta.id, "name": delta.name, "question": delta.question}, "ask")
+            name, data = "ask", {"id": delta.id, "name": delta.name, "question": delta.question}
+    return sse.write_event(data, name)
 
 
 def make_turn_error(reply: TurnReply) -> HttpError:
     """Return the error for a turn without an answer."""
-    message = reply.text or "the turn was stopped"
-    return HttpError(
-        FAILURE_STATUSES[reply.state], message, code=str(reply.state), turn=reply.turn, session=reply.session
-    )
+    status, message = FAILURE_STATUSES[reply.state], reply.text or "the turn was stopped"
+    return HttpError(status, message, code=str(reply.state), turn=reply.turn, session=reply.session)
 
 
 def describe_reply(reply: TurnReply) -> dict[str, Any]:
     """Return the fields of `TurnAnswer` for a reply."""
-    usage = reply.usage
+    usage, same = reply.usage, ("turn", "session", "agent", "cost_usd", "cut", "silent", "received", "finished")
     return {
-        "turn": reply.turn,
-        "session": reply.session,
-        "agent": reply.agent,
+        **{name: getattr(reply, name) for name in same},
         "state": str(reply.state),
         "reply": reply.text,
         "tokens": TurnTokens(input=usage.tokens_in, output=usage.tokens_out),
-        "cost_usd": reply.cost_usd,
-        "cut": reply.cut,
-        "silent": reply.silent,
         "cache": TurnCache(read=usage.cache_read, write=usage.cache_write),
-        "received": reply.received,
-        "finished": reply.finished,
     }
 
 
@@ -237,22 +226,13 @@ async def get_turn(turn: TurnPath, context: ContextDep) -> RecordedTurn:
     reply, session_key = await find_visible_turn(context, turn)
     if reply.user != context.user and context.find_clearance() is not Trust.FULL:
         raise make_not_found("turn")
-    if not may_read_text(context.make_reader(), session_key.person):
-        return RecordedTurn(**{**describe_reply(reply), "reply": ""}, prompts=[])
-    prompt = await find_recorded_prompt(context, reply.prompt_hash) if reply.prompt_hash else None
-    return RecordedTurn(**describe_reply(reply), prompts=[prompt.to_dict()] if prompt else [])
-
-
-async def find_recorded_prompt(context: RequestContext, prompt_hash: str) -> SentPrompt | None:
-    """Find a recorded prompt."""
     reader, log = context.make_reader(), context.gateway.listeners.log
-
-    def find(connection: sqlite3.Connection) -> SentPrompt | None:
-        if log:
-            log.flush()  # recent prompts may not be written yet
-        return read_prompt(connection, reader, prompt_hash)
-
-    return await context.use_log(find)
+    if not may_read_text(reader, session_key.person):
+        return RecordedTurn(**{**describe_reply(reply), "reply": ""}, prompts=[])
+    if reply.prompt_hash and log:
+        await asyncio.to_thread(log.flush)  # recent prompts may not be written yet
+    found = await context.use_log(lambda log: read_prompt(log, reader, reply.prompt_hash))
+    return RecordedTurn(**describe_reply(reply), prompts=[found.to_dict()] if found else [])
 
 
 async def find_visible_turn(context: RequestContext, turn: str) -> tuple[TurnReply, SessionKey]:

@@ -5,8 +5,9 @@
 """
 
 import asyncio
+import sqlite3
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter
 from pydantic import ConfigDict, Field
@@ -24,7 +25,10 @@ from foreword.storage.sessions import Session
 from foreword.types import EditPolicy
 
 PolicyName = Literal["now", "append", "cold", "next-session", "auto"]
-TEXT_DESCRIPTION = "The new text of the file; default: its current text."
+FileField = Annotated[shared.NameField, Field(description="A file, relative to the workspace.")]
+FileTextField = Annotated[
+    str | None, Field(max_length=MAX_MESSAGE_CHARS, description="The new text of the file; default: its current text.")
+]
 
 explain_router = APIRouter(prefix="/api", tags=["explain"])
 price_router = APIRouter(prefix="/api", tags=["price"])
@@ -34,17 +38,13 @@ reload_router = APIRouter(prefix="/api", tags=["reload"])
 class ExplainRequest(RequestModel):
     """A message that is not sent."""
 
-    text: str = Field("", max_length=MAX_MESSAGE_CHARS, description="The message.")
-    agent: shared.NameField | None = Field(None, description="The agent; default: the first one in foreword.yaml.")
+    text: shared.MessageField = ""
+    agent: shared.AgentField = None
     session: shared.NameField | None = Field(None, description="The session of the message; default: a new one.")
-    situation: shared.NameField | None = Field(
-        None, description="A situation with a lower clearance than a private chat."
-    )
-    client: shared.ClientDevice | None = Field(None, description="Values reported by the user's device.")
-    plan: bool | None = Field(None, description="Whether plan mode is on; default: the session's setting.")
-    project: shared.PathField | None = Field(
-        None, description="The project's directory, within the agent's directories."
-    )
+    situation: shared.SituationField = None
+    client: shared.ClientField = None
+    plan: shared.PlanField = None
+    project: shared.ProjectField = None
 
 
 class Explanation(ResponseModel):
@@ -83,8 +83,8 @@ async def explain_message(
 class PriceRequest(RequestModel):
     """An edit, saved or planned."""
 
-    path: shared.NameField = Field(description="A file, relative to the workspace.")
-    text: str | None = Field(None, max_length=MAX_MESSAGE_CHARS, description=TEXT_DESCRIPTION)
+    path: FileField
+    text: FileTextField = None
     session: shared.NameField | None = Field(
         None, description="One session; default: all sessions used in the last day."
     )
@@ -93,9 +93,9 @@ class PriceRequest(RequestModel):
 class EditRequest(RequestModel):
     """A decision about one edit."""
 
-    path: shared.NameField = Field(description="A file, relative to the workspace.")
+    path: FileField
     policy: PolicyName = Field(description="When the edit reaches existing sessions; auto withdraws the decision.")
-    text: str | None = Field(None, max_length=MAX_MESSAGE_CHARS, description=TEXT_DESCRIPTION)
+    text: FileTextField = None
 
 
 class OfferShape(ResponseModel):
@@ -189,21 +189,21 @@ async def get_price(body: PriceRequest, context: ContextDep) -> dict[str, Any]:
 async def list_decided_edits(context: ContextDep) -> EditList:
     """List the decisions about single edits. Only for the owner."""
     context.require_owner()
-    return await asyncio.to_thread(read_edits, context)
+    return await context.use_state(read_edits)
 
 
 @price_router.put("/edits", operation_id="decideEdit")
 async def decide_edit_policy(body: EditRequest, context: ContextDep) -> EditList:
     """Decide when an edit reaches existing sessions. Only for the owner."""
     context.require_owner()
-    return await asyncio.to_thread(write_edit, context, body)
+    return await context.use_state(lambda state: write_edit(state, context, body))
 
 
 def compute_price(context: RequestContext, body: PriceRequest) -> dict[str, Any]:
     """Compute the cost in the sessions that the caller may see; a file above their clearance is not opened."""
-    workspace, now, is_owner = context.gateway.workspace, context.now, context.is_owner
+    workspace, now = context.gateway.workspace, context.now
     workspace.refresh()
-    clearance = context.find_clearance()
+    is_owner, clearance = context.is_owner, context.find_clearance()
     if is_owner:
         edit = edit_price.find_edit(workspace, body.path, context.user, body.text)
     else:
@@ -222,29 +222,27 @@ def compute_price(context: RequestContext, body: PriceRequest) -> dict[str, Any]
     return edit_price.describe_prices(costs, edit, new_session)
 
 
-def read_edits(context: RequestContext) -> EditList:
+def read_edits(state: sqlite3.Connection) -> EditList:
     """Read the decisions."""
-    with use_state(context.folder) as state:
-        edits = ledgers.list_edits(state)
-    return EditList(edits=[EditShape.model_validate({**asdict(edit), "policy": str(edit.policy)}) for edit in edits])
+    edits = [{**asdict(edit), "policy": str(edit.policy)} for edit in ledgers.list_edits(state)]
+    return EditList(edits=[EditShape.model_validate(edit) for edit in edits])
 
 
-def write_edit(context: RequestContext, body: EditRequest) -> EditList:
+def write_edit(state: sqlite3.Connection, context: RequestContext, body: EditRequest) -> EditList:
     """Store or withdraw the decision about an edit."""
     workspace, now, policy = context.gateway.workspace, context.now, EditPolicy(body.policy)
     workspace.refresh()
     edit = edit_price.find_edit(workspace, body.path, context.user, body.text)
     if edit.text is None and policy is not EditPolicy.AUTO:
         raise make_not_found("file")
-    with use_state(context.folder) as state:
-        if policy is EditPolicy.AUTO:
-            ledgers.delete_edit_decision(state, edit.path)
-        else:
-            costs = edit_price.price_edit(workspace, edit_price.read_pricing_inputs(state, now), edit, now)
-            if not edit_price.needs_decision(costs, edit, policy):
-                raise InputError(f"no existing session is affected by {edit.path}; nothing to decide")
-            ledgers.decide_edit(state, edit.path, edit.sha256, policy)
-    return read_edits(context)
+    if policy is EditPolicy.AUTO:
+        ledgers.delete_edit_decision(state, edit.path)
+    else:
+        costs = edit_price.price_edit(workspace, edit_price.read_pricing_inputs(state, now), edit, now)
+        if not edit_price.needs_decision(costs, edit, policy):
+            raise InputError(f"no existing session is affected by {edit.path}; nothing to decide")
+        ledgers.decide_edit(state, edit.path, edit.sha256, policy)
+    return read_edits(state)
 
 
 class ReloadAnswer(ResponseModel):

@@ -25,8 +25,9 @@ from foreword.engine.sources.documents import Document, FileProblem
 from foreword.engine.trust import resolve_trust
 from foreword.errors import ConfigError, InputError, UnknownName
 from foreword.events.cache_breaks import find_repeated
+from foreword.events.event import find_reader
 from foreword.events.lines import SHORT_ID_DIGITS, show_cost
-from foreword.events.query import find_reader, query_log
+from foreword.events.query import query_log
 from foreword.lint.survey import find_blueprints, list_files
 from foreword.storage.database import BUDGETS_FILE, EVENTS_FILE, STATE_FILE, connect_read_only, is_damage
 from foreword.turn import Turn
@@ -36,7 +37,6 @@ from foreword.workspace import Workspace
 if TYPE_CHECKING:
     from foreword.agent.mcp_connection import ServerListing
 
-MIN_PYTHON = (3, 11)
 # Token ids of a short text, from the original encoder of each vocabulary.
 TOKENIZER_SAMPLE = "hello world"
 TOKENIZER_SAMPLE_IDS = {"o200k": [24912, 2375], "cl100k": [15339, 1917]}
@@ -54,20 +54,12 @@ class Check(NamedTuple):
 
 def check_installation() -> Iterator[Check]:
     """Check everything that does not depend on a workspace."""
-    yield check_python(sys.version_info[:3])
+    yield Check("ok", "python", ".".join(map(str, sys.version_info[:3])))
     yield check_tokenizer()
     yield check_prices()
     path = which("git")
     missing = "not found, so prompts do not show a project's branch"
     yield Check("ok", "git", path) if path else Check("warning", "git", missing, "install git if you use --project")
-
-
-def check_python(version: tuple[int, ...]) -> Check:
-    """Check the version of Python."""
-    shown = ".".join(map(str, version))
-    if version >= MIN_PYTHON:
-        return Check("ok", "python", shown)
-    return Check("error", "python", f"{shown} is too old", "install Python 3.11 or newer")
 
 
 def check_tokenizer() -> Check:
@@ -76,15 +68,12 @@ def check_tokenizer() -> Check:
     try:
         from foreword.tokens.count import load_tokenizer
 
-        ids = {
-            name: load_tokenizer(Vocabulary(name)).encode_ordinary(TOKENIZER_SAMPLE) for name in TOKENIZER_SAMPLE_IDS
-        }
+        names = [*TOKENIZER_SAMPLE_IDS]
+        ids = {name: load_tokenizer(Vocabulary(name)).encode_ordinary(TOKENIZER_SAMPLE) for name in names}
     except Exception as error:  # noqa: BLE001 - a broken binary may raise anything
         return Check("error", "tokenizer", f"splintr-rs does not load: {error}", remedy)
-    if wrong := [name for name, expected in TOKENIZER_SAMPLE_IDS.items() if ids[name] != expected]:
-        return Check(
-            "error", "tokenizer", f"{' and '.join(wrong)} returns wrong ids, so token counts are wrong", remedy
-        )
+    if wrong := " and ".join(name for name in names if ids[name] != TOKENIZER_SAMPLE_IDS[name]):
+        return Check("error", "tokenizer", f"{wrong} returns wrong ids, so token counts are wrong", remedy)
     return Check("ok", "tokenizer", "o200k and cl100k return the expected ids")
 
 
@@ -98,11 +87,9 @@ def check_prices() -> Check:
         name = f"genai-prices {version('genai-prices')}"
     except Exception as error:  # noqa: BLE001 - a broken package may raise anything
         return Check("error", "prices", f"genai-prices does not load: {error}", remedy)
-    return (
-        Check("ok", "prices", name)
-        if known
-        else Check("error", "prices", f"{name} has no price for {PRICED_MODEL}", remedy)
-    )
+    if known:
+        return Check("ok", "prices", name)
+    return Check("error", "prices", f"{name} has no price for {PRICED_MODEL}", remedy)
 
 
 CACHE_CHECK_PERIOD = timedelta(days=1)
@@ -134,17 +121,14 @@ def check_caches(workspace: Workspace) -> Iterator[Check]:
         newest, loss = one.newest, one.loss
         cause = " ".join(filter(None, (loss.cause, newest.where)))
         cost = "" if loss.usd is None else f" for {show_cost(loss.usd)}"
-        yield Check(
-            "warning",
-            f"session {newest.session[:SHORT_ID_DIGITS]}",
-            f"its cache broke {loss.breaks} times within a day, cause {cause}: "
-            f"{loss.tokens:,} tokens billed again{cost}",
-            f"{BREAK_REMEDIES[loss.cause]}; see foreword trace {newest.turn[:SHORT_ID_DIGITS]}",
-        )
+        billed = f"{loss.tokens:,} tokens billed again{cost}"
+        message = f"its cache broke {loss.breaks} times within a day, cause {cause}: {billed}"
+        remedy = f"{BREAK_REMEDIES[loss.cause]}; see foreword trace {newest.turn[:SHORT_ID_DIGITS]}"
+        yield Check("warning", f"session {newest.session[:SHORT_ID_DIGITS]}", message, remedy)
 
 
 WHERE_TO_SET_KEYS = "in the environment or in .env"
-SERVER_START_TIMEOUT_S, SERVER_LIST_TIMEOUT_S = 20.0, 10.0  # timeouts of an MCP server
+SERVER_START_S, SERVER_LIST_S = 20.0, 10.0  # timeouts of an MCP server
 
 
 def check_provider(subject: str, model: str, config: Config, secrets: Secrets) -> Iterator[Check]:
@@ -169,9 +153,8 @@ def check_provider(subject: str, model: str, config: Config, secrets: Secrets) -
     if found:
         yield Check("ok", subject, f"{found} is set ({secrets.origin(found)})")
     elif provider.needs_key:
-        yield Check(
-            "warning", subject, f"{' or '.join(provider.keys)} is not set", suggest_key_remedy(model, config, secrets)
-        )
+        unset = f"{' or '.join(provider.keys)} is not set"
+        yield Check("warning", subject, unset, suggest_key_remedy(model, config, secrets))
 
 
 def suggest_key_remedy(model: str, config: Config, secrets: Secrets) -> str:
@@ -235,9 +218,8 @@ def check_mcp_servers(config: Config, secrets: Secrets) -> Iterator[Check]:
     if not servers:
         return
     if find_spec("mcp") is None:
-        yield Check(
-            "warning", "mcp", "mcp is not installed, so MCP servers are not used", "pip install 'foreword[gateway]'"
-        )
+        missing = "mcp is not installed, so MCP servers are not used"
+        yield Check("warning", "mcp", missing, "pip install 'foreword[gateway]'")
         return
     listings = asyncio.run(list_server_tools(servers, {**secrets.dotenv, **secrets.environ}))
     for name, agent in config.agents.items():
@@ -264,9 +246,7 @@ async def list_server_tools(
     from foreword.agent.mcp_connection import McpConnection, McpTimeouts, ServerError
 
     async def ask(server: McpServer) -> "ServerListing | str":
-        connection = McpConnection(
-            server, environ, McpTimeouts(starting=SERVER_START_TIMEOUT_S, listing=SERVER_LIST_TIMEOUT_S)
-        )
+        connection = McpConnection(server, environ, McpTimeouts(starting=SERVER_START_S, listing=SERVER_LIST_S))
         try:
             return await connection.list()
         except ServerError as error:
@@ -340,12 +320,8 @@ def check_state(folder: str) -> Check:
     nearest = folder if os.path.lexists(folder) else os.path.dirname(folder)
     if os.path.isdir(nearest) and os.access(nearest, os.W_OK | os.X_OK):
         return Check("ok", "state", f"{folder} is writable")
-    return Check(
-        "warning",
-        "state",
-        f"{folder} is not writable, so every start counts all tokens again",
-        "make yourself its owner",
-    )
+    problem = f"{folder} is not writable, so every start counts all tokens again"
+    return Check("warning", "state", problem, "make yourself its owner")
 
 
 def check_agents(workspace: Workspace) -> Iterator[Check]:
@@ -376,8 +352,7 @@ def check_model(subject: str, model: str, workspace: Workspace, secrets: Secrets
         return Check("warning", subject, "has no model", "set model: provider:name, or pass --model each time")
     if window := model_discovery.find_served_window(model, workspace.config, secrets):
         workspace.set_served_window(model, window)
-    assumed = workspace.context.measure(model).facts.assumed
-    if assumed:
+    if assumed := workspace.context.measure(model).facts.assumed:
         return Check("warning", subject, assumed, "add its facts under `models` in foreword.yaml")
     return Check("ok", subject, f"model {model}")
 
@@ -391,9 +366,8 @@ def read_secrets(root: str) -> tuple[Secrets, list[Check]]:
     try:
         with open(path, encoding="utf-8") as file:
             if os.name == "posix" and stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
-                checks.append(
-                    Check("warning", ".env", "other users of this machine can read it", f"run: chmod 600 {path}")
-                )
+                readable = "other users of this machine can read it"
+                checks.append(Check("warning", ".env", readable, f"run: chmod 600 {path}"))
             secrets = Secrets.read(file.read(), os.environ)
     except ConfigError as error:
         checks += [Check("error", ".env", str(fault), "correct the line or delete it") for fault in error.faults]
@@ -414,9 +388,8 @@ def check_zones(workspace: Workspace) -> Iterator[Check]:
             if zone:
                 ZoneInfo(zone)
         except (KeyError, ValueError, OSError):
-            yield Check(
-                "warning", subject, f"time zone {zone!r} is unknown, so UTC is used", "write it like Europe/Paris"
-            )
+            unknown = f"time zone {zone!r} is unknown, so UTC is used"
+            yield Check("warning", subject, unknown, "write it like Europe/Paris")
 
 
 def check_files(workspace: Workspace) -> Iterator[Check]:

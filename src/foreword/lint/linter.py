@@ -104,36 +104,25 @@ def check_template(page: LintedFile, feeds: list[Feed]) -> Iterator[Finding]:
         remedy = "correct it; until then it is omitted or replaced by the built-in text"
         yield Finding(page.path, line, "variable", Severity.ERROR, f"the file {fault.message}", remedy)
         return
+    known = {
+        feed.agent: {*TEMPLATE_VARIABLES, *(slot.variable for slot in feed.blueprint.slots if slot.variable)}
+        for feed in feeds
+    }
     for name in sorted(names):
-        line = find_variable_line(page, name)
+        mention = re.compile(rf"\{{[{{%][^{{}}]*?\b{re.escape(name)}\b").search(page.text, start)
+        line = page.line_of(mention.end() if mention else start)
         if name == CLOCK_VARIABLE:
             message = f"{name} changes every turn and would invalidate the cached prefix, so it renders no time"
             remedy = "remove it; each message carries the time"
             yield Finding(page.path, line, "variable", Severity.ERROR, message, remedy)
-        elif unknown := {feed.agent: known for feed in feeds if name not in (known := list_variables(feed))}:
+        elif unknown := {agent: variables for agent, variables in known.items() if name not in variables}:
             # Name agents only if the file is valid for others.
-            agents = f" for {', '.join(sorted(unknown))}" if len(unknown) < len({feed.agent for feed in feeds}) else ""
+            agents = f" for {', '.join(sorted(unknown))}" if len(unknown) < len(known) else ""
             message = f"unknown variable {name!r}{agents}; it renders as nothing"
-            remedy = suggest_variable(name, next(iter(unknown.values())))
+            plain = {each.lower(): each for each in sorted(next(iter(unknown.values())))}
+            near = get_close_matches(name.lower(), plain, n=1)
+            remedy = f"did you mean {plain[near[0]]}?" if near else f"known variables: {', '.join(plain.values())}"
             yield Finding(page.path, line, "variable", Severity.ERROR, message, remedy)
-
-
-def list_variables(feed: Feed) -> set[str]:
-    """Return the variables that a template may use in an agent's prompt."""
-    return {*TEMPLATE_VARIABLES, *(slot.variable for slot in feed.blueprint.slots if slot.variable)}
-
-
-def find_variable_line(page: LintedFile, name: str) -> int:
-    """Return the line where a template first mentions a name."""
-    found = re.compile(rf"\{{[{{%][^{{}}]*?\b{re.escape(name)}\b").search(page.text, page.body[0])
-    return page.line_of(found.end()) if found else page.line_of(page.body[0])
-
-
-def suggest_variable(name: str, known: set[str]) -> str:
-    """Suggest the nearest variable, ignoring case."""
-    plain = {each.lower(): each for each in sorted(known)}
-    near = get_close_matches(name.lower(), plain, n=1)
-    return f"did you mean {plain[near[0]]}?" if near else f"known variables: {', '.join(sorted(known))}"
 
 
 RULES: Mapping[str, Callable[[WorkspaceSurvey], Iterator[Finding]]] = {

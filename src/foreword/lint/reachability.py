@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from foreword.config.schema import Config, PromptFile
-from foreword.engine.blueprint import LISTED_SOURCE, Blueprint, Slot
+from foreword.engine.blueprint import LISTED_SOURCE, Blueprint
 from foreword.engine.selection import select_slots
 from foreword.engine.trust import Clearance, resolve_trust
 from foreword.errors import suggest_name
@@ -111,28 +111,22 @@ def find_unreachable_slots(survey: WorkspaceSurvey, reach: Reachable) -> Iterato
         closed: dict[str, list[str]] = {}
         for slot in blueprint.slots:
             open_ = slot.source == LISTED_SOURCE or (agent, slot.id) in reach.slots
-            if not open_ and slot.file not in listed and has_text(survey, agent, slot):
-                closed.setdefault(explain_slot(survey, reach, slot), []).append(slot.id)
+            # An unused slot without a file is not a problem.
+            feeds = (feed for feeds in survey.feeds.values() for feed in feeds)
+            has_text = slot.text or not (slot.file or slot.folder)
+            has_text = has_text or any(feed.slot.id == slot.id and feed.agent == agent for feed in feeds)
+            if not open_ and slot.file not in listed and has_text:
+                known, wanted = survey.config.situations, slot.situations
+                reason = describe_missing_clearance(reach, str(slot.trust))
+                if wanted and not any(name in known for name in wanted):
+                    near = suggest_name(wanted[0], list(known))
+                    reason = f"there is no situation {' or '.join(wanted)}{near}"
+                closed.setdefault(reason, []).append(slot.id)
         for reason, slots in closed.items():
             line = survey.line_of("agents", agent, "blueprint")
             message = f"no turn of agent {agent} can use {', '.join(slots)}: {reason}"
             remedy = "raise a user's trust or a ceiling, or use a blueprint with lower requirements"
             yield make_unreachable_finding(CONFIG_FILE, line, message, remedy)
-
-
-def has_text(survey: WorkspaceSurvey, agent: str, slot: Slot) -> bool:
-    """Whether a slot has content to show; an unused slot without a file is not a problem."""
-    if slot.text or not (slot.file or slot.folder):
-        return True
-    return any(feed.slot.id == slot.id and feed.agent == agent for feeds in survey.feeds.values() for feed in feeds)
-
-
-def explain_slot(survey: WorkspaceSurvey, reach: Reachable, slot: Slot) -> str:
-    """Explain why no turn can use a slot."""
-    known = survey.config.situations
-    if slot.situations and not any(name in known for name in slot.situations):
-        return f"there is no situation {' or '.join(slot.situations)}{suggest_name(slot.situations[0], list(known))}"
-    return describe_missing_clearance(reach, str(slot.trust))
 
 
 def describe_missing_clearance(reach: Reachable, needed: str) -> str:
@@ -144,7 +138,9 @@ def find_unreachable_files(survey: WorkspaceSurvey, reach: Reachable) -> Iterato
     """Find listed files that do not exist, or that no clearance may see."""
     for index, entry in enumerate(survey.config.prompt.files):
         line = survey.line_of("prompt", "files", index)
-        if not is_listed_file_present(survey, entry):
+        path = re.escape(entry.path)
+        places = [make_location_pattern(path, agent, per_user=entry.per_user) for agent in survey.config.agents]
+        if not any(map(re.compile("|".join(places)).fullmatch, survey.names)):
             where = f"users/NAME/{entry.path}" if entry.per_user else entry.path
             remedy = f"create it, or remove {entry.path} from prompt.files"
             yield make_unreachable_finding(CONFIG_FILE, line, f"{where} is listed but does not exist", remedy)
@@ -157,15 +153,6 @@ def find_unreachable_files(survey: WorkspaceSurvey, reach: Reachable) -> Iterato
             message = f"no turn can use {entry.path}: {describe_missing_clearance(reach, str(entry.trust))}"
             remedy = "lower its trust, or raise the trust of the users who should see it"
             yield make_unreachable_finding(CONFIG_FILE, line, message, remedy)
-
-
-def is_listed_file_present(survey: WorkspaceSurvey, entry: PromptFile) -> bool:
-    """Whether a listed file exists in any of its locations."""
-    places = [
-        re.compile(make_location_pattern(re.escape(entry.path), agent, per_user=entry.per_user))
-        for agent in survey.config.agents
-    ]
-    return any(place.fullmatch(name) for place in places for name in survey.names)
 
 
 def find_section_id(entry: PromptFile, blueprint: Blueprint) -> str:

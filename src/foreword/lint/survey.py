@@ -11,13 +11,8 @@ from typing import NamedTuple
 from foreword.config.schema import Config
 from foreword.config.structure import Keys, convert_node
 from foreword.engine.blueprint import LISTED_SOURCE, SKILLS_SOURCE, Blueprint, Slot
-from foreword.engine.sources.documents import (
-    FRONT_MATTER_FENCE,
-    FileProblem,
-    find_fence,
-    normalise_lines,
-    strip_comments,
-)
+from foreword.engine.sources import documents
+from foreword.engine.sources.documents import FRONT_MATTER_FENCE, FileProblem
 from foreword.engine.sources.texts import IDENTITY_FIELDS
 from foreword.engine.trust import is_archive
 from foreword.errors import ConfigError, ForewordError, PathRefused
@@ -135,8 +130,8 @@ def make_linted_file(path: str, raw: str) -> LintedFile:
     """Make the linted file of a text; find front matter and leading comments as the sources do."""
     # Editors do not treat Unicode line separators as line breaks, so count lines before normalising.
     plain = raw.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
-    text = normalise_lines(raw)
-    end = find_fence(text) if text.startswith(FRONT_MATTER_FENCE) else None
+    text = documents.normalise_lines(raw)
+    end = documents.find_fence(text) if text.startswith(FRONT_MATTER_FENCE) else None
     header = (len(FRONT_MATTER_FENCE), end) if end is not None else (0, 0)
     rest = text[end:].partition("\n")[2] if end is not None else text
     return LintedFile(
@@ -144,7 +139,7 @@ def make_linted_file(path: str, raw: str) -> LintedFile:
         text=text,
         breaks=tuple(match.start() for match in re.finditer("\n", plain)),
         header=header,
-        body=(len(text) - len(strip_comments(rest)), len(text)),
+        body=(len(text) - len(documents.strip_comments(rest)), len(text)),
         comments=tuple(match.span() for match in COMMENT.finditer(text)),
     )
 
@@ -280,12 +275,7 @@ def find_static_passages(survey: WorkspaceSurvey) -> Iterator[tuple[LintedFile, 
         page = survey.pages.get(path)
         static = [feed for feed in feeds if feed.slot.pace is Pace.STATIC]
         if page and static:
-            spans = {span for feed in static for span in find_spans(page, feed)}
+            spans = {page.body} if any(feed.slot.source != SKILLS_SOURCE for feed in static) else set()
+            for feed in static:
+                spans.update(page.find_fields(PROMPT_FIELDS.get(feed.slot.source, ("",))))
             yield from ((page, span) for span in sorted(spans))
-
-
-def find_spans(page: LintedFile, feed: Feed) -> Iterator[TextRange]:
-    """Find the parts of a page that a slot uses: front matter fields, the body, or both."""
-    yield from page.find_fields(PROMPT_FIELDS.get(feed.slot.source, ("",)))
-    if feed.slot.source != SKILLS_SOURCE:
-        yield page.body

@@ -85,10 +85,7 @@ _TIME_PATTERNS = (
         WARNING, "a weekday with a time", r"[0-9][0-9]?:[0-5][1-46-9]\b(?! ?[-–])", after=rf"{_DAY},? (?:at )?"
     ),
     TimePattern(
-        WARNING,
-        "a timestamp",
-        r"1[5-9]\d{8}(?:\d{3})?(?!\d)",
-        after=rf"{_STAMPED}\s{{0,3}}(?:is|:|=)?\s{{0,3}}",
+        WARNING, "a timestamp", r"1[5-9]\d{8}(?:\d{3})?(?!\d)", after=rf"{_STAMPED}\s{{0,3}}(?:is|:|=)?\s{{0,3}}"
     ),
 )
 _CODE = re.compile(r"(?ms)^ {0,3}(```|~~~).*?^ {0,3}\1|`[^`\n]*`")

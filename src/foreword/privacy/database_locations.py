@@ -8,45 +8,39 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from foreword.events.event import EventType, Reader
-from foreword.events.record import RECORD_SELECT, read_record
+from foreword.events.record import FIGURES, RECORD_SELECT, TOTALS_KEY, read_record
 from foreword.events.redaction import ARGUMENTS_KEY, BATCH_TEXTS, redact_value, rewrite_arguments
 from foreword.events.sent_prompts import read_prompt
-from foreword.events.totals import FIGURES, TOTALS_KEY
 from foreword.gateway.rooms import name_author
+from foreword.privacy import subject
 from foreword.privacy.subject import (
     LOGGED_NAMES_SQL,
     OWN_NAMES_SQL,
+    OWN_SESSIONS_SQL,
+    OWN_TURNS_SQL,
     USER_ROLE,
     Databases,
-    Redactor,
     Subject,
-    query_column,
-    select_ids,
-    store_ids,
 )
 from foreword.storage.ledgers import drop_ledger, empty_ledger, find_sessions_with_text, is_ledger_empty
+from foreword.storage.rows import fetch_cell, fetch_column
 from foreword.types import Trust
 
 STATE, LOG, BUDGETS = "state", "log", "budgets"
 PATHS = {STATE: ".foreword/state.sqlite", LOG: ".foreword/events.sqlite", BUDGETS: ".foreword/budgets.sqlite"}
 FULL_READER = Reader(user="", clearance=Trust.FULL)
 
-
+# An item, and the clearance at which it was learned; exports below this clearance leave it out.
 ExportedItem = tuple[Mapping[str, Any], Trust]
-"""An item, and the clearance at which it was learned; exports below this clearance leave it out."""
 
 
 class DataLocation:
     """A place that stores personal data. It lists a change for each item of a person, exports items and erases them."""
 
-    name: str
-    """The name shown in reports."""
-    base: str = ""
-    """The database that contains it; the locations of one database are erased in one transaction."""
-    where: str = ""
-    """The path shown in reports, if it is not that of the database; NAME is replaced with the person's name."""
-    claims: tuple[str, ...] = ()
-    """The columns it covers: `state.turns.*` is a whole table, `state.history.messages` one column."""
+    name: str  # the name shown in reports
+    base: str = ""  # the database that contains it; the locations of one database are erased in one transaction
+    where: str = ""  # the path shown in reports, if it is not that of the database; NAME is the person's name
+    claims: tuple[str, ...] = ()  # the columns it covers; `state.turns.*` is a whole table
 
     def list_changes(self, databases: Databases, person: Subject) -> Iterator[Any]:  # noqa: ARG002
         """List the change of each item with data of a person; in a database, an SQL statement with values."""
@@ -72,7 +66,7 @@ class DataLocation:
         return len(changes)
 
 
-HAS_USER_COLUMN_SQL = "SELECT count(*) FROM pragma_table_info(?) WHERE name = 'user_id'"
+HAS_USER_COLUMN_SQL = "SELECT 1 FROM pragma_table_info(?) WHERE name = 'user_id'"
 SECRET_COLUMNS = frozenset({"hash", "lease_owner", "lease_until"})  # credentials, and process leases
 
 
@@ -80,28 +74,20 @@ class RowLocation(DataLocation):
     """The rows of a table that belong to a person and are deleted whole."""
 
     def __init__(
-        self,
-        name: str,
-        table: str,
-        condition: str,
-        *,
-        trust: str = "0",
-        exported: str = "1",
-        columns: str = "*",
-        base: str = STATE,
-        optional: bool = False,
-    ) -> None:
-        self.name, self.base = name, base
+        self, table: str, condition: str, name: str = "", *, base: str = STATE, columns: str = "*",
+        trust: str = "0", exported: str = "1", optional: bool = False,
+    ) -> None:  # fmt: skip
+        self.name, self.base = name or table, base
         self._table, self._condition = table, condition
         # SQL for the clearance at which a row was learned, and the condition for exported rows.
-        self._trust, self._exported = trust, exported
+        self._trust, self._exported = trust.format(table=table), exported
         self._optional = optional  # the table exists only in a state imported from an older database
         schema = STATE if base == STATE else LOG  # budgets have the schema of the log
         self.claims = () if optional else tuple(f"{schema}.{table}.{column}" for column in columns.split())
 
     def _run(self, databases: Databases, statement: str) -> sqlite3.Cursor:
         connection: sqlite3.Connection = getattr(databases, self.base)
-        if self._optional and connection.execute(HAS_USER_COLUMN_SQL, (self._table,)).fetchone() == (0,):
+        if self._optional and not fetch_cell(int, connection, HAS_USER_COLUMN_SQL, self._table):
             return connection.execute("SELECT 0 WHERE 0")
         return connection.execute(f"{statement} FROM {self._table} WHERE ({self._condition})")
 
@@ -114,10 +100,9 @@ class RowLocation(DataLocation):
         found = self._run(databases, f"SELECT {self._exported}, {self._trust}, *")
         names = [column[0] for column in found.description][2:]
         for exported, trust, *values in found.fetchall():
-            row = {name: to_json_value(value) for name, value in zip(names, values, strict=True)}
             if exported:
-                shown = {name: value for name, value in row.items() if name not in SECRET_COLUMNS}
-                yield shown, Trust(trust or 0)
+                row = {name: to_json_value(value) for name, value in zip(names, values, strict=True)}
+                yield {name: value for name, value in row.items() if name not in SECRET_COLUMNS}, Trust(trust or 0)
 
     def erase(self, databases: Databases, person: Subject) -> int:  # noqa: ARG002
         """Delete the person's rows."""
@@ -135,7 +120,7 @@ def to_json_value(value: Any) -> Any:
 
 
 OWN_PROMPTS_SQL = (
-    f"hash IN {select_ids('prompt')}"
+    f"hash IN {subject.select_ids('prompt')}"
     " AND hash NOT IN (SELECT prompt_hash FROM events WHERE prompt_hash IS NOT NULL"
     f" AND coalesce(user_id, '') NOT IN {LOGGED_NAMES_SQL})"
 )
@@ -189,7 +174,7 @@ class QuotingSectionLocation(DataLocation):
 
     def list_changes(self, databases: Databases, person: Subject) -> Iterator[tuple[str, tuple[str, int]]]:
         """Redact the person's words and delete the hash, which could confirm a guess."""
-        log, redactor, last = databases.log, Redactor(person), 0
+        log, redactor, last = databases.log, subject.Redactor(person), 0
         own_prompts = list_prompts(log, person).keys()
         batch = "SELECT id, text FROM sections WHERE id > ? ORDER BY id LIMIT ?"
         users = "SELECT DISTINCT prompt_id FROM prompt_pieces WHERE section_id = ?"
@@ -198,7 +183,7 @@ class QuotingSectionLocation(DataLocation):
             for section, text in rows:
                 after = redact_value(text, redactor.redact)
                 # A section that only the person's prompts use is deleted with them.
-                if after != text and not {prompt for (prompt,) in log.execute(users, (section,))} <= own_prompts:
+                if after != text and not set(fetch_column(log, users, section)) <= own_prompts:
                     yield "UPDATE sections SET text = ?, hash = NULL, forgotten = 1 WHERE id = ?", (after, section)
 
 
@@ -206,7 +191,7 @@ TOTAL_TABLES = ("totals_quarter", "totals_day")
 OWN_TOTALS_SQL = f"owner IN {LOGGED_NAMES_SQL}"
 NAMED_TOTALS_SQL = (
     f"owner NOT IN {LOGGED_NAMES_SQL} AND (kind = 'user' AND name IN {LOGGED_NAMES_SQL}"
-    f" OR kind = 'session' AND name IN {select_ids('session')})"
+    f" OR kind = 'session' AND name IN {subject.select_ids('session')})"
 )
 
 
@@ -220,7 +205,7 @@ class TotalLocation(DataLocation):
     def find(self, databases: Databases, person: Subject) -> int:  # noqa: ARG002
         """Count the totals with the person's name or one of their sessions."""
         query = "SELECT count(*) FROM {} WHERE " + f"{OWN_TOTALS_SQL} OR {NAMED_TOTALS_SQL}"
-        return sum(databases.log.execute(query.format(table)).fetchone()[0] for table in TOTAL_TABLES)
+        return sum(fetch_cell(int, databases.log, query.format(table)) or 0 for table in TOTAL_TABLES)
 
     def export(self, databases: Databases, person: Subject) -> Iterator[ExportedItem]:  # noqa: ARG002
         """Export usage and cost per day."""
@@ -245,7 +230,7 @@ class TotalLocation(DataLocation):
         return erased
 
 
-OWN_EVENTS_SQL = f"(user_id IN {LOGGED_NAMES_SQL} OR trace_id IN {select_ids('trace')})"
+OWN_EVENTS_SQL = f"(user_id IN {LOGGED_NAMES_SQL} OR trace_id IN {subject.select_ids('trace')})"
 MENTIONING_EVENTS_SQL = f"""
 SELECT id, event_type, error, metadata FROM events WHERE NOT coalesce({OWN_EVENTS_SQL}, 0)
 AND (event_type = '{EventType.TOOL_ERROR}' OR instr(metadata, '{ARGUMENTS_KEY}') OR EXISTS (SELECT 1 FROM subject_ids
@@ -263,7 +248,7 @@ class EventLocation(DataLocation):
         """Delete the person's events; redact their name and words in other events."""
         for row in databases.log.execute(f"SELECT id FROM events WHERE {OWN_EVENTS_SQL}").fetchall():
             yield "DELETE FROM events WHERE id = ?", row
-        redactor = Redactor(person)
+        redactor = subject.Redactor(person)
         for row, kind, error, metadata in databases.log.execute(MENTIONING_EVENTS_SQL).fetchall():
             words = redactor.redact(error) if error and kind == EventType.TOOL_ERROR else error
             facts = rewrite_arguments(metadata, redactor.redact)
@@ -278,12 +263,10 @@ class EventLocation(DataLocation):
             yield record.to_dict(FULL_READER), record.trust
 
 
-OWN_TURNS_SQL = f"turn_id IN {select_ids('turn')}"
-SHARED_SESSIONS_SQL = f"session_id NOT IN {select_ids('session')}"
-OWN_LEDGERS_SQL = f"SELECT session_id FROM ledgers WHERE session_id IN {select_ids('session')}"
+SHARED_SESSIONS_SQL = f"session_id NOT IN {subject.select_ids('session')}"
 SPOKEN_LEDGERS_SQL = (
     "SELECT session_id FROM ledgers"
-    f" WHERE session_id IN (SELECT session_id FROM turns WHERE id IN {select_ids('turn')})"
+    f" WHERE session_id IN (SELECT session_id FROM turns WHERE id IN {subject.select_ids('turn')})"
 )
 
 
@@ -297,11 +280,12 @@ class LedgerLocation(DataLocation):
     def list_changes(self, databases: Databases, person: Subject) -> Iterator[tuple[Any, str]]:
         """Delete the person's ledgers and empty the others, which rebases their sessions."""
         state = databases.state
-        own = query_column(state, OWN_LEDGERS_SQL)
+        own = subject.query_column(state, f"SELECT session_id FROM ledgers WHERE {OWN_SESSIONS_SQL}")
         yield from ((drop_ledger, session) for session in own)
-        spoken = {session for session in query_column(state, SPOKEN_LEDGERS_SQL) if not is_ledger_empty(state, session)}
-        quoting = find_sessions_with_text(state, Redactor(person).finds_words)
-        yield from ((empty_ledger, session) for session in spoken.union(quoting).difference(own))
+        spoken = subject.query_column(state, SPOKEN_LEDGERS_SQL)
+        quoting = find_sessions_with_text(state, subject.Redactor(person).finds_words)
+        emptied = {session for session in spoken if not is_ledger_empty(state, session)}.union(quoting)
+        yield from ((empty_ledger, session) for session in emptied.difference(own))
 
     def apply(self, databases: Databases, change: tuple[Any, str]) -> None:
         """Delete or empty a ledger."""
@@ -338,9 +322,9 @@ class SummaryLocation(DataLocation):
     def list_changes(self, databases: Databases, person: Subject) -> Iterator[str]:
         """List the session of each summary that includes the person's messages."""
         state = databases.state
-        own = query_column(state, f"SELECT rowid FROM history WHERE {SHARED_SESSIONS_SQL} AND {OWN_TURNS_SQL}")
-        store_ids(state, "row", map(str, (*own, *(row for row, _ in cut_room_rows(state, person)))))
-        return iter(query_column(state, f"SELECT session_id FROM history WHERE {SUMMARY_ROWS_SQL}"))
+        own = subject.query_column(state, f"SELECT rowid FROM history WHERE {SHARED_SESSIONS_SQL} AND {OWN_TURNS_SQL}")
+        subject.store_ids(state, "row", map(str, (*own, *(row for row, _ in cut_room_rows(state, person)))))
+        return iter(subject.query_column(state, f"SELECT session_id FROM history WHERE {SUMMARY_ROWS_SQL}"))
 
     def erase(self, databases: Databases, person: Subject) -> int:
         """Delete these summaries and restore the compacted messages."""
@@ -387,11 +371,12 @@ def cut_room_rows(state: sqlite3.Connection, person: Subject) -> Iterator[tuple[
 
 
 OTHER_USERS_SQL = f"user_id NOT IN {OWN_NAMES_SQL}"
-OTHER_TURNS_SQL = f"id NOT IN {select_ids('turn')}"
+OTHER_TURNS_SQL = f"id NOT IN {subject.select_ids('turn')}"
+UNOWNED_SQL = f"(turn_id IS NULL OR NOT {OWN_TURNS_SQL})"
 # Table, column, condition and, if the column holds messages, the column with the id of the turn that they belong to.
 QUOTING_COLUMNS = (
     ("turns", "reply", OTHER_TURNS_SQL, ""),
-    ("outbox", "text", f"(turn_id IS NULL OR NOT {OWN_TURNS_SQL})", ""),
+    ("outbox", "text", UNOWNED_SQL, ""),
     ("plans", "text", SHARED_SESSIONS_SQL, ""),
     ("tasks", "title", SHARED_SESSIONS_SQL, ""),
     ("tasks", "description", SHARED_SESSIONS_SQL, ""),
@@ -400,12 +385,7 @@ QUOTING_COLUMNS = (
     ("schedules", "say", OTHER_USERS_SQL, ""),
     ("schedules", "name", f"{OTHER_USERS_SQL} AND origin != 'config'", ""),
     ("responsibilities", "content", OTHER_USERS_SQL, ""),
-    (
-        "history",
-        "messages",
-        f"{SHARED_SESSIONS_SQL} AND (turn_id IS NULL OR NOT {OWN_TURNS_SQL}) AND kind != 'outside'",
-        "turn_id",
-    ),
+    ("history", "messages", f"{SHARED_SESSIONS_SQL} AND {UNOWNED_SQL} AND kind != 'outside'", "turn_id"),
     ("turns", "taken", f"taken IS NOT NULL AND {OTHER_TURNS_SQL}", "id"),
 )
 
@@ -424,14 +404,13 @@ class QuoteLocation(DataLocation):
         """Redact the quotations."""
         if not (person.messages or person.memories):
             return
-        state, redactor = databases.state, Redactor(person)
+        state, redactor = databases.state, subject.Redactor(person)
         for table, column, condition, turn in QUOTING_COLUMNS:
-            key_columns = query_column(state, "SELECT name FROM pragma_table_info(?) WHERE pk ORDER BY pk", table)
-            keys = ", ".join(key_columns)
-            placeholders = ", ".join("?" * len(key_columns))
+            names = subject.query_column(state, "SELECT name FROM pragma_table_info(?) WHERE pk ORDER BY pk", table)
+            keys, places = ", ".join(names), ", ".join("?" * len(names))
             own_text = f"(SELECT text FROM turns AS own WHERE own.id = {table}.{turn})" if turn else "NULL"
             rows = state.execute(f"SELECT {keys}, {column}, {own_text} FROM {table} WHERE {condition}").fetchall()
             for *key, stored, own in rows:
                 after = redactor.redact_messages(stored, own or "") if turn else redact_value(stored, redactor.redact)
                 if after != stored:
-                    yield f"UPDATE {table} SET {column} = ? WHERE ({keys}) = ({placeholders})", (after, *key)
+                    yield f"UPDATE {table} SET {column} = ? WHERE ({keys}) = ({places})", (after, *key)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from itertools import groupby
+from typing import Any
 
 from foreword.config.schema import Config
 from foreword.config.structure import convert_node, format_keys
@@ -20,17 +21,16 @@ from foreword.privacy import database_locations as tables
 from foreword.privacy import file_locations as files
 from foreword.privacy import subject
 from foreword.privacy.database_locations import DataLocation, RowLocation
-from foreword.privacy.subject import LOGGED_NAMES_SQL, OWN_NAMES_SQL, Databases, Redactor, Subject, select_ids
+from foreword.privacy.subject import OWN_NAMES_SQL, OWN_ROWS_SQL, OWN_SESSIONS_SQL, OWN_TURNS_SQL, Databases, Subject
 from foreword.storage import database
 from foreword.storage.legacy_import import NOTES_TABLE, OLD_NOTES_TABLE
 from foreword.storage.writer import is_dead_owner
 from foreword.types import frozen
 from foreword.workspace import CONFIG_FILE, Workspace
 
-OWN_ROWS_SQL = f"user_id IN {OWN_NAMES_SQL}"
-OWN_SESSIONS_SQL = f"session_id IN {select_ids('session')}"
-OWN_TURNS_SQL = f"turn_id IN {select_ids('turn')}"
-OWN_BUDGETS_SQL = f"scope = 'user' AND name IN {LOGGED_NAMES_SQL} OR scope = 'turn' AND name IN {select_ids('trace')}"
+OWN_BUDGETS_SQL = (
+    f"scope = 'user' AND name IN {subject.LOGGED_NAMES_SQL} OR scope = 'turn' AND name IN {subject.select_ids('trace')}"
+)
 # An outbound message is addressed to an identity on a channel, or its key names the recipient.
 CHANNEL_PREFIX_SQL = "substr(channel || ':', 1, instr(channel || ':', ':'))"
 OUTBOX_ROWS_SQL = (
@@ -45,93 +45,70 @@ HISTORY_ROWS_SQL = (
 )
 PLAN_ROWS_SQL = (
     f"{OWN_SESSIONS_SQL} OR (session_id, text) IN"
-    f" (SELECT session_id, trim(reply) FROM turns WHERE id IN {select_ids('turn')})"
+    f" (SELECT session_id, trim(reply) FROM turns WHERE id IN {subject.select_ids('turn')})"
 )
 EDIT_ROWS_SQL = (
     "EXISTS (SELECT 1 FROM subject_ids AS own WHERE kind = 'name' AND instr(path, 'users/' || own.id || '/') = 1)"
 )
 
-
-def select_clearance(table: str) -> str:
-    """Return the SQL for the clearance of a row's session; full for one that only the log has (a custom agent loop)."""
-    return f"coalesce((SELECT clearance FROM sessions WHERE sessions.id = {table}.session_id), 3)"
-
-
+# The clearance of a row's session; full for a session that only the log has (a custom agent loop).
+SESSION_CLEARANCE_SQL = "coalesce((SELECT clearance FROM sessions WHERE sessions.id = {table}.session_id), 3)"
 OUTBOX_CLEARANCE_SQL = (
     "iif(turn_id IS NULL, 0, coalesce((SELECT clearance FROM sessions JOIN turns ON turns.session_id = sessions.id"
     " WHERE turns.id = outbox.turn_id), 3))"
 )
+BUDGET_ROWS: dict[str, Any] = {"base": tables.BUDGETS, "exported": "scope = 'user'"}
+# In the order of erasure.
 DATA_LOCATIONS: tuple[DataLocation, ...] = (
     tables.PromptLocation(),
     tables.QuotingSectionLocation(),
     files.QuotingMemoryLocation(),
     files.TerminalHistoryLocation(),
-    RowLocation("bulletins", "bulletins", f"EXISTS {select_ids('memory')}", exported="0", columns="text author source"),
+    RowLocation("bulletins", f"EXISTS {subject.select_ids('memory')}", exported="0", columns="text author source"),
     tables.SummaryLocation(),
     tables.LedgerLocation(),
     tables.RoomLineLocation(),
     tables.QuoteLocation(),
-    RowLocation("calls begun", "begun", OWN_TURNS_SQL),
-    RowLocation("held calls", "held_calls", f"{OWN_ROWS_SQL} OR {OWN_TURNS_SQL}", trust=select_clearance("held_calls")),
-    RowLocation("outbox", "outbox", OUTBOX_ROWS_SQL, trust=OUTBOX_CLEARANCE_SQL),
+    RowLocation("begun", OWN_TURNS_SQL, "calls begun"),
+    RowLocation("held_calls", f"{OWN_ROWS_SQL} OR {OWN_TURNS_SQL}", "held calls", trust=SESSION_CLEARANCE_SQL),
+    RowLocation("outbox", OUTBOX_ROWS_SQL, trust=OUTBOX_CLEARANCE_SQL),
     RowLocation(
-        "history",
-        "history",
-        HISTORY_ROWS_SQL,
-        trust=select_clearance("history"),
-        exported="kind != 'room'",
-        columns="messages turn_id",
+        "history", HISTORY_ROWS_SQL, trust=SESSION_CLEARANCE_SQL, exported="kind != 'room'", columns="messages turn_id"
     ),
-    RowLocation("plans", "plans", PLAN_ROWS_SQL, trust=select_clearance("plans"), columns="text"),
-    RowLocation(
-        "tasks", "tasks", OWN_SESSIONS_SQL, trust=select_clearance("tasks"), columns="id title description steps"
-    ),
-    RowLocation("workflows", "workflows", OWN_SESSIONS_SQL, trust=select_clearance("workflows"), columns="text"),
-    RowLocation("decisions about edits", "edits", EDIT_ROWS_SQL, columns="path sha256"),
-    RowLocation("tokens", "tokens", OWN_ROWS_SQL),
-    RowLocation("pairings", "pairings", OWN_ROWS_SQL),
-    RowLocation("overheard words", "overheard", OWN_ROWS_SQL),
-    RowLocation("schedules", "schedules", OWN_ROWS_SQL, trust="clearance"),
-    RowLocation("profiles", "profiles", OWN_ROWS_SQL, trust="clearance"),
-    RowLocation("instructions", "user_agent_prompt_customizations", OWN_ROWS_SQL, trust="clearance"),
-    *(
-        RowLocation(table, table, OWN_ROWS_SQL, trust="3", optional=True)
-        for table in ("old_user_agent_prompt_customizations", OLD_NOTES_TABLE, NOTES_TABLE)
-    ),
-    RowLocation("turns", "turns", f"id IN {select_ids('turn')} OR {OWN_ROWS_SQL}", trust=select_clearance("turns")),
-    RowLocation("sessions", "sessions", OWN_ROWS_SQL, trust="clearance", columns="id user_id parent"),
+    RowLocation("plans", PLAN_ROWS_SQL, trust=SESSION_CLEARANCE_SQL, columns="text"),
+    RowLocation("tasks", OWN_SESSIONS_SQL, trust=SESSION_CLEARANCE_SQL, columns="id title description steps"),
+    RowLocation("workflows", OWN_SESSIONS_SQL, trust=SESSION_CLEARANCE_SQL, columns="text"),
+    RowLocation("edits", EDIT_ROWS_SQL, "decisions about edits", columns="path sha256"),
+    RowLocation("tokens", OWN_ROWS_SQL),
+    RowLocation("pairings", OWN_ROWS_SQL),
+    RowLocation("overheard", OWN_ROWS_SQL, "overheard words"),
+    RowLocation("schedules", OWN_ROWS_SQL, trust="clearance"),
+    RowLocation("profiles", OWN_ROWS_SQL, trust="clearance"),
+    RowLocation("user_agent_prompt_customizations", OWN_ROWS_SQL, "instructions", trust="clearance"),
+    RowLocation("old_user_agent_prompt_customizations", OWN_ROWS_SQL, trust="3", optional=True),
+    RowLocation(OLD_NOTES_TABLE, OWN_ROWS_SQL, trust="3", optional=True),
+    RowLocation(NOTES_TABLE, OWN_ROWS_SQL, trust="3", optional=True),
+    RowLocation("turns", f"id IN {subject.select_ids('turn')} OR {OWN_ROWS_SQL}", trust=SESSION_CLEARANCE_SQL),
+    RowLocation("sessions", OWN_ROWS_SQL, trust="clearance", columns="id user_id parent"),
     files.TranscriptLocation(),
     files.FactLocation(),
     files.NoteAdditionLocation(),
     files.MemoryLocation(),
     files.SearchIndexLocation(),
-    RowLocation(
-        "money spent", "budget_spent", OWN_BUDGETS_SQL, base="budgets", exported="scope = 'user'", columns="scope name"
-    ),
-    RowLocation(
-        "money reserved",
-        "budget_reserved",
-        OWN_BUDGETS_SQL,
-        base="budgets",
-        exported="scope = 'user'",
-        columns="scope name reservation",
-    ),
+    RowLocation("budget_spent", OWN_BUDGETS_SQL, "money spent", columns="scope name", **BUDGET_ROWS),
+    RowLocation("budget_reserved", OWN_BUDGETS_SQL, "money reserved", columns="scope name reservation", **BUDGET_ROWS),
     tables.TotalLocation(),
     tables.EventLocation(),
     files.UserFolderLocation(),
     files.TokenCountLocation(),
-    RowLocation("responsibilities", "responsibilities", OWN_ROWS_SQL, trust="3"),
-    RowLocation("identities", "identities", f"{OWN_ROWS_SQL} OR identity IN {OWN_NAMES_SQL}"),
+    RowLocation("responsibilities", OWN_ROWS_SQL, trust="3"),
+    RowLocation("identities", f"{OWN_ROWS_SQL} OR identity IN {OWN_NAMES_SQL}"),
 )
-"""All data locations in the order of erasure."""
+# Locations in which turns of other users quote the person.
 QUOTING_LOCATIONS = (
-    tables.QuoteLocation,
-    tables.QuotingSectionLocation,
-    tables.LedgerLocation,
-    files.TranscriptLocation,
+    tables.QuoteLocation, tables.QuotingSectionLocation, tables.LedgerLocation, files.TranscriptLocation,
     files.QuotingMemoryLocation,
-)
-"""Locations in which turns of other users quote the person."""
+)  # fmt: skip
 PENDING_FILE = "forgetting"  # file with the name of the person in an unfinished run
 MAX_ROUNDS = 3  # data written during an erasure, such as the last event of a turn, is erased in the next round
 FLUSH_WAIT_S = 0.3  # seconds for a gateway to write buffered data of an ended turn
@@ -146,8 +123,7 @@ class LocationResult:
     where: str
     found: int
     removed: int = 0
-    left: int = 0
-    """Items that the second search still found."""
+    left: int = 0  # items that the second search still found
 
 
 @frozen(eq=True)
@@ -157,8 +133,7 @@ class ErasureReport:
     user: str
     lines: tuple[LocationResult, ...]
     stays: tuple[str, ...] = ()
-    done: bool = False
-    """Whether the second search found nothing and no file contains bytes of deleted data."""
+    done: bool = False  # whether the second search found nothing and no file contains bytes of deleted data
     trouble: tuple[str, ...] = ()
 
     @property
@@ -172,13 +147,8 @@ def preview_erasure(workspace: Workspace, user: str) -> ErasureReport:
     with subject.open_databases(workspace) as databases:
         check_erasable(workspace, databases, user)
         person = subject.identify_subject(databases, user)
-        lines = [
-            LocationResult(
-                name=location.name, where=format_location(location, user), found=location.find(databases, person)
-            )
-            for location in DATA_LOCATIONS
-        ]
-        return ErasureReport(user=user, lines=tuple(lines), stays=tuple(list_retained(workspace, databases, person)))
+        lines = tuple(make_result(location, user, location.find(databases, person)) for location in DATA_LOCATIONS)
+        return ErasureReport(user=user, lines=lines, stays=tuple(list_retained(workspace, databases, person)))
 
 
 def erase_person(
@@ -245,15 +215,15 @@ def erase_once(
     person = subject.identify_subject(databases, user)
     left = [location.find(databases, person) for location in locations]
     return [
-        LocationResult(
-            name=location.name,
-            where=format_location(location, user),
-            found=before,
-            removed=max(erased, before - after),  # also count items that another location removed
-            left=after,
-        )
+        make_result(location, user, before, max(erased, before - after), after)  # another location removed some as well
         for location, before, erased, after in zip(locations, found, removed, left, strict=True)
     ]
+
+
+def make_result(location: DataLocation, user: str, found: int, removed: int = 0, left: int = 0) -> LocationResult:
+    """Return the result for a data location."""
+    where = format_location(location, user)
+    return LocationResult(name=location.name, where=where, found=found, removed=removed, left=left)
 
 
 def wait_for_turns(state: sqlite3.Connection, turns: set[str], timeout_s: float) -> Iterator[str]:
@@ -301,10 +271,8 @@ def lock_erasure(folder: str, user: str, timeout_s: float) -> Iterator[None]:
             raise InputError("another erasure is running; wait until it ends, then try again") from None
         pending = read_pending(folder)
         if pending and pending != user:
-            raise InputError(
-                f"the erasure of {quote_name(pending)} was interrupted;"
-                f" finish it first: foreword forget {pending} --yes"
-            )
+            command = f"foreword forget {pending} --yes"
+            raise InputError(f"the erasure of {quote_name(pending)} was interrupted; finish it first: {command}")
         database.create_private_file(path)
         files.replace_file(path, user)
         yield
@@ -363,15 +331,11 @@ CHECKPOINT_POLL_S = 0.1
 def vacuum_databases(databases: Databases, timeout_s: float) -> Iterator[str]:
     """Remove the bytes of deleted rows from each database; yield a message for a file that may still have some."""
     with ExitStack() as stack:
-        connections = {
-            database.STATE_FILE: databases.state,
-            database.EVENTS_FILE: databases.log,
-            database.BUDGETS_FILE: databases.budgets,
-        }
+        names = (database.STATE_FILE, database.EVENTS_FILE, database.BUDGETS_FILE)
+        connections = dict(zip(names, (databases.state, databases.log, databases.budgets), strict=True))
         path = os.path.join(databases.folder, INDEX_FILE)
         if os.path.isfile(path):
-            index = sqlite3.connect(path, timeout=timeout_s, isolation_level=None)
-            connections[INDEX_FILE] = stack.enter_context(closing(index))
+            connections[INDEX_FILE] = stack.enter_context(closing(sqlite3.connect(path, isolation_level=None)))
         for name, connection in connections.items():
             if fault := vacuum_database(connection, timeout_s):
                 yield (
@@ -445,7 +409,7 @@ def list_related_users(databases: Databases, person: Subject) -> list[str]:
 
 def list_quoting_files(databases: Databases, person: Subject) -> Iterator[str]:
     """List the hand-written memory files that quote the person."""
-    root, redactor = databases.root, Redactor(person, memories=False)
+    root, redactor = databases.root, subject.Redactor(person, memories=False)
     authored = frozenset(subject.list_authored_files(root, person.names))
     paths = [path for path in subject.list_memory_files(root) if path not in authored and not find_author(path)]
     if os.path.isfile(os.path.join(root, "MEMORY.md")):

@@ -12,9 +12,8 @@ from secrets import token_hex
 from typing import TextIO
 
 from foreword.errors import InputError
-from foreword.events.event import Reader, build_visibility_condition, sees_all
+from foreword.events.event import Reader, build_visibility_condition, format_timestamp, sees_all
 from foreword.events.log import prune_log
-from foreword.events.period import format_timestamp
 from foreword.events.query import open_log
 from foreword.events.record import RECORD_SELECT, read_record
 from foreword.privacy.erasure import DATA_LOCATIONS, check_person, format_location
@@ -26,8 +25,8 @@ from foreword.workspace import Workspace
 PAGE_ROWS = 2_000  # rows per read; nothing is held open between two pages
 
 PeriodEnds = tuple[datetime | None, datetime | None]
+# Called with the number of rows done and the total; for a restricted reader with the rows written and None.
 Progress = Callable[[int, int | None], None]
-"""Called with the number of rows done and the total; for a restricted reader with the rows written and None."""
 ALL_TIME: PeriodEnds = (None, None)
 
 
@@ -40,8 +39,7 @@ class ExportResult:
     """The result of an export."""
 
     rows: int
-    last: int
-    """The id of the last row at the start. Later rows are not included."""
+    last: int  # the id of the last row at the start; later rows are not included
     pruned: int = 0
 
 
@@ -67,9 +65,8 @@ def export_and_prune_log(
         try:
             return replace(result, pruned=sum(prune_log(connection, before, result.last)))
         except sqlite3.Error as error:
-            raise InputError(
-                f"{path} is written, but its events could not all be deleted from the log: {error}"
-            ) from None
+            problem = f"its events could not all be deleted from the log: {error}"
+            raise InputError(f"{path} is written, but {problem}") from None
 
 
 @contextmanager
@@ -105,12 +102,9 @@ def open_draft(path: str) -> Iterator[TextIO]:
 
 
 def write_lines(
-    connection: sqlite3.Connection,
-    reader: Reader,
-    file: TextIO,
-    ends: PeriodEnds = ALL_TIME,
+    connection: sqlite3.Connection, reader: Reader, file: TextIO, ends: PeriodEnds = ALL_TIME,
     progress: Progress = ignore_progress,
-) -> ExportResult:
+) -> ExportResult:  # fmt: skip
     """Write the visible rows between two times as JSON objects, one per line, in the order of writing."""
     condition, values = build_visibility_condition(reader)
     since, until = (end and format_timestamp(end) for end in ends)
@@ -144,10 +138,8 @@ class PersonExport:
     """The result of an export."""
 
     user: str
-    given: dict[str, int]
-    """Number of exported items per data location."""
-    above: int = 0
-    """Number of items above the clearance, which are not exported; only the owner sees this number."""
+    given: dict[str, int]  # number of exported items per data location
+    above: int = 0  # number of items above the clearance, which are not exported; only the owner sees this number
 
 
 def export_person(workspace: Workspace, user: str, level: Trust, file: TextIO) -> PersonExport:

@@ -22,7 +22,8 @@ from foreword.privacy import subject
 from foreword.privacy.database_locations import STATE, DataLocation, ExportedItem
 from foreword.privacy.subject import OWN_NAMES_SQL, Databases, Redactor, Subject
 from foreword.storage import sessions
-from foreword.storage.database import fetch_all, format_moment
+from foreword.storage.database import format_moment
+from foreword.storage.rows import fetch_all, fetch_column
 from foreword.types import Trust
 
 
@@ -159,7 +160,8 @@ class SearchIndexLocation(DataLocation):
         index = read_index(databases.folder)
         authored = frozenset(subject.list_authored_files(databases.root, person.names))
         paths = [path for documents in index.values() for path in documents]
-        own = [path for path in paths if path in authored or get_author(path) in person.names]
+        authors = [file_access.find_own_person(path) or file_access.find_author(path) for path in paths]
+        own = [path for path, author in zip(paths, authors, strict=True) if path in authored or author in person.names]
         return len(own) or len(index.keys() & list_own_stores(person))
 
     def erase(self, databases: Databases, person: Subject) -> int:
@@ -185,11 +187,6 @@ class SearchIndexLocation(DataLocation):
         return found
 
 
-def get_author(path: str) -> str:
-    """Return the person whose own memory has a file, or for whom it was saved."""
-    return file_access.find_own_person(path) or file_access.find_author(path)
-
-
 def list_own_stores(person: Subject) -> set[str]:
     """Return the names of the index stores of a person's own memory."""
     return {store for name in person.names for store in file_access.list_index_stores(name, Trust.FULL)}
@@ -201,7 +198,7 @@ def read_index(folder: str) -> dict[str, dict[str, str]]:
     if not os.path.isfile(path):
         return {}
     with suppress(sqlite3.Error), closing(sqlite3.connect(path, timeout=5, isolation_level=None)) as index:
-        stores = [store for (store,) in index.execute("SELECT name FROM stores")]
+        stores = fetch_column(index, "SELECT name FROM stores")
         query = "SELECT path, sha256 FROM documents_{}"
         return {store: dict(index.execute(query.format(store.encode().hex()))) for store in stores}
     return {}
@@ -233,10 +230,8 @@ class TranscriptLocation(DataLocation):
             # Messages written by other people stay, even if they quote the person, as in the state.
             transcript = read_transcript(databases, archive)
             if transcript:
-                exchanges = tuple(
-                    replace(one, reply=redact_value(one.reply, redactor.redact)) for one in transcript.exchanges
-                )
-                transcript = replace(transcript, exchanges=exchanges)
+                told = (replace(one, reply=redact_value(one.reply, redactor.redact)) for one in transcript.exchanges)
+                transcript = replace(transcript, exchanges=tuple(told))
             if transcript is None or text != transcripts.render_transcript(transcript, databases.config):
                 yield archive, False
 
@@ -265,8 +260,7 @@ class TranscriptLocation(DataLocation):
 
 def list_archives(databases: Databases, condition: str) -> list[sessions.Archive]:
     """List the transcripts that match a condition."""
-    query = f"SELECT * FROM archives WHERE {condition} ORDER BY path"
-    return fetch_all(sessions.Archive, databases.state.execute(query))
+    return fetch_all(sessions.Archive, databases.state, f"SELECT * FROM archives WHERE {condition} ORDER BY path")
 
 
 def read_transcript(databases: Databases, archive: sessions.Archive) -> transcripts.Transcript | None:

@@ -16,20 +16,22 @@ from foreword.engine import trust as file_access
 from foreword.engine.sources.documents import Document, join_lines
 from foreword.engine.sources.files import Files
 from foreword.engine.sources.memory_sections import FACTS_FILE, find_fact_text
+from foreword.events import redaction
 from foreword.events.query import open_log
 from foreword.events.record import convert_id
-from foreword.events.redaction import (
-    FORGOTTEN_MARKER,
-    MIN_RUN_WORDS,
-    MIN_WORDS,
-    QuoteIndex,
-    compile_short_lines,
-    split_words,
-)
+from foreword.events.redaction import FORGOTTEN_MARKER, QuoteIndex, split_words
 from foreword.memory.notes import has_more, list_added, remove_added
 from foreword.storage import database
+from foreword.storage.ledgers import StoredMessage, rewrite_messages
+from foreword.storage.rows import fetch_column
 from foreword.types import frozen
 from foreword.workspace import Workspace
+
+PREPARE_STATEMENTS = (
+    "PRAGMA secure_delete=ON",
+    "PRAGMA temp_store=MEMORY",
+    "CREATE TEMP TABLE subject_ids(kind TEXT, id TEXT, PRIMARY KEY (kind, id)) WITHOUT ROWID",
+)
 
 
 @frozen
@@ -60,11 +62,8 @@ def open_databases(workspace: Workspace) -> Iterator[Databases]:
                 way = database.open_events if file == database.EVENTS_FILE else database.open_budgets
                 connection = open_log(folder, way).connection
             stack.enter_context(closing(connection))
-            connection.execute("PRAGMA secure_delete=ON")
-            connection.execute("PRAGMA temp_store=MEMORY")
-            connection.execute(
-                "CREATE TEMP TABLE subject_ids(kind TEXT, id TEXT, PRIMARY KEY (kind, id)) WITHOUT ROWID"
-            )
+            for statement in PREPARE_STATEMENTS:
+                connection.execute(statement)
             return connection
 
         yield Databases(
@@ -90,18 +89,18 @@ def store_ids(connection: sqlite3.Connection, kind: str, ids: Iterable[str]) -> 
 
 def query_column(connection: sqlite3.Connection, query: str, *values: str) -> list[str]:
     """Return the values of the first column of a query that are not empty."""
-    return [value for (value,) in connection.execute(query, values) if value]
+    return [value for value in fetch_column(connection, query, *values) if value]
 
 
 OWN_NAMES_SQL, LOGGED_NAMES_SQL = select_ids("name"), select_ids("logged")
+OWN_ROWS_SQL = f"user_id IN {OWN_NAMES_SQL}"
+OWN_SESSIONS_SQL = f"session_id IN {select_ids('session')}"
+OWN_TURNS_SQL = f"turn_id IN {select_ids('turn')}"
 TEXT_COLUMNS = (("overheard", "text"), ("user_agent_prompt_customizations", "instructions"))
 USER_TABLES = (
     "sessions", "turns", "tokens", "user_agent_prompt_customizations", "identities", "pairings", "overheard",
     "schedules", "profiles", "responsibilities", "held_calls",
 )  # fmt: skip
-OWN_TURNS_SQL = (
-    f"SELECT id, text, prompt_hash FROM turns WHERE user_id IN {OWN_NAMES_SQL} OR session_id IN {select_ids('session')}"
-)
 # Custom agent loops may have sessions that are not in the state; the log shows whose they were.
 LOG_ONLY_SESSIONS_SQL = (
     "SELECT session_id FROM (SELECT DISTINCT session_id FROM events"
@@ -125,10 +124,7 @@ def list_people(databases: Databases) -> list[str]:
 
 def list_folders(path: str) -> Sequence[str]:
     """List the folders in a folder; empty if it does not exist."""
-    try:
-        return [entry.name for entry in os.scandir(path) if entry.is_dir()]
-    except OSError:
-        return []
+    return next(os.walk(path), ("", [], []))[1]
 
 
 @frozen
@@ -136,20 +132,13 @@ class Subject:
     """A person, and the ids and texts by which their data is found."""
 
     name: str
-    names: frozenset[str]
-    """The user name, and the channel identities, which also identify them before pairing."""
-    messages: tuple[str, ...]
-    """Texts that the person wrote."""
-    memories: tuple[str, ...]
-    """Memory entries and facts with the person as author."""
-    responsibilities: tuple[tuple[str, str], ...]
-    """Title and text of each responsibility that the person added; the prompts of other users contain them."""
-    paths: tuple[str, ...]
-    """Paths of the memory entries in shared stores, as `store/file`."""
-    message_quotes: QuoteIndex
-    """Word sequences that only this person has written."""
-    memory_quotes: QuoteIndex
-    """Word sequences that occur only in this person's memories."""
+    names: frozenset[str]  # the user name, and the channel identities, which also identify them before pairing
+    messages: tuple[str, ...]  # texts that the person wrote
+    memories: tuple[str, ...]  # memory entries and facts with the person as author
+    responsibilities: tuple[tuple[str, str], ...]  # title and text of each one that the person added
+    paths: tuple[str, ...]  # paths of the memory entries in shared stores, as `store/file`
+    message_quotes: QuoteIndex  # word sequences that only this person has written
+    memory_quotes: QuoteIndex  # word sequences that occur only in this person's memories
 
 
 def identify_subject(databases: Databases, name: str) -> Subject:
@@ -163,9 +152,10 @@ def identify_subject(databases: Databases, name: str) -> Subject:
         store_ids(connection, "name", names)
         store_ids(connection, "logged", [convert_id(one) or "" for one in names])
     sessions = set(query_column(log, LOG_ONLY_SESSIONS_SQL)) - set(query_column(state, "SELECT id FROM sessions"))
-    sessions.update(query_column(state, f"SELECT id FROM sessions WHERE user_id IN {OWN_NAMES_SQL}"))
+    sessions.update(query_column(state, f"SELECT id FROM sessions WHERE {OWN_ROWS_SQL}"))
     store_ids(state, "session", sessions)
-    turns = state.execute(OWN_TURNS_SQL).fetchall()
+    query = f"SELECT id, text, prompt_hash FROM turns WHERE {OWN_ROWS_SQL} OR {OWN_SESSIONS_SQL}"
+    turns = state.execute(query).fetchall()
     turn_ids = [turn for turn, _, _ in turns]
     traces = query_column(log, f"SELECT trace_id FROM events WHERE user_id IN {LOGGED_NAMES_SQL}")
     prompts = query_column(log, f"SELECT prompt_hash FROM events WHERE user_id IN {LOGGED_NAMES_SQL}")
@@ -178,11 +168,11 @@ def identify_subject(databases: Databases, name: str) -> Subject:
         store_ids(connection, "memory", ["any"] if memories else [])
     messages = [text for _, text, _ in turns]
     for table, column in (*TEXT_COLUMNS, ("schedules", "say")):
-        messages += query_column(state, f"SELECT {column} FROM {table} WHERE user_id IN {OWN_NAMES_SQL}")
+        messages += query_column(state, f"SELECT {column} FROM {table} WHERE {OWN_ROWS_SQL}")
     others: list[str] = []
     for table, column in (("turns", "text"), *TEXT_COLUMNS):
         others += query_column(state, f"SELECT {column} FROM {table} WHERE user_id NOT IN {OWN_NAMES_SQL}")
-    added = f"SELECT title, content FROM responsibilities WHERE user_id IN {OWN_NAMES_SQL}"
+    added = f"SELECT title, content FROM responsibilities WHERE {OWN_ROWS_SQL}"
     paths = [path for path in list_authored_files(databases.root, names) if not file_access.find_own_person(path)]
     return Subject(
         name=name,
@@ -191,8 +181,8 @@ def identify_subject(databases: Databases, name: str) -> Subject:
         memories=tuple(dict.fromkeys(memories)),
         responsibilities=tuple(state.execute(added).fetchall()),
         paths=tuple(map(file_access.show_path, paths)),
-        message_quotes=QuoteIndex(messages, MIN_RUN_WORDS, others),
-        memory_quotes=QuoteIndex(memories, MIN_WORDS, [*others, *read_other_memories(databases.root, names)]),
+        message_quotes=QuoteIndex(messages, redaction.MIN_RUN_WORDS, others),
+        memory_quotes=QuoteIndex(memories, redaction.MIN_WORDS, [*others, *read_other_memories(databases.root, names)]),
     )
 
 
@@ -266,8 +256,7 @@ def read_own_memories(root: str, names: Collection[str]) -> list[str]:
     files = Files(root)
     documents = (files.read(path) for path in list_authored_files(root, names))
     entries = [document.body for document in documents if isinstance(document, Document)]
-    added = [text for _, text in list_additions(root, names) if text]
-    return [*entries, *find_facts(root, names).values(), *added]
+    return [*entries, *find_facts(root, names).values(), *(text for _, text in list_additions(root, names) if text)]
 
 
 def read_other_memories(root: str, names: Collection[str]) -> Iterator[str]:
@@ -295,7 +284,7 @@ class Redactor:
     def __init__(self, person: Subject, *, memories: bool = True) -> None:
         self._quotes = (person.message_quotes, person.memory_quotes) if memories else (person.message_quotes,)
         self._responsibilities = person.responsibilities if memories else ()
-        self._short_memories = compile_short_lines(person.memories if memories else ())
+        self._short_memories = redaction.compile_short_lines(person.memories if memories else ())
         name = f"(?:{'|'.join(map(re.escape, sorted(person.names)))})"
         inbox, author = rf"/inbox/{name}(?![\w.-])", rf"saved for {name}(?= at | on |,|\))"
         paths = "".join(rf"|(?<![\w.-]){re.escape(path)}(?![\w.-])" for path in person.paths)
@@ -324,20 +313,18 @@ class Redactor:
 
     def redact_messages(self, stored: bytes, own_text: str) -> bytes:
         """Redact the person's words in stored messages, except in the text that another person wrote (`own_text`)."""
+        own_words = split_words(own_text)
         try:
-            messages = json.loads(stored)
+            return rewrite_messages(stored, lambda message: self._redact_message(message, own_words))
         except ValueError:
             return stored
-        own_words = split_words(own_text)
-        after = [self._redact_message(message, own_words) for message in messages]
-        return stored if after == messages else json.dumps(after, ensure_ascii=False).encode()
 
-    def _redact_message(self, message: dict[str, Any], own_words: list[str]) -> dict[str, Any]:
+    def _redact_message(self, message: StoredMessage, own_words: list[str]) -> StoredMessage:
         parts = list(self._redact_parts(message, own_words))
         system = {"system": self.redact(message["system"])} if "system" in message else {}
         return {**message, "parts": parts, **system}
 
-    def _redact_parts(self, message: dict[str, Any], own_words: list[str]) -> Iterator[dict[str, Any]]:
+    def _redact_parts(self, message: StoredMessage, own_words: list[str]) -> Iterator[dict[str, Any]]:
         for part in message["parts"]:
             field = TEXT_FIELDS.get(part["type"], "")
             text = part.get(field, "")

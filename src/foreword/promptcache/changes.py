@@ -38,30 +38,18 @@ class WantedPrefix:
     """The prefix a turn wants, with the inputs of the comparison."""
 
     identity: CacheIdentity
-    prompt: Prompt
-    """The rendered prompt."""
-    prefix: Prefix
-    """Its leading stable part."""
-    layout: Layout
-    """Renders updates and counts their tokens."""
-    edits: Mapping[str, EditPolicy] = field(default_factory=dict)
-    """Policies for single edits, by section, including removed sections."""
-    policies: Mapping[str, EditPolicy] = field(default_factory=dict)
-    """Policies for files, by path."""
-    listings: frozenset[str] = frozenset()
-    """Sections that list files, one per line."""
-    withheld: frozenset[str] = frozenset()
-    """Sections this clearance may not see; if they were sent before, they are removed at once without a trace."""
-    broken: frozenset[str] = frozenset()
-    """Sections with broken files; the session keeps their earlier text."""
-    joined: frozenset[str] = frozenset()
-    """Sections of a broken template; a session that was sent the valid one gets none of them."""
-    said: tuple[str, ...] = ()
-    """The history before this turn, as sent."""
-    compacted: bool = False
-    """Whether the history is known to be compacted; otherwise its hash decides."""
-    waits: bool = False
-    """Whether no update can be added because the turn resumes after an interruption."""
+    prompt: Prompt  # the rendered prompt
+    prefix: Prefix  # its leading stable part
+    layout: Layout  # renders updates and counts their tokens
+    edits: Mapping[str, EditPolicy] = field(default_factory=dict)  # for single edits, by section, removed ones included
+    policies: Mapping[str, EditPolicy] = field(default_factory=dict)  # policies for files, by path
+    listings: frozenset[str] = frozenset()  # sections that list files, one per line
+    withheld: frozenset[str] = frozenset()  # sections this clearance may not see; sent ones are removed without a trace
+    broken: frozenset[str] = frozenset()  # sections with broken files; the session keeps their earlier text
+    joined: frozenset[str] = frozenset()  # those of a broken template; a session with the valid one gets none of them
+    said: tuple[str, ...] = ()  # the history before this turn, as sent
+    compacted: bool = False  # whether the history is known to be compacted; otherwise its hash decides
+    waits: bool = False  # whether no update can be added because the turn resumes after an interruption
 
     def contains_update(self, update: Update) -> bool:
         """Whether the history contains an update; true if the history is unknown."""
@@ -79,8 +67,7 @@ class PromptDraft:
     model: str
     tools: Toolset
     said: tuple[Message, ...] = ()
-    policies: Mapping[str, EditPolicy] = field(default_factory=dict)
-    """The owner's policies for edits, by file."""
+    policies: Mapping[str, EditPolicy] = field(default_factory=dict)  # the owner's policies for edits, by file
 
 
 def make_wanted_prefix(
@@ -163,8 +150,7 @@ class HeldEntry:
 
     section: str
     path: str
-    what: str
-    """changed or added."""
+    what: str  # changed or added
     policy: EditPolicy
 
 
@@ -247,17 +233,12 @@ class SectionChange:
     """A section that differs."""
 
     id: str
-    before: SectionSnapshot | None
-    """The section as the session knows it."""
-    after: SectionSnapshot | None
-    """The section as the turn wants it."""
-    block: int
-    """The block of the prefix it belongs to."""
+    before: SectionSnapshot | None  # the section as the session knows it
+    after: SectionSnapshot | None  # the section as the turn wants it
+    block: int  # the block of the prefix it belongs to
     policy: EditPolicy
-    broken: bool = False
-    """Whether its file is broken; the session then keeps the earlier text."""
-    private: bool = False
-    """Whether the clearance may no longer see it, or that may be why it was removed."""
+    broken: bool = False  # whether its file is broken; the session then keeps the earlier text
+    private: bool = False  # whether the clearance may no longer see it, or that may be why it was removed
 
     @property
     def what(self) -> str:

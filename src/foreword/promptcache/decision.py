@@ -6,6 +6,7 @@ Append an update or rebase the prefix, by cost or because a rule requires it.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
+from itertools import takewhile
 from typing import Protocol
 
 from foreword.engine.render import Prompt
@@ -40,7 +41,6 @@ from foreword.promptcache.ledger import (
     UpdateChannel,
     apply_updates,
     count_warm_tokens,
-    find_idle_time,
     hash_history,
     is_lost,
     list_stable_blocks,
@@ -61,8 +61,7 @@ class TokenRates:
     read: float
     write: float
     input: float
-    long: float
-    """Cache write with the provider's longest TTL."""
+    long: float  # cache write with the provider's longest TTL
     usd: bool
 
 
@@ -71,11 +70,7 @@ def find_token_rates(facts: CacheFacts, prices: Prices | None) -> TokenRates:
     if prices is None or prices.input == 0:
         return TokenRates(read=facts.read, write=facts.usual.write, input=1.0, long=facts.lives[-1].write, usd=False)
     return TokenRates(
-        read=prices.cache_read,
-        write=prices.cache_write,
-        input=prices.input,
-        long=prices.cache_write_1h,
-        usd=True,
+        read=prices.cache_read, write=prices.cache_write, input=prices.input, long=prices.cache_write_1h, usd=True
     )
 
 
@@ -86,12 +81,10 @@ def count_common_tokens(before: Prefix, after: Prefix, facts: CacheFacts) -> int
         if old == new or "".join(line.piece for line in old) == "".join(line.piece for line in new):
             equal += sum(line.tokens for line in old)
             continue
-        if not facts.marked:
-            for was, now in zip(old, new, strict=False):
-                if was.piece != now.piece:
-                    break
-                equal += was.tokens
-        break
+        pairs = (
+            () if facts.marked else takewhile(lambda pair: pair[0].piece == pair[1].piece, zip(old, new, strict=False))
+        )
+        return equal + sum(was.tokens for was, _ in pairs)
     return equal
 
 
@@ -115,11 +108,9 @@ def find_changed_section(before: Prefix, after: Prefix) -> str:
     was, now = list(before.lines), list(after.lines)
     stay = {line.id for line in now}
     for old, new in zip(was, now, strict=False):
-        if old.id == new.id and old.piece == new.piece:
-            continue
-        return old.id if old.id not in stay else new.id
-    rest = was[len(now) :] or now[len(was) :]
-    return rest[0].id
+        if (old.id, old.piece) != (new.id, new.piece):
+            return old.id if old.id not in stay else new.id
+    return (was[len(now) :] or now[len(was) :])[0].id
 
 
 MIN_UPDATE_LIMIT_TOKENS = 2_000  # tokens of updates that are always allowed
@@ -134,29 +125,20 @@ class CacheContext:
     now: datetime
     facts: CacheFacts
     prices: Prices | None = None
-    known: Calibration = NO_CALIBRATION
-    """The model's calibration; it corrects the reported figures, never the decision."""
+    known: Calibration = NO_CALIBRATION  # the model's calibration; it corrects the reported figures, never the decision
 
 
 @frozen(eq=True)
 class CacheStatus:
     """The state of the cache: warm tokens, the reason if not all are warm, and the token rates."""
 
-    warm: int
-    """Tokens of the last request that are still cached."""
-    code: Reason | None
-    """Why not all of it is warm, if so."""
+    warm: int  # tokens of the last request that are still cached
+    code: Reason | None  # why not all of it is warm, if so
     reason: str
     rates: TokenRates
     further: int
-    most: int
-    """Maximum tokens of all updates."""
+    most: int  # maximum tokens of all updates
     known: Calibration = NO_CALIBRATION
-
-    @property
-    def lasting_token_cost(self) -> float:
-        """Return the cost of a token that is written once and read in every further call."""
-        return self.rates.write + self.further * self.rates.read
 
 
 def assess_cache(state: LedgerState, wanted: WantedPrefix, moment: CacheContext) -> CacheStatus:
@@ -199,7 +181,7 @@ def find_warm_tokens(state: LedgerState, wanted: WantedPrefix, moment: CacheCont
         elif is_lost(state):
             why = ENGINE_RESTARTED
         elif state.alive:
-            why = f"idle for {find_idle_time(state, moment.now).total_seconds() / 60:,.0f} min"
+            why = f"idle for {(moment.now - last.at).total_seconds() / 60:,.0f} min"
         else:
             why = "no sent prefix is cached"
         return 0, Reason.COLD, f"the cache is cold: {why}"
@@ -212,15 +194,12 @@ class RebaseChoice:
 
     start: int
     prefix: Prefix
-    lost: int
-    """Tokens billed again."""
+    lost: int  # tokens billed again
     cost: float
     held: frozenset[str]
     appended: tuple[Update, ...]
-    kept: tuple[Update, ...]
-    """Earlier updates that still apply."""
-    settled: tuple[Update, ...]
-    """Earlier updates that the prefix now contains."""
+    kept: tuple[Update, ...]  # earlier updates that still apply
+    settled: tuple[Update, ...]  # earlier updates that the prefix now contains
 
     @property
     def weight(self) -> int:
@@ -323,11 +302,12 @@ def cost_rebase(case: ChoiceInputs, start: int) -> RebaseChoice:
     same = built.text == prefix.text
     lost = 0 if same else max(0, status.warm - before - count_common_tokens(prefix, built, case.facts))
     lasting = built.tokens - prefix.tokens + sum(update.tokens for update in appended)
+    rates = status.rates  # lasting tokens are written once and read in every further call
     return RebaseChoice(
         start=start,
         prefix=built,
         lost=lost,
-        cost=lost * (status.rates.write - status.rates.read) + lasting * status.lasting_token_cost,
+        cost=lost * (rates.write - rates.read) + lasting * (rates.write + status.further * rates.read),
         held=held,
         appended=appended,
         kept=kept,
@@ -343,10 +323,10 @@ def explain_choice(
     private = next((one for one in forced if one[1] is Reason.PRIVATE), None)
     if private:
         return private[1], private[2]
+    ours = f"{format_cost(best, status)} with {status.further} further calls"
     if best.start >= case.none:
         other = min((one for one in weighed if one.start < case.none), key=lambda one: one.cost, default=None)
-        said = f"{format_choice(best, status)}, moving the prefix would cost "
-        return None, said + format_cost(other, status) if other else ""
+        return None, f"{ours}, moving the prefix would cost {format_cost(other, status)}" if other else ""
     if not best.lost:
         return status.code or Reason.COLD, status.reason or "the rest is no longer cached"
     if forced and forced[0][0] == best.start:
@@ -355,12 +335,7 @@ def explain_choice(
     if behind.weight > status.most:
         crowded = f"updates would take {behind.weight:,} tokens by our count, more than {status.most:,}"
         return Reason.CROWDED, crowded
-    return Reason.CHEAPER, f"{format_choice(best, status)}, updates would cost {format_cost(behind, status)}"
-
-
-def format_choice(choice: RebaseChoice, status: CacheStatus) -> str:
-    """Format the cost of a choice with its expected calls."""
-    return f"{format_cost(choice, status)} with {status.further} further calls"
+    return Reason.CHEAPER, f"{ours}, updates would cost {format_cost(behind, status)}"
 
 
 def format_cost(choice: RebaseChoice, status: CacheStatus) -> str:
@@ -402,15 +377,10 @@ def decide_prefix(state: LedgerState | None, wanted: WantedPrefix, moment: Cache
 
 def add_held_entries(decision: PrefixDecision, waiting: Sequence[HeldEntry]) -> PrefixDecision:
     """Add a decision for each menu entry that is held."""
+    whys = [f"{one.path} {describe_hold(one.policy)}" for one in waiting]
     held = tuple(
-        ChangeDecision(
-            section=one.section,
-            what=one.what,
-            action=Action.HOLD,
-            reason=f"{one.path} {describe_hold(one.policy)}",
-            policy=one.policy,
-        )
-        for one in waiting
+        ChangeDecision(section=one.section, what=one.what, action=Action.HOLD, reason=why, policy=one.policy)
+        for one, why in zip(waiting, whys, strict=True)
     )
     reason = decision.reason if decision.decisions or decision.rebase else held[0].reason
     return replace(decision, decisions=(*decision.decisions, *held), reason=reason)
@@ -444,8 +414,10 @@ def make_decision(case: ChoiceInputs, choice: RebaseChoice, rebase: Rebase | Non
         [update for update in choice.appended if update.channel is channel]
         for channel in (UpdateChannel.TAIL, UpdateChannel.SYSTEM)
     )
+    rest = wanted.prompt.blocks[len(list_stable_blocks(wanted.prompt.blocks)) :]
+    prompt = Prompt(blocks=(*render_blocks(choice.prefix), *rest))
     return PrefixDecision(
-        prompt=append_to_tail(replace_prefix(choice.prefix, wanted.prompt), layout, join_notices(layout, tail, notice)),
+        prompt=append_to_tail(prompt, layout, join_notices(layout, tail, notice)),
         prefix=choice.prefix,
         identity=wanted.identity,
         reason=rebase.reason if rebase else kept,
@@ -464,11 +436,6 @@ def make_decision(case: ChoiceInputs, choice: RebaseChoice, rebase: Rebase | Non
 def list_withheld_updates(case: ChoiceInputs) -> tuple[Update, ...]:
     """List the updates that must leave no trace."""
     return tuple(update for update in (*case.state.settled, *case.state.updates) if update.id in case.gone)
-
-
-def replace_prefix(prefix: Prefix, prompt: Prompt) -> Prompt:
-    """Replace the prompt's leading part with the prefix."""
-    return Prompt(blocks=(*render_blocks(prefix), *prompt.blocks[len(list_stable_blocks(prompt.blocks)) :]))
 
 
 def list_decisions(
@@ -492,9 +459,8 @@ def list_decisions(
 
 def describe_hold(policy: EditPolicy) -> str:
     """Describe how long a change is held."""
-    if policy is EditPolicy.NEXT_SESSION:
-        return "waits for the next session (policy)"
-    return "waits until the cache is cold (policy)"
+    until = "for the next session" if policy is EditPolicy.NEXT_SESSION else "until the cache is cold"
+    return f"waits {until} (policy)"
 
 
 class Ledger(Protocol):
@@ -517,17 +483,12 @@ class NoLedger:
 class SessionLedger:
     """The ledger of one session, opened for one turn."""
 
-    state: LedgerState | None
-    """The ledger state; None before the first turn."""
+    state: LedgerState | None  # the ledger state; None before the first turn
     moment: CacheContext
-    edits: Mapping[tuple[str, str], EditPolicy] = field(default_factory=dict)
-    """Policies for single edits, by file path and SHA-256 of the text."""
-    compacted: bool = False
-    """Whether the history was compacted since the last turn."""
-    damaged: bool = False
-    """Whether the stored ledger could not be read."""
-    taken: tuple[str, ...] = ()
-    """Texts this turn has already sent before an interruption; if there are any, no updates can be added."""
+    edits: Mapping[tuple[str, str], EditPolicy] = field(default_factory=dict)  # by file path and SHA-256 of the text
+    compacted: bool = False  # whether the history was compacted since the last turn
+    damaged: bool = False  # whether the stored ledger could not be read
+    taken: tuple[str, ...] = ()  # texts this turn has sent before an interruption; then no updates can be added
 
     def compare(self, draft: PromptDraft) -> PrefixDecision:
         """Compare a prompt with the ledger."""

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 from foreword.engine.blueprint import Blueprint
 from foreword.engine.render import Layout, Prompt, Span
 from foreword.engine.render import PromptBlock as Text
-from foreword.promptcache.breakpoints import Breakpoint, choose_breakpoints
+from foreword.promptcache.cache_usage import Breakpoint, choose_breakpoints
 from foreword.promptcache.changes import WantedPrefix
 from foreword.promptcache.decision import CacheContext, decide_prefix
 from foreword.promptcache.ledger import (
@@ -48,12 +48,10 @@ class SectionText:
 class ScriptedItem:
     """An item of a conversation; a `user` item begins a turn, and the design adds its tail."""
 
-    kind: str
-    """`user`, `answer`, `call` or `result`."""
+    kind: str  # `user`, `answer`, `call` or `result`
     text: str
     turn: int
-    message: int
-    """The number of the message it belongs to."""
+    message: int  # the number of the message it belongs to
 
 
 @frozen
@@ -62,12 +60,10 @@ class SessionCall:
 
     number: int
     turn: int
-    first: bool
-    """Whether it is the turn's first call."""
+    first: bool  # whether it is the turn's first call
     at: datetime
     sections: tuple[SectionText, ...]
-    said: tuple[ScriptedItem, ...]
-    """The conversation up to this call, including the newest user message."""
+    said: tuple[ScriptedItem, ...]  # the conversation up to this call, including the newest user message
 
 
 def list_calls(scenario: Scenario) -> list[SessionCall]:
@@ -234,8 +230,7 @@ class PreparedRequest:
 
     blocks: tuple[CacheBlock, ...]
     sent: SentRequest
-    stable: Sequence[int]
-    """The positions of the system blocks."""
+    stable: Sequence[int]  # the positions of the system blocks
 
 
 class LedgerDesign:

@@ -5,7 +5,7 @@ It advances only after a provider has accepted a request.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from hashlib import sha256
 from itertools import accumulate, compress, count, takewhile
 from operator import attrgetter, ne
@@ -32,15 +32,11 @@ class SectionSnapshot:
     id: str
     title: str
     pace: Pace
-    text: str
-    """Its text rendered alone, with all headings."""
-    piece: str
-    """Its text as rendered in the prompt, where a neighbour may carry the shared heading."""
+    text: str  # its text rendered alone, with all headings
+    piece: str  # its text as rendered in the prompt, where a neighbour may carry the shared heading
     tokens: int
-    governs: bool = False
-    """Whether it governs safety; such a section is never sent in a user message."""
-    policy: EditPolicy = EditPolicy.AUTO
-    """When a change reaches the session."""
+    governs: bool = False  # whether it governs safety; such a section is never sent in a user message
+    policy: EditPolicy = EditPolicy.AUTO  # when a change reaches the session
     gated: RemovalKind = RemovalKind.NONE
 
 
@@ -116,11 +112,9 @@ class Update:
     title: str
     kind: UpdateKind
     channel: UpdateChannel
-    said: str
-    """The text sent."""
+    said: str  # the text sent
     tokens: int
-    line: SectionSnapshot | None = None
-    """The section's new state; None if the section was removed."""
+    line: SectionSnapshot | None = None  # the section's new state; None if the section was removed
 
 
 def apply_updates(prefix: Prefix, updates: Sequence[Update]) -> Mapping[str, SectionSnapshot]:
@@ -145,12 +139,9 @@ class SentBlock(NamedTuple):
 
     key: str
     tokens: int
-    size: int
-    """Its size in bytes."""
-    name: str
-    """The tool, `system`, or the message's number and role."""
-    part: str
-    """`tools`, `system` or `messages`."""
+    size: int  # its size in bytes
+    name: str  # the tool, `system`, or the message's number and role
+    part: str  # `tools`, `system` or `messages`
     ttl: str = ""
 
 
@@ -161,10 +152,8 @@ class SentRequest:
     model: str
     pieces: tuple[SentBlock, ...]
     at: datetime
-    turn: str = ""
-    """Its turn; the calls of a tool loop share one."""
-    answer: str = ""
-    """The provider's id of its answer, if the next request is to be compared with this one."""
+    turn: str = ""  # its turn; the calls of a tool loop share one
+    answer: str = ""  # the provider's id of its answer, if the next request is to be compared with this one
 
     @property
     def tokens(self) -> int:
@@ -213,8 +202,7 @@ class CacheIdentity:
 
     clearance: Trust = Trust.PUBLIC
     model: str = ""
-    tools: str = ""
-    """The hash of the tool schemas."""
+    tools: str = ""  # the hash of the tool schemas
 
 
 @frozen(eq=True)
@@ -223,15 +211,12 @@ class LedgerState:
 
     identity: CacheIdentity
     prefix: Prefix
-    updates: tuple[Update, ...] = ()
-    """Updates sent since the last rebase that still apply."""
-    settled: tuple[Update, ...] = ()
-    """Superseded updates that the history may still contain."""
+    updates: tuple[Update, ...] = ()  # updates sent since the last rebase that still apply
+    settled: tuple[Update, ...] = ()  # superseded updates that the history may still contain
     history: HistoryHash = HistoryHash()
     last: SentRequest
     alive: tuple[LivePrefix, ...] = ()
-    gaps: tuple[float, ...] = ()
-    """Seconds between the latest calls."""
+    gaps: tuple[float, ...] = ()  # seconds between the latest calls
     calls: int = 0
     turns: int = 0
 
@@ -334,11 +319,6 @@ def count_warm_tokens(state: LedgerState, now: datetime, facts: CacheFacts) -> i
     return warm if warm >= facts.minimum else 0
 
 
-def find_idle_time(state: LedgerState, now: datetime) -> timedelta:
-    """Return the time since the last request."""
-    return now - state.last.at
-
-
 class Action(TextEnum):
     """The action for a section that differs from the sent one."""
 
@@ -368,13 +348,11 @@ class ChangeDecision:
     """The action for one section."""
 
     section: str
-    what: str
-    """`changed`, `added` or `removed`."""
+    what: str  # `changed`, `added` or `removed`
     action: Action
     reason: str
     policy: EditPolicy = EditPolicy.AUTO
-    tokens: int = 0
-    """Tokens of the update."""
+    tokens: int = 0  # tokens of the update
 
 
 @frozen(eq=True)
@@ -383,55 +361,35 @@ class Rebase:
 
     code: Reason
     reason: str
-    section: str
-    """The first section that differs; empty if the prefix itself is unchanged."""
-    byte: int
-    """The first byte of the system part that differs."""
-    tokens: int
-    """Tokens billed again because of it; 0 if the rebase is free."""
+    section: str  # the first section that differs; empty if the prefix itself is unchanged
+    byte: int  # the first byte of the system part that differs
+    tokens: int  # tokens billed again because of it; 0 if the rebase is free
     usd: float | None = None
-
-    @property
-    def free(self) -> bool:
-        """Whether no tokens are billed again."""
-        return self.tokens == 0
 
 
 @frozen
 class PrefixDecision:
     """What a turn sends for its session, and why."""
 
-    prompt: Prompt
-    """The prompt to send: the prefix, the blocks after it, and updates in the tail."""
+    prompt: Prompt  # the prompt to send: the prefix, the blocks after it, and updates in the tail
     prefix: Prefix = Prefix()
     identity: CacheIdentity = CacheIdentity()
     reason: str = "no prefix yet: the session has sent nothing"
     decisions: tuple[ChangeDecision, ...] = ()
     rebase: Rebase | None = None
-    new: tuple[Update, ...] = ()
-    """Updates sent in this turn."""
-    updates: tuple[Update, ...] = ()
-    """All updates that apply after this turn."""
-    settled: tuple[Update, ...] = ()
-    """Superseded updates that the history may still contain."""
-    notice: str = ""
-    """The notice about updates superseded in this turn."""
-    scrub: tuple[str, ...] = ()
-    """Texts of earlier updates to remove from the history before anything is sent."""
+    new: tuple[Update, ...] = ()  # updates sent in this turn
+    updates: tuple[Update, ...] = ()  # all updates that apply after this turn
+    settled: tuple[Update, ...] = ()  # superseded updates that the history may still contain
+    notice: str = ""  # the notice about updates superseded in this turn
+    scrub: tuple[str, ...] = ()  # texts of earlier updates to remove from the history before anything is sent
     history: HistoryHash = HistoryHash()
-    inserted: str = ""
-    """Text sent as a separate system message after the newest message."""
+    inserted: str = ""  # text sent as a separate system message after the newest message
 
     @property
     def action(self) -> Action:
         """Return the overall action: a rebase if there is one, else the strongest of the decisions."""
         done = {one.action for one in self.decisions} | ({Action.REBASE} if self.rebase else set())
         return next((action for action in (Action.REBASE, Action.APPEND, Action.HOLD) if action in done), Action.REUSE)
-
-    @property
-    def held(self) -> tuple[str, ...]:
-        """The sections whose change is held."""
-        return tuple(one.section for one in self.decisions if one.action is Action.HOLD)
 
     @property
     def has_updates(self) -> bool:

@@ -16,7 +16,7 @@ from math import isfinite
 from typing import Any
 
 from foreword.errors import InputError
-from foreword.promptcache.blame import CacheAccount
+from foreword.promptcache.cache_usage import CacheAccount
 from foreword.promptcache.ledger import (
     CacheIdentity,
     HistoryHash,
@@ -56,14 +56,7 @@ def decision_to_json(decision: PrefixDecision) -> dict[str, Any]:
             "usd": rebase.usd,
         },
         "decisions": [
-            {
-                "section": one.section,
-                "what": one.what,
-                "deed": str(one.action),
-                "reason": one.reason,
-                "policy": str(one.policy),
-                "tokens": one.tokens,
-            }
+            {"deed" if name == "action" else name: value for name, value in to_json(one).items()}
             for one in decision.decisions
             if not (hidden and one.what == "removed")
         ],
@@ -142,29 +135,23 @@ def parse_stored_prefix(text: str, name: str) -> Prefix:
 
 def dump_ledger(state: LedgerState) -> str:
     """Serialize the state of a session, without its prefix."""
-    last = state.last
-    return serialize_json(
-        {
-            "version": VERSION,
-            "clearance": str(state.identity.clearance),
-            "model": state.identity.model,
-            "tools": state.identity.tools,
-            "updates": [update_to_json(update) for update in state.updates],
-            "settled": [update_to_json(update) for update in state.settled],
-            "heard": [state.history.count, state.history.sha],
-            "last": {
-                "model": last.model,
-                "at": last.at.isoformat(),
-                "turn": last.turn,
-                "answer": last.answer,
-                "pieces": last.pieces,  # named tuples serialize as arrays
-            },
-            "alive": [[one.at, one.until.isoformat(), one.seconds] for one in state.alive],
-            "gaps": list(state.gaps),
-            "calls": state.calls,
-            "turns": state.turns,
-        }
-    )
+    last, identity = state.last, state.identity
+    sent = {name: getattr(last, name) for name in ("model", "turn", "answer", "pieces")}  # tuples serialize as arrays
+    stored = {
+        "version": VERSION,
+        "clearance": str(identity.clearance),
+        "model": identity.model,
+        "tools": identity.tools,
+        "updates": [update_to_json(update) for update in state.updates],
+        "settled": [update_to_json(update) for update in state.settled],
+        "heard": [state.history.count, state.history.sha],
+        "last": {**sent, "at": last.at.isoformat()},
+        "alive": [[one.at, one.until.isoformat(), one.seconds] for one in state.alive],
+        "gaps": list(state.gaps),
+        "calls": state.calls,
+        "turns": state.turns,
+    }
+    return serialize_json(stored)
 
 
 def parse_ledger(text: str, prefix: Prefix) -> LedgerState:
@@ -199,11 +186,7 @@ def build_ledger(held: Mapping[str, Any], prefix: Prefix) -> LedgerState:
         settled=tuple(map(update_from_json, held["settled"])),
         history=HistoryHash(count=count, sha=sha),
         last=SentRequest(
-            model=last["model"],
-            at=parse_time(last["at"]),
-            turn=last["turn"],
-            answer=last["answer"],
-            pieces=pieces,
+            model=last["model"], at=parse_time(last["at"]), turn=last["turn"], answer=last["answer"], pieces=pieces
         ),
         alive=tuple(build_live_prefix(one, len(pieces)) for one in held["alive"]),
         gaps=gaps,

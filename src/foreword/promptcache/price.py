@@ -4,7 +4,6 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from foreword.assembly import Assembly
-from foreword.envelope import count_cached_blocks
 from foreword.promptcache.changes import WantedPrefix, list_changes, rebuild_prefix
 from foreword.promptcache.decision import CacheContext, ChoiceInputs, assess_cache, cost_rebase
 from foreword.promptcache.ledger import LedgerState, apply_updates
@@ -18,20 +17,13 @@ class PolicyCost:
     """The cost of an edit under one policy."""
 
     policy: EditPolicy
-    again: int
-    """Tokens billed again in the next call."""
-    more: int
-    """Tokens added to every further call; may be negative."""
-    once: float
-    """Extra cost of the next call."""
-    each: float
-    """Extra cost of each further call."""
-    calls: int
-    """Expected further calls of this session."""
-    usd: bool
-    """Whether costs are in US dollars; else in input tokens, if no price is known."""
-    allowed: bool = True
-    """Whether rules permit it: safety sections are not sent in a user message; withheld ones are removed at once."""
+    again: int  # tokens billed again in the next call
+    more: int  # tokens added to every further call; may be negative
+    once: float  # extra cost of the next call
+    each: float  # extra cost of each further call
+    calls: int  # expected further calls of this session
+    usd: bool  # whether costs are in US dollars; else in input tokens, if no price is known
+    allowed: bool = True  # safety sections are not sent in a user message; withheld ones are removed at once
 
     @property
     def total(self) -> float:
@@ -45,8 +37,7 @@ class EditQuote:
 
     sections: tuple[str, ...]
     offers: tuple[PolicyCost, ...]
-    best: EditPolicy | None
-    """The cheapest policy that takes effect in this session; None if nothing differs."""
+    best: EditPolicy | None  # the cheapest policy that takes effect in this session; None if nothing differs
 
 
 def quote_edit(state: LedgerState, wanted: WantedPrefix, moment: CacheContext) -> EditQuote:
@@ -137,24 +128,15 @@ def calibrate_prices(prices: Prices | None, known: Calibration) -> Prices | None
 class Estimate:
     """US dollars for the input of one turn."""
 
-    warm_usd: float
-    """The stable prefix is read from the cache."""
-    cold_usd: float
-    """The stable prefix is written to the cache."""
+    warm_usd: float  # the stable prefix is read from the cache
+    cold_usd: float  # the stable prefix is written to the cache
 
 
 def estimate(assembly: Assembly, prices: Prices) -> Estimate:
     """Estimate the input cost of a turn, with and without its stable prefix in the cache."""
-    prefix = measure_prefix(assembly)
+    prefix = assembly.count_cached_tokens()
     message = assembly.meter.count(assembly.message)
     # The history follows the prefix and is cached with it.
     kept = prefix + assembly.conversation - message if prefix else 0
     rest = (assembly.used + assembly.conversation - kept) * prices.input
     return Estimate(warm_usd=kept * prices.cache_read + rest, cold_usd=kept * prices.cache_write + rest)
-
-
-def measure_prefix(assembly: Assembly) -> int:
-    """Count the tokens of the prefix that the provider caches: tool schemas and the leading stable blocks."""
-    blocks, tools = assembly.prompt.blocks, assembly.fit.tool_tokens
-    count = count_cached_blocks(blocks, assembly.meter.facts, tools)
-    return tools + sum(block.tokens for block in blocks[:count]) if count else 0

@@ -9,8 +9,7 @@ from typing import Any
 from foreword.config.schema import ModelOverride
 from foreword.engine.sources.documents import is_unicode
 from foreword.errors import ConfigError, ConfigFault, InputError, suggest_name
-from foreword.promptcache.blame import CacheAccount
-from foreword.promptcache.breakpoints import choose_breakpoints
+from foreword.promptcache.cache_usage import CacheAccount, choose_breakpoints
 from foreword.promptcache.designs import set_breakpoints
 from foreword.promptcache.ledger import LedgerState, SentRequest, find_part, make_sent_blocks
 from foreword.promptcache.rules import REQUEST_SHAPES, CacheBlock, CacheUsage, list_blocks
@@ -75,13 +74,11 @@ class CapturedRequest:
     """A captured request and the usage its provider reported."""
 
     at: datetime
-    model: str
-    """The full name, with the provider."""
+    model: str  # the full name, with the provider
     shape: str
     request: Mapping[str, Any]
     usage: CacheUsage | None = None
-    session: str = ""
-    """Its conversation; a miss is explained by the previous request of the same one."""
+    session: str = ""  # its conversation; a miss is explained by the previous request of the same one
 
 
 def parse_captured_request(value: Any) -> CapturedRequest:
@@ -137,8 +134,7 @@ class ReplayedRecording:
     asked: tuple[SimulatedRequest, ...]
     counted: tuple[CacheUsage, ...]
     reported: tuple[CacheUsage | None, ...]
-    accounts: tuple[CacheAccount, ...]
-    """Accounts of the reported tokens, or of the computed ones if none were reported."""
+    accounts: tuple[CacheAccount, ...]  # accounts of the reported tokens, or of the computed ones if none were reported
     usd: tuple[float | None, ...]
 
     @property

@@ -26,10 +26,8 @@ class CacheBlock:
     key: str
     text: str
     ttl: str = ""
-    tokens: int = -1
-    """Its tokens if known; otherwise its text is counted."""
-    name: str = ""
-    """Its display name: the tool, the part of the system prompt, or the message."""
+    tokens: int = -1  # its tokens if known; otherwise its text is counted
+    name: str = ""  # its display name: the tool, the part of the system prompt, or the message
 
 
 RequestPart = tuple[str, Any, str]
@@ -126,12 +124,9 @@ def list_gemini_content(at: int, content: Body) -> Iterator[RequestPart]:
 class RequestShape:
     """How to split a request of one shape."""
 
-    field: str
-    """The key of the conversation."""
-    list_prefix: Callable[[Body], Iterator[RequestPart]]
-    """The parts before the conversation."""
-    list_message: Callable[[int, Body], Iterator[RequestPart]]
-    """The parts of one message, by its number."""
+    field: str  # the key of the conversation
+    list_prefix: Callable[[Body], Iterator[RequestPart]]  # the parts before the conversation
+    list_message: Callable[[int, Body], Iterator[RequestPart]]  # the parts of one message, by its number
 
 
 REQUEST_SHAPES: Mapping[str, RequestShape] = {
@@ -180,8 +175,7 @@ class CacheUsage:
 
     read: int = 0
     write: int = 0
-    hour: int = 0
-    """Written tokens with a longer TTL than usual, which cost more."""
+    hour: int = 0  # written tokens with a longer TTL than usual, which cost more
     fresh: int = 0
 
     @property
@@ -210,13 +204,10 @@ class CachedPrefix:
 class NamedRequest:
     """A request as named prefixes: where each ends, which have breakpoints, and their TTLs."""
 
-    name: Callable[[int], str]
-    """Names the prefix that ends with a block."""
-    ends: Sequence[int]
-    """Cumulative tokens at the end of each prefix."""
+    name: Callable[[int], str]  # names the prefix that ends with a block
+    ends: Sequence[int]  # cumulative tokens at the end of each prefix
     marks: Sequence[int]
-    lives: Sequence[CacheTtl]
-    """The TTL of each breakpoint."""
+    lives: Sequence[CacheTtl]  # the TTL of each breakpoint
 
 
 class PrefixCache:
@@ -360,12 +351,9 @@ class Calibration:
 
     model: str
     calls: int = 0
-    ratio: float = 1.0
-    """Billed tokens per counted token."""
-    raw: float = 0.0
-    """Mean relative error of the uncorrected counts."""
-    error: float = 0.0
-    """Mean relative error with the correction known before each call."""
+    ratio: float = 1.0  # billed tokens per counted token
+    raw: float = 0.0  # mean relative error of the uncorrected counts
+    error: float = 0.0  # mean relative error with the correction known before each call
 
     @property
     def factor(self) -> float:

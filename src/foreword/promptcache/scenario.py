@@ -31,21 +31,18 @@ class ScriptedSection:
     pace: Pace = Pace.STATIC
     tokens: int = 100
     governs: bool = False
-    from_turn: int = 1
-    """The first turn that has it."""
+    from_turn: int = 1  # the first turn that has it
 
 
 @frozen(eq=True)
 class ScriptedEdit:
     """A change of a section before a turn."""
 
-    turn: int
-    """The first turn that sees it."""
+    turn: int  # the first turn that sees it
     section: str
     policy: EditPolicy = EditPolicy.AUTO
     remove: bool = False
-    grow: int = 30
-    """Approximate tokens that it adds."""
+    grow: int = 30  # approximate tokens that it adds
 
 
 @frozen(eq=True)
@@ -62,8 +59,7 @@ class ScriptedToolCalls:
 
     turn: int
     calls: int = 0
-    at_once: int = 0
-    """Number of parallel calls in the first answer."""
+    at_once: int = 0  # number of parallel calls in the first answer
 
     @property
     def steps(self) -> tuple[int, ...]:
@@ -76,8 +72,7 @@ class ScriptedTools:
     """The tools of a session."""
 
     count: int = 0
-    tokens: int = 200
-    """Approximate tokens of one schema."""
+    tokens: int = 200  # approximate tokens of one schema
 
 
 @frozen(eq=True)
@@ -86,20 +81,16 @@ class Scenario:
 
     name: str
     description: str = ""
-    seed: int = 0
-    """The random seed of its texts and gaps."""
+    seed: int = 0  # the random seed of its texts and gaps
     model: str = ""
     tools: ScriptedTools = ScriptedTools()
     sections: tuple[ScriptedSection, ...]
     turns: int = DEFAULT_TURNS
-    seconds: tuple[int, ...] = (30, 150)
-    """Minimum and maximum seconds before a turn."""
+    seconds: tuple[int, ...] = (30, 150)  # minimum and maximum seconds before a turn
     pauses: tuple[ScriptedPause, ...] = ()
     work: tuple[ScriptedToolCalls, ...] = ()
-    folded: tuple[int, ...] = ()
-    """The turns before which the history is compacted into a summary."""
-    tail: int = 30
-    """Approximate tokens of a message's tail."""
+    folded: tuple[int, ...] = ()  # the turns before which the history is compacted into a summary
+    tail: int = 30  # approximate tokens of a message's tail
     message: int = 60
     answer: int = 150
     result: int = 200

@@ -12,8 +12,14 @@ from itertools import product
 
 from foreword.config.schema import ModelOverride
 from foreword.engine.render import Prompt
-from foreword.promptcache.blame import AnsweredRequest, Blame, CacheAccount, Cause, account_for_call
-from foreword.promptcache.breakpoints import place_breakpoints
+from foreword.promptcache.cache_usage import (
+    AnsweredRequest,
+    Blame,
+    CacheAccount,
+    Cause,
+    account_for_call,
+    place_breakpoints,
+)
 from foreword.promptcache.decision import find_first_difference, find_token_rates
 from foreword.promptcache.designs import (
     Design,
@@ -59,8 +65,7 @@ class SimulatedRequest:
     facts: CacheFacts
     prices: Prices | None
     count: Callable[[str], int]
-    prefix: Prefix | None = None
-    """The sections of its system part, if known."""
+    prefix: Prefix | None = None  # the sections of its system part, if known
 
 
 def account_for_session(asked: Sequence[SimulatedRequest], used: Sequence[CacheUsage]) -> list[CacheAccount]:
@@ -124,8 +129,7 @@ class SimulationResult:
 
     calls: tuple[CacheUsage, ...]
     usd: float | None
-    weight: float
-    """The cost in input tokens, by the provider's factors; for free models, the evaluated tokens."""
+    weight: float  # the cost in input tokens, by the provider's factors; for free models, the evaluated tokens
 
     @property
     def cost(self) -> float:
@@ -221,8 +225,7 @@ class OracleBranch:
 
     kept: LedgerDesign
     cost: float = 0.0
-    outlook: float = 0.0
-    """Its cost, with the expected cost of the rest."""
+    outlook: float = 0.0  # its cost, with the expected cost of the rest
 
 
 def find_optimal_session(
@@ -302,10 +305,8 @@ class DesignComparison:
     service: SimulatedModel
     calls: tuple[SessionCall, ...]
     results: Mapping[str, SimulationResult]
-    decisions: tuple[PrefixDecision, ...]
-    """The ledger's decisions, per turn."""
-    asked: Mapping[str, Sequence[SimulatedRequest]]
-    """The requests of each design that writes requests."""
+    decisions: tuple[PrefixDecision, ...]  # the ledger's decisions, per turn
+    asked: Mapping[str, Sequence[SimulatedRequest]]  # the requests of each design that writes requests
 
     @property
     def free(self) -> bool:

@@ -3,24 +3,28 @@
 import json
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any
 
 from foreword.config.schema import Identity, Responsibility
 from foreword.engine.context import NO_CHARACTER, StoredCharacter
 from foreword.errors import InputError
-from foreword.storage.database import fetch_all, insert_row, is_whole, stamp
+from foreword.storage.database import check_text, stamp
+from foreword.storage.rows import fetch_all, fetch_cell, insert_row
 from foreword.types import Trust
 
 MAX_RESPONSIBILITIES = 20  # per agent, in addition to those of its configuration
 MAX_TITLE_CHARS, MAX_CONTENT_CHARS = 100, 2_000
 MAX_SOUL_CHARS = 200_000  # a prompt has no room for more
 MAX_INSTRUCTIONS_CHARS = 20_000  # a prompt shows fewer, the storage has all
-SET_AGENT = (
-    "INSERT INTO agent_configurations (agent_name, soul, identity, updated)"
-    " VALUES (:agent, coalesce(:soul, ''), :identity, :updated) ON CONFLICT (agent_name) DO UPDATE SET"
-    " soul = coalesce(:soul, soul), identity = iif(:named, :identity, identity), updated = :updated"
-)
+SET_AGENT = """
+INSERT INTO agent_configurations (agent_name, soul, identity, updated)
+VALUES (:agent, coalesce(:soul, ''), :identity, :updated) ON CONFLICT (agent_name) DO UPDATE SET
+soul = coalesce(:soul, soul), identity = iif(:named, :identity, identity), updated = :updated"""
+SET_INSTRUCTIONS = """
+INSERT INTO user_agent_prompt_customizations (user_id, agent_name, instructions, clearance, updated)
+VALUES (?, ?, ?, ?, ?) ON CONFLICT (user_id, agent_name) DO UPDATE
+SET instructions = excluded.instructions, clearance = excluded.clearance, updated = excluded.updated"""
 INSTRUCTIONS_FIXED = (
     "the standing instructions cannot be changed in this conversation; a person can, by foreword instructions set"
 )
@@ -29,7 +33,7 @@ INSTRUCTIONS_FIXED = (
 def list_responsibilities(state: sqlite3.Connection, agent: str) -> tuple[Responsibility, ...]:
     """List the responsibilities of an agent, oldest first."""
     query = "SELECT title, content FROM responsibilities WHERE agent = ? ORDER BY added, title"
-    return tuple(fetch_all(Responsibility, state.execute(query, (agent,))))
+    return tuple(fetch_all(Responsibility, state, query, agent))
 
 
 def add_responsibility(state: sqlite3.Connection, agent: str, one: Responsibility, user: str) -> None:
@@ -56,16 +60,12 @@ def check_responsibility(one: Responsibility) -> None:
     if not one.content.strip():
         raise InputError("a responsibility says what it asks of you; its content is empty")
     for what, text, most in (("title", one.title, MAX_TITLE_CHARS), ("content", one.content, MAX_CONTENT_CHARS)):
-        if len(text) > most:
-            raise InputError(f"the {what} has {len(text):,} characters, but may have at most {most:,}")
-        if "\0" in text or not is_whole(text):
-            raise InputError(f"the {what} has invalid characters")
+        check_text(f"the {what} has", text, most)
 
 
 def find_character(state: sqlite3.Connection, agent: str) -> StoredCharacter:
     """Return the stored attributes of an agent."""
-    query = "SELECT soul, identity FROM agent_configurations WHERE agent_name = ?"
-    row = state.execute(query, (agent,)).fetchone()
+    row = state.execute("SELECT soul, identity FROM agent_configurations WHERE agent_name = ?", (agent,)).fetchone()
     soul, identity = row or ("", None)
     taken = list_responsibilities(state, agent)
     if row is None and not taken:
@@ -77,12 +77,9 @@ def set_character(
     state: sqlite3.Connection, agent: str, *, soul: str | None = None, identity: Identity | str | None = None
 ) -> None:
     """Store a soul, an identity or both. An empty value deletes it, None leaves it unchanged."""
-    texts = [soul or "", *list_identity_fields(identity).values()]
-    if any(len(text) > MAX_SOUL_CHARS for text in texts):
-        raise InputError(f"a soul or an identity may have at most {MAX_SOUL_CHARS:,} characters; nothing was changed")
-    if any("\0" in text or not is_whole(text) for text in texts):
-        raise InputError("it has invalid characters; nothing was changed")
     given = list_identity_fields(identity)
+    for text in (soul or "", *given.values()):
+        check_text("the soul or identity has", text, MAX_SOUL_CHARS)
     value = identity.strip() if isinstance(identity, str) else given
     columns = {"agent": agent, "soul": None if soul is None else soul.strip(), "named": identity is not None}
     encoded = json.dumps(value, ensure_ascii=False) if given else None
@@ -91,10 +88,8 @@ def set_character(
 
 def list_identity_fields(identity: Identity | str | None) -> dict[str, str]:
     """Return the non-empty fields of an identity. A text is the description."""
-    if identity is None or isinstance(identity, str):
-        return {"description": identity.strip()} if identity and identity.strip() else {}
-    found = {field.name: str(getattr(identity, field.name)).strip() for field in fields(Identity)}
-    return {name: text for name, text in found.items() if text}
+    values = asdict(identity) if isinstance(identity, Identity) else {"description": identity or ""}
+    return {name: text for name, value in values.items() if (text := str(value).strip())}
 
 
 def parse_identity(raw: str | None) -> Identity | str | None:
@@ -114,12 +109,9 @@ def parse_identity(raw: str | None) -> Identity | str | None:
 
 def find_instructions(state: sqlite3.Connection, user: str, agent: str, clearance: Trust = Trust.FULL) -> str | None:
     """Return a user's instructions at a clearance: empty if cleared, None if there never were any."""
-    query = (
-        "SELECT instructions FROM user_agent_prompt_customizations"
-        " WHERE user_id = ? AND agent_name = ? AND clearance <= ?"
-    )
-    row = state.execute(query, (user, agent, clearance)).fetchone()
-    return None if row is None else str(row[0])
+    where = "user_id = ? AND agent_name = ? AND clearance <= ?"
+    query = f"SELECT instructions FROM user_agent_prompt_customizations WHERE {where}"
+    return fetch_cell(str, state, query, user, agent, clearance)
 
 
 def replace_instructions(
@@ -132,24 +124,9 @@ def replace_instructions(
     """
     if not user:
         raise InputError("instructions belong to a person, and no person is named")
-    kept = check_instructions(text)
+    kept = text.strip()
+    check_text("the instructions have", kept, MAX_INSTRUCTIONS_CHARS)
     if learned is not None and find_instructions(state, user, agent) != find_instructions(state, user, agent, learned):
         raise InputError(INSTRUCTIONS_FIXED)
-    state.execute(
-        "INSERT INTO user_agent_prompt_customizations (user_id, agent_name, instructions, clearance, updated)"
-        " VALUES (?, ?, ?, ?, ?) ON CONFLICT (user_id, agent_name) DO UPDATE"
-        " SET instructions = excluded.instructions, clearance = excluded.clearance, updated = excluded.updated",
-        (user, agent, kept, Trust.FAMILIAR if learned is None else learned, stamp()),
-    )
-    return kept
-
-
-def check_instructions(text: str) -> str:
-    """Strip a text and refuse it if it cannot be stored completely."""
-    kept, most = text.strip(), MAX_INSTRUCTIONS_CHARS
-    if len(kept) > most:
-        problem = f"the instructions have {len(kept):,} characters, but may have at most {most:,}; nothing was changed"
-        raise InputError(problem)
-    if "\0" in kept or not is_whole(kept):
-        raise InputError("the instructions have invalid characters; nothing was changed")
+    state.execute(SET_INSTRUCTIONS, (user, agent, kept, Trust.FAMILIAR if learned is None else learned, stamp()))
     return kept

@@ -9,7 +9,8 @@ from hashlib import sha256
 from typing import Self
 
 from foreword.errors import InputError, UnknownName, quote_name
-from foreword.storage.database import LOCK_TIMEOUT_S, fetch_all, fetch_one, format_moment, insert_row, open_state
+from foreword.storage.database import LOCK_TIMEOUT_S, format_moment, open_state
+from foreword.storage.rows import fetch_all, fetch_one, insert_row, list_columns
 from foreword.types import frozen
 
 TOKEN_PREFIX = "fwd_"  # makes a leaked token recognisable
@@ -27,8 +28,7 @@ class ApiToken:
     user: str
     name: str
     created: datetime
-    used: datetime | None
-    """Time of last use, to the hour."""
+    used: datetime | None  # time of last use, to the hour
     expires: datetime | None
 
 
@@ -49,10 +49,7 @@ class ApiTokens:
     """The tokens of a workspace."""
 
     def __init__(
-        self,
-        folder: str,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        patience: float = LOCK_TIMEOUT_S,
+        self, folder: str, clock: Callable[[], datetime] = lambda: datetime.now(UTC), patience: float = LOCK_TIMEOUT_S
     ) -> None:
         self._connection = open_state(folder, patience).connection
         self._clock = clock
@@ -62,23 +59,13 @@ class ApiTokens:
         if user not in users:
             raise UnknownName("user", user, users)
         if len(name) > MAX_TOKEN_NAME_CHARS or not name.isprintable():
-            problem = f"the name of a token must be printable and at most {MAX_TOKEN_NAME_CHARS} characters long"
-            raise InputError(problem)
+            raise InputError(f"a token's name must be printable and at most {MAX_TOKEN_NAME_CHARS} characters long")
         if days is not None and not 1 <= days <= MAX_TOKEN_DAYS:
             raise InputError(f"a token can be valid for 1 to {MAX_TOKEN_DAYS:,} days, not {days}")
         now, secret = self._clock(), TOKEN_PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
         expires = now + timedelta(days=days) if days else None
         token = ApiToken(id=secrets.token_hex(4), user=user, name=name, created=now, used=None, expires=expires)
-        insert_row(
-            self._connection,
-            "tokens",
-            id=token.id,
-            user_id=user,
-            hash=hash_token(secret),
-            name=name,
-            created=format_moment(now),
-            expires=expires and format_moment(expires),
-        )
+        insert_row(self._connection, "tokens", hash=hash_token(secret), **list_columns(token))
         return CreatedToken(secret=secret, token=token)
 
     def find(self, secret: str, users: Collection[str]) -> ApiToken | None:
@@ -95,7 +82,7 @@ class ApiTokens:
         return self._find_valid("id", identifier, users) is not None
 
     def _find_valid(self, column: str, value: str, users: Collection[str]) -> ApiToken | None:
-        token = fetch_one(ApiToken, self._connection.execute(f"SELECT * FROM tokens WHERE {column} = ?", (value,)))
+        token = fetch_one(ApiToken, self._connection, f"SELECT * FROM tokens WHERE {column} = ?", value)
         if token is None or token.user not in users or (token.expires and self._clock() >= token.expires):
             return None
         return token
@@ -103,7 +90,7 @@ class ApiTokens:
     def find_all(self, user: str = "") -> list[ApiToken]:
         """List the tokens of a person, or all of them, the newest last."""
         query = "SELECT * FROM tokens WHERE user_id = ?1 OR ?1 = '' ORDER BY created, id"
-        return fetch_all(ApiToken, self._connection.execute(query, (user,)))
+        return fetch_all(ApiToken, self._connection, query, user)
 
     def revoke(self, which: str) -> list[ApiToken]:
         """Revoke one token by its id, or all tokens of a person; return the revoked ones."""

@@ -1,26 +1,19 @@
-"""The SQLite files of a workspace: the state, the event log and the budgets; their rows as values.
+"""The SQLite files of a workspace: the state, the event log and the budgets.
 
 Opening a file creates its tables, upgrades an older schema, refuses a newer one and checks for damage.
 """
 
-import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import is_dataclass
 from datetime import UTC, datetime
-from enum import Enum
-from functools import cache
 from itertools import chain, count
-from types import NoneType, UnionType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from foreword.errors import InputError
 from foreword.resources import read_resource
 from foreword.types import frozen
 
-T = TypeVar("T")
 TIMESTAMP_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"  # UTC, as text that sorts by time
 
 
@@ -51,18 +44,12 @@ class StorageError(InputError):
 class DatabaseSchema:
     """The schema of one kind of file, and how to open it."""
 
-    text: str
-    """The SQL file in this folder that creates all tables. Its first line names the revision."""
-    migrations: str
-    """The subfolder of `migrations`."""
-    synchronous: str
-    """FULL if writes must survive a power failure, NORMAL if a process crash is enough."""
-    probe: str
-    """A short query that succeeds on an intact file."""
-    older: str = ""
-    """A table that can exist from before the first migration. Then all migrations run."""
-    linked: bool = False
-    """Whether SQLite enforces foreign keys."""
+    text: str  # the SQL file in this folder that creates all tables; its first line names the revision
+    migrations: str  # the subfolder of `migrations`
+    synchronous: str  # FULL if writes must survive a power failure, NORMAL if a process crash is enough
+    probe: str  # a short query that succeeds on an intact file
+    older: str = ""  # a table that can exist from before the first migration; then all migrations run
+    linked: bool = False  # whether SQLite enforces foreign keys
 
     def read(self) -> str:
         """Read the SQL that creates all tables."""
@@ -97,8 +84,7 @@ def find_revision(connection: sqlite3.Connection) -> str:
     """Return the schema revision of a file, or an empty string."""
     if not has_table(connection, "alembic_version"):
         return ""
-    row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-    return str(row[0]) if row else ""
+    return "".join(version for (version,) in connection.execute("SELECT version_num FROM alembic_version"))
 
 
 def has_table(connection: sqlite3.Connection, name: str) -> bool:
@@ -133,6 +119,9 @@ BUDGETS_FILE = "budgets.sqlite"  # separate, so that spending survives a damaged
 DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 COMPANION_SUFFIXES = ("-wal", "-shm")  # SQLite's companions of a database file
 FOLDER_MODE = 0o700  # a folder readable only by its owner
+INSERT_REPLACED = """
+INSERT INTO events (timestamp, level, category, event_type, error, metadata, trust)
+VALUES (?, 'error', 'log', ?, ?, '{}', 3)"""
 LOG_REPLACED_TYPE = "log_replaced"  # the type of the row that reports a replaced file
 # Checks both ends of the table, where rows are added and deleted. Other damage shows on access.
 EVENTS_SCHEMA = DatabaseSchema(
@@ -141,12 +130,6 @@ EVENTS_SCHEMA = DatabaseSchema(
     synchronous="NORMAL",
     probe="SELECT min(id), max(id), max(timestamp) FROM events",
 )
-INSERT_REPLACED = (
-    "INSERT INTO events (timestamp, level, category, event_type, error, metadata, trust)"
-    " VALUES (?, 'error', 'log', ?, ?, '{}', 3)"
-)
-
-
 FileIdentity = tuple[int, int]
 
 
@@ -156,29 +139,26 @@ class OpenDatabase:
 
     connection: sqlite3.Connection
     path: str
-    note: str = ""
-    """A message if a damaged file was moved aside, with its new name."""
+    note: str = ""  # a message if a damaged file was moved aside, with its new name
 
 
-def open_events(folder: str, patience: float = LOCK_TIMEOUT_S) -> OpenDatabase:
+def open_events(folder: str, patience: float = LOCK_TIMEOUT_S, *, file: str = EVENTS_FILE) -> OpenDatabase:
     """Open the log of a folder for writing. Create it if missing, and replace it if damaged."""
-    return _open_or_replace(os.path.join(folder, EVENTS_FILE), patience)
-
-
-def open_budgets(folder: str, patience: float = LOCK_TIMEOUT_S) -> OpenDatabase:
-    """Open the budgets of a folder. The file has the schema of the log and uses only the budget tables."""
-    return _open_or_replace(os.path.join(folder, BUDGETS_FILE), patience)
-
-
-def _open_or_replace(path: str, patience: float) -> OpenDatabase:
+    path, note = os.path.join(folder, file), ""
     seen = identify_file(path)
     try:
-        return OpenDatabase(connection=open_database(path, EVENTS_SCHEMA, patience), path=path)
+        connection = open_database(path, EVENTS_SCHEMA, patience)
     except sqlite3.DatabaseError as error:
         if not is_damage(error):
             raise
         note = move_damaged_aside(path, seen, str(error))
-    return OpenDatabase(connection=open_database(path, EVENTS_SCHEMA, patience), path=path, note=note)
+        connection = open_database(path, EVENTS_SCHEMA, patience)
+    return OpenDatabase(connection=connection, path=path, note=note)
+
+
+def open_budgets(folder: str, patience: float = LOCK_TIMEOUT_S) -> OpenDatabase:
+    """Open the budgets of a folder. The file has the schema of the log and uses only the budget tables."""
+    return open_events(folder, patience, file=BUDGETS_FILE)
 
 
 def read_events(folder: str, patience: float = LOCK_TIMEOUT_S) -> OpenDatabase:
@@ -232,7 +212,9 @@ def move_damaged_aside(path: str, seen: FileIdentity, reason: str) -> str:
     with lock_file(path):
         if seen != identify_file(path):
             return ""
-        place = find_free_name(path)
+        place = f"{path}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+        names = chain([place], (f"{place}-{number}" for number in count(2)))
+        place = next(name for name in names if not os.path.exists(name))
         os.replace(path, place)
         for ending in COMPANION_SUFFIXES:
             if os.path.exists(path + ending):
@@ -283,16 +265,18 @@ def probe_file(connection: sqlite3.Connection, probe: str) -> None:
         raise
 
 
-def find_free_name(path: str) -> str:
-    """Return an unused name for a damaged file."""
-    place = f"{path}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-    names = chain([place], (f"{place}-{number}" for number in count(2)))
-    return next(name for name in names if not os.path.exists(name))
-
-
 def is_whole(text: str) -> bool:
     """Return whether a text can be encoded as UTF-8: a lone surrogate cannot."""
     return text.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in text)
+
+
+def check_text(subject: str, text: str, most: int) -> None:
+    """Refuse a text that is too long or cannot be stored completely; `subject` begins the message: "the title has"."""
+    if len(text) > most:
+        problem = f"{len(text):,} characters, but may have at most {most:,}"
+        raise InputError(f"{subject} {problem}; nothing was changed")
+    if "\0" in text or not is_whole(text):
+        raise InputError(f"{subject} invalid characters; nothing was changed")
 
 
 STATE_FILE = "state.sqlite"
@@ -315,6 +299,18 @@ def open_state(folder: str, patience: float = LOCK_TIMEOUT_S) -> OpenDatabase:
         if is_damage(error):
             raise make_damage_error(path, error) from error
         raise
+
+
+def find_schema_version(state: sqlite3.Connection) -> int:
+    """Return a number that changes when the file is vacuumed, as an erasure does."""
+    return int(state.execute("PRAGMA schema_version").fetchone()[0])
+
+
+def open_state_read_only(folder: str) -> sqlite3.Connection:
+    """Open the state of a folder for reading; a missing one is created."""
+    state = open_state(folder).connection
+    state.execute("PRAGMA query_only=ON")
+    return state
 
 
 @contextmanager
@@ -360,60 +356,3 @@ def writing(connection: sqlite3.Connection) -> Iterator[None]:
         if connection.in_transaction:  # a full disk has already ended it
             connection.execute("ROLLBACK")
         raise
-
-
-def fetch_all(kind: type[T], cursor: sqlite3.Cursor) -> list[T]:
-    """Make a value of each row. A column sets the field of its name, without a final `_id`."""
-    names = [column[0].removesuffix("_id") for column in cursor.description]
-    return [make_value(kind, dict(zip(names, row, strict=True))) for row in cursor]
-
-
-def fetch_one(kind: type[T], cursor: sqlite3.Cursor) -> T | None:
-    """Make a value of the first row, if any."""
-    return next(iter(fetch_all(kind, cursor)), None)
-
-
-def make_value(kind: Any, row: Mapping[str, Any], *, nested: bool = False) -> Any:
-    """Make a value from columns by its type hints. A nested value without a column has one column for each field."""
-    values: dict[str, Any] = {}
-    for name, (hint, is_optional) in list_hints(kind).items():
-        if name not in row and is_dataclass(hint):
-            values[name] = make_value(hint, row, nested=True)
-        elif name in row or nested:
-            value = row[name]
-            if value is not None:
-                values[name] = find_converter(hint)(value)
-            elif is_optional or hint is str:
-                values[name] = None if is_optional else ""
-    return kind(**values)
-
-
-@cache
-def list_hints(kind: Any) -> Mapping[str, tuple[Any, bool]]:
-    """Return the type of each field, and whether it may be None."""
-    found: dict[str, tuple[Any, bool]] = {}
-    for name, hint in get_type_hints(kind).items():
-        members = get_args(hint) if get_origin(hint) is UnionType else (hint,)
-        found[name] = (next(member for member in members if member is not NoneType), NoneType in members)
-    return found
-
-
-@cache
-def find_converter(hint: Any) -> Callable[[Any], Any]:
-    """Find the function that converts a column: JSON to a structure, text or seconds to a time, and words to enums."""
-    origin = get_origin(hint) or hint
-    if origin is tuple:
-        return lambda raw: tuple(json.loads(raw))
-    if is_dataclass(origin):
-        return lambda raw: hint(**json.loads(raw))
-    if origin is datetime:
-        return lambda raw: parse_moment(raw) if isinstance(raw, str) else datetime.fromtimestamp(raw, UTC)
-    if isinstance(origin, type) and issubclass(origin, Enum | bool):
-        return origin
-    return json.loads if origin is Mapping else lambda raw: raw
-
-
-def insert_row(state: sqlite3.Connection, table: str, /, verb: str = "INSERT", **columns: Any) -> int:
-    """Insert a row; return the number of inserted rows."""
-    names, places = ", ".join(columns), ", ".join("?" * len(columns))
-    return state.execute(f"{verb} INTO {table} ({names}) VALUES ({places})", tuple(columns.values())).rowcount

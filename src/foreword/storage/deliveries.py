@@ -5,7 +5,8 @@ import sqlite3
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
-from foreword.storage.database import fetch_all, format_moment
+from foreword.storage.database import format_moment
+from foreword.storage.rows import fetch_all, fetch_cell, fetch_column, insert_row, list_columns
 from foreword.storage.writer import is_dead_owner
 from foreword.types import TextEnum, frozen
 
@@ -32,10 +33,8 @@ class DeliveryStatus(TextEnum):
     PENDING = "pending"
     SENDING = "sending"
     SENT = "sent"
-    UNCERTAIN = "uncertain"
-    """The send was interrupted and the channel has no idempotency keys: a person must check."""
-    REFUSED = "refused"
-    """The channel rejects it permanently."""
+    UNCERTAIN = "uncertain"  # the send was interrupted and the channel has no idempotency keys: a person must check
+    REFUSED = "refused"  # the channel rejects it permanently
 
 
 @frozen(eq=True)
@@ -46,8 +45,7 @@ class OutboundMessage:
     channel: str
     address: str
     text: str
-    turn: str = ""
-    """The turn that it answers or comes from."""
+    turn: str = ""  # the turn that it answers or comes from
 
 
 @frozen
@@ -56,39 +54,35 @@ class DeliveryLease:
 
     number: int
     message: OutboundMessage
-    part: int
-    """Number of parts delivered so far."""
+    part: int  # number of parts delivered so far
     attempt: int
     owner: str
 
 
 def post_message(state: sqlite3.Connection, message: OutboundMessage, now: datetime) -> None:
     """Add a message to the outbox, within the caller's transaction."""
-    state.execute(
-        "INSERT OR IGNORE INTO outbox (key, turn_id, channel, address, text, state, due)"
-        " VALUES (?, ?, ?, ?, ?, 'pending', ?)",
-        (message.key, message.turn or None, message.channel, message.address, message.text, now.timestamp()),
-    )
+    columns = list_columns(message) | {"turn_id": message.turn or None}
+    insert_row(state, "outbox", "INSERT OR IGNORE", state="pending", due=now.timestamp(), **columns)
 
 
 def is_posted(state: sqlite3.Connection, key: str) -> bool:
     """Return whether a message with this key was added to the outbox."""
-    return state.execute("SELECT 1 FROM outbox WHERE key = ?", (key,)).fetchone() is not None
+    return fetch_cell(int, state, "SELECT 1 FROM outbox WHERE key = ?", key) is not None
 
 
 def count_posted(state: sqlite3.Connection, prefix: str, since: datetime) -> int:
     """Count the messages since a time whose key begins with a prefix."""
     query = "SELECT count(*) FROM outbox WHERE key >= ? AND key < ? AND due > ?"
-    return int(state.execute(query, (prefix, f"{prefix}\x7f", since.timestamp())).fetchone()[0])
+    return fetch_cell(int, state, query, prefix, f"{prefix}\x7f", since.timestamp()) or 0
 
 
 def claim_deliveries(
     state: sqlite3.Connection, owner: str, channels: Collection[str], now: datetime, *, lease: timedelta, limit: int
 ) -> list[DeliveryLease]:
     """Claim the first due message of each address."""
-    until = (now + lease).timestamp()
-    claimed = state.execute(CLAIM_DUE, (owner, until, now.timestamp(), json.dumps(list(channels)), limit))
-    return sorted(fetch_all(DeliveryLease, claimed), key=lambda lease: lease.number)
+    moments = (now + lease).timestamp(), now.timestamp()
+    claimed = fetch_all(DeliveryLease, state, CLAIM_DUE, owner, *moments, json.dumps(list(channels)), limit)
+    return sorted(claimed, key=lambda lease: lease.number)
 
 
 def take_over_deliveries(
@@ -97,12 +91,11 @@ def take_over_deliveries(
     """Take over the sends of dead processes on idempotent channels; mark the others as uncertain and return them."""
     query = "SELECT DISTINCT lease_owner FROM outbox WHERE state = 'sending' AND lease_owner != ?"
     uncertain: list[OutboundMessage] = []
-    for (other,) in state.execute(query, (owner,)).fetchall():
+    for other in fetch_column(state, query, owner):
         parameters = (json.dumps(list(idempotent)), other, now.timestamp(), is_dead_owner(other))
         for status, key, channel, address, text, turn in state.execute(TAKE_OVER, parameters).fetchall():
-            if status == DeliveryStatus.UNCERTAIN.value:
-                message = OutboundMessage(key=key, channel=channel, address=address, text=text, turn=turn or "")
-                uncertain.append(message)
+            if status == "uncertain":
+                uncertain.append(OutboundMessage(key=key, channel=channel, address=address, text=text, turn=turn or ""))
     return uncertain
 
 

@@ -4,20 +4,20 @@ Compacted rows are not deleted, so a session can be forked before them. A hash c
 session of a client that resends its history.
 """
 
-import hashlib
 import sqlite3
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Any
 
-from foreword.storage.database import fetch_all, format_moment, insert_row
-from foreword.storage.sessions import WHERE_SESSION_KEY, Session, SessionKey
+from foreword.storage.database import format_moment
+from foreword.storage.rows import fetch_all, fetch_cell, fetch_column, insert_row, list_columns
+from foreword.storage.sessions import SESSION_COLUMNS, WHERE_SESSION_KEY, Session, SessionKey
 from foreword.turn import Message
 from foreword.types import TextEnum, Trust, frozen
 
 EMPTY_HASH = ""
 HASHES_PER_QUERY = 400
-INSERT_COLUMNS = "session_id, position, turn_id, kind, messages, tokens, folded, beginning"
-
 # The turn of a notification belongs to another session; the note about a held call has a turn of its session.
 SELECT_NOTIFICATIONS = """
 SELECT history.rowid AS number, history.session_id, history.position, history.messages, sessions.agent,
@@ -47,16 +47,12 @@ class HistoryKind(TextEnum):
     """Kind of a history row."""
 
     TURN = "turn"
-    SUMMARY = "summary"
-    """Summary of everything before it."""
-    OUTSIDE = "outside"
-    """History sent by a client."""
-    ROOM = "room"
-    """Messages of the room outside this session."""
+    SUMMARY = "summary"  # summary of everything before it
+    OUTSIDE = "outside"  # history sent by a client
+    ROOM = "room"  # messages of the room outside this session
 
 
-StoredRow = tuple[int, str, bytes, int, str | None]
-"""A row as stored: position, kind, messages, tokens, turn."""
+StoredRow = tuple[int, str, bytes, int, str | None]  # position, kind, messages, tokens, turn
 
 
 @frozen
@@ -67,34 +63,28 @@ class HistoryPiece:
     messages: bytes
     tokens: int
     turn: str | None = None
-    beginning: str | None = None
-    """Hash of the conversation up to here, for clients that resend it."""
+    beginning: str | None = None  # hash of the conversation up to here, for clients that resend it
 
 
 @frozen
 class NotificationRow:
     """A message that an agent added to a conversation on its own."""
 
-    number: int
-    """The number of its row; newer rows have higher numbers."""
+    number: int  # the number of its row; newer rows have higher numbers
     session: str
     position: int
     messages: bytes
     agent: str
-    moment: datetime | None
-    """The time at which it was sent."""
-    schedule: str
-    """The id of its schedule, if any."""
-    name: str
-    """The name of that schedule."""
-    say: str
-    """The text of that schedule."""
+    moment: datetime | None  # the time at which it was sent
+    schedule: str  # the id of its schedule, if any
+    name: str  # the name of that schedule
+    say: str  # the text of that schedule
 
 
 def extend_hash(beginning: str, message: Message) -> str:
     """Extend the hash of a conversation by one message."""
     text = f"{beginning}\x00{message.role}\x00{message.text.strip()}"
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def hash_prefixes(messages: Iterable[Message]) -> Iterator[str]:
@@ -107,37 +97,32 @@ def hash_prefixes(messages: Iterable[Message]) -> Iterator[str]:
 
 def read_rows(state: sqlite3.Connection, session: str) -> list[StoredRow]:
     """Read the active history of a session."""
-    query = (
-        "SELECT position, kind, messages, tokens, turn_id FROM history"
-        " WHERE session_id = ? AND folded = 0 ORDER BY position, kind"
-    )
+    columns, where = "position, kind, messages, tokens, turn_id", "session_id = ? AND folded = 0"
+    query = f"SELECT {columns} FROM history WHERE {where} ORDER BY position, kind"
     return state.execute(query, (session,)).fetchall()
 
 
 def find_turn_messages(state: sqlite3.Connection, session: str, turn: str) -> bytes | None:
     """Find the messages of a turn in the history of a session."""
     query = "SELECT messages FROM history WHERE session_id = ? AND turn_id = ? AND kind = 'turn'"
-    row = state.execute(query, (session, turn)).fetchone()
-    return bytes(row[0]) if row else None
+    return fetch_cell(bytes, state, query, session, turn)
 
 
 def list_turn_positions(state: sqlite3.Connection, session: str) -> list[int]:
     """List the positions of the turns of a session."""
     query = "SELECT position FROM history WHERE session_id = ? AND kind = 'turn' ORDER BY position"
-    return [position for (position,) in state.execute(query, (session,))]
+    return fetch_column(state, query, session)
 
 
 def find_last_position(state: sqlite3.Connection, session: str) -> int:
     """Return the last position in the history of a session; 0 if it is empty."""
-    (last,) = state.execute("SELECT max(position) FROM history WHERE session_id = ?", (session,)).fetchone()
-    return last or 0
+    return fetch_cell(int, state, "SELECT max(position) FROM history WHERE session_id = ?", session) or 0
 
 
 def find_newest_hash(state: sqlite3.Connection, session: str) -> str | None:
     """Return the newest conversation hash, for a piece that clients which resend the history never see."""
     query = "SELECT beginning FROM history WHERE session_id = ? ORDER BY position DESC LIMIT 1"
-    row = state.execute(query, (session,)).fetchone()
-    return row[0] if row else None
+    return fetch_cell(str, state, query, session)
 
 
 def find_longest_prefix(
@@ -151,14 +136,12 @@ def find_longest_prefix(
     hashes = list(lengths)
     for start in range(len(hashes), 0, -HASHES_PER_QUERY):
         part = hashes[max(0, start - HASHES_PER_QUERY) : start]
-        found = state.execute(
-            "SELECT history.session_id, history.position, history.beginning FROM history"
-            " JOIN sessions ON sessions.id = history.session_id"
-            f" WHERE history.beginning IN ({', '.join('?' * len(part))}) AND {WHERE_SESSION_KEY}"
-            " ORDER BY sessions.current DESC, sessions.used DESC, history.position DESC",
-            (*part, *key.columns),
-        ).fetchall()
-        if found:
+        query = f"""
+        SELECT history.session_id, history.position, history.beginning
+        FROM history JOIN sessions ON sessions.id = history.session_id
+        WHERE history.beginning IN ({", ".join("?" * len(part))}) AND {WHERE_SESSION_KEY}
+        ORDER BY sessions.current DESC, sessions.used DESC, history.position DESC"""
+        if found := state.execute(query, (*part, *key.columns)).fetchall():
             session, position, beginning = max(found, key=lambda row: lengths[row[2]])  # the first was used last
             return session, position, lengths[beginning]
     return None
@@ -173,17 +156,7 @@ def append_piece(state: sqlite3.Connection, session: str, piece: HistoryPiece) -
 
 def write_piece(state: sqlite3.Connection, session: str, position: int, piece: HistoryPiece) -> None:
     """Write a piece at a position."""
-    insert_row(
-        state,
-        "history",
-        session_id=session,
-        position=position,
-        turn_id=piece.turn,
-        kind=str(piece.kind),
-        messages=piece.messages,
-        tokens=piece.tokens,
-        beginning=piece.beginning,
-    )
+    insert_row(state, "history", session_id=session, position=position, **list_columns(piece))
 
 
 def compact_history(state: sqlite3.Connection, session: str, upto: int, summary: HistoryPiece) -> None:
@@ -195,25 +168,20 @@ def compact_history(state: sqlite3.Connection, session: str, upto: int, summary:
 
 def copy_history(state: sqlite3.Connection, session: str, upto: int, into: str) -> None:
     """Copy the history of a session up to a position into another; the newest summary in it stays active."""
-    state.execute(
-        f"INSERT INTO history ({INSERT_COLUMNS})"
-        " SELECT ?, position, turn_id, kind, messages, tokens, 0, beginning FROM history"
-        " WHERE session_id = ? AND position <= ?",
-        (into, session, upto),
-    )
-    query = "SELECT max(position) FROM history WHERE session_id = ? AND kind = 'summary'"
-    (newest,) = state.execute(query, (into,)).fetchone()
+    copy = """
+    INSERT INTO history (session_id, position, turn_id, kind, messages, tokens, beginning)
+    SELECT ?, position, turn_id, kind, messages, tokens, beginning FROM history
+    WHERE session_id = ? AND position <= ?"""
+    state.execute(copy, (into, session, upto))
+    newest = fetch_cell(int, state, "SELECT max(position) FROM history WHERE session_id = ? AND kind = 'summary'", into)
     if newest is not None:
-        state.execute(
-            "UPDATE history SET folded = 1"
-            " WHERE session_id = ? AND (position < ? OR position = ? AND kind != 'summary')",
-            (into, newest, newest),
-        )
+        older = "position < ?2 OR position = ?2 AND kind != 'summary'"
+        state.execute(f"UPDATE history SET folded = 1 WHERE session_id = ?1 AND ({older})", (into, newest))
 
 
 def list_notifications(state: sqlite3.Connection, session: str) -> list[NotificationRow]:
     """List the notifications in a session since its last turn, the oldest first."""
-    return fetch_all(NotificationRow, state.execute(NOTIFICATIONS_OF_SESSION, (session,)))
+    return fetch_all(NotificationRow, state, NOTIFICATIONS_OF_SESSION, session)
 
 
 def list_notifications_of(
@@ -223,21 +191,25 @@ def list_notifications_of(
 
     Only rows behind the cursor `after` are read. The second value is the cursor for the next call.
     """
-    (newest,) = state.execute("SELECT coalesce(max(rowid), 0) FROM history").fetchone()
+    newest = fetch_cell(int, state, "SELECT max(rowid) FROM history") or 0
     if not user or newest == after:
         return [], newest
     # An erasure can remove the newest rows, whose numbers are then given again.
     parameters = (min(after, newest), user, channel, int(clearance))
-    found = fetch_all(NotificationRow, state.execute(NOTIFICATIONS_OF_PERSON, parameters))
+    found = fetch_all(NotificationRow, state, NOTIFICATIONS_OF_PERSON, *parameters)
     return found, max([newest, *(row.number for row in found)])
 
 
 OVERHEARD_PERIOD = timedelta(days=1)
 MAX_OVERHEARD = 200  # messages per room
 # Sessions store the highest number they have read, so the number of a deleted message must not be reused.
-NEXT_NUMBER = (
-    "1 + max((SELECT coalesce(max(id), 0) FROM overheard), (SELECT coalesce(max(overheard), 0) FROM sessions))"
-)
+STORE_OVERHEARD = """
+INSERT OR IGNORE INTO overheard (id, channel, room, user_id, name, text, heard, key) VALUES (1 + max(
+    (SELECT coalesce(max(id), 0) FROM overheard), (SELECT coalesce(max(overheard), 0) FROM sessions)),
+    ?, ?, ?, ?, ?, ?, ?)"""
+DELETE_OLD_OVERHEARD = """
+DELETE FROM overheard WHERE channel = ?1 AND room = ?2 AND (heard < ?3 OR id <= (
+    SELECT id FROM overheard WHERE channel = ?1 AND room = ?2 ORDER BY id DESC LIMIT 1 OFFSET ?4))"""
 SELECT_ANSWERED = """
 SELECT turns.id AS turn, turns.user_id, turns.text, turns.reply, turns.received AS moment
 FROM turns JOIN sessions ON sessions.id = turns.session_id
@@ -262,48 +234,38 @@ class RoomMessage:
     user: str
     text: str
     reply: str = ""
-    turn: str | None = None
-    """The turn, if the agent answered it."""
+    turn: str | None = None  # the turn, if the agent answered it
 
 
 def store_overheard(
     state: sqlite3.Connection,
     place: tuple[str, str],
+    now: datetime,
     *,
     user: str,
     name: str,
     text: str,
     key: str | None,
-    now: datetime,
 ) -> None:
     """Store a message for its room, which is a channel and a name, and delete old ones."""
-    state.execute(
-        "INSERT OR IGNORE INTO overheard (id, channel, room, user_id, name, text, heard, key)"
-        f" VALUES ({NEXT_NUMBER}, ?, ?, ?, ?, ?, ?, ?)",
-        (*place, user, name, text, format_moment(now), key),
-    )
-    state.execute(
-        "DELETE FROM overheard WHERE channel = ?1 AND room = ?2 AND (heard < ?3 OR id <= (SELECT id FROM overheard"
-        " WHERE channel = ?1 AND room = ?2 ORDER BY id DESC LIMIT 1 OFFSET ?4))",
-        (*place, format_moment(now - OVERHEARD_PERIOD), MAX_OVERHEARD),
-    )
+    state.execute(STORE_OVERHEARD, (*place, user, name, text, format_moment(now), key))
+    state.execute(DELETE_OLD_OVERHEARD, (*place, format_moment(now - OVERHEARD_PERIOD), MAX_OVERHEARD))
 
 
 def is_overheard(state: sqlite3.Connection, key: str) -> bool:
     """Return whether a message with this idempotency key was overheard."""
-    return state.execute("SELECT 1 FROM overheard WHERE key = ?", (key,)).fetchone() is not None
+    return fetch_cell(int, state, "SELECT 1 FROM overheard WHERE key = ?", key) is not None
 
 
 def find_latest_edit(state: sqlite3.Connection, key: str) -> str | None:
     """Find the newest text of the message with this key: its own, or that of its last edit."""
-    row = state.execute(SELECT_LATEST_EDIT, (key, f"{key}:", f"{key};")).fetchone()
-    return str(row[0]) if row else None
+    return fetch_cell(str, state, SELECT_LATEST_EDIT, key, f"{key}:", f"{key};")
 
 
 def has_expired_overheard(state: sqlite3.Connection, now: datetime) -> bool:
     """Return whether any message is too old; rooms without new messages need this check."""
-    query = "SELECT EXISTS (SELECT 1 FROM overheard WHERE heard < ?)"
-    return bool(state.execute(query, (format_moment(now - OVERHEARD_PERIOD),)).fetchone()[0])
+    query = "SELECT 1 FROM overheard WHERE heard < ? LIMIT 1"
+    return fetch_cell(int, state, query, format_moment(now - OVERHEARD_PERIOD)) is not None
 
 
 def delete_expired_overheard(state: sqlite3.Connection, now: datetime) -> None:
@@ -314,19 +276,19 @@ def delete_expired_overheard(state: sqlite3.Connection, now: datetime) -> None:
 def is_first_session(state: sqlite3.Connection, session: Session) -> bool:
     """Return whether a session is the first one of its session key."""
     query = f"SELECT 1 FROM sessions WHERE {WHERE_SESSION_KEY} AND id != ? AND created <= ? LIMIT 1"
-    return state.execute(query, (*session.key.columns, session.id, format_moment(session.created))).fetchone() is None
+    return fetch_cell(int, state, query, *session.key.columns, session.id, format_moment(session.created)) is None
 
 
 def list_answered(state: sqlite3.Connection, session: Session, since: datetime, limit: int) -> list[RoomMessage]:
     """List the messages answered in sessions of other clearances, the newest first."""
     key = session.key
     columns = (key.agent, key.channel, key.room, key.clearance, format_moment(since), session.id, limit)
-    return fetch_all(RoomMessage, state.execute(SELECT_ANSWERED, columns))
+    return fetch_all(RoomMessage, state, SELECT_ANSWERED, *columns)
 
 
 def take_overheard(state: sqlite3.Connection, session: Session, since: datetime, limit: int) -> list[RoomMessage]:
     """List the overheard messages, the newest first, and mark them as read by this session."""
-    (last,) = state.execute("SELECT overheard FROM sessions WHERE id = ?", (session.id,)).fetchone()
+    last = fetch_cell(int, state, "SELECT overheard FROM sessions WHERE id = ?", session.id)
     key = (session.key.channel, session.key.room, last, format_moment(since), limit)
     rows = state.execute(SELECT_OVERHEARD, key).fetchall()
     if rows:
@@ -339,4 +301,60 @@ def is_added(state: sqlite3.Connection, turn: str, channel: str) -> bool:
     query = """
     SELECT 1 FROM history JOIN sessions ON sessions.id = history.session_id
     WHERE history.turn_id = ? AND sessions.channel = ? AND history.kind = 'room'"""
-    return state.execute(query, (turn, channel)).fetchone() is not None
+    return fetch_cell(int, state, query, turn, channel) is not None
+
+
+# A transcript has the messages of turns, and none that were only overheard in a room.
+TRANSCRIPT_ROWS = "history JOIN turns ON turns.id = history.turn_id AND history.kind IN ('turn', 'room')"
+SELECT_TRANSCRIPT = f"""
+SELECT history.position, iif(history.kind = 'room', history.messages, NULL),
+    turns.user_id, turns.text, turns.reply, turns.state, turns.received, turns.finished
+FROM {TRANSCRIPT_ROWS} WHERE history.session_id = ? ORDER BY history.position"""
+SELECT_DUE_SESSIONS = f"""
+SELECT {SESSION_COLUMNS}
+FROM sessions LEFT JOIN archives ON archives.session_id = sessions.id
+WHERE sessions.used >= ? AND (sessions.user_id != '' OR sessions.room != '')
+    AND (SELECT max(position) FROM {TRANSCRIPT_ROWS} WHERE history.session_id = sessions.id)
+    > coalesce(archives.upto, 0)
+    AND (sessions.current = 0 OR sessions.used < ? OR EXISTS (
+        SELECT 1 FROM history
+        WHERE session_id = sessions.id AND folded = 1 AND position > coalesce(archives.upto, 0)))
+    AND NOT EXISTS (SELECT 1 FROM turns WHERE session_id = sessions.id AND finished IS NULL)
+ORDER BY sessions.used"""
+# The history of a fork has the turns of its parent. A failed or waiting turn is in no history.
+SELECT_TURNS_OF_SESSION = f"""
+SELECT turns.id AS turn, turns.number AS place, NULL AS added FROM turns WHERE turns.session_id = ?1
+UNION
+SELECT turns.id, turns.number, iif(history.kind = 'room', history.messages, NULL)
+FROM {TRANSCRIPT_ROWS} WHERE history.session_id = ?1"""
+SELECT_SHOWN_TURNS = f"""
+SELECT said.added, turns.user_id, turns.text, turns.reply, turns.state, turns.received, turns.finished
+FROM ({SELECT_TURNS_OF_SESSION}) AS said JOIN turns ON turns.id = said.turn
+WHERE ?2 = '' OR turns.user_id = ?2 AND said.added IS NULL ORDER BY said.place"""
+
+
+def list_transcript_rows(state: sqlite3.Connection, session: str) -> list[Any]:
+    """List the messages of a session with their positions, including those that a summary replaces."""
+    return state.execute(SELECT_TRANSCRIPT, (session,)).fetchall()
+
+
+def list_sessions_to_archive(state: sqlite3.Connection, since: str, idle_since: datetime) -> list[Session]:
+    """List the finished sessions whose transcript is incomplete; an idle session is finished."""
+    return fetch_all(Session, state, SELECT_DUE_SESSIONS, since, format_moment(idle_since))
+
+
+def list_visible_sessions(
+    state: sqlite3.Connection, clearance: Trust, room: str, user: str, *, everything: bool
+) -> list[Session]:
+    """List the sessions of a user, or all, up to a clearance and in a room, the most recently used first."""
+    query = f"""
+    SELECT {SESSION_COLUMNS} FROM sessions WHERE clearance <= ?1 AND (?2 = '' OR room = ?2)
+        AND (?3 OR ?4 != '' AND (user_id = ?4
+            OR EXISTS (SELECT 1 FROM turns WHERE turns.session_id = sessions.id AND turns.user_id = ?4)))
+    ORDER BY used DESC, id"""
+    return fetch_all(Session, state, query, int(clearance), room, everything, user)
+
+
+def list_shown_rows(state: sqlite3.Connection, session: str, user: str) -> list[Any]:
+    """List the turns of a session in every state; with a user, only theirs."""
+    return state.execute(SELECT_SHOWN_TURNS, (session, user)).fetchall()

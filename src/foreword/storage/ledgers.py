@@ -4,7 +4,6 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
@@ -13,18 +12,16 @@ from foreword.promptcache.changes import remove_notices, remove_updates
 from foreword.promptcache.ledger import LedgerState, Prefix, clear_ledger
 from foreword.promptcache.ledger_json import dump_ledger, dump_prefix, hash_prefix, parse_ledger, parse_stored_prefix
 from foreword.promptcache.rules import Calibration
-from foreword.storage.database import STATE_FILE, fetch_all, fetch_one, insert_row, stamp, use_state
+from foreword.storage.database import STATE_FILE, stamp, use_state
+from foreword.storage.rows import fetch_all, fetch_cell, fetch_one, insert_row, list_columns
 from foreword.types import EditPolicy, frozen
 
 # A damaged prefix is repaired by the next session that uses it. Others are not rewritten.
-STORE_PREFIX = (
-    "INSERT INTO bases (name, lines) VALUES (?, ?)"
-    " ON CONFLICT (name) DO UPDATE SET lines = excluded.lines WHERE lines IS NOT excluded.lines"
-)
+STORE_PREFIX = """
+INSERT INTO bases (name, lines) VALUES (?, ?)
+ON CONFLICT (name) DO UPDATE SET lines = excluded.lines WHERE lines IS NOT excluded.lines"""
+DELETE_UNUSED_PREFIX = "DELETE FROM bases WHERE name = ?1 AND NOT EXISTS (SELECT 1 FROM ledgers WHERE base = ?1)"
 USER_ROLE = "user"  # the role of messages that contain updates
-DELETE_UNUSED_PREFIX = (
-    "DELETE FROM bases WHERE name = ? AND NOT EXISTS (SELECT 1 FROM ledgers WHERE ledgers.base = bases.name)"
-)
 
 StoredMessage = dict[str, Any]
 """A message as `agent.conversation` stores it."""
@@ -35,8 +32,7 @@ class LedgerRow:
     """The ledger of a session as stored."""
 
     frozen: str
-    base: str
-    """The name of its prefix."""
+    base: str  # the name of its prefix
     lines: str
 
 
@@ -45,8 +41,7 @@ class EditDecision:
     """The decision about one edit of a file."""
 
     path: str
-    sha256: str
-    """The hash of the text in question."""
+    sha256: str  # the hash of the text in question
     policy: EditPolicy
     decided: str
 
@@ -54,40 +49,35 @@ class EditDecision:
 def find_ledger(state: sqlite3.Connection, session: str) -> LedgerRow | None:
     """Return the ledger row of a session."""
     query = "SELECT frozen, base, lines FROM ledgers JOIN bases ON bases.name = ledgers.base WHERE session_id = ?"
-    return fetch_one(LedgerRow, state.execute(query, (session,)))
+    return fetch_one(LedgerRow, state, query, session)
 
 
 def replace_ledger(state: sqlite3.Connection, session: str, row: LedgerRow) -> None:
     """Store the ledger of a session. Delete its old prefix if no other session uses it."""
-    was = state.execute("SELECT base FROM ledgers WHERE session_id = ?", (session,)).fetchone()
+    before = find_prefix_name(state, session)
     state.execute(STORE_PREFIX, (row.base, row.lines))
-    state.execute(
-        "INSERT INTO ledgers (session_id, base, frozen) VALUES (?, ?, ?)"
-        " ON CONFLICT (session_id) DO UPDATE SET base = excluded.base, frozen = excluded.frozen",
-        (session, row.base, row.frozen),
-    )
-    if was and was[0] != row.base:
-        state.execute(DELETE_UNUSED_PREFIX, (was[0],))
+    insert_row(state, "ledgers", "INSERT OR REPLACE", session_id=session, base=row.base, frozen=row.frozen)
+    if before not in (None, row.base):
+        state.execute(DELETE_UNUSED_PREFIX, (before,))
+
+
+def find_prefix_name(state: sqlite3.Connection, session: str) -> str | None:
+    """Return the name of the prefix in the ledger of a session; None without a ledger."""
+    return fetch_cell(str, state, "SELECT base FROM ledgers WHERE session_id = ?", session)
 
 
 def drop_ledger(state: sqlite3.Connection, session: str) -> None:
     """Delete the ledger of a session."""
-    was = state.execute("DELETE FROM ledgers WHERE session_id = ? RETURNING base", (session,)).fetchall()
-    for (base,) in was:
-        state.execute(DELETE_UNUSED_PREFIX, (base,))
+    base = fetch_cell(str, state, "DELETE FROM ledgers WHERE session_id = ? RETURNING base", session)
+    state.execute(DELETE_UNUSED_PREFIX, (base,))
 
 
 def copy_ledger(state: sqlite3.Connection, session: str, into: str, *, whole: bool) -> None:
     """Copy the ledger to a forked session. A session with only part of the history starts without one."""
     if whole:
-        state.execute(
-            "INSERT OR IGNORE INTO ledgers (session_id, base, frozen)"
-            " SELECT ?, base, frozen FROM ledgers WHERE session_id = ?",
-            (into, session),
-        )
-        return
-    known = read_ledger(state, session)
-    if known:
+        copy = "SELECT ?, base, frozen FROM ledgers WHERE session_id = ?"
+        state.execute(f"INSERT OR IGNORE INTO ledgers (session_id, base, frozen) {copy}", (into, session))
+    elif known := read_ledger(state, session):
         remove_update_texts(state, into, [update.said for update in (*known.settled, *known.updates)])
     elif has_ledger(state, session):
         remove_all_updates(state, into)
@@ -108,7 +98,7 @@ def parse_ledger_row(row: LedgerRow | None) -> LedgerState | None:
 
 def has_ledger(state: sqlite3.Connection, session: str) -> bool:
     """Return whether a session has a ledger, valid or not."""
-    return state.execute("SELECT 1 FROM ledgers WHERE session_id = ?", (session,)).fetchone() is not None
+    return find_prefix_name(state, session) is not None
 
 
 def remove_update_texts(state: sqlite3.Connection, session: str, gone: Sequence[str]) -> None:
@@ -125,14 +115,14 @@ def rewrite_session_messages(
     state: sqlite3.Connection, session: str, change: Callable[[StoredMessage], StoredMessage]
 ) -> None:
     """Rewrite all messages of a session, compacted and pending ones included."""
-    asked = "SELECT rowid, messages FROM history WHERE session_id = ?"
-    for row, stored in state.execute(asked, (session,)).fetchall():
-        if (after := rewrite_messages(stored, change)) != stored:
-            state.execute("UPDATE history SET messages = ? WHERE rowid = ?", (after, row))
-    asked = "SELECT rowid, taken FROM turns WHERE session_id = ? AND finished IS NULL AND taken IS NOT NULL"
-    for row, stored in state.execute(asked, (session,)).fetchall():
-        if (after := rewrite_messages(stored, change)) != stored:
-            state.execute("UPDATE turns SET taken = ? WHERE rowid = ?", (after, row))
+    unfinished = "SELECT rowid, taken FROM turns WHERE session_id = ? AND finished IS NULL AND taken IS NOT NULL"
+    for query, rewrite in (
+        ("SELECT rowid, messages FROM history WHERE session_id = ?", "UPDATE history SET messages = ? WHERE rowid = ?"),
+        (unfinished, "UPDATE turns SET taken = ? WHERE rowid = ?"),
+    ):
+        for row, stored in state.execute(query, (session,)).fetchall():
+            if (after := rewrite_messages(stored, change)) != stored:
+                state.execute(rewrite, (after, row))
 
 
 def rewrite_messages(stored: bytes, change: Callable[[StoredMessage], StoredMessage]) -> bytes:
@@ -200,8 +190,7 @@ def empty_ledger(state: sqlite3.Connection, session: str) -> None:
 
 def is_ledger_empty(state: sqlite3.Connection, session: str) -> bool:
     """Return whether the ledger of a session was emptied and not written since."""
-    row = state.execute("SELECT base FROM ledgers WHERE session_id = ?", (session,)).fetchone()
-    return row is not None and row[0] == EMPTY_PREFIX_NAME
+    return find_prefix_name(state, session) == EMPTY_PREFIX_NAME
 
 
 def build_ledger_row(known: LedgerState) -> LedgerRow:
@@ -219,20 +208,16 @@ def name_and_encode_prefix(prefix: Prefix) -> tuple[str, str]:
 
 parse_prefix = lru_cache(maxsize=32)(parse_stored_prefix)
 EMPTY_PREFIX_NAME = hash_prefix(Prefix())
-"""The name of an empty prefix."""
 
 
 def read_edits(state: sqlite3.Connection) -> Mapping[tuple[str, str], EditPolicy]:
     """Read the decisions about edits, by file and hash of its text."""
-    return {
-        (path, sha): EditPolicy(policy) for path, sha, policy in state.execute("SELECT path, sha256, policy FROM edits")
-    }
+    return {(edit.path, edit.sha256): edit.policy for edit in list_edits(state)}
 
 
 def decide_edit(state: sqlite3.Connection, path: str, sha: str, policy: EditPolicy) -> None:
     """Store a decision about one edit of a file. It does not apply to the next edit."""
-    columns = {"path": path, "sha256": sha, "policy": str(policy), "decided": stamp()}
-    insert_row(state, "edits", "INSERT OR REPLACE", **columns)
+    insert_row(state, "edits", "INSERT OR REPLACE", path=path, sha256=sha, policy=policy, decided=stamp())
 
 
 def delete_edit_decision(state: sqlite3.Connection, path: str) -> bool:
@@ -242,14 +227,13 @@ def delete_edit_decision(state: sqlite3.Connection, path: str) -> bool:
 
 def list_edits(state: sqlite3.Connection) -> list[EditDecision]:
     """List the decisions, newest first."""
-    query = "SELECT path, sha256, policy, decided FROM edits ORDER BY decided DESC, path"
-    return fetch_all(EditDecision, state.execute(query))
+    return fetch_all(EditDecision, state, "SELECT path, sha256, policy, decided FROM edits ORDER BY decided DESC, path")
 
 
 def read_calibrations(state: sqlite3.Connection) -> Mapping[str, Calibration]:
     """Read the token calibrations by model."""
     query = "SELECT model, calls, ratio, raw, error FROM calibrations ORDER BY model"
-    return {known.model: known for known in fetch_all(Calibration, state.execute(query))}
+    return {known.model: known for known in fetch_all(Calibration, state, query)}
 
 
 def find_calibrations(folder: str) -> Mapping[str, Calibration]:
@@ -262,4 +246,4 @@ def find_calibrations(folder: str) -> Mapping[str, Calibration]:
 
 def write_calibration(state: sqlite3.Connection, known: Calibration) -> None:
     """Store a token calibration."""
-    insert_row(state, "calibrations", "INSERT OR REPLACE", **asdict(known))
+    insert_row(state, "calibrations", "INSERT OR REPLACE", **list_columns(known))

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
-from itertools import count
+from itertools import chain, count
 from typing import Any
 
 from foreword.config.schema import Config
@@ -22,6 +22,7 @@ from foreword.errors import InputError, quote_name
 from foreword.memory.entry import MAX_ENTRY_CHARS, Note, find_places, mark_text, write_file, write_note
 from foreword.memory.notes import list_added
 from foreword.storage.database import STATE_FILE, connect_read_only, has_table, stamp, use_state, writing
+from foreword.storage.rows import fetch_column, fetch_rows, insert_row
 from foreword.types import Trust, frozen
 
 AGENTS_TABLE = "agent_configurations"
@@ -30,16 +31,11 @@ NOTES_TABLE = "agent_long_term_memory"
 OLD_NOTES_TABLE = f"old_{NOTES_TABLE}"  # in an upgraded state: rows that could not be imported
 IMPORTED_TABLES = (AGENTS_TABLE, CUSTOMIZATIONS_TABLE, NOTES_TABLE, OLD_NOTES_TABLE)
 AGENT_NAME_COLUMNS = ("agent_name", "name")  # possible column names for an agent's name
-ADD_AGENT = (
-    "INSERT INTO agent_configurations (agent_name, soul, identity, updated) VALUES (?, ?, ?, ?)"
-    " ON CONFLICT (agent_name) DO NOTHING"
-)
-ADD_INSTRUCTIONS = (
-    "INSERT INTO user_agent_prompt_customizations (user_id, agent_name, instructions, updated) VALUES (?, ?, ?, ?)"
-    " ON CONFLICT (user_id, agent_name) DO NOTHING"
-)
+SELECT_ROWS = "SELECT * FROM {} ORDER BY rowid"
 
 LegacyRow = Mapping[str, Any]
+StoredAgent = tuple[str, str, str | None]  # name, soul, identity
+StoredInstructions = tuple[str, str, str]  # user, agent, text
 
 
 @frozen(eq=True)
@@ -48,37 +44,41 @@ class ImportResult:
 
     agents: int
     instructions: int
-    existing: int
-    """Agents and instructions that existed already and are unchanged."""
-    inactive: int
-    """Inactive customizations, which are not imported."""
-    agent_names: tuple[str, ...] = ()
-    """All agents found, new or existing."""
-    user_names: tuple[str, ...] = ()
-    """The users whose instructions were found."""
-    notes: int = 0
-    """Rows of long-term memory, which become memory entries and not rows of the state."""
+    existing: int  # agents and instructions that existed already and are unchanged
+    inactive: int  # inactive customizations, which are not imported
+    agent_names: tuple[str, ...] = ()  # all agents found, new or existing
+    user_names: tuple[str, ...] = ()  # the users whose instructions were found
+    notes: int = 0  # rows of long-term memory, which become memory entries and not rows of the state
 
 
 def import_rows(state: sqlite3.Connection, rows: Mapping[str, Sequence[LegacyRow]]) -> ImportResult:
     """Import agents and instructions from rows, in one transaction."""
     agents, instructions = convert_agents(rows[AGENTS_TABLE]), merge_customizations(rows[CUSTOMIZATIONS_TABLE])
-    now = stamp()
     with writing(state):
-        added = [state.execute(ADD_AGENT, (*agent, now)).rowcount for agent in agents]
-        merged = [state.execute(ADD_INSTRUCTIONS, (*row, now)).rowcount for row in instructions]
+        added, merged = insert_rows(state, agents, instructions)
     return ImportResult(
         agents=sum(added),
         instructions=sum(merged),
         existing=added.count(0) + merged.count(0),
-        inactive=len([row for row in rows[CUSTOMIZATIONS_TABLE] if not is_active(row)]),
+        inactive=sum(not is_active(row) for row in rows[CUSTOMIZATIONS_TABLE]),
         agent_names=tuple(sorted({name for name, *_ in agents} | {agent for _, agent, _ in instructions})),
         user_names=tuple(sorted({user for user, *_ in instructions if user})),
         notes=len(rows[NOTES_TABLE]),
     )
 
 
-def read_rows(path: str) -> dict[str, list[LegacyRow]]:
+def insert_rows(
+    state: sqlite3.Connection, agents: Iterable[StoredAgent], instructions: Iterable[StoredInstructions]
+) -> tuple[list[int], list[int]]:
+    """Insert agents and instructions within the caller's transaction; return 1 for each, or 0 for an existing one."""
+    agent_columns = [dict(zip(("agent_name", "soul", "identity"), row, strict=True)) for row in agents]
+    columns = [dict(zip(("user_id", "agent_name", "instructions"), row, strict=True)) for row in instructions]
+    verb, now = "INSERT OR IGNORE", stamp()
+    added = [insert_row(state, AGENTS_TABLE, verb, updated=now, **row) for row in agent_columns]
+    return added, [insert_row(state, CUSTOMIZATIONS_TABLE, verb, updated=now, **row) for row in columns]
+
+
+def read_rows(path: str) -> Mapping[str, Sequence[LegacyRow]]:
     """Read a database without changing it. It must have agents, customizations or long-term memory.
 
     In a state that was such a database, unimported long-term memory is in the table old_….
@@ -86,14 +86,13 @@ def read_rows(path: str) -> dict[str, list[LegacyRow]]:
     wanted = f"{AGENTS_TABLE}, {CUSTOMIZATIONS_TABLE} or {NOTES_TABLE}"
     if not os.path.isfile(path):
         raise InputError(f"{path} is not a file; name a SQLite database with the table {wanted}")
-    found: dict[str, list[LegacyRow]] = {name: [] for name in IMPORTED_TABLES}
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in IMPORTED_TABLES}
     try:
         with closing(connect_read_only(path)) as old:
-            old.row_factory = sqlite3.Row
             old.text_factory = decode_text
             names = [name for name in IMPORTED_TABLES if has_table(old, name)]
             for name in names:
-                found[name] = [dict(row) for row in old.execute(f"SELECT * FROM {name} ORDER BY rowid")]
+                found[name] = fetch_rows(old, SELECT_ROWS.format(name))
     except sqlite3.Error as error:
         raise InputError(f"{path} cannot be read as a SQLite database: {error}") from None
     if not names:
@@ -107,7 +106,7 @@ def decode_text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
-def convert_agents(rows: Iterable[LegacyRow]) -> list[tuple[str, str, str | None]]:
+def convert_agents(rows: Iterable[LegacyRow]) -> list[StoredAgent]:
     """Return name, soul and identity of each agent. A later row of the same name overrides non-empty fields."""
     found: dict[str, tuple[str, str | None]] = {}
     for row in rows:
@@ -119,7 +118,7 @@ def convert_agents(rows: Iterable[LegacyRow]) -> list[tuple[str, str, str | None
     return [(name, soul, identity) for name, (soul, identity) in found.items() if name]
 
 
-def merge_customizations(rows: Iterable[LegacyRow]) -> list[tuple[str, str, str]]:
+def merge_customizations(rows: Iterable[LegacyRow]) -> list[StoredInstructions]:
     """Return user, agent and the merged text of the active customizations, from the lowest priority up.
 
     Rows of equal priority stay in their order, and duplicates are dropped.
@@ -173,10 +172,8 @@ def to_text(value: object) -> str:
 TEXT_COLUMNS = ("notes", "note", "content", "text", "memory")
 AGENT_COLUMNS = ("agent_name", "agent_id", "agent")
 TIME_COLUMNS = ("updated_at", "updated", "created_at", "created")
-IMPORT_CHANNEL = "import"
 MAX_LABEL_CHARS = 40  # of the label of a part
 MAX_SHOWN_ROWS = 20  # rows named on one line of the report
-
 
 # What happened to rows that were not imported or were changed, in the order of the report.
 ROW_NOTES = {
@@ -198,12 +195,9 @@ ROW_NOTES = {
 class NotesReport:
     """The result of an import of long-term memory."""
 
-    saved: int
-    """Number of written entries."""
-    rows: Mapping[str, Sequence[str]]
-    """Rows by number, user and agent, under the names of `ROW_NOTES`."""
-    unread_columns: tuple[str, ...]
-    """The names of columns with values that are not imported."""
+    saved: int  # number of written entries
+    rows: Mapping[str, Sequence[str]]  # rows by number, user and agent, under the names of `ROW_NOTES`
+    unread_columns: tuple[str, ...]  # the names of columns with values that are not imported
 
     def list_lines(self) -> list[str]:
         """Return one line for each group of rows that were not imported or were changed."""
@@ -256,8 +250,7 @@ class NoteRow:
     agent: str
     text: str
     time: datetime | None
-    unread: tuple[str, ...]
-    """Other columns with a value."""
+    unread: tuple[str, ...]  # other columns with a value
 
 
 def read_note_row(row: LegacyRow, number: int) -> NoteRow:
@@ -270,16 +263,12 @@ def read_note_row(row: LegacyRow, number: int) -> NoteRow:
     agent_column = next((name for name in AGENT_COLUMNS if name in filled), "")
     time_column, time = find_time(row)
     user, agent = filled.get("user_id", ""), filled.get(agent_column, "")
+    label = f"{number} ({show_part(user)}, {show_part(agent)})"
     texts = [normalise_lines(filled[name]).replace("\0", "").strip() for name in TEXT_COLUMNS if name in filled]
     used = {"id", "user_id", agent_column, *TEXT_COLUMNS, *([time_column] if time else TIME_COLUMNS)}
-    return NoteRow(
-        label=f"{number} ({show_part(user)}, {show_part(agent)})",
-        user=user,
-        agent=agent,
-        text="\n\n".join(dict.fromkeys(filter(None, texts))),
-        time=time,
-        unread=tuple(name for name in filled if name not in used),
-    )
+    text = "\n\n".join(dict.fromkeys(filter(None, texts)))
+    unread = tuple(name for name in filled if name not in used)
+    return NoteRow(label=label, user=user, agent=agent, text=text, time=time, unread=unread)
 
 
 def show_part(text: str) -> str:
@@ -335,14 +324,8 @@ def split_text(text: str, most: int) -> list[str]:
 
 def save_note(root: str, row: NoteRow, text: str, clearance: Trust, now: datetime) -> None:
     """Write one entry of a user's memory. If another text has its name, use a longer name."""
-    note = Note(
-        text=text,
-        author=row.user,
-        clearance=clearance,
-        channel=IMPORT_CHANNEL,
-        session=f"{NOTES_TABLE}/{row.agent}" if row.agent else NOTES_TABLE,
-        time=row.time or now,
-    )
+    origin = {"channel": "import", "session": f"{NOTES_TABLE}/{row.agent}" if row.agent else NOTES_TABLE}
+    note = Note(text=text, author=row.user, clearance=clearance, time=row.time or now, **origin)
     if not any(write_file(root, path, write_note(note)) for path in find_places(OWN_STORE, note)):
         folder = find_own_folder(row.user)
         raise InputError(f"{folder} has other files with the names of an entry; move them away and import again")
@@ -352,7 +335,7 @@ def find_known(root: str, config: Config) -> set[tuple[str, str]]:
     """Return author and hash of each text in memory: entries, and texts promoted to notes and facts."""
     files = Files(root)
     known: set[tuple[str, str]] = set()
-    for path in [path for folder in ("memory", *map(find_own_folder, config.users)) for path in files.list(folder)]:
+    for path in chain.from_iterable(map(files.list, ("memory", *map(find_own_folder, config.users)))):
         document = files.read(path)
         if isinstance(document, Document):
             author = find_author(path) or join_lines(document.field("author"))
@@ -376,7 +359,7 @@ def find_known_facts(text: str) -> set[tuple[str, str]]:
 def import_state_notes(folder: str, root: str, config: Config, now: datetime) -> list[str]:
     """Import long-term memory of a state that was a SPEC-010 database. Return the lines of the report.
 
-    The table is removed afterwards. After an error, the next start tries again.
+    After an error, the next start tries again.
     """
     path = os.path.join(folder, STATE_FILE)
     if not has_notes_table(path):
@@ -395,42 +378,26 @@ def import_state_notes(folder: str, root: str, config: Config, now: datetime) ->
 
 
 def remove_imported_rows(state: sqlite3.Connection, rows: Iterable[LegacyRow], config: Config) -> None:
-    """Delete imported rows of a state, and move the others to the table old_… for a manual import.
+    """Delete the imported rows of a state. A table with only refused rows is renamed to old_…, unless there is one.
 
     A row that another program has written meanwhile remains until the next start.
     """
-    found = {tuple(row.items()): refuse_row(read_note_row(row, 0), config, ()) for row in rows}
+    refusals = {tuple(row.items()): refuse_row(read_note_row(row, 0), config, ()) for row in rows}
     state.text_factory = decode_text
     state.execute("PRAGMA secure_delete=ON")  # a forgotten entry must not remain in free pages
     with writing(state):
-        for table in filter(lambda name: has_table(state, name), (OLD_NOTES_TABLE, NOTES_TABLE)):
-            for number, row in list_numbered(state, table):
-                refusal = found.get(tuple(row.items()))
-                if refusal and table == NOTES_TABLE:
-                    copy_to_old_table(state, number, row)
-                if refusal == "" or (refusal and table == NOTES_TABLE):
-                    state.execute(f"DELETE FROM {table} WHERE rowid = ?", (number,))
-        if has_table(state, NOTES_TABLE) and not list_numbered(state, NOTES_TABLE):
+        left: list[str | None] = [None]
+        for table in (name for name in (OLD_NOTES_TABLE, NOTES_TABLE) if has_table(state, name)):
+            numbers = fetch_column(state, f"SELECT rowid FROM {table} ORDER BY rowid")
+            left = [refusals.get(tuple(row.items())) for row in fetch_rows(state, SELECT_ROWS.format(table))]
+            imported = [(number,) for number, refusal in zip(numbers, left, strict=True) if refusal == ""]
+            state.executemany(f"DELETE FROM {table} WHERE rowid = ?", imported)
+        if None in left or not has_table(state, NOTES_TABLE):
+            return
+        if not any(left):
             state.execute(f"DROP TABLE {NOTES_TABLE}")
-
-
-def list_numbered(state: sqlite3.Connection, table: str) -> list[tuple[int, LegacyRow]]:
-    """List the rows of a table with their row ids."""
-    found = state.execute(f"SELECT rowid, * FROM {table}")
-    names = [column[0] for column in found.description][1:]
-    return [(number, dict(zip(names, values, strict=True))) for number, *values in found]
-
-
-def copy_to_old_table(state: sqlite3.Connection, number: int, names: Iterable[str]) -> None:
-    """Copy a row to the table old_…. Create the table or add columns if necessary."""
-    state.execute(f"CREATE TABLE IF NOT EXISTS {OLD_NOTES_TABLE} AS SELECT * FROM {NOTES_TABLE} WHERE 0")
-    known = {name for (name,) in state.execute("SELECT name FROM pragma_table_info(?)", (OLD_NOTES_TABLE,))}
-    quoted = {name: '"' + name.replace('"', '""') + '"' for name in names}
-    for name in quoted.keys() - known:
-        state.execute(f"ALTER TABLE {OLD_NOTES_TABLE} ADD COLUMN {quoted[name]}")
-    columns = ", ".join(quoted.values())
-    query = f"INSERT INTO {OLD_NOTES_TABLE} ({columns}) SELECT {columns} FROM {NOTES_TABLE} WHERE rowid = ?"
-    state.execute(query, (number,))
+        elif not has_table(state, OLD_NOTES_TABLE):
+            state.execute(f"ALTER TABLE {NOTES_TABLE} RENAME TO {OLD_NOTES_TABLE}")
 
 
 def has_notes_table(path: str) -> bool:

@@ -11,9 +11,9 @@ from foreword.storage.database import (
     find_revision,
     has_table,
     run_statements,
-    stamp,
     writing,
 )
+from foreword.storage.rows import fetch_column, fetch_rows
 
 STORAGE_FOLDER = os.path.join(PACKAGE_FOLDER, "storage")
 
@@ -37,11 +37,8 @@ def replace_legacy_tables(connection: sqlite3.Connection, sql: str) -> None:
 
     rows = {name: rename_table(connection, name) for name in (legacy.AGENTS_TABLE, legacy.CUSTOMIZATIONS_TABLE)}
     run_statements(connection, sql)
-    now = stamp()
-    for agent in legacy.convert_agents(rows[legacy.AGENTS_TABLE]):
-        connection.execute(legacy.ADD_AGENT, (*agent, now))
-    for instructions in legacy.merge_customizations(rows[legacy.CUSTOMIZATIONS_TABLE]):
-        connection.execute(legacy.ADD_INSTRUCTIONS, (*instructions, now))
+    agents = legacy.convert_agents(rows[legacy.AGENTS_TABLE])
+    legacy.insert_rows(connection, agents, legacy.merge_customizations(rows[legacy.CUSTOMIZATIONS_TABLE]))
 
 
 def rename_table(connection: sqlite3.Connection, name: str) -> list[dict[str, object]]:
@@ -49,9 +46,7 @@ def rename_table(connection: sqlite3.Connection, name: str) -> list[dict[str, ob
     if not has_table(connection, name):
         return []
     connection.execute(f"ALTER TABLE {name} RENAME TO old_{name}")
-    found = connection.execute(f"SELECT * FROM old_{name} ORDER BY rowid")
-    columns = [column[0] for column in found.description]
-    return [dict(zip(columns, values, strict=True)) for values in found]
+    return fetch_rows(connection, f"SELECT * FROM old_{name} ORDER BY rowid")
 
 
 def convert_stored_messages(connection: sqlite3.Connection, _: str) -> None:
@@ -73,7 +68,7 @@ def render_schema(schema: DatabaseSchema) -> str:
     upgrade_database(connection, schema)
     revision = find_revision(connection)
     ordered = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY type DESC, iif(type = 'table', rowid, name)"
-    statements = [sql for (sql,) in connection.execute(ordered)]
+    statements = fetch_column(connection, ordered)
     connection.close()
     statements.append(f"INSERT INTO alembic_version (version_num) VALUES ('{revision}')")
     head = f"-- revision {revision}, written by python -m foreword.storage.migration\n"

@@ -4,10 +4,11 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import asdict, field
 
 from foreword.engine.signal import WritingStyle, measure_style
-from foreword.storage.database import fetch_all, fetch_one, stamp
+from foreword.storage.database import stamp
+from foreword.storage.rows import fetch_all, fetch_cell, fetch_column, fetch_one
 from foreword.turn import Bulletin, Communication
 from foreword.types import Trust, frozen
 
@@ -36,13 +37,13 @@ def read_bulletins(state: sqlite3.Connection, agent: str, clearance: Trust, poli
         "SELECT clearance AS trust, text FROM bulletins WHERE agent = ? AND clearance <= ? AND text != ''"
         " AND substr(source, 1, length(?)) = ? ORDER BY clearance"
     )
-    return tuple(fetch_all(Bulletin, state.execute(query, (agent, clearance, policy, policy))))
+    return tuple(fetch_all(Bulletin, state, query, agent, clearance, policy, policy))
 
 
 def find_bulletin_origin(state: sqlite3.Connection, agent: str, clearance: Trust) -> BulletinOrigin:
     """Return when and from what the current bulletin was made."""
     query = "SELECT made AS moment, source, author FROM bulletins WHERE agent = ? AND clearance = ?"
-    return fetch_one(BulletinOrigin, state.execute(query, (agent, clearance))) or NO_BULLETIN
+    return fetch_one(BulletinOrigin, state, query, agent, clearance) or NO_BULLETIN
 
 
 def claim_bulletin(state: sqlite3.Connection, agent: str, clearance: Trust, now: str, before: BulletinOrigin) -> bool:
@@ -117,11 +118,9 @@ def learn_style(state: sqlite3.Connection, user: str, clearance: Trust, message:
     manner = measure_style(message)
     if manner is None:
         return False
-    query = "SELECT learned FROM profiles WHERE user_id = ? AND clearance = ?"
-    row = state.execute(query, (user, clearance)).fetchone()
-    known = (StyleCounts(**json.loads(row[0])) if row else StyleCounts()).take_in(manner)
-    value = {"messages": known.messages, "words": known.words, "tone": known.tone, "topics": known.topics}
-    learned = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    before = fetch_cell(str, state, "SELECT learned FROM profiles WHERE user_id = ? AND clearance = ?", user, clearance)
+    known = StyleCounts(**json.loads(before or "{}")).take_in(manner)
+    learned = json.dumps(asdict(known), ensure_ascii=False, separators=(",", ":"))
     state.execute(STORE_PROFILE, (user, clearance, learned, stamp()))
     return True
 
@@ -129,16 +128,14 @@ def learn_style(state: sqlite3.Connection, user: str, clearance: Trust, message:
 def read_profile(state: sqlite3.Connection, user: str, clearance: Trust) -> Communication | None:
     """Return a user's profile at a clearance, or None with too few messages."""
     query = "SELECT learned FROM profiles WHERE user_id = ? AND clearance <= ? ORDER BY clearance"
-    known = [StyleCounts(**json.loads(raw)) for (raw,) in state.execute(query, (user, clearance))]
+    known = [StyleCounts(**json.loads(raw)) for raw in fetch_column(state, query, user, clearance)]
     messages = sum(one.messages for one in known)
     if messages < MIN_MESSAGES:
         return None
-    topics: Counter[str] = Counter()
-    for one in known:
-        topics.update(one.topics)
-    common = sorted(
-        (word for word, count in topics.items() if count >= MIN_MESSAGES), key=lambda word: (-topics[word], word)
-    )
+    topics = sum((Counter(one.topics) for one in known), Counter[str]())
+    common = [
+        word for word, count in sorted(topics.items(), key=lambda one: (-one[1], one[0])) if count >= MIN_MESSAGES
+    ]
     return Communication(
         formality=classify_tone(sum(one.tone for one in known) / messages),
         length=describe_length(sum(one.words for one in known) / messages),

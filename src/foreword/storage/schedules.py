@@ -8,12 +8,15 @@ from datetime import datetime, timedelta
 
 from foreword.config.schedule_settings import MissedRuns
 from foreword.errors import Forbidden, InputError
-from foreword.storage.database import fetch_all, fetch_one, format_moment, insert_row
+from foreword.storage.rows import fetch_all, fetch_cell, fetch_column, fetch_one, insert_row, list_columns
 from foreword.storage.writer import is_dead_owner
 from foreword.types import Delivery, TextEnum, Trust, frozen
 
 LEASE_DURATION = timedelta(seconds=30)
 RUN_SITUATION = "system"
+CLAIM_SCHEDULES = """
+UPDATE schedules SET lease_owner = ?1, lease_until = ?2 WHERE state = 'waiting' AND due <= ?3
+AND (lease_until < ?3 OR lease_owner IN (SELECT value FROM json_each(?4))) RETURNING *"""
 MAX_TITLE_CHARS = 24
 TITLE_WORD = re.compile(r"\w+")
 
@@ -21,12 +24,9 @@ TITLE_WORD = re.compile(r"\w+")
 class ScheduleOrigin(TextEnum):
     """Who created a schedule."""
 
-    CONFIG = "config"
-    """It is configured in foreword.yaml."""
-    PERSON = "person"
-    """A user created it, at the shell or over HTTP."""
-    AGENT = "agent"
-    """An agent created it for a user."""
+    CONFIG = "config"  # it is configured in foreword.yaml
+    PERSON = "person"  # a user created it, at the shell or over HTTP
+    AGENT = "agent"  # an agent created it for a user
 
 
 class ScheduleState(TextEnum):
@@ -79,15 +79,12 @@ class StoredSchedule:
     say: str
     delivery: Delivery
     to: Destination
-    clearance: Trust
-    """The clearance at creation, which limits all runs."""
+    clearance: Trust  # the clearance at creation, which limits all runs
     missed: MissedRuns
     created: datetime
     due: datetime | None = None
-    ran: datetime | None = None
-    """The time up to which all runs are done or skipped."""
-    note: str = ""
-    """Why the last run did not take place."""
+    ran: datetime | None = None  # the time up to which all runs are done or skipped
+    note: str = ""  # why the last run did not take place
     state: ScheduleState = ScheduleState.WAITING
 
     @property
@@ -106,44 +103,20 @@ def shorten_title(say: str) -> str:
 
 def put_schedule(state: sqlite3.Connection, schedule: StoredSchedule) -> None:
     """Insert a schedule, or replace the one with the same id."""
-    timing, to = schedule.timing, schedule.to
-    insert_row(
-        state,
-        "schedules",
-        "INSERT OR REPLACE",
-        id=schedule.id,
-        name=schedule.name,
-        origin=str(schedule.origin),
-        agent=schedule.agent,
-        user_id=schedule.user,
-        kind=str(timing.kind),
-        moment=timing.moment,
-        zone=timing.zone,
-        say=schedule.say,
-        delivery=str(schedule.delivery),
-        channel=to.channel,
-        address=to.address,
-        room=to.room,
-        situation=RUN_SITUATION,
-        clearance=schedule.clearance,
-        missed=str(schedule.missed),
-        created=format_moment(schedule.created),
-        due=schedule.due.timestamp() if schedule.due else None,
-        ran=schedule.ran.timestamp() if schedule.ran else None,
-        note=schedule.note,
-        state=str(schedule.state),
-    )
+    times = {name: time and time.timestamp() for name, time in (("due", schedule.due), ("ran", schedule.ran))}
+    columns = list_columns(schedule) | times | {"situation": RUN_SITUATION}
+    insert_row(state, "schedules", "INSERT OR REPLACE", **columns)
 
 
 def list_schedules(state: sqlite3.Connection, user: str = "") -> list[StoredSchedule]:
     """List the schedules of a user, or all, in order of the next run."""
     query = "SELECT * FROM schedules WHERE user_id = ?1 OR ?1 = '' ORDER BY state DESC, due, id"
-    return fetch_all(StoredSchedule, state.execute(query, (user,)))
+    return fetch_all(StoredSchedule, state, query, user)
 
 
 def get_schedule(state: sqlite3.Connection, key: str) -> StoredSchedule | None:
     """Return a schedule by its id."""
-    return fetch_one(StoredSchedule, state.execute("SELECT * FROM schedules WHERE id = ?", (key,)))
+    return fetch_one(StoredSchedule, state, "SELECT * FROM schedules WHERE id = ?", key)
 
 
 def find_schedule(state: sqlite3.Connection, which: str) -> StoredSchedule:
@@ -171,38 +144,26 @@ def delete_schedule(state: sqlite3.Connection, key: str) -> None:
 def is_any_due(state: sqlite3.Connection, now: datetime) -> bool:
     """Return whether any schedule is due."""
     query = "SELECT 1 FROM schedules WHERE state = 'waiting' AND due <= ? LIMIT 1"
-    return state.execute(query, (now.timestamp(),)).fetchone() is not None
+    return fetch_cell(int, state, query, now.timestamp()) is not None
 
 
 def claim_due_schedules(state: sqlite3.Connection, now: datetime, owner: str) -> list[StoredSchedule]:
     """Claim due schedules that no live process has leased."""
-    query = "SELECT DISTINCT lease_owner FROM schedules WHERE lease_owner != '' AND lease_owner != ?"
-    dead = json.dumps([other for (other,) in state.execute(query, (owner,)).fetchall() if is_dead_owner(other)])
-    claimed = state.execute(
-        "UPDATE schedules SET lease_owner = ?, lease_until = ? WHERE state = 'waiting' AND due <= ?"
-        " AND (lease_owner IN ('', ?) OR lease_until < ? OR lease_owner IN (SELECT value FROM json_each(?)))"
-        " RETURNING *",
-        (owner, (now + LEASE_DURATION).timestamp(), now.timestamp(), owner, now.timestamp(), dead),
-    )
-    return sorted(fetch_all(StoredSchedule, claimed), key=lambda schedule: (schedule.due or now, schedule.id))
+    others = fetch_column(state, "SELECT DISTINCT lease_owner FROM schedules WHERE lease_owner NOT IN ('', ?)", owner)
+    free, until = json.dumps(["", owner, *filter(is_dead_owner, others)]), (now + LEASE_DURATION).timestamp()
+    claimed = fetch_all(StoredSchedule, state, CLAIM_SCHEDULES, owner, until, now.timestamp(), free)
+    return sorted(claimed, key=lambda schedule: (schedule.due or now, schedule.id))
 
 
 def finish_run(
     state: sqlite3.Connection, schedule: StoredSchedule, owner: str, ran: datetime, due: datetime | None
 ) -> None:
     """Record that a due schedule was handled, with its note and its next due time."""
-    state.execute(
-        "UPDATE schedules SET due = ?, ran = ?, note = ?, state = ?, lease_owner = '', lease_until = 0"
-        " WHERE id = ? AND lease_owner = ?",
-        (
-            due.timestamp() if due else None,
-            ran.timestamp(),
-            schedule.note,
-            str(ScheduleState.WAITING if due else ScheduleState.OVER),
-            schedule.id,
-            owner,
-        ),
-    )
+    query = """
+    UPDATE schedules SET due = ?, ran = ?, note = ?, state = ?, lease_owner = '', lease_until = 0
+    WHERE id = ? AND lease_owner = ?"""
+    became = str(ScheduleState.WAITING if due else ScheduleState.OVER)
+    state.execute(query, (due and due.timestamp(), ran.timestamp(), schedule.note, became, schedule.id, owner))
 
 
 def set_due_time(state: sqlite3.Connection, key: str, due: datetime) -> None:
@@ -246,4 +207,4 @@ def list_used_channels(state: sqlite3.Connection, user: str, channels: Collectio
     query = """
     SELECT channel FROM sessions WHERE user_id = ? AND room = '' AND channel IN (SELECT value FROM json_each(?))
     GROUP BY channel ORDER BY max(used) DESC"""
-    return [channel for (channel,) in state.execute(query, (user, json.dumps(list(channels))))]
+    return fetch_column(state, query, user, json.dumps(list(channels)))

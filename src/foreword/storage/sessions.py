@@ -3,13 +3,15 @@
 import json
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from foreword.engine.trust import ArchivedSession
 from foreword.errors import InputError
 from foreword.events.tracer import make_id
-from foreword.storage.database import fetch_all, fetch_one, format_moment, insert_row, is_whole, stamp
+from foreword.storage.database import check_text, format_moment, stamp
+from foreword.storage.rows import fetch_all, fetch_cell, fetch_column, fetch_one, fetch_rows, insert_row, list_columns
 from foreword.turn import Step, Task
 from foreword.types import TextEnum, Trust, frozen
 
@@ -18,56 +20,39 @@ from foreword.types import TextEnum, Trust, frozen
 class Archive:
     """A transcript and the attributes of its session."""
 
-    path: str
-    """Path in the workspace."""
+    path: str  # path in the workspace
     session: str
     agent: str
     channel: str
     room: str
-    user: str
-    """The user of the session; empty in a room."""
+    user: str  # the user of the session; empty in a room
     clearance: Trust
-    people: tuple[str, ...] = ()
-    """The speakers."""
-    upto: int = 0
-    """The position in the session's history up to which it is written."""
+    people: tuple[str, ...] = ()  # the speakers
+    upto: int = 0  # the position in the session's history up to which it is written
 
 
 def find_archive_access(state: sqlite3.Connection, path: str) -> ArchivedSession | None:
     """Return the access attributes of a transcript, or None if the file is not an archive."""
     query = "SELECT clearance, channel, room, user_id FROM archives WHERE path = ?"
-    return fetch_one(ArchivedSession, state.execute(query, (path,)))
+    return fetch_one(ArchivedSession, state, query, path)
 
 
 def reserve_path(state: sqlite3.Connection, archive: Archive, other: str) -> str:
     """Reserve a path for a session's transcript: the existing one, else `archive.path`, else `other`."""
     for path in (archive.path, other):
         insert_row(
-            state,
-            "archives",
-            "INSERT OR IGNORE",
-            path=path,
-            session_id=archive.session,
-            agent=archive.agent,
-            channel=archive.channel,
-            room=archive.room,
-            user_id=archive.user,
-            clearance=archive.clearance,
-            people="[]",
-            upto=0,
+            state, "archives", "INSERT OR IGNORE", **list_columns(archive) | {"path": path, "people": "[]", "upto": 0}
         )
-        row = state.execute("SELECT path FROM archives WHERE session_id = ?", (archive.session,)).fetchone()
-        if row:
-            return str(row[0])
+        if found := fetch_cell(str, state, "SELECT path FROM archives WHERE session_id = ?", archive.session):
+            return found
     raise sqlite3.IntegrityError(f"no path is free for the transcript of {archive.session}")
 
 
 def record_written(state: sqlite3.Connection, archive: Archive, moment: str) -> None:
     """Record that a transcript is written, up to which position, and who speaks in it."""
-    state.execute(
-        "UPDATE archives SET people = ?, upto = ?, written = ? WHERE path = ?",
-        (json.dumps(archive.people, ensure_ascii=False), archive.upto, moment, archive.path),
-    )
+    people = json.dumps(archive.people, ensure_ascii=False)
+    query = "UPDATE archives SET people = ?, upto = ?, written = ? WHERE path = ?"
+    state.execute(query, (people, archive.upto, moment, archive.path))
 
 
 def drop_archive(state: sqlite3.Connection, path: str) -> None:
@@ -83,8 +68,7 @@ class SessionKey:
     channel: str
     room: str
     clearance: Trust
-    user: str
-    """Empty in a room: all people with the same clearance share a session there."""
+    user: str  # empty in a room: all people with the same clearance share a session there
 
     @property
     def person(self) -> str:
@@ -103,11 +87,9 @@ class SessionKey:
 
 
 SessionField = Literal["plan", "model", "project"]
-SESSION_COLUMNS = (
-    "sessions.id, sessions.agent, sessions.channel, sessions.room, sessions.clearance, sessions.user_id,"
-    " sessions.situation, sessions.created, sessions.used, sessions.parent, sessions.plan, sessions.model,"
-    " sessions.project"
-)
+SESSION_FIELDS = "id agent channel room clearance user_id situation created used parent plan model project"
+SESSION_COLUMNS = ", ".join(f"sessions.{name}" for name in SESSION_FIELDS.split())
+SELECT_SESSIONS = f"SELECT {SESSION_COLUMNS} FROM sessions"
 WHERE_SESSION_KEY = "agent = ? AND channel = ? AND room = ? AND clearance = ? AND user_id = ?"
 
 
@@ -120,67 +102,38 @@ class Session:
     situation: str
     created: datetime
     used: datetime
-    parent: str = ""
-    """The session it was forked from."""
-    plan: bool = False
-    """Whether plan mode is on."""
-    model: str = ""
-    """The model chosen for this session; empty for the agent's model."""
-    project: str = ""
-    """The directory of the open project."""
+    parent: str = ""  # the session it was forked from
+    plan: bool = False  # whether plan mode is on
+    model: str = ""  # the model chosen for this session; empty for the agent's model
+    project: str = ""  # the directory of the open project
 
 
 def get_session(state: sqlite3.Connection, identifier: str) -> Session | None:
     """Return a session by its id."""
-    return fetch_one(Session, state.execute(f"SELECT {SESSION_COLUMNS} FROM sessions WHERE id = ?", (identifier,)))
+    return fetch_one(Session, state, f"{SELECT_SESSIONS} WHERE id = ?", identifier)
 
 
 def find_current_session(state: sqlite3.Connection, key: SessionKey) -> Session | None:
     """Find the current session of a session key."""
     where = f"{WHERE_SESSION_KEY} AND current = 1 ORDER BY used DESC LIMIT 1"
-    return fetch_one(Session, state.execute(f"SELECT {SESSION_COLUMNS} FROM sessions WHERE {where}", key.columns))
+    return fetch_one(Session, state, f"{SELECT_SESSIONS} WHERE {where}", *key.columns)
 
 
 def add_session(
     state: sqlite3.Connection, key: SessionKey, situation: str, now: datetime, parent: Session | None = None
 ) -> Session:
     """Create a session and make it the current one of its session key."""
-    session = Session(
-        id=make_id(128),
-        key=key,
-        situation=situation,
-        created=now,
-        used=now,
-        parent=parent.id if parent else "",
-        plan=parent.plan if parent else False,
-        model=parent.model if parent else "",
-        project=parent.project if parent else "",
-    )
-    insert_row(
-        state,
-        "sessions",
-        id=session.id,
-        agent=key.agent,
-        channel=key.channel,
-        room=key.room,
-        clearance=key.clearance,
-        user_id=key.user,
-        situation=situation,
-        created=format_moment(now),
-        used=format_moment(now),
-        parent=session.parent or None,
-        plan=session.plan,
-        model=session.model,
-        project=session.project,
-    )
+    settings: dict[str, Any] = {"plan": parent.plan, "model": parent.model, "project": parent.project} if parent else {}
+    identifier, origin = make_id(128), parent.id if parent else ""
+    session = Session(id=identifier, key=key, situation=situation, created=now, used=now, parent=origin, **settings)
+    insert_row(state, "sessions", **list_columns(session) | {"parent": origin or None})
     make_current(state, session)
     return session
 
 
 def make_current(state: sqlite3.Connection, session: Session) -> None:
     """Make a session the current one of its session key."""
-    query = f"UPDATE sessions SET current = 0 WHERE {WHERE_SESSION_KEY} AND current = 1"
-    state.execute(query, session.key.columns)
+    state.execute(f"UPDATE sessions SET current = 0 WHERE {WHERE_SESSION_KEY} AND current = 1", session.key.columns)
     state.execute("UPDATE sessions SET current = 1 WHERE id = ?", (session.id,))
 
 
@@ -191,23 +144,20 @@ def touch_session(state: sqlite3.Connection, session: str, now: datetime) -> Non
 
 def list_sessions_of(state: sqlite3.Connection, user: str, limit: int) -> list[Session]:
     """List the private sessions of a person, the most recently used first."""
-    query = f"SELECT {SESSION_COLUMNS} FROM sessions WHERE user_id = ? AND user_id != '' ORDER BY used DESC LIMIT ?"
-    return fetch_all(Session, state.execute(query, (user, limit)))
+    query = f"{SELECT_SESSIONS} WHERE user_id = ? AND user_id != '' ORDER BY used DESC LIMIT ?"
+    return fetch_all(Session, state, query, user, limit)
 
 
 def list_sessions(state: sqlite3.Connection, key: SessionKey, limit: int) -> list[Session]:
     """List the sessions of one session key, the most recently used first."""
-    query = f"SELECT {SESSION_COLUMNS} FROM sessions WHERE {WHERE_SESSION_KEY} ORDER BY used DESC LIMIT ?"
-    return fetch_all(Session, state.execute(query, (*key.columns, limit)))
+    query = f"{SELECT_SESSIONS} WHERE {WHERE_SESSION_KEY} ORDER BY used DESC LIMIT ?"
+    return fetch_all(Session, state, query, *key.columns, limit)
 
 
 def list_current_ids(state: sqlite3.Connection, place: SessionKey) -> list[str]:
     """List the current sessions at a place: at or above its clearance in private, and of any clearance in a room."""
-    query = (
-        "SELECT id FROM sessions WHERE agent = ? AND channel = ? AND room = ? AND (clearance >= ? OR room != '')"
-        " AND user_id = ? AND current = 1"
-    )
-    return [session for (session,) in state.execute(query, place.columns)]
+    where = "agent = ? AND channel = ? AND room = ? AND (clearance >= ? OR room != '') AND user_id = ? AND current = 1"
+    return fetch_column(state, f"SELECT id FROM sessions WHERE {where}", *place.columns)
 
 
 def set_session_field(state: sqlite3.Connection, session: str, name: SessionField, value: str | int) -> bool:
@@ -244,7 +194,7 @@ def add_plan(state: sqlite3.Connection, session: str, text: str) -> None:
 def list_plans(state: sqlite3.Connection, session: str) -> list[SessionPlan]:
     """List the plans of a session, newest first."""
     query = "SELECT id, session_id, created, text, state FROM plans WHERE session_id = ? ORDER BY id DESC"
-    return fetch_all(SessionPlan, state.execute(query, (session,)))
+    return fetch_all(SessionPlan, state, query, session)
 
 
 def find_newest_plan(state: sqlite3.Connection, session: str) -> SessionPlan | None:
@@ -263,10 +213,8 @@ ACTIVE_STATUS = "active"
 def read_tasks(state: sqlite3.Connection, session: str) -> tuple[Task, ...]:
     """Return the tasks of a session in order."""
     query = "SELECT id, title, description, status, steps FROM tasks WHERE session_id = ? ORDER BY position"
-    return tuple(
-        Task(id=key, title=title, description=about, status=status, steps=tuple(Step(**s) for s in json.loads(steps)))
-        for key, title, about, status, steps in state.execute(query, (session,))
-    )
+    found = fetch_rows(state, query, session)
+    return tuple(Task(**row | {"steps": tuple(Step(**step) for step in json.loads(row["steps"]))}) for row in found)
 
 
 def find_active_task(tasks: Sequence[Task]) -> Task | None:
@@ -278,18 +226,8 @@ def replace_tasks(state: sqlite3.Connection, session: str, tasks: Sequence[Task]
     """Replace all tasks of a session, within the caller's transaction."""
     state.execute("DELETE FROM tasks WHERE session_id = ?", (session,))
     for position, task in enumerate(tasks):
-        steps = json.dumps([{"text": step.text, "status": step.status} for step in task.steps], ensure_ascii=False)
-        insert_row(
-            state,
-            "tasks",
-            session_id=session,
-            id=task.id,
-            title=task.title,
-            description=task.description,
-            status=task.status,
-            steps=steps,
-            position=position,
-        )
+        steps = json.dumps([asdict(step) for step in task.steps], ensure_ascii=False)
+        insert_row(state, "tasks", session_id=session, position=position, **list_columns(task) | {"steps": steps})
 
 
 def copy_tasks(state: sqlite3.Connection, session: str, into: str) -> None:
@@ -303,17 +241,13 @@ MAX_WORKFLOW_CHARS = 2_000  # characters; a longer text would displace other par
 
 def find_workflow(state: sqlite3.Connection, session: str) -> str:
     """Return the workflow of a session, or an empty string."""
-    row = state.execute("SELECT text FROM workflows WHERE session_id = ?", (session,)).fetchone()
-    return str(row[0]) if row else ""
+    return fetch_cell(str, state, "SELECT text FROM workflows WHERE session_id = ?", session) or ""
 
 
 def replace_workflow(state: sqlite3.Connection, session: str, text: str) -> str:
     """Store the workflow of a session and return it. A blank text ends the workflow; an invalid one changes nothing."""
     kept = text.strip()
-    if len(kept) > MAX_WORKFLOW_CHARS:
-        raise InputError(f"a workflow may have at most {MAX_WORKFLOW_CHARS:,} characters; this one has {len(kept):,}")
-    if "\0" in kept or not is_whole(kept):
-        raise InputError("the workflow has invalid characters; nothing was changed")
+    check_text("the workflow has", kept, MAX_WORKFLOW_CHARS)
     if kept:
         insert_row(state, "workflows", "INSERT OR REPLACE", session_id=session, text=kept, updated=stamp())
     else:
@@ -323,12 +257,11 @@ def replace_workflow(state: sqlite3.Connection, session: str, text: str) -> str:
 
 def list_sessions_with_ledgers(state: sqlite3.Connection) -> list[Session]:
     """List the sessions that have sent something, the most recently used first."""
-    query = f"SELECT {SESSION_COLUMNS} FROM sessions WHERE id IN (SELECT session_id FROM ledgers) ORDER BY used DESC"
-    return fetch_all(Session, state.execute(query))
+    query = f"{SELECT_SESSIONS} WHERE id IN (SELECT session_id FROM ledgers) ORDER BY used DESC"
+    return fetch_all(Session, state, query)
 
 
 def list_used_agents(state: sqlite3.Connection, since: datetime) -> list[tuple[str, Trust]]:
     """List the agents used since a time above public clearance, with their clearances."""
     query = "SELECT DISTINCT agent, clearance FROM sessions WHERE used >= ? AND clearance > ? ORDER BY agent, clearance"
-    rows = state.execute(query, (format_moment(since), int(Trust.PUBLIC)))
-    return [(agent, Trust(level)) for agent, level in rows]
+    return [(agent, Trust(level)) for agent, level in state.execute(query, (format_moment(since), Trust.PUBLIC))]

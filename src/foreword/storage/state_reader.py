@@ -10,18 +10,11 @@ from typing import TypeVar, cast
 from foreword.engine.context import NO_CHARACTER, StoredCharacter
 from foreword.engine.trust import ArchivedSession
 from foreword.promptcache.rules import Calibration
+from foreword.storage import database
 from foreword.storage.agents import find_character, find_instructions
-from foreword.storage.database import (
-    STATE_FILE,
-    FileIdentity,
-    StorageError,
-    fetch_all,
-    identify_file,
-    is_damage,
-    make_damage_error,
-    open_state,
-)
+from foreword.storage.database import FileIdentity
 from foreword.storage.ledgers import read_calibrations
+from foreword.storage.rows import fetch_all, fetch_cell, fetch_column
 from foreword.storage.sessions import find_archive_access
 from foreword.types import Trust, frozen
 
@@ -50,7 +43,7 @@ class StateReader:
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._path = os.path.join(folder, STATE_FILE)
+        self._path = os.path.join(folder, database.STATE_FILE)
         self._lock = Lock()
         self._state: sqlite3.Connection | None = None
         self._seen: FileIdentity = (0, 0)
@@ -98,23 +91,22 @@ class StateReader:
                 return cast("T", self._answers[key])
             except sqlite3.Error as error:
                 self._leave()
-                if is_damage(error):
-                    raise make_damage_error(self._path, error) from error
-                raise StorageError(f"{self._path} cannot be read now: {error}") from error
+                if database.is_damage(error):
+                    raise database.make_damage_error(self._path, error) from error
+                raise database.StorageError(f"{self._path} cannot be read now: {error}") from error
 
     def _find(self) -> sqlite3.Connection | None:
         """Return the current state: the file may have been replaced or removed."""
-        seen = identify_file(self._path)
+        seen = database.identify_file(self._path)
         if seen != self._seen:
             self._leave()
         if seen == (0, 0):
             return None
         if self._state is None:
-            self._state = open_state(self._folder).connection
-            self._state.execute("PRAGMA query_only=ON")
-            self._seen = identify_file(self._path)
+            self._state = database.open_state_read_only(self._folder)
+            self._seen = database.identify_file(self._path)
         # `data_version` changes when another connection writes; this one never does.
-        (version,) = self._state.execute("PRAGMA data_version").fetchone()
+        version = fetch_cell(int, self._state, "PRAGMA data_version") or 0
         if version != self._version or len(self._answers) >= MAX_CACHED_ANSWERS:
             self._answers.clear()
             self._version = version
@@ -129,8 +121,7 @@ class StateReader:
 
 def list_paired_identities(state: sqlite3.Connection, user: str) -> tuple[str, ...]:
     """List the identities paired with a user, oldest first."""
-    rows = state.execute("SELECT identity FROM identities WHERE user_id = ? ORDER BY paired", (user,))
-    return tuple(str(identity) for (identity,) in rows)
+    return tuple(fetch_column(state, "SELECT identity FROM identities WHERE user_id = ? ORDER BY paired", user))
 
 
 def list_pending_schedules(state: sqlite3.Connection) -> tuple[PendingSchedule, ...]:
@@ -139,4 +130,4 @@ def list_pending_schedules(state: sqlite3.Connection) -> tuple[PendingSchedule, 
         "SELECT id, coalesce(nullif(name, ''), id) AS title, user_id, room, clearance, due FROM schedules"
         " WHERE state = 'waiting' AND due IS NOT NULL ORDER BY due, id"
     )
-    return tuple(fetch_all(PendingSchedule, state.execute(query)))
+    return tuple(fetch_all(PendingSchedule, state, query))

@@ -7,14 +7,15 @@ that waits for a person's approval, or waited for it.
 import json
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, astuple, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from foreword.errors import ForewordError, InputError
 from foreword.events.event import TracePosition, Usage
 from foreword.events.tracer import make_id
-from foreword.storage.database import fetch_all, fetch_one, format_moment, insert_row
+from foreword.storage.database import format_moment
+from foreword.storage.rows import fetch_all, fetch_cell, fetch_column, fetch_one, insert_row
 from foreword.storage.sessions import SESSION_COLUMNS, WHERE_SESSION_KEY, Session, SessionKey
 from foreword.storage.writer import is_dead_owner
 from foreword.types import TextEnum, Trust, frozen
@@ -29,6 +30,7 @@ REPLY_COLUMNS = (
     " turns.received, turns.finished, turns.usage, iif(turns.usage IS NULL, 0.0, turns.cost_usd) AS cost_usd,"
     " turns.prompt_hash, turns.cut"
 )
+SELECT_EXCHANGES = f"SELECT turns.text AS asked, {REPLY_COLUMNS} FROM {TURNS_AND_SESSIONS}"
 SELECT_CLAIMED = f"""
 SELECT turns.id AS turn, turns.text, turns.request, turns.attempt, turns.place AS position, turns.received, turns.taken,
     turns.usage, iif(turns.usage IS NULL, 0.0, turns.cost_usd) AS cost_usd, {SESSION_COLUMNS}
@@ -47,16 +49,16 @@ UPDATE turns SET state = 'running', attempt = attempt + 1, lease_owner = ?, leas
         WHERE other.session_id = mine.session_id AND other.number < mine.number AND other.finished IS NULL)
     ORDER BY number LIMIT ?)
 RETURNING id"""
-WHERE_LEASE = "id = ? AND state = 'running' AND lease_owner = ? AND attempt = ?"
+WHERE_LEASE = "id = ? AND state = 'running' AND lease_owner = ? AND attempt = ?"  # the fields of a lease
 NO_LEASE = {"lease_owner": "", "lease_until": 0}
 # Only the newest message of a session can have lost its answer. The run of a held call is not a message.
 SELECT_RETRIED = """
 SELECT id AS turn, session_id, text, request FROM turns
-WHERE user_id = :user AND channel = :channel AND received > :day AND (finished IS NULL OR finished > :recent
+WHERE user_id = ? AND channel = ? AND received > ? AND (finished IS NULL OR finished > ?
     AND NOT EXISTS (SELECT 1 FROM turns AS later WHERE later.session_id = turns.session_id
         AND later.number > turns.number AND coalesce(json_extract(later.request, '$.held'), '') = ''))
 AND state NOT IN ('stopped', 'failed')
-AND json_extract(request, '$.request.token') = :token AND json_extract(request, '$.request.digest') = :digest
+AND json_extract(request, '$.request.token') = ? AND json_extract(request, '$.request.digest') = ?
 ORDER BY number DESC LIMIT 1"""
 SELECT_NEWEST = f"""
 SELECT sessions.id AS session, turns.id AS turn, turns.text, turns.reply, turns.finished,
@@ -73,14 +75,11 @@ class LeaseLost(ForewordError):
 class TurnState(TextEnum):
     """State of a turn."""
 
-    WAITING = "waiting"
-    """Accepted; an earlier turn of its session runs first."""
+    WAITING = "waiting"  # an earlier turn of its session runs first
     RUNNING = "running"
-    QUEUED = "queued"
-    """The provider was not available; it is retried later."""
+    QUEUED = "queued"  # the provider was not available; it is retried later
     ANSWERED = "answered"
-    REFUSED = "refused"
-    """A budget does not allow it."""
+    REFUSED = "refused"  # a budget does not allow it
     FAILED = "failed"
     STOPPED = "stopped"
 
@@ -99,11 +98,10 @@ class TurnUsage:
 
     def add(self, usage: Usage, cost_usd: float | None) -> "TurnUsage":
         """Add another attempt; an unknown cost makes the sum unknown."""
-        mine, other = asdict(self.usage), asdict(usage)
-        return TurnUsage(
-            usage=Usage(**{name: mine[name] + other[name] for name in mine}),
-            cost_usd=None if self.cost_usd is None or cost_usd is None else self.cost_usd + cost_usd,
-        )
+        other = asdict(usage)
+        total = Usage(**{name: mine + other[name] for name, mine in asdict(self.usage).items()})
+        cost = None if self.cost_usd is None or cost_usd is None else self.cost_usd + cost_usd
+        return TurnUsage(usage=total, cost_usd=cost)
 
 
 @frozen
@@ -121,8 +119,7 @@ class TurnReply:
     usage: Usage = Usage()
     cost_usd: float | None = 0.0
     prompt_hash: str = ""
-    cut: bool = False
-    """Whether the reply was cut off at the length limit."""
+    cut: bool = False  # whether the reply was cut off at the length limit
 
     @property
     def silent(self) -> bool:
@@ -146,11 +143,6 @@ class Lease:
     owner: str
     attempt: int
 
-    @property
-    def key(self) -> tuple[str, str, int]:
-        """Return the lease as the parameters of `WHERE_LEASE`."""
-        return (self.turn, self.owner, self.attempt)
-
 
 @frozen
 class ClaimedRow:
@@ -159,13 +151,11 @@ class ClaimedRow:
     turn: str
     session: Session
     text: str
-    request: str
-    """All fields of the message but its text, as JSON."""
+    request: str  # all fields of the message but its text, as JSON
     attempt: int
     position: TracePosition
     received: datetime
-    taken: bytes | None
-    """The turn's own messages so far."""
+    taken: bytes | None  # the turn's own messages so far
     spent: TurnUsage
 
 
@@ -188,8 +178,7 @@ class NewestTurn:
     text: str
     reply: str | None
     finished: str | None
-    beginning: str | None
-    """Hash of the conversation that the client sent before the message."""
+    beginning: str | None  # hash of the conversation that the client sent before the message
 
 
 def find_first_unfinished(state: sqlite3.Connection, session: str) -> tuple[TurnState, float] | None:
@@ -201,21 +190,19 @@ def find_first_unfinished(state: sqlite3.Connection, session: str) -> tuple[Turn
 
 def may_be_due(state: sqlite3.Connection, owner: str, now: datetime) -> bool:
     """Return whether a turn is due, or is leased by another process."""
-    return state.execute(SELECT_DUE, (now.timestamp(), owner)).fetchone() is not None
+    return fetch_cell(int, state, SELECT_DUE, now.timestamp(), owner) is not None
 
 
 def claim_due(state: sqlite3.Connection, owner: str, now: datetime, lease: timedelta, limit: int) -> list[str]:
     """Claim due turns, one per session, including those of dead processes; return their ids."""
-    owners = state.execute("SELECT DISTINCT lease_owner FROM turns WHERE finished IS NULL").fetchall()
-    dead = json.dumps([name for (name,) in owners if name and is_dead_owner(name)])
-    moment, until = now.timestamp(), (now + lease).timestamp()
-    found = state.execute(CLAIM_DUE, (owner, until, moment, moment, owner, dead, limit)).fetchall()
-    return [turn for (turn,) in found]
+    owners = fetch_column(state, "SELECT DISTINCT lease_owner FROM turns WHERE finished IS NULL AND lease_owner != ''")
+    dead, moment = json.dumps([*filter(is_dead_owner, owners)]), now.timestamp()
+    return fetch_column(state, CLAIM_DUE, owner, (now + lease).timestamp(), moment, moment, owner, dead, limit)
 
 
 def read_claimed(state: sqlite3.Connection, identifier: str) -> ClaimedRow:
     """Read a turn to work on; raise ValueError, TypeError or KeyError for a damaged row."""
-    claimed = fetch_one(ClaimedRow, state.execute(SELECT_CLAIMED, (identifier,)))
+    claimed = fetch_one(ClaimedRow, state, SELECT_CLAIMED, identifier)
     assert claimed is not None
     return claimed
 
@@ -228,27 +215,26 @@ def read_message(state: sqlite3.Connection, turn: str) -> tuple[str, str]:
 
 def read_taken(state: sqlite3.Connection, turn: str) -> bytes | None:
     """Read the own messages of a turn."""
-    (taken,) = state.execute("SELECT taken FROM turns WHERE id = ?", (turn,)).fetchone()
-    return bytes(taken) if taken else None
+    return fetch_cell(bytes, state, "SELECT taken FROM turns WHERE id = ?", turn) or None
 
 
 def check_lease(state: sqlite3.Connection, lease: Lease) -> None:
     """Raise LeaseLost if another process works on the turn."""
-    if state.execute(f"SELECT 1 FROM turns WHERE {WHERE_LEASE}", lease.key).fetchone() is None:
+    if fetch_cell(int, state, f"SELECT 1 FROM turns WHERE {WHERE_LEASE}", *astuple(lease)) is None:
         raise LeaseLost("another process works on this turn now")
 
 
 def update_leased(state: sqlite3.Connection, lease: Lease, /, **columns: Any) -> None:
     """Update a turn under its lease; raise LeaseLost if another process works on it."""
     query = f"UPDATE turns SET {', '.join(f'{name} = ?' for name in columns)} WHERE {WHERE_LEASE}"
-    if state.execute(query, (*columns.values(), *lease.key)).rowcount != 1:
+    if state.execute(query, (*columns.values(), *astuple(lease))).rowcount != 1:
         raise LeaseLost("another process works on this turn now")
 
 
 def has_columns(state: sqlite3.Connection, lease: Lease, /, **columns: Any) -> bool:
     """Return whether this attempt has already stored these values, after a write whose fsync failed."""
     query = f"SELECT 1 FROM turns WHERE id = ? AND attempt = ? AND {' AND '.join(f'{name} = ?' for name in columns)}"
-    return state.execute(query, (lease.turn, lease.attempt, *columns.values())).fetchone() is not None
+    return fetch_cell(int, state, query, lease.turn, lease.attempt, *columns.values()) is not None
 
 
 def release_lease(state: sqlite3.Connection, lease: Lease) -> None:
@@ -260,7 +246,7 @@ def renew_leases(state: sqlite3.Connection, owner: str, until: datetime) -> list
     """Renew the leases of a process; return its turns that a person wants to stop."""
     mine = "finished IS NULL AND lease_owner = ? AND state = 'running'"
     state.execute(f"UPDATE turns SET lease_until = ? WHERE {mine}", (until.timestamp(), owner))
-    return [turn for (turn,) in state.execute(f"SELECT id FROM turns WHERE {mine} AND stop = 1", (owner,))]
+    return fetch_column(state, f"SELECT id FROM turns WHERE {mine} AND stop = 1", owner)
 
 
 def fail_turn(state: sqlite3.Connection, turn: str, text: str, now: datetime) -> None:
@@ -271,7 +257,7 @@ def fail_turn(state: sqlite3.Connection, turn: str, text: str, now: datetime) ->
 
 def begin_call(state: sqlite3.Connection, turn: str, call: str, name: str) -> None:
     """Record that a call with side effects begins."""
-    state.execute("INSERT INTO begun (turn_id, call_id, name) VALUES (?, ?, ?)", (turn, call, name))
+    insert_row(state, "begun", turn_id=turn, call_id=call, name=name)
 
 
 def list_begun_calls(state: sqlite3.Connection, turn: str) -> frozenset[str]:
@@ -298,71 +284,58 @@ def hasten_queued(state: sqlite3.Connection, session: str = "") -> int:
 
 def stop_idle(state: sqlite3.Connection, turn: str, now: datetime) -> tuple[str, bytes | None] | None:
     """Stop a turn that is not running; return its session and its own messages, or None if it runs."""
-    row: tuple[str, bytes | None] | None = state.execute(
-        "UPDATE turns SET state = 'stopped', reply = '', finished = ? WHERE id = ?"
-        " AND state IN ('waiting', 'queued') RETURNING session_id, taken",
-        (format_moment(now), turn),
-    ).fetchone()
+    query = """
+    UPDATE turns SET state = 'stopped', reply = '', finished = ? WHERE id = ? AND state IN ('waiting', 'queued')
+    RETURNING session_id, taken"""
+    row: tuple[str, bytes | None] | None = state.execute(query, (format_moment(now), turn)).fetchone()
     return row
 
 
 def request_stop(state: sqlite3.Connection, turn: str) -> TurnState | None:
     """Ask the process that runs a turn to stop it; return the state of the turn."""
     state.execute("UPDATE turns SET stop = 1 WHERE id = ? AND state = 'running'", (turn,))
-    row = state.execute("SELECT state FROM turns WHERE id = ?", (turn,)).fetchone()
-    return TurnState(row[0]) if row else None
+    return fetch_cell(TurnState, state, "SELECT state FROM turns WHERE id = ?", turn)
 
 
 def find_by_key(state: sqlite3.Connection, key: str | None) -> TurnMatch | None:
     """Find the turn of a message by its idempotency key."""
-    query = "SELECT id AS turn, session_id, text, request FROM turns WHERE key = ?"
-    return fetch_one(TurnMatch, state.execute(query, (key,)))
+    return fetch_one(TurnMatch, state, "SELECT id AS turn, session_id, text, request FROM turns WHERE key = ?", key)
 
 
 def find_retried(
     state: sqlite3.Connection, now: datetime, *, user: str, channel: str, token: str, digest: str
 ) -> TurnMatch | None:
     """Find the first attempt of a request: same token and hash, running or finished within the retry window."""
-    parameters = {
-        "user": user,
-        "channel": channel,
-        "token": token,
-        "digest": digest,
-        "day": format_moment(now - RUNNING_WINDOW),
-        "recent": format_moment(now - RETRY_WINDOW),
-    }
-    return fetch_one(TurnMatch, state.execute(SELECT_RETRIED, parameters))
+    times = format_moment(now - RUNNING_WINDOW), format_moment(now - RETRY_WINDOW)
+    return fetch_one(TurnMatch, state, SELECT_RETRIED, user, channel, *times, token, digest)
 
 
 def list_newest(state: sqlite3.Connection, key: SessionKey) -> list[NewestTurn]:
     """List the newest turn of each recent session of a session key, the most recently used session first."""
-    return fetch_all(NewestTurn, state.execute(SELECT_NEWEST, key.columns))
+    return fetch_all(NewestTurn, state, SELECT_NEWEST, *key.columns)
 
 
 def find_newest_id(state: sqlite3.Connection, session: str) -> str:
     """Return the id of the newest turn of a session in any state; empty if there is none."""
     query = "SELECT id FROM turns WHERE session_id = ? ORDER BY number DESC LIMIT 1"
-    row = state.execute(query, (session,)).fetchone()
-    return str(row[0]) if row else ""
+    return fetch_cell(str, state, query, session) or ""
 
 
 def count_received(state: sqlite3.Connection, first: str, until: str, since: datetime) -> int:
     """Count the messages since a time from the users whose names are in the range from `first` to before `until`."""
     query = "SELECT count(*) FROM turns WHERE user_id >= ? AND user_id < ? AND received > ?"
-    return int(state.execute(query, (first, until, format_moment(since))).fetchone()[0])
+    return fetch_cell(int, state, query, first, until, format_moment(since)) or 0
 
 
 def find_reply(state: sqlite3.Connection, turn: str) -> TurnReply | None:
     """Find the current result of a turn."""
-    query = f"SELECT {REPLY_COLUMNS} FROM {TURNS_AND_SESSIONS} WHERE turns.id = ?"
-    return fetch_one(TurnReply, state.execute(query, (turn,)))
+    return fetch_one(TurnReply, state, f"SELECT {REPLY_COLUMNS} FROM {TURNS_AND_SESSIONS} WHERE turns.id = ?", turn)
 
 
 def list_unfinished(state: sqlite3.Connection, session: str) -> list[Exchange]:
     """List the unfinished messages of a session, the oldest first."""
     where = "turns.session_id = ? AND turns.finished IS NULL ORDER BY turns.number"
-    query = f"SELECT turns.text AS asked, {REPLY_COLUMNS} FROM {TURNS_AND_SESSIONS} WHERE {where}"
-    return fetch_all(Exchange, state.execute(query, (session,)))
+    return fetch_all(Exchange, state, f"{SELECT_EXCHANGES} WHERE {where}", session)
 
 
 def list_missed(state: sqlite3.Connection, session: str, limit: int) -> list[Exchange]:
@@ -374,11 +347,8 @@ def list_missed(state: sqlite3.Connection, session: str, limit: int) -> list[Exc
     ended = "turns.session_id = ?1 AND turns.finished IS NOT NULL AND turns.state != 'stopped'"
     later = "turns.finished > (SELECT max(received) FROM turns WHERE session_id = ?1)"
     newest = f"turns.number = (SELECT max(number) FROM turns WHERE {ended})"
-    query = (
-        f"SELECT turns.text AS asked, {REPLY_COLUMNS} FROM {TURNS_AND_SESSIONS} WHERE {ended} AND ({later} OR {newest})"
-        " ORDER BY turns.number DESC LIMIT ?2"
-    )
-    return fetch_all(Exchange, state.execute(query, (session, limit)))[::-1]
+    where = f"{ended} AND ({later} OR {newest}) ORDER BY turns.number DESC LIMIT ?2"
+    return fetch_all(Exchange, state, f"{SELECT_EXCHANGES} WHERE {where}", session, limit)[::-1]
 
 
 HELD_FOR = timedelta(hours=24)
@@ -386,9 +356,7 @@ MAX_HELD_CALLS = 20  # of one person, waiting at the same time
 ID_BITS = 32
 
 SELECT_HELD = """
-SELECT held_calls.id, held_calls.turn_id, held_calls.session_id, sessions.agent, sessions.channel, held_calls.user_id,
-    sessions.clearance, held_calls.name, held_calls.arguments, held_calls.question, held_calls.state,
-    held_calls.created, held_calls.expires, held_calls.run_id, held_calls.result
+SELECT held_calls.*, sessions.agent, sessions.channel, sessions.clearance
 FROM held_calls JOIN sessions ON sessions.id = held_calls.session_id WHERE"""
 SELECT_SAME = f"""{SELECT_HELD} (held_calls.turn_id = ?1 AND held_calls.call_id = ?2)
 OR (held_calls.session_id = ?3 AND held_calls.user_id = ?4 AND held_calls.name = ?5
@@ -400,12 +368,10 @@ class HeldState(TextEnum):
     """The state of a held call."""
 
     WAITING = "waiting"
-    ALLOWED = "allowed"
-    """A turn runs it or has run it."""
+    ALLOWED = "allowed"  # a turn runs it or has run it
     DENIED = "denied"
     EXPIRED = "expired"
-    REFUSED = "refused"
-    """The person no longer has the clearance of the session."""
+    REFUSED = "refused"  # the person no longer has the clearance of the session
 
 
 @frozen(eq=True)
@@ -413,8 +379,7 @@ class HeldCall:
     """A tool call that waits for approval, or waited for it."""
 
     id: str
-    turn: str
-    """The newest turn that made it."""
+    turn: str  # the newest turn that made it
     session: str
     agent: str
     channel: str
@@ -422,15 +387,12 @@ class HeldCall:
     clearance: Trust
     name: str
     arguments: Mapping[str, Any]
-    question: str
-    """The tool and its arguments, for a person."""
+    question: str  # the tool and its arguments, for a person
     state: HeldState
     created: datetime
     expires: datetime
-    run: str = ""
-    """The turn that runs it."""
-    result: str | None = None
-    """The answer of the tool."""
+    run: str = ""  # the turn that runs it
+    result: str | None = None  # the answer of the tool
 
 
 def hold_call(
@@ -450,42 +412,28 @@ def hold_call(
     The same call of a session waits once. It moves to the newest turn that makes it, whose reply then announces it.
     """
     text, moment = json.dumps(arguments, ensure_ascii=False, sort_keys=True), now.timestamp()
-    if held := fetch_one(HeldCall, state.execute(SELECT_SAME, (turn, call, session, user, name, text, moment))):
+    if held := fetch_one(HeldCall, state, SELECT_SAME, turn, call, session, user, name, text, moment):
         if held.turn != turn:
             state.execute("UPDATE held_calls SET turn_id = ?, call_id = ? WHERE id = ?", (turn, call, held.id))
         return replace(held, turn=turn)
-    query = "SELECT count(*) FROM held_calls WHERE user_id = ? AND state = 'waiting' AND expires > ?"
-    if state.execute(query, (user, moment)).fetchone()[0] >= MAX_HELD_CALLS:
+    query = "SELECT count(*) >= ? FROM held_calls WHERE user_id = ? AND state = 'waiting' AND expires > ?"
+    if fetch_cell(bool, state, query, MAX_HELD_CALLS, user, moment):
         return None
     identifier = make_id(ID_BITS)
     while find_held(state, identifier):
         identifier = make_id(ID_BITS)
-    insert_row(
-        state,
-        "held_calls",
-        turn_id=turn,
-        call_id=call,
-        session_id=session,
-        user_id=user,
-        name=name,
-        arguments=text,
-        id=identifier,
-        question=question,
-        state="waiting",
-        created=format_moment(now),
-        expires=(now + HELD_FOR).timestamp(),
-    )
+    ids = {"id": identifier, "turn_id": turn, "call_id": call, "session_id": session, "user_id": user}
+    facts = {"name": name, "arguments": text, "question": question, "state": HeldState.WAITING}
+    insert_row(state, "held_calls", created=now, expires=(now + HELD_FOR).timestamp(), **ids, **facts)
     return find_held(state, identifier)
 
 
 def mark_allowed(state: sqlite3.Connection, identifier: str, run: str, now: datetime) -> None:
     """Mark a held call as allowed, together with the acceptance of the turn that runs it."""
-    allowed = state.execute(
-        "UPDATE held_calls SET state = 'allowed', run_id = ?, decided = ?"
-        " WHERE id = ? AND state = 'waiting' AND expires > ?",
-        (run, format_moment(now), identifier, now.timestamp()),
-    ).rowcount
-    if not allowed:
+    query = """
+    UPDATE held_calls SET state = 'allowed', run_id = ?, decided = ?
+    WHERE id = ? AND state = 'waiting' AND expires > ?"""
+    if not state.execute(query, (run, format_moment(now), identifier, now.timestamp())).rowcount:
         raise InputError(f"call {identifier} is no longer waiting")
 
 
@@ -502,7 +450,7 @@ def store_held_result(state: sqlite3.Connection, identifier: str, text: str) -> 
 
 def find_held(state: sqlite3.Connection, identifier: str) -> HeldCall | None:
     """Find a held call by its id."""
-    return fetch_one(HeldCall, state.execute(f"{SELECT_HELD} held_calls.id = ?", (identifier,)))
+    return fetch_one(HeldCall, state, f"{SELECT_HELD} held_calls.id = ?", identifier)
 
 
 def list_waiting(state: sqlite3.Connection, user: str, clearance: Trust, now: datetime) -> list[HeldCall]:
@@ -524,11 +472,10 @@ def list_overdue(state: sqlite3.Connection, now: datetime) -> list[HeldCall]:
 def list_held(state: sqlite3.Connection, where: str, *parameters: object) -> list[HeldCall]:
     """List the waiting calls that a condition selects, the oldest first."""
     order = "held_calls.state = 'waiting' ORDER BY held_calls.expires, held_calls.id"
-    return fetch_all(HeldCall, state.execute(f"{SELECT_HELD} {where} AND {order}", parameters))
+    return fetch_all(HeldCall, state, f"{SELECT_HELD} {where} AND {order}", *parameters)
 
 
 def find_newest_request(state: sqlite3.Connection, session: str) -> str:
     """Return the stored request of the newest turn of a session; empty if there is none."""
     query = "SELECT request FROM turns WHERE session_id = ? ORDER BY number DESC LIMIT 1"
-    row = state.execute(query, (session,)).fetchone()
-    return row[0] if row else ""
+    return fetch_cell(str, state, query, session) or ""

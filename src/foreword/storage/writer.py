@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from contextvars import Context, copy_context
 from itertools import count
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from foreword.events.tracer import make_id
@@ -41,10 +41,8 @@ def is_dead_owner(owner: str) -> bool:
         return owner not in _names  # in a container, process ids repeat across restarts
     try:
         os.kill(int(number), 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
+    except OSError as error:
+        return isinstance(error, ProcessLookupError)
     return False
 
 
@@ -59,28 +57,23 @@ class WriteJob:
     """A unit of work, and the future that waits for it."""
 
     work: Callable[[sqlite3.Connection], Any]
-    loop: asyncio.AbstractEventLoop
     future: "asyncio.Future[Any]"
-    durable: bool
-    on_commit: Callable[[Any], None] | None
-    on_sync_error: Callable[[sqlite3.Error], None] | None
     context: Context
+    durable: bool = False
+    on_commit: Callable[[Any], None] | None = None
+    on_sync_error: Callable[[sqlite3.Error], None] | None = None
 
     def call(self, what: Callable[..., None], *said: Any) -> None:
         """Call a function on the event loop."""
         with suppress(RuntimeError):  # the loop may be closed
-            self.loop.call_soon_threadsafe(what, *said, context=self.context)
+            self.future.get_loop().call_soon_threadsafe(what, *said, context=self.context)
 
     def resolve(self, result: Any, error: BaseException | None) -> None:
         """Set the result or the error of the future, unless it is done."""
 
         def set_outcome() -> None:
-            if self.future.done():
-                return
-            if error is None:
-                self.future.set_result(result)
-            else:
-                self.future.set_exception(error)
+            if not self.future.done():
+                self.future.set_result(result) if error is None else self.future.set_exception(error)
 
         self.call(set_outcome)
 
@@ -121,7 +114,7 @@ class Writer:
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Write: run a job in a transaction; cancelling the caller does not undo it."""
-        return await self._submit(work, durable=False)
+        return await self._submit(work)
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Read: at once on this thread, or through the writer if the state is locked."""
@@ -149,28 +142,11 @@ class Writer:
         """
         return await self._submit(work, durable=True, on_commit=on_commit, on_sync_error=on_sync_error)
 
-    def _submit(
-        self,
-        work: Callable[[sqlite3.Connection], T],
-        *,
-        durable: bool,
-        on_commit: Callable[[T], None] | None = None,
-        on_sync_error: Callable[[sqlite3.Error], None] | None = None,
-    ) -> "asyncio.Future[T]":
+    def _submit(self, work: Callable[[sqlite3.Connection], T], **options: Any) -> "asyncio.Future[T]":
         if self._closed:
             raise sqlite3.ProgrammingError("the state is closed")
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-        job = WriteJob(
-            work=work,
-            loop=loop,
-            future=future,
-            durable=durable,
-            on_commit=on_commit,
-            on_sync_error=on_sync_error,
-            context=copy_context(),
-        )
-        self._jobs.put(job)
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._jobs.put(WriteJob(work=work, future=future, context=copy_context(), **options))
         return future
 
     def close(self) -> None:
@@ -185,12 +161,10 @@ class Writer:
         job = self._jobs.get()
         while job is not None:
             batch = [job]
-            with suppress(Empty):
-                while len(batch) < MAX_JOBS_PER_BATCH and (job := self._jobs.get_nowait()) is not None:
-                    batch.append(job)
+            while len(batch) < MAX_JOBS_PER_BATCH and not self._jobs.empty() and (job := self._jobs.get()) is not None:
+                batch.append(job)
             self._work(batch)
-            if job is not None:
-                job = self._jobs.get()
+            job = job and self._jobs.get()
 
     def _work(self, batch: list[WriteJob]) -> None:
         before = self._connection.total_changes
@@ -207,13 +181,11 @@ class Writer:
                 job.resolve(None, error)
             return
         self._unsynced = self._unsynced or self._connection.total_changes != before
-        durable: list[tuple[WriteJob, Any]] = []
+        durable = [(job, result) for job, result, failure in results if job.durable and failure is None]
         for job, result, failure in results:
             if not job.durable or failure is not None:
                 job.resolve(result, failure)
-                continue
-            durable.append((job, result))
-            if job.on_commit:
+            elif job.on_commit:
                 job.call(job.on_commit, result)
         fault = self._sync() if durable else None
         for job, result in durable:

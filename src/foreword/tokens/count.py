@@ -1,11 +1,11 @@
-"""Token counting, with counts of long texts cached in a small SQLite file that can be deleted at any time."""
+"""Token counting, with counts cached in a small SQLite file that can be deleted at any time."""
 
 import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import closing
-from functools import cache
+from contextlib import closing, suppress
+from functools import cache, lru_cache, partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 SPLINTR_NAMES = {Vocabulary.O200K: "o200k_base", Vocabulary.CL100K: "cl100k_base"}
 # These prepend a token to every text and merge across line breaks, so each text is counted whole.
 WHOLE_TEXT_VOCABULARIES = frozenset({Vocabulary.LLAMA2, Vocabulary.MISTRAL_V1})
-MIN_STORED_CHARS = 40  # minimum characters of a text whose count is stored on disk
 # These split digits into groups of up to three, each of them one token, so a count does not depend on which digits a
 # text has. A new time or figure then needs no tokenizer, which takes 70 ms to load and 200 ms for the first rare word.
 DIGIT_BLIND_VOCABULARIES = frozenset({Vocabulary.O200K, Vocabulary.CL100K})
@@ -29,8 +28,6 @@ MIN_SPLIT_CHARS, MAX_SPLIT_CHARS = 1_500, 200_000  # character range of texts th
 # Before a line that starts with neither white space nor a slash; o200k merges those with the previous text.
 PARAGRAPH = re.compile(r"(?<=\n\n)(?=[^\s/])")
 MAX_CACHED_TEXTS = 10_000  # maximum entries of an in-memory cache
-
-
 MAX_ROWS = 200_000  # maximum rows; the oldest are deleted first
 
 SCHEMA = """
@@ -45,8 +42,7 @@ class SqliteCountStore:
     """Stores token counts by content hash; disk errors cost time but never fail a turn."""
 
     def __init__(self, folder: str) -> None:
-        self._folder = folder
-        self._file = os.path.join(folder, "counts.sqlite")
+        self._folder, self._file = folder, os.path.join(folder, "counts.sqlite")
 
     def load(self, vocabulary: str) -> dict[bytes, int]:
         """Return all counts of a vocabulary; empty if there is no usable file."""
@@ -66,7 +62,7 @@ class SqliteCountStore:
         import sqlite3
 
         rows = [(vocabulary, content, tokens) for content, tokens in counts.items()]
-        try:
+        with suppress(sqlite3.Error, OSError):
             os.makedirs(self._folder, exist_ok=True)
             try:
                 self._write(rows)
@@ -75,8 +71,6 @@ class SqliteCountStore:
             except sqlite3.DatabaseError:
                 os.remove(self._file)
                 self._write(rows)
-        except (sqlite3.Error, OSError):
-            return
 
     def _write(self, rows: Sequence[tuple[str, bytes, int]]) -> None:
         import sqlite3
@@ -91,24 +85,15 @@ class Counter:
     """Counts tokens of one vocabulary."""
 
     def __init__(self, vocabulary: Vocabulary, store: SqliteCountStore | None = None) -> None:
-        self._vocabulary = vocabulary
-        self._store = store
-        self._loaded = False
-        self._long: dict[str, int] = {}
-        self._short: dict[str, int] = {}
-        self._parts: dict[str, int] = {}
+        self._vocabulary, self._store, self._loaded = vocabulary, store, False
         self._stored: dict[bytes, int] | None = None
         self._fresh: dict[bytes, int] = {}
+        self._count_text = lru_cache(MAX_CACHED_TEXTS)(self._look_up)
+        self._count_part = lru_cache(MAX_CACHED_TEXTS)(partial(count_tokens, vocabulary))
 
     def count(self, text: str) -> int:
         """Count the tokens of a text."""
-        memory = self._long if len(text) >= MIN_STORED_CHARS else self._short
-        known = memory.get(text)
-        if known is None:
-            if len(memory) >= MAX_CACHED_TEXTS:
-                memory.clear()
-            known = memory[text] = self._look_up(text) if len(text) >= MIN_STORED_CHARS else self._encode(text)
-        return known
+        return self._count_text(text)
 
     def save(self) -> None:
         """Store the new counts."""
@@ -118,7 +103,8 @@ class Counter:
 
     def forget(self) -> None:
         """Clear all in-memory counts; stored ones are loaded again on demand."""
-        self._long, self._short, self._parts = {}, {}, {}
+        self._count_text.cache_clear()
+        self._count_part.cache_clear()
         self._stored, self._fresh = None, {}
         if self._loaded:
             tokenizer = load_tokenizer(self._vocabulary)
@@ -149,14 +135,7 @@ class Counter:
         if self._vocabulary in WHOLE_TEXT_VOCABULARIES or not MIN_SPLIT_CHARS <= len(text) <= MAX_SPLIT_CHARS:
             return count_tokens(self._vocabulary, text)
         # No token crosses these positions, so an edit costs one paragraph instead of the whole text.
-        return sum([self._count_part(part) for part in PARAGRAPH.split(text)])
-
-    def _count_part(self, part: str) -> int:
-        if part not in self._parts:
-            if len(self._parts) >= MAX_CACHED_TEXTS:
-                self._parts.clear()
-            self._parts[part] = count_tokens(self._vocabulary, part)
-        return self._parts[part]
+        return sum(map(self._count_part, PARAGRAPH.split(text)))
 
 
 def count_tokens(vocabulary: Vocabulary, text: str) -> int:
@@ -174,9 +153,7 @@ class Meter:
     __slots__ = ("_counter", "_factor", "facts")
 
     def __init__(self, facts: ModelFacts, counter: Counter) -> None:
-        self.facts = facts
-        self._factor = facts.factor
-        self._counter = counter
+        self.facts, self._factor, self._counter = facts, facts.factor, counter
 
     def count(self, text: str) -> int:
         """Estimate the tokens that this model bills for a text."""

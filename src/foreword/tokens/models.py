@@ -125,9 +125,13 @@ class ModelTableEntry:
     local: bool = False
     native_tools: bool = True
     tools: bool = True
+    """Whether it can use tools; very small models cannot use them reliably."""
     history: bool = True
+    """Whether earlier messages are sent; a very small model repeats its earlier answers."""
     answer: int | None = None
+    """The maximum answer length, if below the window."""
     mode: Mode | None = None
+    """The prompt mode for this model; otherwise its window decides."""
 
 
 @frozen(eq=True)
@@ -147,25 +151,13 @@ class ModelTable:
 
 
 @frozen(eq=True)
-class ModelFacts:
+class ModelFacts(ModelTableEntry):
     """The facts for budgeting a turn, and which of them are assumptions."""
 
     name: str
-    window: int
     tokenizer: Vocabulary
-    factor: float
     margin: float
     cache: CacheFacts
-    local: bool = False
-    native_tools: bool = True
-    tools: bool = True
-    """Whether it can use tools; very small models cannot use them reliably."""
-    history: bool = True
-    """Whether earlier messages are sent; a very small model repeats its earlier answers."""
-    answer: int | None = None
-    """The maximum answer length, if below the window."""
-    mode: Mode | None = None
-    """The prompt mode for this model; otherwise its window decides."""
     assumed: str = ""
 
     @property

@@ -9,8 +9,7 @@ from foreword.agent.loop import AgentLoop, TurnInput, TurnLimits
 from foreword.agent.providers.model_clients import open_models
 from foreword.agent.retry import RetryPolicy
 from foreword.agent.segments import make_segments
-from foreword.events.event import EventType
-from foreword.events.query import find_context
+from foreword.events.event import EventType, find_context
 from foreword.events.tracer import Tracer
 from foreword.testing import EventStream, FakeRecorder, make_workspace
 from foreword.turn import Turn

@@ -8,11 +8,10 @@ from datetime import timedelta
 from bench.on_engine import by_turn, divide, play_all
 from embedded import MODEL, Embedded, ask, goes_on
 
-from foreword.agent.agent_events import Spending
+from foreword.agent.agent_events import TurnSpending
 from foreword.agent.providers.embedded_engine import EmbeddedEngine
 from foreword.agent.providers.embedded_weights import EngineSettings
-from foreword.events.event import EventType
-from foreword.events.query import find_context
+from foreword.events.event import EventType, find_context
 from foreword.events.tracer import Tracer
 from foreword.promptcache.designs import LedgerDesign, list_calls, make_simulated_model, make_stage
 from foreword.promptcache.ledger import Action
@@ -56,7 +55,7 @@ def test_a_question_beside_a_conversation(tmp_path, environ):
             other = Turn(user="alice", situation="dm", session="a", message="Sum it up.", mode=Mode.NONE)
             assembly = house.workspace.assemble(other)
             with Tracer(house.heard, find_context(assembly)).step(EventType.SESSION_COMPACTED) as step:
-                await house.loop.ask(assembly, step, Spending())
+                await house.loop.ask(assembly, step, TurnSpending())
             helper = Turn(user="alice", situation="dm", session="a", message="Find a fruit.", mode=Mode.MINIMAL)
             await house.run(helper, is_side_request=True)
             outcome = await house.say("a", "Name a fruit.")

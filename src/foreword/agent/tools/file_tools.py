@@ -1,5 +1,7 @@
 """The file tools list, read, search and write, within the directories of an agent and the clearance of its turn."""
 
+from __future__ import annotations
+
 import os
 import secrets
 import stat
@@ -7,7 +9,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from hashlib import sha256
+from hashlib import sha256 as hash_sha256
+from typing import TYPE_CHECKING, Annotated
 
 from foreword.agent.tools.allowed_roots import (
     MAX_DEPTH,
@@ -20,7 +23,7 @@ from foreword.agent.tools.allowed_roots import (
     is_protected,
     translate_file_errors,
 )
-from foreword.agent.tools.built_in import LINE_PARAMETERS, TEXT, TextExcerpt, ToolFamily, ToolRun
+from foreword.agent.tools.declaration import TextExcerpt, ToolRun, tool
 from foreword.config.load import is_hidden
 from foreword.config.schema import Directory
 from foreword.engine.sources.documents import FileProblem
@@ -29,10 +32,14 @@ from foreword.engine.sources.injection import label_scan
 from foreword.engine.sources.sections import quote
 from foreword.engine.trust import FileGuard, find_author, has_other_readers, is_archive, may_read_transcript
 from foreword.errors import InputError
-from foreword.turn import ToolAnswer
+from foreword.turn import ToolAnswer, Toolset
 from foreword.types import Trust
 
+if TYPE_CHECKING:
+    from pydantic import Field
+
 MAX_WRITTEN_BYTES = 1_000_000  # bytes of a written file
+MAX_WRITTEN_CHARS = 8 * MAX_WRITTEN_BYTES  # characters of a call that writes one; as JSON a character can have six
 SHOWN_HASH_CHARS = 16  # characters shown of a hash
 MAX_LISTED_ENTRIES = 200  # entries of one answer
 MAX_SEARCH_HITS = 50  # matches shown by one search
@@ -45,8 +52,6 @@ CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 
 RESERVED_FOLDERS = frozenset(
     {"agents", "blueprints", "channels", "groups", "memory", "prompts", "rules", "skills", "users"}
 )
-
-FILES = ToolFamily("files", Trust.INNER, 15)
 
 
 def open_roots(run: ToolRun) -> AllowedRoots:
@@ -81,16 +86,15 @@ def list_starts(roots: AllowedRoots, path: str) -> Sequence[tuple[AllowedRoot, t
     return [roots.find(path)] if path else [(root, ()) for root in roots.roots]
 
 
-@FILES.tool(
-    "List a directory that you were given, or a folder in it.",
-    {
-        "path": {**TEXT, "description": "The folder; all that you were given if left out."},
-        "from": {"type": "integer", "minimum": 1, "description": "The first entry to show, counted from 1."},
-    },
-)
-def list_files(run: ToolRun) -> ToolAnswer:
-    """List a folder, or the agent's directories if there are several."""
-    roots, path, first = open_roots(run), run.get_text("path"), run.get_number("from", 1) or 1
+@tool(kind="files", trust=Trust.INNER, seconds=15)
+def list_files(run: ToolRun, path: str = "", from_: Annotated[int, Field(ge=1)] = 1, **_: object) -> ToolAnswer:
+    """List a directory that you were given, or a folder in it.
+
+    Args:
+        path: The folder; all that you were given if left out.
+        from: The first entry to show, counted from 1.
+    """
+    roots, first = open_roots(run), from_
     starts = list_starts(roots, path)
     if len(starts) > 1:
         return run.answer("\n".join(root.label for root, _ in starts))
@@ -107,45 +111,47 @@ def list_files(run: ToolRun) -> ToolAnswer:
     return run.answer("\n".join([f"{shown}:", *(lines or ["(nothing)"])]))
 
 
-@FILES.tool(
-    "Read a text file in a directory that you were given, or a part of it.",
-    {"path": {**TEXT, "description": "The file, as list_files shows it."}, **LINE_PARAMETERS},
-    ("path",),
-)
-def read_file(run: ToolRun) -> TextExcerpt:
-    """Read a file, and return its hash, which is needed to replace it."""
-    roots, path = open_roots(run), run.get_text("path")
+@tool(kind="files", trust=Trust.INNER, seconds=15)
+def read_file(
+    run: ToolRun, path: str, from_: Annotated[int, Field(ge=1)] = 1, lines: Annotated[int, Field(ge=1)] = 0, **_: object
+) -> TextExcerpt:
+    """Read a text file in a directory that you were given, or a part of it.
+
+    Args:
+        path: The file, as list_files shows it.
+        from: The first line to read, counted from 1.
+        lines: How many lines to read; all that fit if left out.
+    """
+    roots = open_roots(run)
     root, parts = roots.find(path)
     with translate_file_errors(path):
         if not parts:
             raise UnusableError("is a folder; use list_files")
         with roots.open(root, parts[:-1]) as folder:
             shown = folder.name(parts[-1])
-            _, raw = folder.read(parts[-1])
+            raw = folder.read(parts[-1])[1]
         text = decode_text(path, raw)
         if isinstance(text, FileProblem):
             raise UnusableError(text.reason)
-    excerpt = run.cut_lines(text.replace("\r\n", "\n").removesuffix("\n"), f"read_file({quote(shown)}")
-    lines = f"lines {excerpt.first}–{excerpt.last} of {excerpt.total:,}"
-    labelled = f"{label_scan(excerpt.text)[0]}({shown}, {lines}, sha256 {shorten_hash(raw)})\n{excerpt.text}"
+    excerpt = run.cut_lines(text.replace("\r\n", "\n").removesuffix("\n"), f"read_file({quote(shown)}", from_, lines)
+    place = f"lines {excerpt.first}–{excerpt.last} of {excerpt.total:,}"
+    labelled = f"{label_scan(excerpt.text)[0]}({shown}, {place}, sha256 {shorten_hash(raw)})\n{excerpt.text}"
     return replace(excerpt, text=labelled, tokens=run.count(labelled))
 
 
-@FILES.tool(
-    "Find files that have these words in their names or lines, whatever the case.",
-    {
-        "text": {**TEXT, "description": "The words to look for, as they stand in the file."},
-        "path": {**TEXT, "description": "The folder to look in; all that you were given if left out."},
-    },
-    ("text",),
-    seconds=30,
-)
-def search_files(run: ToolRun) -> ToolAnswer:
-    """Search file names and lines; skip directories that cannot be opened unless one is named."""
-    roots, path = open_roots(run), run.get_text("path")
-    if not run.get_text("text").strip():
+# Directories that cannot be opened are skipped, unless one is named.
+@tool(kind="files", trust=Trust.INNER, seconds=30)
+def search_files(run: ToolRun, text: str, path: str = "", **_: object) -> ToolAnswer:
+    """Find files that have these words in their names or lines, whatever the case.
+
+    Args:
+        text: The words to look for, as they stand in the file.
+        path: The folder to look in; all that you were given if left out.
+    """
+    roots = open_roots(run)
+    if not text.strip():
         raise InputError("'text' must not be blank")
-    search = FileSearch(run.get_text("text"))
+    search = FileSearch(text)
     for root, parts in list_starts(roots, path):
         errors = translate_file_errors(path) if path else suppress(OSError, UnusableError)
         with errors, roots.open(root, parts) as folder:
@@ -153,24 +159,19 @@ def search_files(run: ToolRun) -> ToolAnswer:
     return run.answer("\n".join(search.show()))
 
 
-@FILES.tool(
-    "Write a text file in a directory that you were given. To replace one, read it and name its sha256.",
-    {
-        "path": {**TEXT, "description": "The file; folders that are missing are made."},
-        "text": {**TEXT, "description": "The whole text of the file."},
-        "sha256": {**TEXT, "description": "That of the file to be replaced, as read_file shows it."},
-    },
-    ("path", "text"),
-    trust=Trust.FULL,
-    changes=True,
-    seconds=30,
-)
-def write_file(run: ToolRun) -> ToolAnswer:
-    """Write a whole file; replacing one needs the hash of its current content."""
-    roots, path, replaced = open_roots(run), run.get_text("path"), run.get_text("sha256")
+@tool(kind="files", trust=Trust.FULL, seconds=30, changes=True, max_argument_chars=MAX_WRITTEN_CHARS)
+def write_file(run: ToolRun, path: str, text: str, sha256: str = "", **_: object) -> ToolAnswer:
+    """Write a text file in a directory that you were given. To replace one, read it and name its sha256.
+
+    Args:
+        path: The file; folders that are missing are made.
+        text: The whole text of the file.
+        sha256: That of the file to be replaced, as read_file shows it.
+    """
+    roots, replaced = open_roots(run), sha256
     root, parts = roots.find(path)
     with translate_file_errors(path):
-        raw = encode_written(run.get_text("text"))
+        raw = encode_written(text)
         if not parts:
             raise UnusableError("is a folder; name a file in it")
         if any(map(is_protected, parts)):
@@ -181,12 +182,12 @@ def write_file(run: ToolRun) -> ToolAnswer:
     return run.answer(f"{done}: {shown}, {len(raw):,} bytes, sha256 {shorten_hash(raw)}.")
 
 
-FILE_TOOLS = FILES.toolset
+FILE_TOOLS = Toolset([list_files, read_file, search_files, write_file])
 
 
 def shorten_hash(raw: bytes) -> str:
     """Return the part of a file's hash that is shown to the agent."""
-    return sha256(raw).hexdigest()[:SHOWN_HASH_CHARS]
+    return hash_sha256(raw).hexdigest()[:SHOWN_HASH_CHARS]
 
 
 def may_feed_prompts(path: str, guard: FileGuard) -> bool:
@@ -245,7 +246,7 @@ def check_replaced_file(folder: OpenFolder, name: str, replaced: str) -> os.stat
         return None
     if not replaced:
         raise UnusableError("was not written: it is there already; read it, and name its sha256 to replace it")
-    if len(replaced) < SHOWN_HASH_CHARS or not sha256(old).hexdigest().startswith(replaced.lower()):
+    if len(replaced) < SHOWN_HASH_CHARS or not hash_sha256(old).hexdigest().startswith(replaced.lower()):
         raise UnusableError("was not written: it is another text by now; read it again")
     return facts
 

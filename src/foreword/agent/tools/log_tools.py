@@ -1,21 +1,23 @@
 """The introspection tools, which query the event log within the clearance of the turn: status, logs, trace, cost."""
 
+from __future__ import annotations
+
+import json
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from foreword.agent.tools.built_in import TEXT, TextExcerpt, ToolFamily, ToolRun
+from foreword.agent.tools.declaration import ToolRun, tool
 from foreword.engine.sources.sections import quote
-from foreword.errors import UnknownName
 from foreword.events.cache_breaks import find_breaks, parse_cache_filter, show_causes
-from foreword.events.event import GROUPINGS
+from foreword.events.event import GROUPINGS, find_reader
 from foreword.events.lines import show_line, show_time, show_tree_entry, summarise_turn
 from foreword.events.query import (
     FILTER_NAMES,
     find_events,
-    find_reader,
     find_turn_events,
     lay_out_turn,
     parse_filter,
@@ -25,61 +27,104 @@ from foreword.events.query import (
 from foreword.events.status import describe_outcomes, find_status, selects_errors, show_status
 from foreword.events.totals import find_spending, show_spending
 from foreword.host import load_zone
-from foreword.turn import ToolAnswer, Toolset
+from foreword.turn import Tool, ToolAnswer, Toolset
 from foreword.types import Trust
 
+if TYPE_CHECKING:
+    from pydantic import Field
+
 LOG_TOOL_KIND = "introspection"
+LOG_TOOL_PREFIX = "foreword"
 DEFAULT_EVENTS = 20  # default number of events in an answer
-SINCE = {**TEXT, "description": "From when on: 1h, 12h, 7d, today, yesterday, 2026-11-15 or 2026-11-15T08:30."}
-UNTIL = {**TEXT, "description": "Up to when, written as since; a day is meant whole."}
+MAX_LOG_ANSWER_TOKENS = 3_000  # tokens of one answer
+
+T = TypeVar("T")
+
+
+# The tools are named with the prefix of `LOG_TOOL_PREFIX`; a blueprint may choose another.
+@tool(name="foreword_status", kind=LOG_TOOL_KIND, trust=Trust.FAMILIAR, seconds=20)
+def show_log_status(run: ToolRun) -> ToolAnswer:
+    """Say how things are: channels with their last message and errors, sessions, memory, the newest errors."""
+    return run.answer(LogQueries(run).status())
+
+
+@tool(name="foreword_logs", kind=LOG_TOOL_KIND, trust=Trust.FAMILIAR, seconds=20)
+def show_log_events(
+    run: ToolRun,
+    *,
+    session_id: str = "",
+    level: Annotated[str, Field(json_schema_extra={"enum": ["info", "warn", "error"]})] = "",
+    event_type: str = "",
+    user: str = "",
+    channel: str = "",
+    since: str = "",
+    until: str = "",
+    limit: Annotated[int, Field(ge=1)] = DEFAULT_EVENTS,
+) -> ToolAnswer:
+    """Find recorded events, the newest first, to see what happened or went wrong.
+
+    Args:
+        session_id: One session only.
+        level: This level and above.
+        event_type: One type only, such as api_error, tool_error or message_received.
+        user: One person only.
+        channel: One channel only.
+        since: From when on: 1h, 12h, 7d, today, yesterday, 2026-11-15 or 2026-11-15T08:30.
+        until: Up to when, written as since; a day is meant whole.
+        limit: How many events; 20 if left out.
+    """
+    wanted = {
+        "session_id": session_id,
+        "level": level,
+        "event_type": event_type,
+        "user": user,
+        "channel": channel,
+        "since": since,
+        "until": until,
+        "limit": limit,
+    }
+    return run.answer(LogQueries(run).logs(wanted))
+
+
+@tool(name="foreword_trace", kind=LOG_TOOL_KIND, trust=Trust.FAMILIAR, seconds=20)
+def show_turn_trace(run: ToolRun, turn: str) -> ToolAnswer:
+    """Show everything that one turn did, as a tree with times, tokens, cost and errors.
+
+    Args:
+        turn: The id that foreword_logs shows as turn=….
+    """
+    return run.answer(LogQueries(run).trace(turn))
+
+
+@tool(name="foreword_cost", kind=LOG_TOOL_KIND, trust=Trust.FAMILIAR, seconds=20)
+def show_cost(
+    run: ToolRun,
+    by: Annotated[str, Field(json_schema_extra={"enum": list(GROUPINGS)})] = "",
+    since: str = "",
+    until: str = "",
+) -> ToolAnswer:
+    """Say what was spent: in all, on average for a turn, and by day, session, user, agent, channel and so on.
+
+    Args:
+        by: What to sum by; day if left out.
+        since: From when on: 1h, 12h, 7d, today, yesterday, 2026-11-15 or 2026-11-15T08:30. today if left out.
+        until: Up to when, written as since; a day is meant whole.
+    """
+    return run.answer(LogQueries(run).cost({"by": by, "since": since, "until": until}))
+
+
+LOG_TOOLS = Toolset([show_log_status, show_log_events, show_turn_trace, show_cost])
 
 
 @lru_cache(maxsize=16)
-def make_log_tools(prefix: str) -> Toolset:
-    """Make the tools with names that start with a prefix."""
-    family = ToolFamily(LOG_TOOL_KIND, Trust.FAMILIAR, 20)
-    family.declare(
-        f"{prefix}_status",
-        "Say how things are: channels with their last message and errors, sessions, memory, the newest errors.",
-        {},
-    )
-    family.declare(
-        f"{prefix}_logs",
-        "Find recorded events, the newest first, to see what happened or went wrong.",
-        {
-            "session_id": {**TEXT, "description": "One session only."},
-            "level": {**TEXT, "enum": ["info", "warn", "error"], "description": "This level and above."},
-            "event_type": {**TEXT, "description": "One type only, such as api_error, tool_error or message_received."},
-            "user": {**TEXT, "description": "One person only."},
-            "channel": {**TEXT, "description": "One channel only."},
-            "since": SINCE,
-            "until": UNTIL,
-            "limit": {
-                "type": "integer",
-                "minimum": 1,
-                "description": f"How many events; {DEFAULT_EVENTS} if left out.",
-            },
-        },
-    )
-    family.declare(
-        f"{prefix}_trace",
-        "Show everything that one turn did, as a tree with times, tokens, cost and errors.",
-        {"turn": {**TEXT, "description": f"The id that {prefix}_logs shows as turn=…."}},
-        ("turn",),
-    )
-    family.declare(
-        f"{prefix}_cost",
-        "Say what was spent: in all, on average for a turn, and by day, session, user, agent, channel and so on.",
-        {
-            "by": {**TEXT, "enum": list(GROUPINGS), "description": "What to sum by; day if left out."},
-            "since": {**SINCE, "description": f"{SINCE['description']} today if left out."},
-            "until": UNTIL,
-        },
-    )
-    return family.toolset
-
-
-LOG_TOOLS = make_log_tools("foreword")
+def name_log_tools(prefix: str) -> Mapping[str, Tool]:
+    """Return the tools named with a prefix, by their own name; their texts name each other with it."""
+    named = {}
+    for one in LOG_TOOLS.tools:
+        texts = json.dumps(one.parameters).replace(f"{LOG_TOOL_PREFIX}_", f"{prefix}_")
+        suffix = one.name.removeprefix(LOG_TOOL_PREFIX)
+        named[one.name] = replace(one, name=f"{prefix}{suffix}", parameters=json.loads(texts))
+    return named
 
 
 @lru_cache(maxsize=256)
@@ -88,23 +133,10 @@ def rename_log_tools(tools: Toolset, prefix: str) -> Toolset:
 
     A name that another tool of the turn has is not used.
     """
-    pairs = zip(LOG_TOOLS.tools, make_log_tools(prefix).tools, strict=True)
-    renamed = {ours.name: theirs for ours, theirs in pairs if theirs.name not in tools}
+    renamed = {ours: theirs for ours, theirs in name_log_tools(prefix).items() if theirs.name not in tools}
     if not renamed.keys() & tools.names:
         return tools
-    return Toolset(renamed.get(tool.name, tool) for tool in tools.tools)
-
-
-MAX_LOG_ANSWER_TOKENS = 3_000  # tokens of one answer
-
-T = TypeVar("T")
-
-
-def run_log_tool(run: ToolRun) -> TextExcerpt | ToolAnswer:
-    """Run an introspection tool by the name that the blueprint gives it."""
-    queries = LogQueries(run)
-    functions = {"status": queries.status, "logs": queries.logs, "trace": queries.trace, "cost": queries.cost}
-    return run.answer(functions[run.name.rpartition("_")[2]](run.arguments))
+    return Toolset(renamed.get(one.name, one) for one in tools.tools)
 
 
 class LogQueries:
@@ -116,9 +148,8 @@ class LogQueries:
         self._reader = find_reader(run.turn, run.level, run.workspace.context.config)
         self._zone, _ = load_zone(self._reader.timezone)
 
-    def status(self, arguments: Mapping[str, Any]) -> str:
+    def status(self) -> str:
         """Return the status of channels, sessions and memory."""
-        refuse_unknown_arguments(arguments, ())
         found = self._ask(lambda log: find_status(log, self._reader, self._now))
         lines = []
         for stock in self._run.workspace.memory.count_stocks(self._run.assembly.audience):
@@ -131,8 +162,7 @@ class LogQueries:
 
     def logs(self, arguments: Mapping[str, Any]) -> str:
         """Return matching events, the newest first."""
-        asked = {"limit": DEFAULT_EVENTS, **{name: value for name, value in arguments.items() if value is not None}}
-        wanted = parse_filter(asked, self._reader, self._now)
+        wanted = parse_filter(arguments, self._reader, self._now)
         found = self._ask(lambda log: find_events(log, self._reader, wanted))
         if not found.records:
             return "No recorded event fits."
@@ -145,7 +175,9 @@ class LogQueries:
             notes += ["what became of these turns:", *outcomes] if outcomes else []
         if rest := found.find_next_page(shown, wanted):
             onward = {**arguments, "until": rest}
-            given = {name: onward[name] for name in FILTER_NAMES if onward.get(name) is not None}
+            if onward["limit"] == DEFAULT_EVENTS:
+                del onward["limit"]
+            given = {name: onward[name] for name in FILTER_NAMES if onward.get(name)}
             call = ", ".join(
                 f"{name}={quote(value) if isinstance(value, str) else value}" for name, value in given.items()
             )
@@ -153,11 +185,10 @@ class LogQueries:
         head = f"{shown} events, the newest first; times in {self._zone.key}:" if shown > 1 else f"{self._zone.key}:"
         return "\n".join([head, text, *notes])
 
-    def trace(self, arguments: Mapping[str, Any]) -> str:
+    def trace(self, turn: str) -> str:
         """Return the events of a turn as a tree."""
-        refuse_unknown_arguments(arguments, ("turn",))
-        turn = parse_text("turn", arguments.get("turn"))
-        found = self._ask(lambda log: find_turn_events(log, self._reader, turn))
+        named = parse_text("turn", turn)
+        found = self._ask(lambda log: find_turn_events(log, self._reader, named))
         if not found.records:
             return "There is no such turn."
         start = found.records[0].time
@@ -166,10 +197,9 @@ class LogQueries:
         more = f"({left:,} more; {self._name('logs')} finds them by session and time)" if left else found.notice
         return "\n".join(filter(None, [summarise_turn(found.records, self._zone), text, more]))
 
-    def cost(self, arguments: Mapping[str, Any]) -> str:
+    def cost(self, arguments: Mapping[str, str]) -> str:
         """Return the cost by the requested group."""
-        refuse_unknown_arguments(arguments, ("by", "since", "until"))
-        texts = {name: parse_text(name, arguments.get(name)) for name in ("by", "since", "until")}
+        texts = {name: parse_text(name, value) for name, value in arguments.items()}
         wanted = parse_cache_filter(texts, self._reader, self._now)
         spending = self._ask(lambda log: find_spending(log, self._reader, texts, self._now))
         breaks = self._ask(lambda log: find_breaks(log, self._reader, wanted))
@@ -197,10 +227,3 @@ class LogQueries:
                 break
             shown.append(line)
         return "\n".join(shown), len(shown)
-
-
-def refuse_unknown_arguments(arguments: Mapping[str, Any], known: tuple[str, ...]) -> None:
-    """Refuse unknown arguments: ignoring one would answer another question."""
-    for name in arguments:
-        if name not in known:
-            raise UnknownName("argument", str(name)[:40], known)

@@ -1,11 +1,14 @@
 """The memory tools: search, list, save, share, read and forget, within the clearance of the turn."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
 
-from foreword.agent.tools.built_in import TEXT, ToolFamily, ToolRun
+from foreword.agent.tools.declaration import ToolRun, tool
 from foreword.engine.sources.documents import join_lines
 from foreword.engine.sources.sections import write_memory_get
 from foreword.engine.trust import Audience, find_author, find_own_level, find_own_person, has_other_readers, locate_path
@@ -13,34 +16,34 @@ from foreword.errors import Forbidden, InputError, quote_name
 from foreword.memory.entry import Note
 from foreword.memory.search import find_snippet
 from foreword.memory.stores import Entry, Hit, Memory
-from foreword.turn import ToolAnswer
+from foreword.turn import ToolAnswer, Toolset
 from foreword.types import Trust
+
+if TYPE_CHECKING:
+    from pydantic import Field
 
 SNIPPET_CHARS = 200  # characters of a search result
 DEFAULT_RESULTS, MAX_RESULTS = 5, 20
 MAX_ANSWER_TOKENS = 2_000  # tokens of an answer of read_memory
 LEVELS_BY_NAME = {str(level): level for level in Trust}
-STORE = {**TEXT, "description": "One store only; all that you may see if left out."}
-
-MEMORY = ToolFamily("memory", Trust.FAMILIAR, 20)
 
 
-@MEMORY.tool(
-    "Find passages in memory that answer a question, each with its price and how to read on.",
-    {
-        "query": {**TEXT, "description": "What you want to know, in plain words."},
-        "limit": {"type": "integer", "minimum": 1, "maximum": 20, "description": "How many passages; 5 if left out."},
-        "store": STORE,
-    },
-    ("query",),
-)
-def memory_search(run: ToolRun) -> ToolAnswer:
-    """Find passages, the best first."""
-    query, store = run.get_text("query"), run.get_text("store")
-    limit = run.arguments.get("limit", DEFAULT_RESULTS)
-    if not 1 <= limit <= MAX_RESULTS:
-        raise InputError(f"'limit' must be a whole number from 1 to {MAX_RESULTS}")
-    hits = run.workspace.memory.search(query, run.assembly.audience, limit=int(limit), store=store)
+@tool(kind="memory", trust=Trust.FAMILIAR, seconds=20)
+def memory_search(
+    run: ToolRun,
+    query: str,
+    limit: Annotated[int, Field(ge=1, le=MAX_RESULTS)] = DEFAULT_RESULTS,
+    store: str = "",
+    **_: object,
+) -> ToolAnswer:
+    """Find passages in memory that answer a question, each with its price and how to read on.
+
+    Args:
+        query: What you want to know, in plain words.
+        limit: How many passages; 5 if left out.
+        store: One store only; all that you may see if left out.
+    """
+    hits = run.workspace.memory.search(query, run.assembly.audience, limit=limit, store=store)
     found = "\n\n".join(render_hit(run, number, hit, query) for number, hit in enumerate(hits, 1))
     return run.answer(found or "Nothing in memory answers that.", name_stores(run, store), len(hits))
 
@@ -55,10 +58,13 @@ def render_hit(run: ToolRun, number: int, hit: Hit, query: str) -> str:
     return f"{head}{heading}{origin}\n{snippet.text}\nmore: {more}"
 
 
-@MEMORY.tool("List what is in memory, each with its price.", {"store": STORE})
-def memory_list(run: ToolRun) -> ToolAnswer:
-    """List all visible memories with their tokens."""
-    store = run.get_text("store")
+@tool(kind="memory", trust=Trust.FAMILIAR, seconds=20)
+def memory_list(run: ToolRun, store: str = "", **_: object) -> ToolAnswer:
+    """List what is in memory, each with its price.
+
+    Args:
+        store: One store only; all that you may see if left out.
+    """
     lines = run.workspace.memory.menu(run.assembly.audience, run.assembly.meter, store)
     shown = cut_to_limit(run, lines, "memory_list has no more room; name a store, or find the rest with memory_search")
     return run.answer("\n".join(shown) or "There is nothing in memory.", name_stores(run, store), len(lines))
@@ -81,19 +87,17 @@ def cut_to_limit(run: ToolRun, lines: Sequence[str], note: str) -> Iterator[str]
 
 
 # Saving and forgetting need no approval: they change only this person's entries.
-@MEMORY.tool(
-    "Keep a fact or a note for another time: in private for this person alone. Say in it who said so.",
-    {"text": {**TEXT, "description": "One fact or one note that can be understood by itself."}},
-    ("text",),
-    changes=True,
-    confirm=False,
-)
-def save_memory(run: ToolRun) -> ToolAnswer:
-    """Save an entry at the clearance of the turn; in a private conversation in the person's own memory."""
-    if "store" in run.arguments:
+@tool(kind="memory", trust=Trust.FAMILIAR, seconds=20, changes=True, confirm=False)
+def save_memory(run: ToolRun, text: str, **others: object) -> ToolAnswer:
+    """Keep a fact or a note for another time: in private for this person alone. Say in it who said so.
+
+    Args:
+        text: One fact or one note that can be understood by itself.
+    """
+    if "store" in others:
         raise InputError("save_memory takes no store; save it, and share it with share_memory")
     memory = run.workspace.memory
-    saved = memory.save(make_note(run, run.get_text("text")), memory.find_store(run.assembly.audience))
+    saved = memory.save(make_note(run, text), memory.find_store(run.assembly.audience))
     if saved.known:
         return run.answer(f"That is known already: {saved.path}.", saved.store)
     return run.answer(f"Saved as {saved.path}.", saved.store, 1)
@@ -112,18 +116,13 @@ def make_note(run: ToolRun, text: str) -> Note:
     )
 
 
-@MEMORY.tool(
-    "Copy an entry of this person to a store that others read. The person is asked first.",
-    {
-        "path": {**TEXT, "description": "The path as save_memory or read_memory shows it."},
-        "store": TEXT,
-    },
-    ("path", "store"),
-    changes=True,
-)
-def share_memory(run: ToolRun) -> ToolAnswer:
-    """Copy an entry of the person to the inbox of a shared store; the person has approved the call."""
-    path, store = run.get_text("path"), run.get_text("store")
+@tool(kind="memory", trust=Trust.FAMILIAR, seconds=20, changes=True)
+def share_memory(run: ToolRun, path: str, store: str, **_: object) -> ToolAnswer:
+    """Copy an entry of this person to a store that others read. The person is asked first.
+
+    Args:
+        path: The path as save_memory or read_memory shows it.
+    """
     memory, audience = run.workspace.memory, run.assembly.audience
     entry = next((one for one in list_own_entries(run) if one.path == path), None)
     if entry is None:
@@ -156,9 +155,9 @@ def copy_entry(run: ToolRun, entry: Entry) -> Note:
     )
 
 
-@MEMORY.tool("Show what was saved for this person, and their standing instructions, whole.", {})
-def read_memory(run: ToolRun) -> ToolAnswer:
-    """Return the person's entries, and in a private conversation their whole standing instructions."""
+@tool(kind="memory", trust=Trust.FAMILIAR, seconds=20)
+def read_memory(run: ToolRun, **_: object) -> ToolAnswer:
+    """Show what was saved for this person, and their standing instructions, whole."""
     user = run.turn.user
     notes = run.workspace.memory.find_notes(user, run.assembly.audience) if user else ()
     entries = [*list_own_entries(run), *notes]
@@ -178,16 +177,15 @@ def show_instructions(run: ToolRun) -> str:
     return f"{stored or '(none)'}{others}"
 
 
-@MEMORY.tool(
-    "Remove an entry that was saved for this person.",
-    {"path": {**TEXT, "description": "The path as memory_search or read_memory shows it."}},
-    ("path",),
-    changes=True,
-    confirm=False,
-)
-def forget_memory(run: ToolRun) -> ToolAnswer:
-    """Remove an entry of the person; the owner may remove any entry, but no hand-written file."""
-    path, memory, audience = run.get_text("path"), run.workspace.memory, run.assembly.audience
+# The owner may remove any entry, but no hand-written file.
+@tool(kind="memory", trust=Trust.FAMILIAR, seconds=20, changes=True, confirm=False)
+def forget_memory(run: ToolRun, path: str, **_: object) -> ToolAnswer:
+    """Remove an entry that was saved for this person.
+
+    Args:
+        path: The path as memory_search or read_memory shows it.
+    """
+    memory, audience = run.workspace.memory, run.assembly.audience
     is_own = path in {entry.path for entry in list_own_entries(run)}
     is_owner = run.turn.user == run.workspace.context.config.owner and audience.clearance is Trust.FULL
     if is_owner and not is_own and not find_author(locate_path(path, audience.person)):
@@ -199,7 +197,7 @@ def forget_memory(run: ToolRun) -> ToolAnswer:
     return run.answer(f"Forgotten: {path}. {note}".rstrip(), path.partition("/")[0], 1)
 
 
-MEMORY_TOOLS = MEMORY.toolset
+MEMORY_TOOLS = Toolset([memory_search, memory_list, save_memory, share_memory, read_memory, forget_memory])
 
 
 def erase_from_records(memory: Memory, audience: Audience, path: str, text: str) -> str:

@@ -1,9 +1,11 @@
 """Tools that write the state of a session, a user or an agent: tasks, workflow, instructions and responsibilities."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from __future__ import annotations
 
-from foreword.agent.tools.built_in import TEXT, ToolFamily, ToolRun
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+from foreword.agent.tools.declaration import ToolRun, tool
 from foreword.config.schema import Responsibility
 from foreword.engine.sources.documents import normalise_lines
 from foreword.engine.sources.injection import scan_injections
@@ -11,15 +13,18 @@ from foreword.engine.trust import has_other_readers
 from foreword.errors import Forbidden, InputError, quote_name, suggest_name
 from foreword.storage import agents, sessions
 from foreword.storage.database import is_whole, use_state, writing
-from foreword.turn import STEP_STATUSES, Step, Task, ToolAnswer
+from foreword.turn import STEP_STATUSES, Step, Task, ToolAnswer, Toolset
 from foreword.types import Trust
+
+if TYPE_CHECKING:
+    from pydantic import Field
 
 INSTRUCTIONS_TRUST = Trust.FAMILIAR  # the lowest clearance with standing instructions
 MAX_SHOWN_INSTRUCTIONS_CHARS = 2_000  # characters shown in a prompt
 INSTRUCTIONS_STORE = "instructions"  # the store name in the event log
 MAX_TASKS = 50  # tasks of a session, and steps of a task
 MAX_TASK_TITLE_CHARS, MAX_TASK_DESCRIPTION_CHARS = 200, 2_000  # characters
-TITLE = {"type": "string", "maxLength": agents.MAX_TITLE_CHARS}
+TEXT = {"type": "string"}
 STATUS = {"type": "string", "enum": list(STEP_STATUSES)}
 STEP_SCHEMA = {"type": "object", "properties": {"text": TEXT, "status": STATUS}, "required": ["text"]}
 TASK_SCHEMA = {
@@ -34,29 +39,20 @@ TASK_SCHEMA = {
     "required": ["title"],
 }
 
-RESPONSIBILITIES = ToolFamily("responsibilities", Trust.FULL, 20, shown_in=("responsibilities",))
-INSTRUCTIONS = ToolFamily("instructions", INSTRUCTIONS_TRUST, 20, shown_in=("instructions",))
-TASKS = ToolFamily("tasks", Trust.INNER, 20, shown_in=("tasks", "task_title"))
-WORKFLOW = ToolFamily("workflow", Trust.INNER, 20, shown_in=("workflow",))
 
+@tool(kind="responsibilities", trust=Trust.FULL, seconds=20, changes=True, shown_in=("responsibilities",))
+def responsibility_add(
+    run: ToolRun,
+    title: Annotated[str, Field(max_length=agents.MAX_TITLE_CHARS)],
+    content: Annotated[str, Field(max_length=agents.MAX_CONTENT_CHARS)],
+) -> ToolAnswer:
+    """Take on a lasting responsibility, which you are told in every conversation from the next message on.
 
-@RESPONSIBILITIES.tool(
-    "Take on a lasting responsibility, which you are told in every conversation from the next message on.",
-    {
-        "title": {**TITLE, "description": "The name it is known by; no other responsibility has it."},
-        "content": {
-            "type": "string",
-            "maxLength": agents.MAX_CONTENT_CHARS,
-            "description": "What it asks of you, whole.",
-        },
-    },
-    ("title", "content"),
-    closed=True,
-    changes=True,
-)
-def responsibility_add(run: ToolRun) -> ToolAnswer:
-    """Add a responsibility to the turn's agent."""
-    title, content = (normalise_lines(run.get_text(name)).strip() for name in ("title", "content"))
+    Args:
+        title: The name it is known by; no other responsibility has it.
+        content: What it asks of you, whole.
+    """
+    title, content = (normalise_lines(text).strip() for text in (title, content))
     if title.casefold() in list_configured_titles(run):
         raise InputError(f"the configuration has a responsibility {title!r} already; choose another title")
     if scan_injections(f"{title}\n{content}"):
@@ -67,16 +63,14 @@ def responsibility_add(run: ToolRun) -> ToolAnswer:
     return run.answer(f"Taken on: {title}. It is in force from the next message on.", "responsibilities", 1)
 
 
-@RESPONSIBILITIES.tool(
-    "Give up a responsibility that was added with responsibility_add.",
-    {"title": {**TITLE, "description": "Its exact title, as your responsibilities show it."}},
-    ("title",),
-    closed=True,
-    changes=True,
-)
-def responsibility_remove(run: ToolRun) -> ToolAnswer:
-    """Remove a responsibility of the turn's agent."""
-    title, agent = normalise_lines(run.get_text("title")).strip(), run.turn.agent
+@tool(kind="responsibilities", trust=Trust.FULL, seconds=20, changes=True, shown_in=("responsibilities",))
+def responsibility_remove(run: ToolRun, title: Annotated[str, Field(max_length=agents.MAX_TITLE_CHARS)]) -> ToolAnswer:
+    """Give up a responsibility that was added with responsibility_add.
+
+    Args:
+        title: Its exact title, as your responsibilities show it.
+    """
+    title, agent = normalise_lines(title).strip(), run.turn.agent
     with use_state(run.workspace.state) as state:
         if agents.remove_responsibility(state, agent, title):
             return run.answer(f"Given up: {title}.", "responsibilities", 1)
@@ -92,30 +86,25 @@ def list_configured_titles(run: ToolRun) -> set[str]:
     return {" ".join(one.title.split()).casefold() for one in configured}
 
 
-@INSTRUCTIONS.tool(
-    "Replace this person's standing instructions, which you are told in every conversation with them. "
-    "Read the present ones with read_memory first and keep in the new text all that still holds; "
-    "an empty text clears them.",
-    {
-        "instructions": {
-            "type": "string",
-            "maxLength": agents.MAX_INSTRUCTIONS_CHARS,
-            "description": "The whole new text; it replaces all that was there.",
-        }
-    },
-    ("instructions",),
-    closed=True,
-    changes=True,
-)
-def update_instructions(run: ToolRun) -> ToolAnswer:
-    """Replace the current person's instructions for this agent."""
+@tool(kind="instructions", trust=INSTRUCTIONS_TRUST, seconds=20, changes=True, shown_in=("instructions",))
+def update_instructions(
+    run: ToolRun, instructions: Annotated[str, Field(max_length=agents.MAX_INSTRUCTIONS_CHARS)]
+) -> ToolAnswer:
+    """Replace this person's standing instructions, which you are told in every conversation with them.
+
+    Read the present ones with read_memory first and keep in the new text all that still holds; an empty text clears
+    them.
+
+    Args:
+        instructions: The whole new text; it replaces all that was there.
+    """
     turn = run.turn
     if has_other_readers(turn):
         raise Forbidden("standing instructions are changed in a private conversation, not where others read")
     if not turn.user:
         raise Forbidden("nobody is known to be speaking, so there is nobody to keep instructions for")
     with use_state(run.workspace.state) as state:
-        stored = agents.replace_instructions(state, turn.user, turn.agent, run.get_text("instructions"), run.level)
+        stored = agents.replace_instructions(state, turn.user, turn.agent, instructions, run.level)
     return run.answer(describe_instructions(stored), INSTRUCTIONS_STORE, 1)
 
 
@@ -130,42 +119,42 @@ def describe_instructions(stored: str) -> str:
     )
 
 
-@TASKS.tool(
-    "Write the task list of this conversation anew, whole: tasks that are left out are gone. "
-    "One task at a time is active; an empty list clears it.",
-    {"tasks": {"type": "array", "maxItems": MAX_TASKS, "items": TASK_SCHEMA}},
-    ("tasks",),
-)
-def task_write(run: ToolRun) -> ToolAnswer:
-    """Replace the task list of the turn's session."""
+@tool(kind="tasks", trust=Trust.INNER, seconds=20, shown_in=("tasks", "task_title"))
+def task_write(
+    run: ToolRun,
+    tasks: Annotated[list[Any], Field(max_length=MAX_TASKS, json_schema_extra={"items": TASK_SCHEMA})],
+    **_: object,
+) -> ToolAnswer:
+    """Write the task list of this conversation anew, whole: tasks that are left out are gone.
+
+    One task at a time is active; an empty list clears it.
+    """
     if not run.turn.session:
         raise InputError("this turn belongs to no session, so there is nowhere to keep its tasks")
-    parsed = parse_tasks(run.arguments["tasks"])
+    parsed = parse_tasks(tasks)
     with use_state(run.workspace.state) as state, writing(state):
         sessions.replace_tasks(state, run.turn.session, parsed)
     return run.answer(describe_tasks(parsed), count=len(parsed))
 
 
-@WORKFLOW.tool(
-    "Write down where this conversation stands in a process of several stages, which you are told with "
-    "every further message of it. The text replaces the one before; an empty text ends the workflow.",
-    {
-        "text": {
-            "type": "string",
-            "maxLength": sessions.MAX_WORKFLOW_CHARS,
-            "description": "The process, the stage it is in, and what comes next, in a few lines.",
-        }
-    },
-    ("text",),
-    closed=True,
-)
-def workflow_write(run: ToolRun) -> ToolAnswer:
-    """Replace the workflow of the turn's session."""
+@tool(kind="workflow", trust=Trust.INNER, seconds=20, shown_in=("workflow",))
+def workflow_write(run: ToolRun, text: Annotated[str, Field(max_length=sessions.MAX_WORKFLOW_CHARS)]) -> ToolAnswer:
+    """Write down where this conversation stands in a process of several stages, which you are told with every further
+    message of it.
+
+    The text replaces the one before; an empty text ends the workflow.
+
+    Args:
+        text: The process, the stage it is in, and what comes next, in a few lines.
+    """  # noqa: D205 - the model gets the whole sentence
     if not run.turn.session:
         raise InputError("this turn belongs to no session, so there is nowhere to keep its workflow")
     with use_state(run.workspace.state) as state:
-        stored = sessions.replace_workflow(state, run.turn.session, run.get_text("text"))
+        stored = sessions.replace_workflow(state, run.turn.session, text)
     return run.answer("The workflow is written." if stored else "No workflow is active any more.", count=1)
+
+
+STATE_TOOLS = Toolset([responsibility_add, responsibility_remove, update_instructions, task_write, workflow_write])
 
 
 def parse_tasks(listed: object) -> tuple[Task, ...]:

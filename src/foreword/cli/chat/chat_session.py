@@ -12,12 +12,11 @@ from rich.console import Console
 from rich.text import Text
 
 from foreword.agent.agent_events import ApprovalNeeded, ToolFinished
-from foreword.agent.providers import model_discovery
-from foreword.agent.providers.model_clients import EMBEDDED_PREFIX, open_models
+from foreword.agent.providers import model_clients, model_discovery
 from foreword.assembly import Assembly
 from foreword.cli.chat.renderer import MarkdownText, TextRenderer, ToolDeclined, describe_end
 from foreword.cli.inputs import find_user_zone
-from foreword.cli.output import clean_line, clean_text, count
+from foreword.cli.output import clean_line, clean_text, count, pick
 from foreword.config.schema import Config
 from foreword.errors import InputError, quote_name
 from foreword.events import event, lines
@@ -40,8 +39,7 @@ class ChatNotifications:
     """Holds notices until the terminal is free; for anyone but the owner, they go only to the log."""
 
     def __init__(self, show: Callable[[str], None], *, is_owner: Callable[[], bool]) -> None:
-        self._show = show
-        self._is_owner = is_owner
+        self._show, self._is_owner = show, is_owner
         self._pending: list[event.Notice] = []
         self._free = False
 
@@ -72,11 +70,8 @@ class LateAnswers:
     """Shows each answer that was not streamed here once."""
 
     def __init__(self, gateway: service.Gateway, console: Console, zone: Callable[[], ZoneInfo]) -> None:
-        self.shown: set[str] = set()
-        """Turns whose answers are or will be shown here, and keys of shown notifications."""
-        self._gateway = gateway
-        self._console = console
-        self._zone = zone
+        self.shown: set[str] = set()  # turns whose answers are or will be shown here, and keys of shown notifications
+        self._gateway, self._console, self._zone = gateway, console, zone
         self._waiting: set[asyncio.Task[None]] = set()
 
     async def catch_up(self, session: str) -> None:
@@ -138,7 +133,7 @@ def print_note(console: Console, text: str) -> None:
 
 def fetch_weights(model: str, config: Config, environ: Mapping[str, str]) -> None:
     """Download the missing files of a local model; other models need none."""
-    if model.partition(":")[0] == EMBEDDED_PREFIX:
+    if model.partition(":")[0] == model_clients.EMBEDDED_PREFIX:
         from foreword.agent.providers.embedded_weights import find_weights_file, make_engine_settings
 
         find_weights_file(make_engine_settings(find_model(model, config.models), environ))
@@ -157,24 +152,15 @@ class ChatSession:
         make_renderer: Callable[[], TextRenderer],
         ask: Callable[[str], Awaitable[bool]],
     ) -> None:
-        self.gateway = gateway
-        self.terminal = terminal
-        self.environ = environ
-        self.console = console
+        self.gateway, self.terminal, self.environ, self.console = gateway, terminal, environ, console
+        self._make_renderer, self._ask = make_renderer, ask
         self.late_answers = LateAnswers(gateway, console, lambda: self.zone)
-        self.session: Session | None = None
-        """The current session; None before the first message of a new conversation."""
-        self.turn = ""
-        """The id of the last turn."""
-        self.config: Config = gateway.workspace.config
-        """The configuration at the last reload."""
-        self.slot_hashes: dict[str, str | None] = {}
-        """The hashes of the slots at the last reload."""
-        self.reported: frozenset[str] = frozenset()
-        """The problems already reported."""
+        self.session: Session | None = None  # the current session; None before the first message of a new conversation
+        self.turn = ""  # the id of the last turn
+        self.config: Config = gateway.workspace.config  # the configuration at the last reload
+        self.slot_hashes: dict[str, str | None] = {}  # the hashes of the slots at the last reload
+        self.reported: frozenset[str] = frozenset()  # the problems already reported
         self.notifications = ChatNotifications(self.note, is_owner=self.is_owner)
-        self._make_renderer = make_renderer
-        self._ask = ask
         gateway.reloading.board.targets.append(self.notifications)
 
     def is_owner(self) -> bool:
@@ -314,7 +300,7 @@ class ChatSession:
         A model that cannot be opened changes nothing.
         """
         config = self.gateway.workspace.config
-        models = open_models(config, self.environ)
+        models = model_clients.open_models(config, self.environ)
         try:
             await asyncio.to_thread(models.find, name)
         finally:
@@ -345,17 +331,11 @@ class ChatSession:
         """Assemble a turn for this conversation without its history: who speaks, where, and what they may see."""
         session, place = self.session, self.place
         turn = Turn(
+            **pick(place, "user", "channel", "room", "situation", "project", "cwd", "mode"),
             agent=self.found.key.agent,
-            user=place.user,
-            channel=place.channel,
-            room=place.room,
-            situation=place.situation,
             session=session.id if session else "",
-            project=place.project,
-            cwd=place.cwd,
             plan=bool(session and session.plan),
             model=self.choose_model().model,
-            mode=place.mode,
         )
         return self.gateway.workspace.assemble(turn)
 
@@ -401,11 +381,8 @@ async def describe_session(chat: ChatSession) -> str:
     waiting = len(await chat.gateway.sessions.list_unfinished(session.id))
     if not (answered or waiting or session.plan):
         return f"session {session.id[: lines.SHORT_ID_DIGITS]} started; /help lists the commands"
-    past = (
-        f"{count(answered, 'turn')}, last used {lines.show_time(session.used, chat.zone)}"
-        if answered
-        else "no turns yet"
-    )
+    used = f"{count(answered, 'turn')}, last used {lines.show_time(session.used, chat.zone)}"
+    past = used if answered else "no turns yet"
     plan = ", plan mode is on" if session.plan else ""
     come = f"; {count(waiting, 'message')} {'is' if waiting == 1 else 'are'} still being answered" if waiting else ""
     resumed = f"resuming {session.id[: lines.SHORT_ID_DIGITS]} ({past}){plan}{come}"

@@ -17,7 +17,6 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from foreword.agent import agent_events
-from foreword.agent.agent_events import CallRestarted, PassagesRecalled, TextDelta
 from foreword.cli.output import clean_line, clean_text
 from foreword.engine.sources.sections import Passage
 from foreword.storage.turns import TurnReply, TurnState
@@ -111,19 +110,11 @@ class ToolDeclined:
 AnswerDelta = agent_events.ShownEvent | ToolDeclined
 
 
-def make_renderer(console: Console) -> "TextRenderer":
-    """Return the renderer for this output."""
-    if console.is_terminal and not console.is_dumb_terminal:
-        return TerminalMarkdown(console)
-    return TextRenderer(sys.stdout, sys.stderr)
-
-
 class TextRenderer:
     """Shows an answer as plain text: the answer goes to one stream, notes go to another."""
 
     def __init__(self, out: TextIO, notes: TextIO) -> None:
-        self.passages: tuple[Passage, ...] = ()
-        """The recalled passages."""
+        self.passages: tuple[Passage, ...] = ()  # the recalled passages
         self._out = out
         self._notes = notes
         self._open = False
@@ -131,14 +122,14 @@ class TextRenderer:
 
     def show(self, delta: AnswerDelta) -> None:
         """Show a delta of the answer."""
-        if isinstance(delta, TextDelta):
+        if isinstance(delta, agent_events.TextDelta):
             self._streamed += delta.text
             self._write(delta.text)
             return
         self._settle()
-        if isinstance(delta, CallRestarted):
+        if isinstance(delta, agent_events.CallRestarted):
             self._streamed = ""
-        if isinstance(delta, PassagesRecalled):
+        if isinstance(delta, agent_events.PassagesRecalled):
             self.passages = delta.passages
             self._quote(delta.passages)
         if note := describe_delta(delta):
@@ -283,9 +274,9 @@ def describe_delta(delta: AnswerDelta) -> str:
             return f"· {clean_line(delta.name) or 'a tool'} failed"
         case ToolDeclined():
             return f"· {clean_line(delta.name) or 'a tool'} was not allowed"
-        case CallRestarted():
+        case agent_events.CallRestarted():
             return f"· {RESTART_NOTE}"
-        case PassagesRecalled(passages=()):
+        case agent_events.PassagesRecalled(passages=()):
             return NO_PASSAGES_NOTE
         case _:
             return ""

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from io import StringIO
 
 from prompt_toolkit import PromptSession, key_binding
-from prompt_toolkit.completion import Completer, WordCompleter
+from prompt_toolkit.completion import WordCompleter
 from prompt_toolkit.filters import completion_is_selected
 from prompt_toolkit.formatted_text import AnyFormattedText
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
@@ -20,12 +20,10 @@ from rich.console import Console
 
 from foreword.agent.providers.model_discovery import choose_model
 from foreword.assembly import list_file_hints, list_unusable_files
-from foreword.cli import inputs, output
-from foreword.cli.chat import slash_commands
+from foreword.cli import inputs, main, output
+from foreword.cli.chat import renderer, slash_commands
 from foreword.cli.chat.chat_session import ChatSession, describe_embedded_model, fetch_weights, print_greeting
-from foreword.cli.chat.renderer import TextRenderer, make_renderer
 from foreword.cli.chat.slash_commands import SLASH_COMMANDS, TypedCommand
-from foreword.cli.main import EXIT_INTERRUPTED, describe_error, is_utf8
 from foreword.cli.output import print_error, warn
 from foreword.config.env import Secrets
 from foreword.errors import ForewordError, InputError, UnknownName
@@ -92,12 +90,6 @@ def suppress_echo() -> Iterator[None]:
         termios.tcsetattr(sys.stdin, termios.TCSANOW, before)
 
 
-def discard_typed_input() -> None:
-    """Discard typed-ahead input: it cannot answer a question that was not shown yet."""
-    if termios is not None and sys.stdin.isatty():
-        termios.tcflush(sys.stdin, termios.TCIFLUSH)
-
-
 class InputHistory(FileHistory):
     """The input history, in a file readable only by its owner; write errors are ignored."""
 
@@ -139,25 +131,20 @@ def make_key_bindings() -> key_binding.KeyBindings:
     return bindings
 
 
-def make_completer() -> Completer:
-    """Complete the names of commands, while they are the only text."""
-    abouts: dict[str, AnyFormattedText] = {f"/{name}": command.about for name, command in SLASH_COMMANDS.items()}
-    return WordCompleter([*abouts], ignore_case=True, sentence=True, meta_dict=abouts)
-
-
 def make_terminal_output() -> Output:
     """Draw on stderr if stdout is not a terminal."""
     return create_output(stdout=sys.stdout if sys.stdout.isatty() else sys.stderr)
 
 
 def make_prompt_session(path: str) -> PromptSession[str]:
-    """Make the prompt, with a history file and completion."""
+    """Make the prompt, with a history file; it completes the names of commands, while they are the only text."""
+    abouts: dict[str, AnyFormattedText] = {f"/{name}": command.about for name, command in SLASH_COMMANDS.items()}
     return PromptSession(
         message="> ",
         multiline=True,
         prompt_continuation="  ",
         history=open_history(path),
-        completer=make_completer(),
+        completer=WordCompleter([*abouts], ignore_case=True, sentence=True, meta_dict=abouts),
         complete_while_typing=True,
         reserve_space_for_menu=5,
         key_bindings=make_key_bindings(),
@@ -174,23 +161,18 @@ def start_chat(args: Namespace) -> int:
         raise InputError(f"--json does not work with /{message.name}, which has no reply")
     with inputs.open_named_workspace(args) as workspace:
         environ = inputs.load_environ(workspace)
-        if not isinstance(message, TypedCommand):
-            prepare_model(args, workspace, environ)
+        if not isinstance(message, TypedCommand):  # fetch the files of the model before anyone waits for its answer
+            config = workspace.config
+            agent = args.agent or next(iter(config.agents))
+            if agent not in config.agents:
+                raise UnknownName("agent", agent, config.agents)
+            named = args.model or config.agents[agent].model
+            fetch_weights(choose_model(named, config, environ).model, config, environ)
         try:
             with explain_sqlite_errors(workspace.state):
                 return asyncio.run(open_chat(args, workspace, environ, message))
         except asyncio.CancelledError:
-            return EXIT_INTERRUPTED
-
-
-def prepare_model(args: Namespace, workspace: Workspace, environ: Mapping[str, str]) -> None:
-    """Fetch the files of the model before anyone waits for its answer."""
-    config = workspace.config
-    agent = args.agent or next(iter(config.agents))
-    if agent not in config.agents:
-        raise UnknownName("agent", agent, config.agents)
-    named = args.model or config.agents[agent].model
-    fetch_weights(choose_model(named, config, environ).model, config, environ)
+            return main.EXIT_INTERRUPTED
 
 
 def read_message(args: Namespace) -> TypedCommand | str | None:
@@ -234,10 +216,12 @@ async def open_chat(
     )
     inputs.warn_unlisted(args.room, workspace.config)
     console = Console(highlight=False, markup=False, emoji=False)
-    silent = TextRenderer(StringIO(), StringIO()) if args.json else None
+    silent = renderer.TextRenderer(StringIO(), StringIO()) if args.json else None
 
-    def choose_renderer() -> TextRenderer:
-        return silent or make_renderer(console)
+    def choose_renderer() -> renderer.TextRenderer:
+        if silent or (console.is_terminal and not console.is_dumb_terminal):
+            return silent or renderer.TerminalMarkdown(console)
+        return renderer.TextRenderer(sys.stdout, sys.stderr)
 
     # Without a Telegram bot, an open chat runs due schedules. With one, foreword serve runs and delivers them.
     options = GatewayOptions(scheduling=message is None and workspace.config.telegram is None)
@@ -246,7 +230,12 @@ async def open_chat(
         output.warn_about_names(
             map(output.clean_line, chat.found.clearance.warnings), workspace.config, user, args.situation or ""
         )
-        await enter_session(chat, args)
+        if args.session:
+            await chat.resume(args.session)
+        else:
+            await (chat.begin() if args.new else chat.resume_last())
+        if args.model:
+            await chat.set_model(args.model)
         if message is not None:
             return await answer_once(chat, message, silent)
         await print_greeting(chat)
@@ -258,19 +247,7 @@ async def open_chat(
             return await answer_lines(chat)
 
 
-async def enter_session(chat: ChatSession, args: Namespace) -> None:
-    """Resume or start the session of the arguments, with the given model."""
-    if args.session:
-        await chat.resume(args.session)
-    elif args.new:
-        await chat.begin()
-    else:
-        await chat.resume_last()
-    if args.model:
-        await chat.set_model(args.model)
-
-
-async def answer_once(chat: ChatSession, message: TypedCommand | str, silent: TextRenderer | None) -> int:
+async def answer_once(chat: ChatSession, message: TypedCommand | str, silent: renderer.TextRenderer | None) -> int:
     """Answer one message, or run one command; print the reply as JSON if it was not shown."""
     if isinstance(message, str):
         await warn_before_message(chat)
@@ -286,7 +263,7 @@ async def answer_once(chat: ChatSession, message: TypedCommand | str, silent: Te
     elif reply.state is TurnState.FAILED:
         print(LOGS_HINT, file=sys.stderr)
     if reply.state is TurnState.STOPPED:
-        return EXIT_INTERRUPTED
+        return main.EXIT_INTERRUPTED
     return 0 if reply.state is TurnState.ANSWERED else EXIT_FAILED
 
 
@@ -334,7 +311,7 @@ async def answer_line(chat: ChatSession, text: str) -> None:
             await chat.catch_up()
         reply = await handle_input(chat, typed)
     except (ForewordError, OSError) as error:
-        print_error(output.clean_text(describe_error(error)))
+        print_error(output.clean_text(main.describe_error(error)))
     except sqlite3.Error as error:
         print_error(f"the state database of the workspace cannot be used: {error}")
     else:
@@ -347,7 +324,7 @@ async def answer_line(chat: ChatSession, text: str) -> None:
 
 async def handle_input(chat: ChatSession, typed: TypedCommand | str) -> TurnReply | None:
     """Run a command, or send a message to the agent; commands are never sent to the agent."""
-    if not is_utf8(typed if isinstance(typed, str) else typed.rest):
+    if not main.is_utf8(typed if isinstance(typed, str) else typed.rest):
         raise InputError("the message is not UTF-8")
     if isinstance(typed, str):
         return await chat.say(typed)
@@ -358,7 +335,8 @@ async def handle_input(chat: ChatSession, typed: TypedCommand | str) -> TurnRepl
 async def ask_approval(question: str) -> bool:
     """Ask the person at the terminal for approval; only y or yes allows."""
     print(f"{question}", file=sys.stderr)
-    discard_typed_input()
+    if termios is not None and sys.stdin.isatty():  # typed-ahead input cannot answer a question not shown yet
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
     line: PromptSession[str] = PromptSession(output=make_terminal_output())
     try:
         answer = await line.prompt_async("Allow this? [y/N] ", handle_sigint=False)

@@ -13,10 +13,9 @@ from foreword.cli.chat.renderer import MarkdownText, describe_end
 from foreword.cli.output import clean_text, count, print_table, print_text
 from foreword.engine.sources.documents import read_prompt
 from foreword.errors import ConfigError, InputError, UnknownName, find_nearest
-from foreword.events import lines, query, totals
+from foreword.events import lines, query, sent_prompts, totals
+from foreword.events.event import find_context, format_timestamp
 from foreword.events.log import EventLog
-from foreword.events.period import format_timestamp
-from foreword.events.sent_prompts import find_prompts
 from foreword.events.tracer import Tracer
 from foreword.gateway.reload import PREVIOUS_IN_USE, explain_fallback
 from foreword.storage.sessions import PlanState
@@ -78,30 +77,28 @@ def find_slash_command(typed: TypedCommand) -> SlashCommand:
 
 async def allow_call(chat: ChatSession, rest: str) -> None:
     """List the calls that await approval; run the one named."""
-    if not rest:
+    if rest:
+        user, level, asks = chat.place.user, chat.found.clearance.level, chat.terminal.asks
+        await chat.follow(await chat.gateway.allow_held(user, level, rest, asks=asks))
+    else:
         await print_held_calls(chat)
-        return
-    asks = chat.terminal.asks
-    accepted = await chat.gateway.allow_held(chat.place.user, chat.found.clearance.level, rest, asks=asks)
-    await chat.follow(accepted)
 
 
 async def deny_call(chat: ChatSession, rest: str) -> None:
     """List the calls that await approval; drop the one named."""
-    if not rest:
+    if rest:
+        held = await chat.gateway.held.deny(chat.place.user, chat.found.clearance.level, rest)
+        chat.note(f"denied: {held.name}; nothing was done")
+    else:
         await print_held_calls(chat)
-        return
-    held = await chat.gateway.held.deny(chat.place.user, chat.found.clearance.level, rest)
-    chat.note(f"denied: {held.name}; nothing was done")
 
 
 async def print_held_calls(chat: ChatSession, *, if_none: str = "no calls await approval") -> None:
     """Show the calls of this person that await approval, each with the commands that allow and deny it."""
     held: Sequence[HeldCall] = await chat.gateway.held.list(chat.place.user, chat.found.clearance.level)
     for one in held:
-        chat.note(
-            f"awaiting approval: {clean_text(one.question)}\n/allow {one.id} runs it once, /deny {one.id} drops it"
-        )
+        ways = f"/allow {one.id} runs it once, /deny {one.id} drops it"
+        chat.note(f"awaiting approval: {clean_text(one.question)}\n{ways}")
     if not held and if_none:
         chat.note(if_none)
 
@@ -117,25 +114,20 @@ def open_chat_query(chat: ChatSession) -> log_commands.EventQuery:
 async def print_context(chat: ChatSession, rest: str) -> None:
     """Show the next prompt slot by slot (all: with absent slots), or the last one sent."""
     if rest == "last":
-        print_last_prompts(chat)
+        if not chat.turn:
+            raise InputError(f"{NO_TURNS_YET}; /context shows the next prompt")
+        events = open_chat_query(chat)
+        sent = events.run(lambda log: sent_prompts.find_prompts(log, events.reader, chat.turn))
+        if not sent:
+            raise InputError("no recorded prompt for the last turn")
+        for prompt in sent:
+            print_text(clean_text(prompt.explain()))
     elif rest not in ("", "all"):
         raise InputError("use /context or /context all for the next prompt, or /context last for the last one")
     else:
         assembly = await chat.preview_next()
         rows = list(assembly.rows(assembly.clearance.level))
         prompt_commands.print_explanation(chat.gateway.workspace, assembly, rows, "" if rest else "/context all")
-
-
-def print_last_prompts(chat: ChatSession) -> None:
-    """Show the slots of the prompts of the last turn."""
-    if not chat.turn:
-        raise InputError(f"{NO_TURNS_YET}; /context shows the next prompt")
-    events = open_chat_query(chat)
-    sent = events.run(lambda log: find_prompts(log, events.reader, chat.turn))
-    if not sent:
-        raise InputError("no recorded prompt for the last turn")
-    for prompt in sent:
-        print_text(clean_text(prompt.explain()))
 
 
 async def print_why(chat: ChatSession, rest: str) -> None:
@@ -192,7 +184,7 @@ async def print_memory(chat: ChatSession, rest: str) -> None:
     assembly = memory_commands.give_memory_tools(chat.assemble_bare())
     name = "memory_search" if rest else "memory_list"
     answer = chat.gateway.workspace.call(assembly, name, {"query": rest} if rest else {})
-    tracer = Tracer(chat.gateway.listeners.recorder, query.find_context(assembly))
+    tracer = Tracer(chat.gateway.listeners.recorder, find_context(assembly))
     record_memory_event(tracer, name, answer)
     print_text(clean_text(answer.text))
 

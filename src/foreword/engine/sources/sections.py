@@ -1,7 +1,6 @@
 """Sections: the texts that sources return, and the registry of sources."""
 
 import json
-import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -210,6 +209,8 @@ def add_hint(item: Item) -> Item:
 @cache
 def log_once(hint: str) -> None:
     """Log a hint once per process."""
+    import logging  # late: few turns have such a hint, and every start would pay for it
+
     logging.getLogger("foreword").info(hint)
 
 

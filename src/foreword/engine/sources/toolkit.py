@@ -105,7 +105,7 @@ def list_parameters(tool: Tool) -> Iterator[tuple[str, str, bool]]:
 
 @source("tool_guidance", Pace.STATIC)
 def guide_tools(view: StaticView, entry: PlannedSlot) -> Item:
-    """Return the guidance for each kind of tool once."""
+    """Return the guidance for each kind of tool once, and that of single tools."""
     kinds: dict[str, list[str]] = {}
     for tool in view.tools.tools:
         kinds.setdefault(tool.kind, []).append(tool.name)
@@ -114,6 +114,7 @@ def guide_tools(view: StaticView, entry: PlannedSlot) -> Item:
         for kind, names in sorted(kinds.items())
         if kind and (text := read_builtin(f"tools/{kind}"))
     ]
+    lines += [f"- {tool.name}: {clean_line(tool.guidance)}" for tool in view.tools.tools if tool.guidance]
     lines += name_left_out(view)
     absence = "the turn has no tools that need guidance"
     return make_text_item(entry, "\n".join(lines), "built-in tools", absence)

@@ -6,17 +6,15 @@ first time. An hourly cron line follows elapsed hours instead.
 
 import re
 import sqlite3
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
 
-from foreword.agent.tools import registry
 from foreword.assembly import Assembly
 from foreword.config import schedule_settings
 from foreword.config.schedule_settings import (
@@ -36,13 +34,14 @@ from foreword.host import load_zone
 from foreword.storage import schedules
 from foreword.storage.database import is_whole
 from foreword.storage.schedules import Destination, ScheduleOrigin, ScheduleState, StoredSchedule, Timing, TimingKind
-from foreword.turn import ToolAnswer, Turn
+from foreword.turn import Turn
 from foreword.types import Delivery, frozen
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 MAX_COUNTED_RUNS = 1_000  # most missed runs that are counted
 ALL_HOURS = frozenset(range(24))
+DELIVERIES = {str(one): one for one in Delivery}
 CRON_HOUR_INDEX = 1  # index of the hour field in a cron line
 
 
@@ -320,69 +319,68 @@ MAX_CHECKED_RUNS = 50  # runs checked for the shortest interval
 
 
 @frozen
-class ScheduleTools:
-    """Runs the schedule tools."""
+class WantedSchedule:
+    """The arguments of the tool that creates a schedule."""
 
-    context: GatewayContext
+    say: str
+    cron: str = ""
+    at: str = ""
+    zone: str = ""
+    name: str = ""
+    delivery: str = "always"
 
-    async def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
-        """Run one tool in one transaction."""
-        methods = {
-            registry.CREATE_SCHEDULE: self._create,
-            registry.LIST_SCHEDULES: self._list,
-            registry.CANCEL_SCHEDULE: self._cancel,
-        }
-        if name not in assembly.tools or name not in methods:
-            raise UnknownName("tool", name, assembly.tools.names & methods.keys())
-        if assembly.turn.user not in self.context.workspace.config.users:
-            raise Forbidden("nobody is known to be speaking, so there is nobody to plan for")
-        text = await self.context.writer.write_durable(lambda state: methods[name](state, assembly, arguments))
-        return ToolAnswer(text=text, tokens=assembly.meter.count(text))
 
-    def _create(self, state: sqlite3.Connection, assembly: Assembly, arguments: Mapping[str, Any]) -> str:
-        turn, config, now = assembly.turn, self.context.workspace.config, self.context.clock()
-        if turn.background:
-            raise Forbidden("scheduled runs cannot create schedules")
-        to = find_session_destination(state, turn, destinations.list_addresses(state, config, turn.user))
-        if destinations.resolve_destination_clearance(turn.user, to, config) < assembly.clearance.level:
-            raise Forbidden("what is known here may not be seen where its replies would go")
-        zone = find_zone_name("", turn.user, to.room, config, turn.client.zone)
-        timing, notes = parse_timing(arguments, zone, now)
-        made = StoredSchedule(
-            id=make_id(32),
-            name=get_text_argument(arguments, "name", registry.MAX_SCHEDULE_NAME_CHARS),
-            origin=ScheduleOrigin.AGENT,
-            agent=turn.agent,
-            user=turn.user,
-            timing=timing,
-            say=get_text_argument(arguments, "say", registry.MAX_SAY_CHARS),
-            delivery=Delivery(arguments.get("delivery", "always")),
-            to=to,
-            clearance=assembly.clearance.level,
-            missed=MissedRuns.ONCE,
-            created=now,
-            due=find_next_due(timing, now),
-        )
-        if not made.say:
-            raise InputError("'say' is empty")
-        schedules.put_schedule(state, made)
-        check_schedule_count(state, turn.user)
-        channels = {*self.context.channels, *destinations.list_delivery_channels(config)}
-        notes.append(destinations.explain_undeliverable(state, made, config, channels))
-        return "\n".join([f"Planned: {describe_schedule(made)}", *(f"Note: {note}." for note in notes if note)])
+def create_schedule(
+    state: sqlite3.Connection, context: GatewayContext, assembly: Assembly, wanted: WantedSchedule
+) -> str:
+    """Create a schedule for the person of a turn; return the answer for the agent."""
+    turn, config, now = assembly.turn, context.workspace.config, context.clock()
+    if wanted.delivery not in DELIVERIES:
+        raise UnknownName("delivery", wanted.delivery, DELIVERIES)
+    if turn.background:
+        raise Forbidden("scheduled runs cannot create schedules")
+    to = find_session_destination(state, turn, destinations.list_addresses(state, config, turn.user))
+    if destinations.resolve_destination_clearance(turn.user, to, config) < assembly.clearance.level:
+        raise Forbidden("what is known here may not be seen where its replies would go")
+    timing, notes = parse_timing(wanted, find_zone_name("", turn.user, to.room, config, turn.client.zone), now)
+    made = StoredSchedule(
+        id=make_id(32),
+        name=check_text("name", wanted.name),
+        origin=ScheduleOrigin.AGENT,
+        agent=turn.agent,
+        user=turn.user,
+        timing=timing,
+        say=check_text("say", wanted.say),
+        delivery=DELIVERIES[wanted.delivery],
+        to=to,
+        clearance=assembly.clearance.level,
+        missed=MissedRuns.ONCE,
+        created=now,
+        due=find_next_due(timing, now),
+    )
+    if not made.say:
+        raise InputError("'say' is empty")
+    schedules.put_schedule(state, made)
+    check_schedule_count(state, turn.user)
+    channels = {*context.channels, *destinations.list_delivery_channels(config)}
+    notes.append(destinations.explain_undeliverable(state, made, config, channels))
+    return "\n".join([f"Planned: {describe_schedule(made)}", *(f"Note: {note}." for note in notes if note)])
 
-    def _list(self, state: sqlite3.Connection, assembly: Assembly, _: Mapping[str, Any]) -> str:
-        visible = list_visible_schedules(state, assembly)
-        return "\n".join(f"- {describe_schedule(schedule)}" for schedule in visible) or "There is no schedule."
 
-    def _cancel(self, state: sqlite3.Connection, assembly: Assembly, arguments: Mapping[str, Any]) -> str:
-        which = str(arguments.get("schedule", "")).strip()
-        visible = list_visible_schedules(state, assembly)
-        found = [schedule for schedule in visible if which and which in (schedule.id, schedule.title)]
-        if len(found) != 1:
-            raise InputError("there is no such schedule; schedule_list gives the ids")
-        schedules.cancel_schedule(state, found[0])
-        return f"Cancelled: {found[0].title}."
+def describe_visible_schedules(state: sqlite3.Connection, assembly: Assembly) -> str:
+    """Describe the schedules of the person of a turn."""
+    visible = list_visible_schedules(state, assembly)
+    return "\n".join(f"- {describe_schedule(schedule)}" for schedule in visible) or "There is no schedule."
+
+
+def cancel_visible_schedule(state: sqlite3.Connection, assembly: Assembly, named: str) -> str:
+    """Cancel a schedule of the person of a turn by its id or title; return the answer for the agent."""
+    which, visible = named.strip(), list_visible_schedules(state, assembly)
+    found = [schedule for schedule in visible if which and which in (schedule.id, schedule.title)]
+    if len(found) != 1:
+        raise InputError("there is no such schedule; schedule_list gives the ids")
+    schedules.cancel_schedule(state, found[0])
+    return f"Cancelled: {found[0].title}."
 
 
 def list_visible_schedules(state: sqlite3.Connection, assembly: Assembly) -> Sequence[StoredSchedule]:
@@ -403,14 +401,12 @@ def find_session_destination(state: sqlite3.Connection, turn: Turn, own: Sequenc
     return Destination(channel=channel, address=address) if (channel, address) in own else Destination()
 
 
-def parse_timing(arguments: Mapping[str, Any], zone: str, now: datetime) -> tuple[Timing, list[str]]:
+def parse_timing(wanted: WantedSchedule, zone: str, now: datetime) -> tuple[Timing, list[str]]:
     """Parse the time of a schedule; also return notes on how it was read and on an unknown zone."""
-    given = [kind for kind in (TimingKind.CRON, TimingKind.AT) if str(arguments.get(str(kind)) or "").strip()]
-    if len(given) != 1:
+    cron, at, named, note = " ".join(wanted.cron.split()), " ".join(wanted.at.split()), wanted.zone.strip(), ""
+    if bool(cron) == bool(at):
         raise InputError("give either cron or at")
-    kind, note = given[0], ""
-    moment = " ".join(str(arguments[str(kind)]).split())
-    named = str(arguments.get("zone") or "").strip()
+    kind, moment = (TimingKind.CRON, cron) if cron else (TimingKind.AT, at)
     if named and not schedule_settings.is_zone(named):
         raise InputError(f"{named[:60]!r} is no time zone; write one such as Europe/Paris")
     found, unknown = load_zone(named or zone)
@@ -441,9 +437,8 @@ def check_schedule_count(state: sqlite3.Connection, user: str) -> None:
         raise Forbidden(f"{user} already has {MAX_SCHEDULES_PER_USER} schedules; cancel one first")
 
 
-def get_text_argument(arguments: Mapping[str, Any], name: str, max_chars: int) -> str:
-    """Return a text argument; raise InputError if it is too long."""
-    text = str(arguments.get(name) or "").strip()
-    if len(text) > max_chars or not is_whole(text):
-        raise InputError(f"{name!r} has {max_chars:,} characters at most, all of them real ones")
-    return text
+def check_text(name: str, text: str) -> str:
+    """Return a text argument without the space around it; raise InputError if it cannot be stored."""
+    if not is_whole(text):
+        raise InputError(f"{name!r} has half a character")
+    return text.strip()
