@@ -9,12 +9,13 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import aclosing
 from dataclasses import dataclass
 
 import foreword
 from bench.figure import Figure
 from bench.sample import EXAMPLE
-from foreword.agent.agent_events import PassagesRecalled, TextDelta, TurnCallbacks
+from foreword.agent.agent_events import PassagesRecalled, TextDelta
 from foreword.agent.loop import AgentLoop, TurnInput
 from foreword.agent.providers.embedded_weights import find_weights_file, make_engine_settings
 from foreword.agent.providers.model_clients import ModelClients
@@ -101,13 +102,6 @@ async def ask(loop: AgentLoop, workspace: foreword.Workspace, question: str, mod
     """Ask one question as the owner, in a new session."""
     quotes: list[str] = []
     words: list[str] = []
-
-    async def hear(delta: object) -> None:
-        if isinstance(delta, PassagesRecalled):
-            quotes.extend(passage.text for passage in delta.passages)
-        if isinstance(delta, TextDelta):
-            words.append(delta.text)
-
     turn = foreword.Turn(
         user="alice",
         channel="terminal",
@@ -120,5 +114,10 @@ async def ask(loop: AgentLoop, workspace: foreword.Workspace, question: str, mod
     assembly = workspace.assemble(turn)
     trace = Tracer(FakeRecorder(), find_context(assembly))
     with trace.step(EventType.MESSAGE_RECEIVED) as received:
-        await loop.run(TurnInput(assembly=assembly), received, TurnCallbacks(delta=hear))
+        async with aclosing(loop.run(TurnInput(assembly=assembly), received)) as events:
+            async for event in events:
+                if isinstance(event, PassagesRecalled):
+                    quotes.extend(passage.text for passage in event.passages)
+                elif isinstance(event, TextDelta):
+                    words.append(event.text)
     return Shown(quotes="\n".join(quotes), words="".join(words))

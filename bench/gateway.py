@@ -48,12 +48,15 @@ def run() -> Iterator[Figure]:
             yield from asyncio.run(measure(workspace, environ))
 
 
+SHORT_REPLY = ScriptedReply(text="It is done, and the notes are where you left them.")
+
+
 @contextmanager
-def run_provider() -> Iterator[str]:
-    """Run the fake provider in a separate process."""
+def run_provider(reply: ScriptedReply = SHORT_REPLY) -> Iterator[str]:
+    """Run the fake provider in a separate process; it answers every request with the same reply."""
     context = multiprocessing.get_context("spawn")
     mine, theirs = context.Pipe()
-    provider = context.Process(target=provide, args=(theirs,))
+    provider = context.Process(target=provide, args=(theirs, reply))
     provider.start()
     try:
         yield mine.recv()
@@ -62,10 +65,10 @@ def run_provider() -> Iterator[str]:
         provider.join()
 
 
-def provide(pipe: Connection) -> None:
+def provide(pipe: Connection, reply: ScriptedReply) -> None:
     """Answer every request at once, until a message on the pipe."""
     with run_fake_provider() as stand_in:
-        stand_in.choose = lambda _: ScriptedReply(text="It is done, and the notes are where you left them.")
+        stand_in.choose = lambda _: reply
         pipe.send(stand_in.url)
         pipe.recv()
 

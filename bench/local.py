@@ -4,19 +4,20 @@ import asyncio
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import foreword
 from bench.figure import Figure
 from bench.sample import make_sample
-from foreword.agent.agent_events import TextDelta, TurnCallbacks
-from foreword.agent.conversation import Messages, convert_to_texts, make_segments
-from foreword.agent.loop import AgentLoop, TurnInput, TurnLimits
+from foreword.agent.agent_events import AgentEvent, TextDelta
+from foreword.agent.conversation import Messages, convert_to_texts
+from foreword.agent.loop import AgentLoop, TurnInput, TurnLimits, finish
 from foreword.agent.providers.embedded_weights import find_weights_file, make_engine_settings
 from foreword.agent.providers.model_clients import ModelClients
 from foreword.agent.providers.model_discovery import EMBEDDED_MODEL
+from foreword.agent.segments import make_segments
 from foreword.events.event import EventType, Usage, find_context
 from foreword.events.tracer import Tracer
 from foreword.testing import EventStream, FakeRecorder
@@ -70,11 +71,14 @@ async def talk(folder: str) -> tuple[float, Spoken, Spoken, Spoken]:
 
 async def say(loop: AgentLoop, workspace: foreword.Workspace, session: str, message: str, history: Messages) -> Spoken:
     """Run and time one turn."""
-    begin, firsts = time.perf_counter(), []
+    begin, first = time.perf_counter(), 0.0
 
-    async def hear(delta: object) -> None:
-        if isinstance(delta, TextDelta):
-            firsts.append(time.perf_counter() - begin)
+    async def watch(events: AsyncGenerator[AgentEvent]) -> AsyncGenerator[AgentEvent]:
+        nonlocal first
+        async for event in events:
+            if isinstance(event, TextDelta) and not first:
+                first = time.perf_counter() - begin
+            yield event
 
     turn = foreword.Turn(
         user="alice",
@@ -87,8 +91,7 @@ async def say(loop: AgentLoop, workspace: foreword.Workspace, session: str, mess
     assembly = workspace.assemble(turn)
     trace = Tracer(FakeRecorder(), find_context(assembly))
     with trace.step(EventType.MESSAGE_RECEIVED) as received:
-        outcome = await loop.run(
-            TurnInput(assembly=assembly, history=make_segments(history)), received, TurnCallbacks(delta=hear)
-        )
+        work = TurnInput(assembly=assembly, history=make_segments(history))
+        outcome = await finish(watch(loop.run(work, received)))
     last = time.perf_counter() - begin
-    return Spoken(first=firsts[0], last=last, usage=outcome.usage, messages=(*history, *outcome.messages))
+    return Spoken(first=first, last=last, usage=outcome.usage, messages=(*history, *outcome.messages))

@@ -6,6 +6,7 @@ answer, two kilobytes in total.
 """
 
 import asyncio
+import json
 import random
 import statistics
 import tempfile
@@ -15,12 +16,24 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai import messages as library
 
 from bench.figure import Figure
 from bench.gateway import MODEL, Bare, run_provider, talk
 from bench.sample import make_sample
-from foreword.agent.conversation import dump_messages, make_user_message
+from foreword.agent.conversation import (
+    Answer,
+    CallPart,
+    HistoryMessage,
+    Messages,
+    ResultPart,
+    TextPart,
+    ToolResults,
+    UserMessage,
+    dump_messages,
+    make_answer,
+    make_user_message,
+)
 from foreword.gateway.messages import RoutedMessage
 from foreword.gateway.session_manager import find_or_create_session, resolve_session_key
 from foreword.gateway.startup import open_gateway
@@ -52,26 +65,43 @@ def run() -> Iterator[Figure]:
             yield from asyncio.run(measure(workspace, environ, pasts))
 
 
-def make_past(turns: int) -> Sequence[Sequence[ModelMessage]]:
+def make_past(turns: int) -> Sequence[Messages]:
     """Generate turns of about two kilobytes, the same in every run."""
     chance = random.Random(SEED)
 
     def write(words: int) -> str:
         return " ".join(chance.choices(WORDS.split(), k=words))
 
-    def make_turn(number: int) -> Sequence[ModelMessage]:
+    def make_turn(number: int) -> Messages:
         name, call = "memory_search", f"toolu_{number:06}"
         return (
             make_user_message(f"<now>\n{write(12)}\n</now>", write(40)),
-            ModelResponse(parts=[TextPart(content=write(10)), ToolCallPart(name, {"query": write(4)}, call)]),
-            ModelRequest(parts=[ToolReturnPart(tool_name=name, content=write(160), tool_call_id=call)]),
-            ModelResponse(parts=[TextPart(content=write(120))]),
+            Answer(
+                parts=(
+                    TextPart(text=write(10)),
+                    CallPart(id=call, name=name, arguments=json.dumps({"query": write(4)})),
+                )
+            ),
+            ToolResults(parts=(ResultPart(id=call, name=name, text=write(160)),)),
+            make_answer(write(120)),
         )
 
     return [make_turn(number) for number in range(turns)]
 
 
-def keep(workspace: Workspace, pasts: Mapping[int, Sequence[Sequence[ModelMessage]]]) -> None:
+def convert_for_library(message: HistoryMessage) -> library.ModelMessage:
+    """Convert a message for the bare loop."""
+    if isinstance(message, UserMessage):
+        return library.ModelRequest(parts=[library.UserPromptPart(content=list(message.texts))])
+    if isinstance(message, ToolResults):
+        results = [library.ToolReturnPart(part.name, part.text, part.id) for part in message.parts]
+        return library.ModelRequest(parts=results)
+    texts = [library.TextPart(part.text) for part in message.parts if isinstance(part, TextPart)]
+    calls = [library.ToolCallPart(call.name, call.arguments, call.id) for call in message.calls]
+    return library.ModelResponse(parts=[*texts, *calls])
+
+
+def keep(workspace: Workspace, pasts: Mapping[int, Sequence[Messages]]) -> None:
     """Store each history as that of a session."""
     meter = workspace.context.measure(MODEL)
     with closing(open_state(workspace.state).connection) as state:
@@ -82,7 +112,7 @@ def keep(workspace: Workspace, pasts: Mapping[int, Sequence[Sequence[ModelMessag
                 state, incoming, resolve_session_key(incoming, workspace.config).key, datetime.now(UTC)
             ).session
             for messages in past:
-                tokens = count_tokens(meter, tuple(messages))
+                tokens = count_tokens(meter, messages)
                 append_piece(
                     state,
                     session.id,
@@ -105,13 +135,13 @@ class Spent:
 
 
 async def measure(
-    workspace: Workspace, environ: dict[str, str], pasts: Mapping[int, Sequence[Sequence[ModelMessage]]]
+    workspace: Workspace, environ: dict[str, str], pasts: Mapping[int, Sequence[Messages]]
 ) -> list[Figure]:
     """Measure both loops at each length."""
     figures = []
     async with open_gateway(workspace, environ) as gateway:
         for length, past in pasts.items():
-            bare = Bare(workspace, environ, [message for messages in past for message in messages])
+            bare = Bare(workspace, environ, [convert_for_library(message) for messages in past for message in messages])
             ours = await spend(lambda _, length=length: talk(gateway, length))
             theirs = await spend(bare.talk)
             await bare.close()

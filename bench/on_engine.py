@@ -7,22 +7,20 @@ Tools are text before the system part, and their results are messages, as for ev
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
 from urllib.request import Request, urlopen
 
-from foreword.agent.providers.transport import OutgoingPrompt, use_prompt
-from pydantic_ai.messages import ModelResponse, TextPart
-from pydantic_ai.models import ModelRequestParameters
-from pydantic_ai.settings import ModelSettings
-
-from foreword.agent.conversation import Messages, list_user_messages, make_user_message, read_text
-from foreword.agent.model_call import read_delta_text
+from foreword.agent.agent_events import TextDelta
+from foreword.agent.conversation import make_answer, make_user_message
 from foreword.agent.providers.embedded_engine import EmbeddedEngine, RunningEngine
 from foreword.agent.providers.embedded_weights import find_weights_file, make_engine_settings
 from foreword.agent.providers.model_clients import ModelClients, OpenModel
 from foreword.agent.providers.model_discovery import EMBEDDED_MODEL
+from foreword.agent.providers.provider import AnswerDone, RequestOptions
 from foreword.envelope import Envelope
+from foreword.events.event import Usage
 from foreword.promptcache.designs import Design, SessionCall
 from foreword.promptcache.rules import CacheBlock
 from foreword.tokens.models import find_model
@@ -93,35 +91,33 @@ class Player:
         """Make one call and store its answer."""
         said = tuple(replace(one, text=self._answers[one.message]) if one.kind in ANSWERS else one for one in call.said)
         messages = list(group(self._design.write(replace(call, said=said))))
-        response, first = await self._ask(messages)
-        used = response.usage
+        answered, first = await self._ask(messages)
+        used = answered.usage or Usage()
         new = count_newest(self._engine.start(), messages)
-        done = Done(turn=call.turn, new=new, tokens=used.input_tokens, read=used.cache_read_tokens, first=first)
-        self._answers[call.said[-1].message + 1] = read_text(response) or "…"
+        done = Done(turn=call.turn, new=new, tokens=used.tokens_in, read=used.cache_read, first=first)
+        self._answers[call.said[-1].message + 1] = answered.answer.text or "…"
         self.done.append(done)
         return done
 
-    async def _ask(self, messages: Sequence[tuple[str, tuple[str, ...]]]) -> tuple[ModelResponse, float]:
+    async def _ask(self, messages: Sequence[tuple[str, tuple[str, ...]]]) -> tuple[AnswerDone, float]:
         """Send a request like the runtime, and record the time of the first word."""
         system, *conversation = messages
-        history: Messages = tuple(
-            make_user_message(*texts) if role == "user" else ModelResponse(parts=[TextPart(content="".join(texts))])
+        wire, family = self._opened.wire, self._opened.family
+        written = chain.from_iterable(
+            wire.write_message(make_user_message(*texts) if role == "user" else make_answer("".join(texts)), family)
             for role, texts in conversation
         )
-        request = {"model": self.name, "messages": [{"role": "system", "content": "".join(system[1])}]}
-        what = OutgoingPrompt(
-            envelope=Envelope(shape=self._opened.shape, model=self.name, request=request),
-            user_messages=list_user_messages(history),
-            max_tokens=self._longest,
-            cache_key=self.name,
-        )
-        settings, first, begin = ModelSettings(max_tokens=self._longest), 0.0, time.perf_counter()
-        with use_prompt(what):
-            async with self._opened.model.request_stream(list(history), settings, ModelRequestParameters()) as stream:
-                async for event in stream:
-                    if read_delta_text(event) and not first:
-                        first = time.perf_counter() - begin
-                return stream.get(), first or time.perf_counter() - begin
+        request = {"model": self.name, "messages": [{"role": "system", "content": "".join(system[1])}, *written]}
+        options = RequestOptions(max_tokens=self._longest, cache_key=self.name)
+        envelope = Envelope(shape=wire.name, model=self.name, request=wire.complete(request, options))
+        first, begin = 0.0, time.perf_counter()
+        async with aclosing(self._opened.provider.stream(envelope)) as events:
+            async for event in events:
+                if isinstance(event, TextDelta) and not first:
+                    first = time.perf_counter() - begin
+                elif isinstance(event, AnswerDone):
+                    return event, first or time.perf_counter() - begin
+        raise AssertionError("a provider's stream ends with the answer or an error")
 
 
 def group(blocks: Sequence[CacheBlock]) -> Iterator[tuple[str, tuple[str, ...]]]:

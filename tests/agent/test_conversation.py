@@ -125,6 +125,7 @@ def test_stored():
         b"{}",
         b"null",
         b"[1]",
+        b"[" * 100_000,
         b'[{"role": "user"}]',
         b'[{"role": "boss", "parts": []}]',
         b'[{"role": "user", "parts": [{"type": "song"}]}]',

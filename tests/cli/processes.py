@@ -15,10 +15,7 @@ FORK = multiprocessing.get_context("forkserver")
 FORK.set_forkserver_preload(
     [
         "foreword.cli.chat.repl",
-        "pydantic_ai.models.anthropic",
-        "pydantic_ai.providers.anthropic",
-        "anthropic.types.beta",
-        "anthropic.resources.beta.messages",
+        "foreword.agent.providers.http_provider",
         "genai_prices.data_snapshot",
     ]
 )

@@ -168,9 +168,12 @@ def dump_messages(messages: Sequence[HistoryMessage]) -> bytes:
 
 def load_messages(stored: bytes | str) -> Messages:
     """Parse stored messages; raise ValueError if they are damaged."""
-    messages = json.loads(stored)
+    try:
+        messages = json.loads(stored)
+    except RecursionError as error:
+        raise ValueError("the stored messages are damaged: they are nested too deeply") from error
     if not isinstance(messages, list):
-        raise ValueError("the stored messages are damaged: they are no list")  # noqa: TRY004 - the data, not a caller
+        raise ValueError("the stored messages are damaged: they are no list")  # noqa: TRY004 - data, not a type of ours
     try:
         return tuple(
             MESSAGE_TYPES[shown.pop("role")](

@@ -66,8 +66,7 @@ EXIT_PIPE_CLOSED = 141
 # The modules of each extra. For a module in several extras, the first one is the smallest.
 MODULES_BY_EXTRA = {
     "otlp": {"opentelemetry"},
-    "gateway": {"anthropic", "cronsim", "fastapi", "google", "httpx2", "mcp", "openai", "prompt_toolkit"}
-    | {"pydantic_ai", "starlette", "uvicorn"},
+    "gateway": {"anyio", "cronsim", "fastapi", "httpx2", "mcp", "mcp_types", "prompt_toolkit", "starlette", "uvicorn"},
     "local": {"xllamacpp"},
     "telegram": {"aiogram", "markdown_it", "wcwidth"},
 }

@@ -24,7 +24,7 @@ def convert_messages(stored: bytes) -> bytes:
     """Convert stored messages; damaged ones stay as they are, and are reported when they are read."""
     try:
         converted = [new for message in json.loads(stored) for new in convert_message(message)]
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return stored
     return json.dumps(converted, ensure_ascii=False, separators=(",", ":")).encode()
 

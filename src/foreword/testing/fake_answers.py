@@ -10,6 +10,7 @@ from foreword.testing import request_rules
 from foreword.types import frozen
 
 CHUNK_CHARS = 7  # characters of one chunk of streamed text
+SIGNATURE = "c2lnbmF0dXJl"  # the signature of every thought, or its encrypted form
 
 
 @frozen
@@ -32,6 +33,8 @@ class ScriptedCall:
 class ScriptedReply:
     """The model answers with text, tool calls, or both."""
 
+    thought: str = ""
+    """What it thinks before it answers, with a signature."""
     text: str = ""
     calls: tuple[ScriptedCall, ...] = ()
     cut: bool = False
@@ -85,6 +88,7 @@ class FakeAnswer:
     counted: CacheUsage
     out: int
     """Output tokens."""
+    thought: str = ""
     cut: bool = False
     number: int = 1
     """The sequence number of the answer."""
@@ -153,13 +157,14 @@ def open_anthropic_message(answer: FakeAnswer) -> dict[str, Any]:
 
 def answer_anthropic(answer: FakeAnswer) -> dict[str, Any]:
     """Return the whole response."""
+    thoughts = [{"type": "thinking", "thinking": answer.thought, "signature": SIGNATURE}] if answer.thought else []
     texts = [{"type": "text", "text": answer.text}] if answer.text else []
     calls = [
         {"type": "tool_use", "id": key, "name": call.name, "input": parse_call_arguments(call.written)}
         for key, call in answer.calls
     ]
     done = {
-        "content": [*texts, *calls],
+        "content": [*thoughts, *texts, *calls],
         "stop_reason": answer.choose_stop("max_tokens", "tool_use", "end_turn"),
         "usage": report_anthropic_usage(answer),
     }
@@ -173,20 +178,27 @@ def stream_anthropic(answer: FakeAnswer) -> Iterator[str]:
         return write_sse({"type": kind, **fields}, kind)
 
     yield write("message_start", message=open_anthropic_message(answer))
-    if answer.text:
-        yield write("content_block_start", index=0, content_block={"type": "text", "text": ""})
-        for chunk in split_chunks(answer.text):
-            yield write("content_block_delta", index=0, delta={"type": "text_delta", "text": chunk})
-        yield write("content_block_stop", index=0)
-    for at, (key, call) in enumerate(answer.calls, bool(answer.text)):
-        block = {"type": "tool_use", "id": key, "name": call.name, "input": {}}
+    for at, (block, deltas) in enumerate(list_anthropic_blocks(answer)):
         yield write("content_block_start", index=at, content_block=block)
-        for chunk in split_chunks(call.written):
-            yield write("content_block_delta", index=at, delta={"type": "input_json_delta", "partial_json": chunk})
+        for delta in deltas:
+            yield write("content_block_delta", index=at, delta=delta)
         yield write("content_block_stop", index=at)
     delta = {"stop_reason": answer.choose_stop("max_tokens", "tool_use", "end_turn"), "stop_sequence": None}
     yield write("message_delta", delta=delta, usage=report_anthropic_usage(answer))
     yield write("message_stop")
+
+
+def list_anthropic_blocks(answer: FakeAnswer) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """Yield each content block as it begins, with its deltas."""
+    if answer.thought:
+        deltas = [{"type": "thinking_delta", "thinking": chunk} for chunk in split_chunks(answer.thought)]
+        signed = {"type": "signature_delta", "signature": SIGNATURE}
+        yield {"type": "thinking", "thinking": "", "signature": ""}, [*deltas, signed]
+    if answer.text:
+        yield {"type": "text", "text": ""}, [{"type": "text_delta", "text": c} for c in split_chunks(answer.text)]
+    for key, call in answer.calls:
+        pieces = [{"type": "input_json_delta", "partial_json": chunk} for chunk in split_chunks(call.written)]
+        yield {"type": "tool_use", "id": key, "name": call.name, "input": {}}, pieces
 
 
 def report_chat_usage(answer: FakeAnswer) -> dict[str, Any]:
@@ -215,6 +227,8 @@ def write_chat_calls(answer: FakeAnswer) -> list[dict[str, Any]]:
 def answer_chat(answer: FakeAnswer) -> dict[str, Any]:
     """Return the whole response."""
     message: dict[str, Any] = {"role": "assistant", "content": answer.text or None}
+    if answer.thought:
+        message["reasoning_content"] = answer.thought
     if answer.calls:
         message["tool_calls"] = write_chat_calls(answer)
     choice = {"index": 0, "message": message, "finish_reason": answer.choose_stop("length", "tool_calls", "stop")}
@@ -229,6 +243,8 @@ def stream_chat(answer: FakeAnswer) -> Iterator[str]:
         return write_sse({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": stop}]})
 
     yield write({"role": "assistant", "content": ""})
+    for chunk in split_chunks(answer.thought):
+        yield write({"reasoning_content": chunk})
     for chunk in split_chunks(answer.text):
         yield write({"content": chunk})
     for at, shown in enumerate(write_chat_calls(answer)):
@@ -242,11 +258,15 @@ def stream_chat(answer: FakeAnswer) -> Iterator[str]:
 
 
 def write_gemini_calls(answer: FakeAnswer) -> list[dict[str, Any]]:
-    """Return the tool calls."""
-    return [
+    """Return the tool calls; the first of them, or a last empty text, has the signature of the thought."""
+    calls: list[dict[str, Any]] = [
         {"functionCall": {"id": key, "name": call.name, "args": parse_call_arguments(call.written)}}
         for key, call in answer.calls
     ]
+    if answer.thought:
+        calls = calls or [{"text": ""}]
+        calls[0]["thoughtSignature"] = SIGNATURE
+    return calls
 
 
 def write_gemini_answer(answer: FakeAnswer, parts: list[dict[str, Any]], *, done: bool = False) -> dict[str, Any]:
@@ -264,12 +284,15 @@ def write_gemini_answer(answer: FakeAnswer, parts: list[dict[str, Any]], *, done
 
 def answer_gemini(answer: FakeAnswer) -> dict[str, Any]:
     """Return the whole response."""
+    thoughts = [{"text": answer.thought, "thought": True}] if answer.thought else []
     texts = [{"text": answer.text}] if answer.text else []
-    return write_gemini_answer(answer, [*texts, *write_gemini_calls(answer)], done=True)
+    return write_gemini_answer(answer, [*thoughts, *texts, *write_gemini_calls(answer)], done=True)
 
 
 def stream_gemini(answer: FakeAnswer) -> Iterator[str]:
     """Yield the response as a stream of events."""
+    for chunk in split_chunks(answer.thought):
+        yield write_sse(write_gemini_answer(answer, [{"text": chunk, "thought": True}]))
     for chunk in split_chunks(answer.text):
         yield write_sse(write_gemini_answer(answer, [{"text": chunk}]))
     yield write_sse(write_gemini_answer(answer, write_gemini_calls(answer) or [{"text": ""}], done=True))
@@ -311,7 +334,13 @@ def list_output_items(answer: FakeAnswer) -> list[dict[str, Any]]:
         "status": "completed",
         "content": content,
     }
-    return [*([text] if answer.text else []), *calls]
+    thought = {
+        "type": "reasoning",
+        "id": f"rs_{answer.number}",
+        "summary": [{"type": "summary_text", "text": answer.thought}],
+        "encrypted_content": SIGNATURE,
+    }
+    return [*([thought] if answer.thought else []), *([text] if answer.text else []), *calls]
 
 
 def answer_responses(answer: FakeAnswer) -> dict[str, Any]:
@@ -357,6 +386,15 @@ def stream_responses(answer: FakeAnswer) -> Iterator[str]:
                 yield write("response.output_text.delta", **words, delta=chunk, logprobs=[])
             yield write("response.output_text.done", **words, text=answer.text, logprobs=[])
             yield write("response.content_part.done", **words, part=item["content"][0])
+        elif item["type"] == "reasoning":
+            begun = {**item, "summary": [], "encrypted_content": ""}
+            yield write("response.output_item.added", output_index=at, item=begun)
+            words = {**place, "summary_index": 0}
+            empty = {"type": "summary_text", "text": ""}
+            yield write("response.reasoning_summary_part.added", **words, part=empty)
+            for chunk in split_chunks(answer.thought):
+                yield write("response.reasoning_summary_text.delta", **words, delta=chunk)
+            yield write("response.reasoning_summary_text.done", **words, text=answer.thought)
         else:
             begun = {**item, "status": "in_progress", "arguments": ""}
             yield write("response.output_item.added", output_index=at, item=begun)

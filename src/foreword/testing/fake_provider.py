@@ -141,6 +141,7 @@ class FakeProvider:
             text=line.text,
             calls=tuple((call.id or f"call_{number}_{at}", call) for at, call in enumerate(calls, 1)),
             counted=received.counted,
+            thought=line.thought if isinstance(line, ScriptedReply) else "",
             out=self._count(line.text) + sum(self._count(call.name + call.written) for call in calls),
             cut=isinstance(line, ScriptedReply) and line.cut,
             number=number,

@@ -134,7 +134,7 @@ def test_command(once, provider):
         (["--new", "--session", "abcdef01", "x"], b"", "give --new or --session, not both"),
         (["--project", "nowhere", "x"], b"", "is not a folder"),
         (["--model", "nonsense", "x"], b"", "is not a model name"),
-        (["--model", "foo:bar", "x"], b"", "unknown provider 'foo'; there is anthropic, deepseek, gemini, google,"),
+        (["--model", "foo:bar", "x"], b"", "unknown provider 'foo'; there is anthropic, azure, bedrock, deepseek,"),
         ([], b"x\x00y", "NUL"),
         (["--json", "/cost"], b"", "which has no reply"),
     ],
@@ -259,7 +259,7 @@ def test_help_is_light(folder, environ):
     """Neither --help nor another command imports modules of the chat."""
     code = (
         "import sys; from foreword.cli.main import main; main(['--help']);"
-        "heavy = {'prompt_toolkit', 'rich', 'pydantic_ai', 'markdown_it'} & set(sys.modules); sys.exit(bool(heavy))"
+        "heavy = {'prompt_toolkit', 'rich', 'httpx2', 'markdown_it'} & set(sys.modules); sys.exit(bool(heavy))"
     )
     run = subprocess.run([sys.executable, "-c", code], cwd=folder, env=environ, capture_output=True, check=False)
     assert run.returncode == 0

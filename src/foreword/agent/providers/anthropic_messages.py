@@ -6,7 +6,14 @@ from typing import Any
 
 from foreword.agent.agent_events import TextDelta, ThinkingDelta
 from foreword.agent.conversation import Answer, CallPart, HistoryMessage, ThinkingPart, ToolResults
-from foreword.agent.providers.provider import AnswerDraft, Body, RequestOptions, WireShape, make_provider_error
+from foreword.agent.providers.provider import (
+    AnswerDraft,
+    Body,
+    RequestOptions,
+    WireShape,
+    make_provider_error,
+    read_count,
+)
 from foreword.events.event import Usage
 
 API_VERSION = "2026-10-21"
@@ -85,18 +92,18 @@ class AnthropicDraft(AnswerDraft):
         if not used:
             return
         known = self.usage or Usage()
-        read = used.get("cache_read_input_tokens")
-        write = used.get("cache_creation_input_tokens")
-        fresh = used.get("input_tokens")
-        read = known.cache_read if read is None else read
-        write = known.cache_write if write is None else write
-        fresh = known.tokens_in - known.cache_read - known.cache_write if fresh is None else fresh
-        out = used.get("output_tokens")
+
+        def read(name: str, before: int) -> int:
+            return before if used.get(name) is None else read_count(used[name])
+
+        hit = read("cache_read_input_tokens", known.cache_read)
+        written = read("cache_creation_input_tokens", known.cache_write)
+        fresh = read("input_tokens", known.tokens_in - known.cache_read - known.cache_write)
         self.usage = Usage(
-            tokens_in=fresh + read + write,
-            tokens_out=known.tokens_out if out is None else out,
-            cache_read=read,
-            cache_write=write,
+            tokens_in=fresh + hit + written,
+            tokens_out=read("output_tokens", known.tokens_out),
+            cache_read=hit,
+            cache_write=written,
         )
 
     def _read_diagnosis(self, message: Body) -> None:

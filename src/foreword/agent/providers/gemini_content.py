@@ -6,7 +6,14 @@ from typing import Any
 
 from foreword.agent.agent_events import TextDelta, ThinkingDelta
 from foreword.agent.conversation import Answer, CallPart, HistoryMessage, ThinkingPart, ToolResults, write_compact
-from foreword.agent.providers.provider import AnswerDraft, Body, RequestOptions, WireShape, make_provider_error
+from foreword.agent.providers.provider import (
+    AnswerDraft,
+    Body,
+    RequestOptions,
+    WireShape,
+    make_provider_error,
+    read_count,
+)
 from foreword.events.event import Usage
 
 DUMMY_SIGNATURE = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
@@ -24,9 +31,9 @@ class GeminiDraft(AnswerDraft):
         self.response_id = event.get("responseId") or self.response_id
         if used := event.get("usageMetadata"):
             self.usage = Usage(
-                tokens_in=used.get("promptTokenCount") or 0,
-                tokens_out=(used.get("candidatesTokenCount") or 0) + (used.get("thoughtsTokenCount") or 0),
-                cache_read=used.get("cachedContentTokenCount") or 0,
+                tokens_in=read_count(used.get("promptTokenCount")),
+                tokens_out=read_count(used.get("candidatesTokenCount")) + read_count(used.get("thoughtsTokenCount")),
+                cache_read=read_count(used.get("cachedContentTokenCount")),
             )
         for candidate in (event.get("candidates") or ())[:1]:
             for part in (candidate.get("content") or {}).get("parts") or ():

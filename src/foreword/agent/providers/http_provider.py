@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+import math
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, suppress
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import httpx2
@@ -20,6 +23,7 @@ from foreword.agent.providers.provider import (
     ProviderEvent,
     WireShape,
     make_provider_error,
+    read_json,
 )
 from foreword.envelope import Envelope
 
@@ -34,9 +38,12 @@ SHAPES: Mapping[str, WireShape] = {
 """The wire shapes, by what a provider speaks."""
 MAX_EVENT_BYTES = 32_000_000  # bytes of one event, such as a call with large arguments
 MAX_ERROR_BYTES = 1_000_000  # bytes of an error body that are read
+MAX_ERROR_S = 5.0  # seconds for reading an error body
+MAX_REST_BYTES = 100_000  # bytes of what follows an answer that are read
+MAX_REST_S = 0.5  # seconds for reading what follows an answer
 DATA_FIELD = b"data:"
+FIELDS = (DATA_FIELD, b":", b"event:", b"id:", b"retry:")  # what lines begin with; the second is a comment
 STREAM_END = b"[DONE]"
-DRAIN_S = 0.1  # seconds for the end of a body after its last event
 
 
 class HttpProvider:
@@ -60,48 +67,62 @@ class HttpProvider:
                 if response.status_code != httpx2.codes.OK:
                     raise await read_error(response)
                 async with aclosing(response.aiter_bytes()) as pieces:
-                    async for event in read_events(pieces):
-                        for delta in draft.read(event):
-                            yield delta
-                        if draft.done:
-                            break
+                    async with aclosing(read_events(pieces)) as events:
+                        async for event in events:
+                            for delta in draft.read(event):
+                                yield delta
+                            if draft.done:
+                                break
                     for delta in draft.end():
                         yield delta
-                    await drain(pieces)
-        except (httpx2.HTTPError, OSError, KeyError, TypeError, AttributeError, ValueError) as error:
+                    if not draft.done:
+                        raise ProviderError(INTERRUPTED, passing=True)
+                    done = draft.finish(self._provider)
+                    await read_rest(pieces)
+        except (httpx2.HTTPError, OSError, LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
             raise translate_error(error) from error
-        if not draft.done:
-            raise ProviderError(INTERRUPTED, passing=True)
-        yield draft.finish(self._provider)
+        yield done
 
 
 async def read_events(pieces: AsyncIterator[bytes]) -> AsyncGenerator[dict[str, Any]]:
     """Yield the events of a stream; raise ProviderError if the body is no stream of JSON events."""
-    rest, started = b"", False
+    rest, other, is_stream = b"", b"", False
     async for piece in pieces:
         *lines, rest = (rest + piece).split(b"\n")
         if len(rest) > MAX_EVENT_BYTES:
             raise ProviderError(f"{UNREADABLE} (an event has more than {MAX_EVENT_BYTES:,} bytes)", passing=False)
         for line in lines:
-            if not line.startswith(DATA_FIELD):
-                continue
-            data = line[len(DATA_FIELD) :].strip()
-            if data == STREAM_END:
-                return
-            event = json.loads(data)
-            started = True
-            if isinstance(event, dict):
-                yield event
-    if not started:
-        raise ProviderError(f"{UNREADABLE} (it is no stream of events)", passing=False)
+            is_stream = is_stream or line.startswith(FIELDS)
+            if line.startswith(DATA_FIELD):
+                data = line[len(DATA_FIELD) :].strip()
+                if data == STREAM_END:
+                    return
+                if isinstance(event := json.loads(data or b"null"), dict):
+                    yield event
+            elif not is_stream and len(other) < MAX_ERROR_BYTES:
+                other += line
+    body = (other + rest).strip()
+    if not is_stream and body and not any(field.startswith(body[: len(field)]) for field in FIELDS):
+        raise make_body_error(body)
 
 
-async def drain(pieces: AsyncIterator[bytes]) -> None:
-    """Read what follows an answer, so that its connection can serve the next one; a server may keep it open."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(DRAIN_S):
-            async for _ in pieces:
-                pass
+async def read_rest(pieces: AsyncIterator[bytes]) -> None:
+    """Read what follows an answer, usually nothing: only a connection that was read to its end can be used again."""
+    with suppress(TimeoutError, httpx2.HTTPError, OSError):
+        async with asyncio.timeout(MAX_REST_S):
+            count = 0
+            async for piece in pieces:
+                count += len(piece)
+                if count > MAX_REST_BYTES:
+                    break
+
+
+def make_body_error(body: bytes) -> ProviderError:
+    """Make the error for a body that is no stream; some proxies send the JSON of an error with status 200."""
+    shown = read_json(body.decode("utf-8", "replace"))
+    if isinstance(shown, dict) and shown.get("error"):
+        return make_provider_error(shown)
+    return ProviderError(f"{UNREADABLE} (it is no stream of events)", passing=False)
 
 
 def translate_error(error: Exception) -> ProviderError:
@@ -117,13 +138,26 @@ def translate_error(error: Exception) -> ProviderError:
 async def read_error(response: httpx2.Response) -> ProviderError:
     """Make the error for a refused request; its body may be no JSON, or not end."""
     body = b""
-    async for piece in response.aiter_bytes():
-        body += piece
-        if len(body) > MAX_ERROR_BYTES:
-            break
-    given = response.headers.get("retry-after", "")
-    wait = float(given) if given.replace(".", "", 1).isdigit() else None
+    with suppress(TimeoutError, httpx2.HTTPError, OSError):
+        async with asyncio.timeout(MAX_ERROR_S):
+            async for piece in response.aiter_bytes():
+                body += piece
+                if len(body) > MAX_ERROR_BYTES:
+                    break
+    wait = read_retry_after(response.headers.get("retry-after", ""), datetime.now(UTC))
     return make_provider_error(body.decode("utf-8", "replace"), response.status_code, wait)
+
+
+def read_retry_after(given: str, now: datetime) -> float | None:
+    """Return the seconds that a provider asks to wait, given as a number or as a date; None for anything else."""
+    try:
+        seconds = float(given)
+    except ValueError:
+        try:
+            seconds = (parsedate_to_datetime(given).replace(tzinfo=UTC) - now).total_seconds()
+        except (ValueError, OverflowError):
+            return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
 def shorten_error(error: Exception) -> str:

@@ -1,7 +1,7 @@
 """The wire shape of OpenAI's chat completions, which Ollama, llama.cpp, vLLM, OpenRouter and most others offer."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from foreword.agent.agent_events import TextDelta, ThinkingDelta
@@ -20,6 +20,7 @@ from foreword.agent.providers.provider import (
     RequestOptions,
     WireShape,
     make_provider_error,
+    read_count,
     write_error_object,
 )
 from foreword.events.event import Usage
@@ -28,14 +29,51 @@ THINKING_FIELDS = ("reasoning_content", "reasoning")
 OPENING_TAG, CLOSING_TAG = "<think>", "</think>"
 
 
+class TaggedThought:
+    """Separates a thought between tags, with which answers of local models begin, from the text after it."""
+
+    def __init__(self) -> None:
+        self._held = ""
+        """The end of the text so far, while it may be a part of a tag."""
+        self._tag = OPENING_TAG
+        """The tag that may come next; empty after the thought."""
+        self._begun = False
+        """Whether the text has begun."""
+
+    def feed(self, piece: str, *, last: bool = False) -> Iterator[tuple[str, str]]:
+        """Take a piece; yield what is known of it, each time as `thinking` or `text`."""
+        self._held += piece
+        if self._tag == OPENING_TAG:
+            text = self._held.lstrip()
+            if text.startswith(OPENING_TAG):
+                self._held, self._tag = text.removeprefix(OPENING_TAG), CLOSING_TAG
+            elif last or not OPENING_TAG.startswith(text):
+                self._tag, self._begun = "", True
+            else:
+                return
+        if self._tag == CLOSING_TAG:
+            thought, closing, rest = self._held.partition(CLOSING_TAG)
+            if closing:
+                self._held, self._tag = rest, ""
+            else:
+                end = len(thought) if last else max(0, len(thought) - len(CLOSING_TAG) + 1)
+                thought, self._held = thought[:end], thought[end:]
+            yield "thinking", thought
+        if not self._tag:
+            text, self._held = self._held if self._begun else self._held.lstrip(), ""
+            self._begun = self._begun or bool(text)
+            yield "text", text
+
+
 class ChatDraft(AnswerDraft):
     """An answer of a chat completion."""
 
     def __init__(self) -> None:
         super().__init__()
         self._stopped = False
-        self._tagged: str | None = ""
-        """The text while it may begin with a tagged thought; None once it does not."""
+        self._tagged = TaggedThought()
+        self._calls: dict[Any, Any] = {}
+        """The newest call of each index."""
 
     def read(self, event: Body) -> Iterator[TextDelta | ThinkingDelta]:
         """Take one chunk; a chunk after the stop reason can only bring the usage."""
@@ -52,7 +90,8 @@ class ChatDraft(AnswerDraft):
                 if isinstance(thought := delta.get(field), str) and thought:
                     yield from self.add("thinking", "thinking", thought, id=field)
                     break
-            yield from self._read_text(delta.get("content") or delta.get("refusal") or "")
+            if text := delta.get("content") or delta.get("refusal"):
+                yield from self._read_text(text)
             for call in delta.get("tool_calls") or ():
                 yield from self._read_call(call)
             if reason := choice.get("finish_reason"):
@@ -61,41 +100,25 @@ class ChatDraft(AnswerDraft):
     def end(self) -> Iterator[TextDelta | ThinkingDelta]:
         """End the stream; without a stop reason it is incomplete."""
         self.done = self._stopped
-        if self._tagged:
-            text, self._tagged = self._tagged, None
-            yield from self._show(text)
+        yield from self._read_text("", last=True)
 
-    def _read_text(self, piece: str) -> Iterator[TextDelta | ThinkingDelta]:
-        """Take a piece of the text; thoughts of local models arrive between tags at its beginning."""
-        if self._tagged is None or not piece:
-            yield from self._show(piece)
-            return
-        self._tagged += piece
-        text = self._tagged.lstrip()
-        if not text.startswith(OPENING_TAG):
-            if not OPENING_TAG.startswith(text):
-                whole, self._tagged = self._tagged, None
-                yield from self._show(whole)
-            return
-        thought, closing, rest = text.removeprefix(OPENING_TAG).partition(CLOSING_TAG)
-        if closing:
-            self._tagged = None
-            yield from self.add("tagged", "thinking", thought.strip())
-            yield from self._show(rest.lstrip())
-
-    def _show(self, text: str) -> Iterator[TextDelta | ThinkingDelta]:
-        if text:
-            yield from self.add("text", "text", text)
+    def _read_text(self, piece: str, *, last: bool = False) -> Iterator[TextDelta | ThinkingDelta]:
+        for kind, text in self._tagged.feed(piece, last=last):
+            if text:
+                yield from self.add("text" if kind == "text" else "tagged", kind, text)
 
     def _read_call(self, call: Body) -> Iterator[TextDelta | ThinkingDelta]:
-        """Take a piece of a call; some servers number no calls, but send each one whole."""
-        at = call.get("index")
-        key = ("call", len(self.parts) if at is None else at)
-        function: Mapping[str, Any] = call.get("function") or {}
-        known = {"id": call.get("id") or "", "name": function.get("name") or ""}
-        if key in self.parts:  # the name and the id came with the first piece
-            known = {}
+        """Take a piece of a call.
+
+        The first piece has the name and the id. Some servers number no calls, others number them all 0.
+        """
+        at, function = call.get("index"), call.get("function") or {}
+        own, name, key = call.get("id") or "", function.get("name") or "", self._calls.get(call.get("index"))
+        is_new = key is None or (name and (at is None or own not in ("", self.parts[key].known.get("id", own))))
+        if is_new:
+            key = self._calls[at] = ("call", len(self.parts))
         given = function.get("arguments") or ""
+        known = {"id": own, "name": name} if is_new else {}
         yield from self.add(key, "call", given if isinstance(given, str) else write_compact(given), **known)
 
 
@@ -103,10 +126,10 @@ def read_chat_usage(used: Body) -> Usage:
     """Read a usage report; DeepSeek has a field of its own for cache reads."""
     details = used.get("prompt_tokens_details") or {}
     return Usage(
-        tokens_in=used.get("prompt_tokens") or 0,
-        tokens_out=used.get("completion_tokens") or 0,
-        cache_read=details.get("cached_tokens") or used.get("prompt_cache_hit_tokens") or 0,
-        cache_write=details.get("cache_write_tokens") or 0,
+        tokens_in=read_count(used.get("prompt_tokens")),
+        tokens_out=read_count(used.get("completion_tokens")),
+        cache_read=read_count(details.get("cached_tokens")) or read_count(used.get("prompt_cache_hit_tokens")),
+        cache_write=read_count(details.get("cache_write_tokens")),
     )
 
 

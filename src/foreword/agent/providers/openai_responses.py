@@ -19,6 +19,7 @@ from foreword.agent.providers.provider import (
     RequestOptions,
     WireShape,
     make_provider_error,
+    read_count,
     write_error_object,
 )
 from foreword.events.event import Usage
@@ -80,10 +81,10 @@ class ResponsesDraft(AnswerDraft):
         if used := response.get("usage"):
             details = used.get("input_tokens_details") or {}
             self.usage = Usage(
-                tokens_in=used.get("input_tokens") or 0,
-                tokens_out=used.get("output_tokens") or 0,
-                cache_read=details.get("cached_tokens") or 0,
-                cache_write=details.get("cache_write_tokens") or 0,
+                tokens_in=read_count(used.get("input_tokens")),
+                tokens_out=read_count(used.get("output_tokens")),
+                cache_read=read_count(details.get("cached_tokens")),
+                cache_write=read_count(details.get("cache_write_tokens")),
             )
 
 

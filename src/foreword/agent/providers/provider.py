@@ -12,7 +12,15 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from foreword.agent.agent_events import ProviderError, TextDelta, ThinkingDelta
-from foreword.agent.conversation import Answer, CallPart, HistoryMessage, TextPart, ThinkingPart, write_compact
+from foreword.agent.conversation import (
+    Answer,
+    CallPart,
+    HistoryMessage,
+    TextPart,
+    ThinkingPart,
+    replace_invalid_characters,
+    write_compact,
+)
 from foreword.engine.sources.documents import join_lines
 from foreword.envelope import Envelope
 from foreword.events.event import Usage
@@ -94,10 +102,11 @@ class WireShape(ABC):
 class PartDraft:
     """A part of an answer while it arrives."""
 
-    def __init__(self, kind: str, **known: str) -> None:
+    def __init__(self, kind: str) -> None:
         self.kind = kind
         self.texts: list[str] = []
-        self.known = {name: value for name, value in known.items() if value}
+        self.known: dict[str, str] = {}
+        """Its other fields, as far as the provider has sent them."""
         self.redacted = False
 
     @property
@@ -130,8 +139,9 @@ class AnswerDraft(ABC):
     def add(self, key: Any, kind: str, piece: str = "", **known: str) -> Iterator[TextDelta | ThinkingDelta]:
         """Add a piece to a part, or begin the part; yield what is shown of it."""
         draft = self.parts.setdefault(key, PartDraft(kind))
-        draft.known |= {name: value for name, value in known.items() if value}
+        draft.known |= {name: replace_invalid_characters(value) for name, value in known.items() if value}
         if piece:
+            piece = replace_invalid_characters(piece)
             draft.texts.append(piece)
             if draft.kind == "text":
                 yield TextDelta(text=piece)
@@ -146,8 +156,10 @@ class AnswerDraft(ABC):
 
 
 def make_part(draft: PartDraft) -> TextPart | ThinkingPart | CallPart | None:
-    """Return the finished part; None if it is empty."""
+    """Return the finished part; None if it is empty. Raise ValueError for a call that names no tool."""
     if draft.kind == "call":
+        if "name" not in draft.known:
+            raise ValueError("a call names no tool")  # providers would refuse every later request that repeats it
         return CallPart(**{"id": f"call_{secrets.token_hex(8)}", **draft.known}, arguments=draft.text)
     if draft.kind == "thinking":
         known = draft.known
@@ -169,6 +181,11 @@ def separate_ids(parts: tuple[Any, ...]) -> tuple[Any, ...]:
         return replace(part, id=name)
 
     return tuple(map(separate, parts))
+
+
+def read_count(value: object) -> int:
+    """Return a number of tokens; 0 for anything that is none."""
+    return value if isinstance(value, int) and value > 0 else 0
 
 
 def write_error_object(text: str) -> str:
