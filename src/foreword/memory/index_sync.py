@@ -285,5 +285,5 @@ def split_document(path: str, document: Document) -> Iterator[Chunk]:
     origin = find_provenance(path, document)
     when = find_day(document.field("date") or document.field("time") or path)
     for chunk in split_message(document.body, origin.author, when) if origin else split(document.body, when):
-        yield replace(chunk, about=about)
+        yield replace(chunk, about=about) if about else chunk
         about = ""
