@@ -378,22 +378,15 @@ class Index:
         cache.common.update((word, count) for word, count in found if count >= COMMON_WORD_CHUNKS)
         return counts
 
-    def postings(self, store: str, word: str, synonyms: Sequence[str] = ()) -> Postings:
-        """Return every row of a store that has a word; rows that have only a synonym count as headings."""
-        if synonyms:
-            text, headings = self.postings(store, word)
-            others = {row for synonym in synonyms for row in self.postings(store, synonym).text}
-            return Postings(text, headings | (others - text.keys()))
+    def postings(self, store: str, words: Iterable[str]) -> dict[str, Postings]:
+        """Return every row of a store that has a word, for each of the words."""
         # One string of numbers, headings negative: SQLite builds it much faster than Python reads that many rows.
-        (places,) = self._base.execute(
-            f"SELECT group_concat(iif(col = 'text', doc, -doc)) FROM vocabulary_{self._name(store)} WHERE term = ?",
-            (word,),
-        ).fetchone()
-        counts = Counter(json.loads(f"[{places or ''}]"))
-        if min(counts, default=0) >= 0:
-            return Postings(counts, frozenset())
-        text = {row: count for row, count in counts.items() if row > 0}
-        return Postings(text, frozenset(-row for row in counts if row < 0 and -row not in text))
+        found = self._base.execute(
+            "SELECT value, (SELECT group_concat(iif(col = 'text', doc, -doc)) "
+            f"FROM vocabulary_{self._name(store)} WHERE term = value) FROM json_each(?)",
+            (json.dumps(list(words)),),
+        )
+        return {word: read_places(places or "") for word, places in found}
 
     def match(self, store: str, word: str, others: Sequence[str]) -> list[int]:
         """Return the rows that have a word and, if others are given, any of them; at most MAX_MATCHES."""
@@ -423,6 +416,15 @@ class Index:
             row: Found(path=path, first=first, last=last, heading=heading, text=text)
             for row, path, first, last, heading, text in found
         }
+
+
+def read_places(places: str) -> Postings:
+    """Read the rows of a word, separated by commas; a negative one has it in its heading."""
+    counts = Counter(json.loads(f"[{places}]"))
+    if min(counts, default=0) >= 0:
+        return Postings(counts, frozenset())
+    text = {row: count for row, count in counts.items() if row > 0}
+    return Postings(text, frozenset(-row for row in counts if row < 0 and -row not in text))
 
 
 def number_month(when: str) -> int:

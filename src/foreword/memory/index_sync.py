@@ -112,9 +112,14 @@ class IndexSync:
         names = list(stores)
         with self.lock:
             self.query(lambda index: empty({*names, *index.stores()}, index))
+            yield from self.update(names)
+
+    def update(self, stores: Iterable[str]) -> Iterator[Progress]:
+        """Bring the index of some stores up to date, and report progress."""
+        with self.lock:
             try:
                 with self._guarded() as index:
-                    for name in names:
+                    for name in stores:
                         yield from self._sync(name, index, now=True)
             except Damaged:
                 raise InputError(f"{self.notice}; try again") from None

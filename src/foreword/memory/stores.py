@@ -526,6 +526,10 @@ class Memory:
         """Close the index."""
         self._index_sync.close()
 
+    def update_index(self, audience: Audience, store: str = "") -> Iterator[Progress]:
+        """Bring the index of the stores that an audience may see up to date, as a search does, and report progress."""
+        return self._index_sync.update(self._open(audience, store))
+
     def reindex(self) -> Iterator[Progress]:
         """Rebuild the index, and report progress.
 
