@@ -152,8 +152,7 @@ def search_memory(args: Namespace, workspace: Workspace) -> object:
     query, assembly = get_words(args, "a query"), assemble_memory_turn(args, workspace)
     if not 1 <= args.limit <= MAX_SEARCH_RESULTS:
         raise InputError(f"--limit must be from 1 to {MAX_SEARCH_RESULTS}")
-    with suppress(InputError):  # the search repairs the index or reports the same error
-        show_indexing(workspace.memory.update_index(assembly.audience, args.store))
+    show_indexing(workspace.memory.update_index(assembly.audience, args.store))
     if not args.json:
         arguments = {"query": query, "limit": args.limit, "store": args.store}
         return call_tool(workspace, assembly, "memory_search", arguments)

@@ -372,7 +372,7 @@ def weigh_rarity(count: int, all_: int) -> float:
 
 
 STEM_CHARS = 5  # two words with the same beginning count as the same word
-LONG_WORD = re.compile(r"\w{3,}")
+LONG_WORD = re.compile(r"\w{3,}|\b\d+\b")
 SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
 

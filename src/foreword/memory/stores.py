@@ -85,6 +85,8 @@ class Hit:
     share: float = 0.0
     """How much of the question it has, from 0 to 1, weighted by rarity; in a conversation, neighbours count."""
     provenance: Provenance | None = None
+    part: bool = False
+    """Whether it is a part of a longer line."""
 
 
 @frozen(eq=True)
@@ -216,6 +218,7 @@ class Memory:
                 score=round(score, 4),
                 share=round(share, 4),
                 provenance=origin,
+                part=one.part,
             )
 
     def recall(self, message: str, audience: Audience, documents: Sequence[Document] = ()) -> Sequence[Passage]:
