@@ -201,7 +201,7 @@ def read_cases(talk: Talk) -> Iterator[Case]:
     search_words = rank.read_search_words(index)
     for question in talk.questions:
         scorer = rank.gather(rank.read_question(question["question"], index, search_words), STORE, index)
-        finalists, _ = scorer.describe(lambda rows: index.rows(STORE, rows), rank.FINALISTS)
+        finalists = scorer.describe(lambda rows: index.rows(STORE, rows), rank.FINALISTS)
         found = index.fetch(STORE, [finalist.row.id for finalist in finalists])
         chunks = [found[finalist.row.id] for finalist in finalists]
         places = [(chunk.path.removeprefix("memory/"), chunk.first) for chunk in chunks]

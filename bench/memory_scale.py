@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, cycle, islice
 
 import foreword
 from foreword.engine.trust import Audience
@@ -18,6 +18,8 @@ from foreword.types import Trust
 
 DOCUMENTS, CHUNKS, WORDS = 2_000, 50, 25
 VOCABULARY = 30_000
+PARAGRAPHS, COPIES = 5_000, 23  # of a note of 50 MB
+MESSAGES = 20_000  # of a chat export
 QUERIES, PLAIN = 500, 100  # for ours, and for the baseline
 STORE = "social"
 SYLLABLES = ("ba", "co", "di", "fe", "gu", "la", "mo", "ni", "pe", "ru", "sa", "to", "vi", "wo", "ze", "kha", "stri")
@@ -76,7 +78,26 @@ def main(_: Sequence[str]) -> int:
             show("FTS5 BM25, any word, same table", measure_plain(path, queries[:PLAIN]))
             changes = [change(workspace, folder, speech, number) for number in range(11)]
             print(f"one changed file found after {statistics.median(changes):.1f} ms (aim 100), search included")
+    paragraphs = [speech.say(random.Random(number).randint(20, 120)) for number in range(PARAGRAPHS)]
+    note = "\n\n".join(islice(cycle(paragraphs), PARAGRAPHS * COPIES))
+    print(f"first search of a note of {len(note) / 1e6:.0f} MB: {time_first_search(note):.1f} s")
+    stamps = [f"[2026-03-14 10:{at % 60:02}] {NAMES[at % 2]}" for at in range(MESSAGES)]
+    export = "\n".join(f"{stamp}: {speech.say(WORDS)}" for stamp in stamps)
+    print(f"first search of a chat export of {MESSAGES:,} messages: {time_first_search(export):.1f} s")
     return 0
+
+
+def time_first_search(text: str) -> float:
+    """Return the seconds of the search that indexes a file."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_files(folder, {"foreword.yaml": CONFIG, f"memory/{STORE}/large.md": f"{text}\n\nxylophone\n"})
+        with foreword.open(folder) as workspace:
+            begin = time.process_time()
+            (hit,) = workspace.memory.search("xylophone", Audience(clearance=Trust.FULL), limit=1)
+            seconds = time.process_time() - begin
+    if "xylophone" not in hit.text:
+        raise SystemExit("the last line was not found")
+    return seconds
 
 
 def measure(workspace: foreword.Workspace, query: str) -> float:

@@ -333,7 +333,7 @@ def test_the_remaining_budget_is_constant(tmp_path):
     assert one == long != other
 
 
-@pytest.mark.parametrize("provider", ["bedrock", "claude-code"])
+@pytest.mark.parametrize("provider", ["huggingface", "claude-code"])
 def test_providers_that_are_not_built_in(tmp_path, capsys, monkeypatch, provider):
     """Bedrock and the Claude Code CLI are refused by name."""
     make_workspace(tmp_path, TEXTS)

@@ -199,10 +199,11 @@ def test_progress_within_a_document(say, folder, monkeypatch):
     lines = "\n".join(f"[2026-03-14 10:{at % 60:02}] {'Ann' if at % 2 else 'Ben'}: message {at}" for at in range(2_500))
     write_files(folder, {"memory/social/CHAT.md": f"{lines}\n"})
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    answer = say("memory", "reindex")
-    assert "social: 0 of 2 documents, 1,000 passages" in answer.err
-    assert "social: 0 of 2 documents, 2,000 passages" in answer.err
+    for answer in (say("memory", "search", "message 2222"), say("memory", "reindex")):
+        assert "indexing social: 0 of 2 documents, 1,000 passages" in answer.err
+        assert "indexing social: 0 of 2 documents, 2,000 passages" in answer.err
     assert "2,502 passages in " in answer.out
+    assert say("memory", "search", "message 2222").err == ""
 
 
 def test_damaged(say, folder):

@@ -7,31 +7,33 @@ from itertools import pairwise
 
 import pytest
 
+import foreword
 from foreword.events.event import EventType, Level
 from foreword.events.log import EventLog
 from foreword.events.sinks import LiveTree, RecorderFanout
 from foreword.storage.database import open_events
 from foreword.testing import EventStream, FakeRecorder
-from foreword.turn import Tool, ToolAnswer, Toolset
+from foreword.turn import ToolAnswer, Toolset
 from night import BUSY, USAGE, Reply, live_through, make_clock, make_night, make_turn
 
 ANSWERS = {
     "memory_search": ToolAnswer(text="x", tokens=1, store="shared", count=3),
     "bash": ToolAnswer(text="y", tokens=1),
 }
-TOOLS = Toolset([Tool(name=name, description=name, parameters={"type": "object"}) for name in ANSWERS])
 
 
-class FixedTools:
-    """Tools that answer the same at every call, after a tenth of a second."""
+def make_tools(clock):
+    """Make tools that answer the same at every call, after a tenth of a second."""
 
-    def __init__(self, clock):
-        self._clock = clock
+    def make(name):
+        @foreword.tool(name=name, description=name, trust="public")
+        def answer(**_: object) -> ToolAnswer:
+            clock.move(0.1)
+            return ANSWERS[name]
 
-    async def call(self, _assembly, name, _arguments):
-        """Return the answer of a tool."""
-        self._clock.move(0.1)
-        return ANSWERS[name]
+        return answer
+
+    return Toolset([make(name) for name in ANSWERS])
 
 
 @pytest.fixture
@@ -102,9 +104,9 @@ def test_sections_tie_tokens_to_money(night):
 def test_tools_and_sessions(tmp_path):
     """A turn with tools records its new session, each tool call, and the total usage of its calls."""
     heard, clock = FakeRecorder(), make_clock()
-    night = make_night(tmp_path, EventStream(recorder=heard), clock=clock, tools=FixedTools(clock))
+    night = make_night(tmp_path, EventStream(recorder=heard), clock=clock)
     script = Reply(tools=("bash", "memory_search"), usage=USAGE), Reply(text="Yes.", usage=USAGE)
-    night.say(make_turn(tools=TOOLS), *script)
+    night.say(make_turn(tools=make_tools(clock)), *script)
     assert heard.types == [
         "message_received", "trust_resolved", "session_created", "prompt_built", "turn_started", "api_call",
         "tool_call", "memory_search", "tool_call", "api_call", "turn_completed", "message_sent",
@@ -131,8 +133,8 @@ def test_turns_before(tmp_path, session, counted):
 def test_memory(tmp_path):
     """A tool that searches or changes memory is shown as such below its call, and others are not."""
     heard, clock = FakeRecorder(), make_clock()
-    night = make_night(tmp_path, EventStream(recorder=heard), clock=clock, tools=FixedTools(clock))
-    night.say(make_turn(tools=TOOLS), Reply(tools=("memory_search", "bash")), Reply(text="Yes."))
+    night = make_night(tmp_path, EventStream(recorder=heard), clock=clock)
+    night.say(make_turn(tools=make_tools(clock)), Reply(tools=("memory_search", "bash")), Reply(text="Yes."))
     (event,) = (event for event in heard.events if event.type.value == "memory_search")
     (call, _) = (event for event in heard.events if event.type is EventType.TOOL_CALL)
     assert event.facts == {"store": "shared", "count": 3}

@@ -11,6 +11,7 @@ from foreword.memory.chunk import (
     split,
     split_message,
 )
+from waiting import assert_linear
 
 NOTES = """\
 # House
@@ -146,6 +147,19 @@ def test_long_line() -> None:
     assert " ".join(pieces) == sentences
     assert "".join(cut_line("x" * 5_000, MAX_PARAGRAPH_CHARS)) == "x" * 5_000
     assert {(one.first, one.last) for one in split(sentences)} == {(1, 1)}
+
+
+def test_line_of_many_megabytes() -> None:
+    """The time to cut a line without sentences grows with its length."""
+    assert_linear(lambda words: list(cut_line("word " * words, MAX_PARAGRAPH_CHARS)), 6_000_000)
+
+
+@pytest.mark.parametrize("line", [f"# {'long ' * 1_000}", f"# {' ' * 100_000}x", f"{'#' * 100_000}"])
+def test_long_heading(line: str) -> None:
+    """A line that is too long for a heading is a paragraph; the chunks below do not repeat it."""
+    chunks = list(split(f"# House\n\n{line}\n\nText."))
+    assert {one.heading for one in chunks} == {"House"}
+    assert "".join("".join(one.text for one in chunks).split()) == "".join(f"{line}Text.".split())
 
 
 def test_is_question() -> None:

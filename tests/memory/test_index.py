@@ -1,12 +1,18 @@
 """Claims about the index."""
 
 import stat
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from foreword.engine.sources.files import REFRESH_INTERVAL_S, Files
+from foreword.engine.trust import Audience
 from foreword.memory.chunk import split
 from foreword.memory.index import COMMON_WORD_CHUNKS, FILE, GAP_ROWS, Index
+from foreword.testing import make_workspace, write_files
+from foreword.types import Trust
 
 
 @pytest.fixture
@@ -140,3 +146,21 @@ def test_authors_come_and_go(index: Index) -> None:
     with index.writing():
         index.put("talk", "b.md", ("2", "3"), split("Nobody here."))
     assert index.figures("talk").authors == ()
+
+
+def test_another_process_indexes(tmp_path: Path) -> None:
+    """A search waits while another process indexes, and does not index the same text again."""
+    path, owner = "memory/social/a.md", Audience(clearance=Trust.FULL)
+    with make_workspace(tmp_path, {path: "Bob paints."}) as ws, ThreadPoolExecutor(1) as pool:
+        assert ws.memory.search("paints", owner)
+        write_files(tmp_path, {path: "Bob likes trains."})
+        time.sleep(2 * REFRESH_INTERVAL_S)
+        other = Index(ws.memory.folder)
+        with other.writing():
+            search = pool.submit(ws.memory.search, "trains", owner)
+            time.sleep(REFRESH_INTERVAL_S)
+            sha256 = Files(str(tmp_path)).read(path).sha256
+            other.put("social", path, ("", sha256), split("Bob likes trains, as the other process read it."))
+            assert not search.done()
+        assert [hit.text for hit in search.result()] == ["Bob likes trains, as the other process read it."]
+        other.close()

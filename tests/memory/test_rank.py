@@ -74,7 +74,7 @@ def test_parts(index: Index) -> None:
     """The weighted parts of a finalist add up to its score."""
     question = read_question("What did Bob do until dark, in May?", index, read_search_words(index))
     ((score, row, _),) = rank(question, "s", index, 1)
-    finalists, _ = gather(question, "s", index).describe(lambda rows: index.rows("s", rows), 10)
+    finalists = gather(question, "s", index).describe(lambda rows: index.rows("s", rows), 10)
     finalist = next(one for one in finalists if one.row.id == row)
     parts = finalist.parts
     assert (parts.author, parts.month, parts.question, parts.answer) == (1, 1, 0, 0)

@@ -78,6 +78,17 @@ def test_the_price_is_what_reading_on_costs(ws: Workspace) -> None:
     assert "Zellige tiles suit a small kitchen." in reading.text
 
 
+def test_the_price_of_a_long_line(tmp_path: Path) -> None:
+    """A paragraph of one line is read whole, and that is its price, even if the result is only a part of it."""
+    line = " ".join(f"On day {day} we walked to hut {day} and ate soup." for day in range(60))
+    with make_workspace(tmp_path, {"memory/social/TRIPS.md": f"{line}\n"}) as ws:
+        found = search(ws, "Which hut on day 41?", limit=1)
+        assert "hut 41" in found
+        assembly = ws.assemble(Turn(user="alice", situation="dm"))
+        reading = ws.call(assembly, "memory_get", {"path": "social/TRIPS.md", "from": 1, "lines": 1})
+        assert f'more: memory_get("social/TRIPS.md", from=1, lines=1) ({reading.tokens:,} tok)' in found
+
+
 def test_weak_results_are_left_out(tmp_path: Path) -> None:
     """A result far behind the best is not shown, and in a large store neither is one that shares a common word only."""
     notes = [f"The garden has plant number {number}, near the wall." for number in range(LARGE_STORE_CHUNKS)]
@@ -128,7 +139,9 @@ def test_messages_of_100_kb(tmp_path: Path) -> None:
     with make_workspace(tmp_path, {"memory/social/talk.md": talk}) as ws:
         (hit,) = ws.memory.search("Who is the harbour master?", OWNER)
         assert "Imke" in hit.text
-        assert "Imke" in search(ws, "Who is the harbour master?")
+        shown = search(ws, "Who is the harbour master?")
+        assert "Imke" in shown
+        assert "more:" not in shown  # memory_get cuts the line long before
         assert {hit.first for hit in ws.memory.search("Was the ferry late?", OWNER, limit=2)} == {1, 3}
 
 

@@ -2,7 +2,7 @@
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
 from datetime import datetime, tzinfo
 from time import monotonic
@@ -137,6 +137,7 @@ def search_memory(args: Namespace, workspace: Workspace) -> object:
     query, assembly = get_words(args, "a query"), assemble_memory_turn(args, workspace)
     if not 1 <= args.limit <= MAX_SEARCH_RESULTS:
         raise InputError(f"--limit must be from 1 to {MAX_SEARCH_RESULTS}")
+    show_indexing(workspace.memory.update_index(assembly.audience, args.store))
     if not args.json:
         arguments = {"query": query, "limit": args.limit, "store": args.store}
         return call_tool(workspace, assembly, "memory_search", arguments)
@@ -277,14 +278,21 @@ def show_entry(entry: stores.Entry, zone: tzinfo, change: notes.Promotion | None
 def reindex_memory(_: Namespace, workspace: Workspace) -> object:
     """Rebuild the index, with progress."""
     begun = monotonic()
+    done = show_indexing(workspace.memory.reindex())
+    documents, chunks = sum(one.documents for one in done), sum(one.chunks for one in done)
+    return f"indexed: {count(documents, 'document')}, {count(chunks, 'passage')} in {monotonic() - begun:.1f} s"
+
+
+def show_indexing(steps: Iterable[index_sync.Progress]) -> list[index_sync.Progress]:
+    """Show the progress of indexing while it takes more than one step; return the last step of each store."""
     done: dict[str, index_sync.Progress] = {}
     with show_progress() as show:
-        for step in workspace.memory.reindex():
+        for step in steps:
+            if step.store in done or step.documents < step.total:
+                progress = f"{step.documents:,} of {count(step.total, 'document')}"
+                show(f"indexing {step.store}: {progress}, {step.chunks:,} passages")
             done[step.store] = step
-            progress = f"{step.documents:,} of {count(step.total, 'document')}"
-            show(f"{step.store}: {progress}, {step.chunks:,} passages")
-    documents, chunks = sum(one.documents for one in done.values()), sum(one.chunks for one in done.values())
-    return f"indexed: {count(documents, 'document')}, {count(chunks, 'passage')} in {monotonic() - begun:.1f} s"
+    return [*done.values()]
 
 
 MEMORY_ACTIONS = {

@@ -10,6 +10,7 @@ from foreword.types import frozen
 
 MAX_PARAGRAPH_CHARS = 1_200  # a longer paragraph of a note becomes several chunks
 MAX_MESSAGE_CHARS = 16_000  # a longer message becomes several chunks
+MAX_HEADING_LINE_CHARS = 300  # a longer line is a paragraph, since every chunk below repeats its heading
 HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*")
 FENCE = re.compile(r"\s*(?:`{3,}|~{3,})")
 # How a messenger's export begins each line: [2026-03-14 10:05:12] Ann: …, or 14.03.2026, 10:05 - Ann: …
@@ -23,6 +24,7 @@ MONTHS = (
     "july", "august", "september", "october", "november", "december",
 )  # fmt: skip
 _MONTH = "|".join(f"{name[:3]}(?:{name[3:]})?" if len(name) > 3 else name for name in MONTHS)
+YEAR_DIGITS = re.compile(r"(?:19|20)\d\d")  # part of each form of a day; most texts have none, and this search is fast
 ISO = re.compile(r"\b((?:19|20)\d\d)-(0[1-9]|1[0-2])(?:-(0[1-9]|[12]\d|3[01]))?\b")
 DOTTED = re.compile(r"\b(\d{1,2})\.(\d{1,2})\.((?:19|20)\d\d)\b")  # day, month, year
 WRITTEN = re.compile(
@@ -59,7 +61,7 @@ def split(body: str, when: str = "") -> Iterator[Chunk]:
     most = MAX_MESSAGE_CHARS if speakers else MAX_PARAGRAPH_CHARS
     headings: list[tuple[int, str]] = []
     for first, lines in join_messages(body, speakers):
-        if (head := HEADING.fullmatch(lines[0])) is not None:
+        if head := match_heading(lines[0]):
             level = len(head[1])
             headings = [*(one for one in headings if one[0] < level), (level, head[2])]
             continue
@@ -90,7 +92,7 @@ def join_messages(body: str, speakers: Collection[str]) -> Iterator[tuple[int, l
     message: list[str] = []
     start = 0
     for first, lines in find_paragraphs(body):
-        continues = HEADING.fullmatch(lines[0]) is None and not find_speaker(lines[0], speakers)
+        continues = not match_heading(lines[0]) and not find_speaker(lines[0], speakers)
         if message and continues:
             message += [""] * (first - start - len(message)) + lines
             continue
@@ -103,6 +105,11 @@ def join_messages(body: str, speakers: Collection[str]) -> Iterator[tuple[int, l
             yield first, lines
     if message:
         yield start, message
+
+
+def match_heading(line: str) -> re.Match[str] | None:
+    """Match a heading."""
+    return HEADING.fullmatch(line) if line.startswith("#") and len(line) <= MAX_HEADING_LINE_CHARS else None
 
 
 def find_speaker(line: str, speakers: Collection[str]) -> str:
@@ -133,7 +140,7 @@ def find_speakers(body: str) -> frozenset[str]:
 
     Lower-case names count only where at least half of the paragraphs begin with a name, as in a chat export.
     """
-    openings = [lines[0] for _, lines in find_paragraphs(body) if HEADING.fullmatch(lines[0]) is None]
+    openings = [lines[0] for _, lines in find_paragraphs(body) if not match_heading(lines[0])]
     counts = Counter(said[1] for line in openings if (said := match_speaker(line)))
     if counts.total() * 2 < len(openings):
         counts = Counter({name: count for name, count in counts.items() if name[0].isupper()})
@@ -149,7 +156,7 @@ def find_paragraphs(body: str) -> Iterator[tuple[int, list[str]]]:
     start, fenced = 1, False
     for number, line in enumerate(body.split("\n"), 1):
         fence = bool(FENCE.match(line))
-        alone = not fenced and not fence and HEADING.fullmatch(line) is not None
+        alone = not fenced and not fence and match_heading(line) is not None
         ends = not fenced and (alone or not line.strip() or STAMP.match(line) is not None)
         if ends and paragraph:
             yield start, paragraph
@@ -186,11 +193,13 @@ def cut_line(line: str, most: int) -> Iterator[str]:
             yield piece
             piece = ""
         rest = f"{piece} {sentence}" if piece else sentence
-        while len(rest) > most:
-            at = rest.rfind(" ", 1, most) if " " in rest[1:most] else most
-            yield rest[:at]
-            rest = rest[at:].lstrip()
-        piece = rest
+        start = 0
+        while len(rest) - start > most:
+            space = rest.rfind(" ", start + 1, start + most)
+            end = space if space > 0 else start + most
+            yield rest[start:end].strip()
+            start = end
+        piece = rest[start:].strip()
     if piece:
         yield piece
 
@@ -202,6 +211,8 @@ def is_item(line: str) -> bool:
 
 def find_day(text: str) -> str:
     """Find the first day or month that a text names with its year."""
+    if not YEAR_DIGITS.search(text):
+        return ""
     if iso := ISO.search(text):
         return spell_day(int(iso[1]), int(iso[2]), int(iso[3] or 0))
     if (dotted := DOTTED.search(text)) and 1 <= int(dotted[2]) <= 12:

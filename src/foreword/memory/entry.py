@@ -30,6 +30,17 @@ class Note:
     confirmed: str = ""
     """The person who confirmed that it is for more readers than where it was learned."""
 
+    @property
+    def origin(self) -> Provenance:
+        """Its origin as front matter states it."""
+        return Provenance(
+            author=self.author or UNKNOWN_AUTHOR,
+            clearance=str(self.clearance),
+            channel=self.channel,
+            session=self.session,
+            time=write_time(self.time),
+        )
+
 
 @frozen(eq=True)
 class Confirmed:
@@ -69,17 +80,14 @@ def find_places(store: str, note: Note, folder: str = "") -> Iterator[str]:
         yield f"{folder}/{moment.strftime(form)}-{mark}.md"
 
 
+def write_time(moment: datetime) -> str:
+    """Write a moment as front matter has it."""
+    return moment.astimezone(UTC).isoformat(timespec="seconds")
+
+
 def write_note(note: Note) -> str:
     """Write an entry as a file, its origin in the front matter."""
-    fields = {
-        "author": note.author or UNKNOWN_AUTHOR,
-        "clearance": str(note.clearance),
-        "channel": note.channel,
-        "session": note.session,
-        "time": note.time.astimezone(UTC).isoformat(timespec="seconds"),
-        "confirmed": note.confirmed,
-    }
-    return write_head(fields) + f"{note.text}\n"
+    return write_head(list_fields(Confirmed(text=note.text, origin=note.origin, by=note.confirmed))) + f"{note.text}\n"
 
 
 def write_confirmed(entry: Confirmed) -> str:
@@ -89,16 +97,9 @@ def write_confirmed(entry: Confirmed) -> str:
 
 def list_fields(entry: Confirmed) -> dict[str, str]:
     """List the known origin of a promoted entry, and who confirmed it."""
-    origin = entry.origin
-    known = {
-        "author": origin.author,
-        "clearance": origin.clearance,
-        "channel": origin.channel,
-        "session": origin.session,
-        "time": origin.time,
-        "confirmed": entry.by,
-    }
-    return {name: value for name, value in known.items() if value}
+    names = ("author", "clearance", "channel", "session", "time")
+    fields = {name: getattr(entry.origin, name) for name in names} | {"confirmed": entry.by}
+    return {name: value for name, value in fields.items() if value}
 
 
 def list_marks(text: str) -> dict[str, str]:

@@ -20,7 +20,7 @@ from foreword.types import frozen
 
 FILE = "memory.sqlite"
 VERSION = 6  # of the tables and of how documents are split; an index of another version is rebuilt
-BUSY_TIMEOUT_S = 5.0
+BUSY_TIMEOUT_S = 30.0  # another process may be indexing a large file
 TOKENIZE = "porter unicode61 remove_diacritics 2"
 TABLES = ("vocabulary", "counts", "words", "chunks", "documents", "authors")  # in the order in which they are dropped
 COMMON_WORD_CHUNKS = 1_000  # the count of a word in at least this many chunks is cached
@@ -28,6 +28,12 @@ MAX_MATCHES = 4_000  # rows of a query that consists of common words only
 CACHE_KIB = 32_000
 GAP_ROWS = 3  # between two documents; neighbours are at most two rows apart
 STEM_CACHE = 256  # texts
+
+REMEDIES = {
+    sqlite3.SQLITE_CANTOPEN: "make .foreword writable",
+    sqlite3.SQLITE_READONLY: "make .foreword writable",
+    sqlite3.SQLITE_BUSY: "another process is indexing; try again when it has finished",
+}
 
 
 class Damaged(Exception):
@@ -79,6 +85,8 @@ class Found:
     last: int
     heading: str
     text: str
+    part: bool
+    """Whether it is a part of a longer line."""
 
 
 @dataclass(slots=True)
@@ -378,22 +386,15 @@ class Index:
         cache.common.update((word, count) for word, count in found if count >= COMMON_WORD_CHUNKS)
         return counts
 
-    def postings(self, store: str, word: str, synonyms: Sequence[str] = ()) -> Postings:
-        """Return every row of a store that has a word; rows that have only a synonym count as headings."""
-        if synonyms:
-            text, headings = self.postings(store, word)
-            others = {row for synonym in synonyms for row in self.postings(store, synonym).text}
-            return Postings(text, headings | (others - text.keys()))
+    def postings(self, store: str, words: Iterable[str]) -> dict[str, Postings]:
+        """Return every row of a store that has a word, for each of the words."""
         # One string of numbers, headings negative: SQLite builds it much faster than Python reads that many rows.
-        (places,) = self._base.execute(
-            f"SELECT group_concat(iif(col = 'text', doc, -doc)) FROM vocabulary_{self._name(store)} WHERE term = ?",
-            (word,),
-        ).fetchone()
-        counts = Counter(json.loads(f"[{places or ''}]"))
-        if min(counts, default=0) >= 0:
-            return Postings(counts, frozenset())
-        text = {row: count for row, count in counts.items() if row > 0}
-        return Postings(text, frozenset(-row for row in counts if row < 0 and -row not in text))
+        found = self._base.execute(
+            "SELECT value, (SELECT group_concat(iif(col = 'text', doc, -doc)) "
+            f"FROM vocabulary_{self._name(store)} WHERE term = value) FROM json_each(?)",
+            (json.dumps(list(words)),),
+        )
+        return {word: read_places(places or "") for word, places in found}
 
     def match(self, store: str, word: str, others: Sequence[str]) -> list[int]:
         """Return the rows that have a word and, if others are given, any of them; at most MAX_MATCHES."""
@@ -415,14 +416,25 @@ class Index:
         """Return some chunks of a store."""
         name = self._name(store)
         found = self._base.execute(
-            f"SELECT c.id, d.path, c.first, c.last, c.heading, c.text FROM chunks_{name} c "
-            f"JOIN documents_{name} d ON d.id = c.document WHERE c.id IN (SELECT value FROM json_each(?))",
+            f"SELECT c.id, d.path, c.first, c.last, c.heading, c.text, EXISTS(SELECT 1 FROM chunks_{name} n WHERE "
+            "n.id IN (c.id - 1, c.id + 1) AND n.document = c.document AND n.first = c.first) "
+            f"FROM chunks_{name} c JOIN documents_{name} d ON d.id = c.document "
+            "WHERE c.id IN (SELECT value FROM json_each(?))",
             (json.dumps(list(rows)),),
         )
         return {
-            row: Found(path=path, first=first, last=last, heading=heading, text=text)
-            for row, path, first, last, heading, text in found
+            row: Found(path=path, first=first, last=last, heading=heading, text=text, part=bool(part))
+            for row, path, first, last, heading, text, part in found
         }
+
+
+def read_places(places: str) -> Postings:
+    """Read the rows of a word, separated by commas; a negative one has it in its heading."""
+    counts = Counter(json.loads(f"[{places}]"))
+    if min(counts, default=0) >= 0:
+        return Postings(counts, frozenset())
+    text = {row: count for row, count in counts.items() if row > 0}
+    return Postings(text, frozenset(-row for row in counts if row < 0 and -row not in text))
 
 
 def number_month(when: str) -> int:
@@ -452,13 +464,8 @@ def translate() -> Iterator[None]:
     except sqlite3.DatabaseError as error:
         if is_damage(error):
             raise Damaged(str(error)) from None
-        remedy = "make .foreword writable" if is_closed(error) else "make room, or try again"
+        remedy = REMEDIES.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, "make room, or try again")
         raise InputError(f"the memory index cannot be used: {error}; {remedy}") from None
-
-
-def is_closed(error: sqlite3.Error) -> bool:
-    """Return whether the file cannot be written for good."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 
 
 def is_damage(error: sqlite3.Error) -> bool:

@@ -105,19 +105,28 @@ class IndexSync:
             for _ in range(MAX_ATTEMPTS):
                 with suppress(Damaged), self._guarded() as index:
                     return read(index)
-            raise InputError(f"the memory index cannot be built: {self.notice}; remove .foreword/{FILE}")
+            raise self._give_up()
+
+    def _give_up(self) -> InputError:
+        return InputError(f"the memory index cannot be built: {self.notice}; remove .foreword/{FILE}")
 
     def reindex(self, stores: Iterable[str]) -> Iterator[Progress]:
         """Rebuild the index, and report progress."""
         names = list(stores)
         with self.lock:
             self.query(lambda index: empty({*names, *index.stores()}, index))
-            try:
-                with self._guarded() as index:
+            yield from self.update(names)
+
+    def update(self, stores: Iterable[str]) -> Iterator[Progress]:
+        """Bring the index of some stores up to date, and report progress; begin again if it is damaged."""
+        names = list(stores)
+        with self.lock:
+            for _ in range(MAX_ATTEMPTS):
+                with suppress(Damaged), self._guarded() as index:
                     for name in names:
                         yield from self._sync(name, index, now=True)
-            except Damaged:
-                raise InputError(f"{self.notice}; try again") from None
+                    return
+            raise self._give_up()
 
     def close(self) -> None:
         """Close the index."""
@@ -228,6 +237,7 @@ class IndexSync:
         chunks = 0
         for start in range(0, len(stale), BATCH_DOCUMENTS):
             with index.writing():
+                known = index.stamps(store)  # another process may have indexed them while this one waited
                 for at, path in enumerate(stale[start : start + BATCH_DOCUMENTS], start):
                     for count in self._put(store, path, stamps[path], known, index):
                         chunks += count
@@ -285,5 +295,5 @@ def split_document(path: str, document: Document) -> Iterator[Chunk]:
     origin = find_provenance(path, document)
     when = find_day(document.field("date") or document.field("time") or path)
     for chunk in split_message(document.body, origin.author, when) if origin else split(document.body, when):
-        yield replace(chunk, about=about)
+        yield replace(chunk, about=about) if about else chunk
         about = ""

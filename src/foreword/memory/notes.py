@@ -18,7 +18,7 @@ from typing import TextIO
 from foreword.engine.sources.documents import Document, escape_attribute, join_lines, normalise_lines, parse_document
 from foreword.engine.sources.memory_sections import FACTS_FILE, MAX_FACT_CHARS, extract_facts
 from foreword.errors import InputError
-from foreword.memory.chunk import FENCE, HEADING
+from foreword.memory.chunk import FENCE, match_heading
 from foreword.memory.entry import Confirmed, link, list_fields, list_marks, mark_text, write_confirmed
 from foreword.types import frozen
 
@@ -240,7 +240,7 @@ def list_headings(lines: Sequence[str], body: int) -> Iterator[tuple[int, str]]:
                 fenced = sign
             elif sign.startswith(fenced) and line.strip() == sign:
                 fenced = ""
-        elif not fenced and (head := HEADING.fullmatch(line)):
+        elif not fenced and (head := match_heading(line)):
             yield at, join_lines(head[2])
 
 

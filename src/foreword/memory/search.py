@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from heapq import nlargest
+from itertools import accumulate
 from operator import mul
 from typing import NamedTuple
 
@@ -123,6 +124,8 @@ class Ranked(NamedTuple):
 
 def rank(question: Question, store: str, index: Index, limit: int) -> list[Ranked]:
     """Rank the chunks of a store, unordered: the best `limit`, and all with the same score as the last of them."""
+    if not index.figures(store).chunks:
+        return []
     return gather(question, store, index).best(lambda rows: index.rows(store, rows), limit)
 
 
@@ -131,7 +134,7 @@ def gather(question: Question, store: str, index: Index) -> "Scorer":
     figures = index.figures(store)
     people = [name for name in figures.authors if is_named(name, question.spoken)]
     names = set(index.stem(" ".join(people))) if people else set()
-    found = index.frequencies(store, {*question.words}.union(*question.words.values())) if figures.chunks else {}
+    found = index.frequencies(store, {*question.words}.union(*question.words.values()))
     synonyms = {
         word: [one for one in sorted(others - question.words.keys()) if 0 < found.get(one, 0) <= MAX_SYNONYM_CHUNKS]
         for word, others in question.words.items()
@@ -140,23 +143,19 @@ def gather(question: Question, store: str, index: Index) -> "Scorer":
     about = [word for word in question.words if word not in names]
     about = about if any(found.get(word) or synonyms[word] for word in about) else list(question.words)
     counts = sorted((found.get(word, 0), word) for word in about)
+    opened = [*accumulate(count for count, _ in counts)]
+    rare = [word for _, word in counts[: bisect_right(opened, MAX_POSTINGS)]]
+    wanted = {*rare}.union(*(synonyms[word] for word in rare))
+    places = index.postings(store, [word for word in wanted if found.get(word)])
     scorer = Scorer(figures, question, find_authors(people, figures.authors, question.spoken))
-    opened = 0
-    rare: list[str] = []
-    common: list[tuple[int, str]] = []
-    for count, word in counts:
-        opened += count
-        if opened > MAX_POSTINGS:
-            common.append((count, word))
-        elif count or synonyms[word]:
-            scorer.add(index.postings(store, word, synonyms[word]))
-            rare += [word, *synonyms[word]]
-        else:
-            scorer.miss()
-    for count, word in common:
-        # If every word is common, the rarest one yields the candidates.
-        scorer.add_common(count, index.match(store, word, rare))
-        rare = rare or [word]
+    for word in rare:
+        text, headings = places.get(word, NOWHERE)
+        others = {row for synonym in synonyms[word] for row in places[synonym].text}
+        scorer.add(Postings(text, (headings | others) - text.keys()))
+    # If every word is common, the rarest one yields the candidates.
+    known = [*places] or [word for _, word in counts[:1]]
+    for count, word in counts[len(rare) :]:
+        scorer.add_common(count, index.match(store, word, known))
     return scorer
 
 
@@ -178,6 +177,7 @@ def find_authors(named: Sequence[str], authors: Sequence[str], spoken: frozenset
     return assistants if spoken & SECOND_PERSON else frozenset()
 
 
+NOWHERE = Postings({}, frozenset())
 Read = Callable[[Iterable[int]], Mapping[int, Row]]
 
 
@@ -196,6 +196,8 @@ class Finalist(NamedTuple):
 
     row: Row
     parts: Parts
+    share: float
+    """How much of the question it has, from 0 to 1, weighted by rarity; in a conversation, neighbours count."""
 
     @property
     def score(self) -> float:
@@ -222,6 +224,9 @@ class Scorer:
         """Add a word by all its places; rows near them are candidates as well."""
         text, headings = postings
         rarity = weigh_rarity(len(text) + len(headings), self._figures.chunks)
+        if not text and not headings:  # a store with fewer of the words answers less
+            self._total += MISSED * rarity
+            return
         near: dict[int, float] = {}
         for step, share in reversed(NEIGHBOURS):  # a row near two places has the greater share
             near.update(dict.fromkeys([row + step for row in text], rarity * share))
@@ -231,10 +236,6 @@ class Scorer:
         counts = {**text, **dict.fromkeys(headings, 1)} if headings else text
         self._add_word(Word(rarity, counts, text), near)
         self._add_documents(counts)
-
-    def miss(self) -> None:
-        """Count a word that the store does not have; a store with fewer of the words answers less."""
-        self._total += MISSED * weigh_rarity(0, self._figures.chunks)
 
     def add_common(self, count: int, rows: Sequence[int]) -> None:
         """Add a word that has too many places to read: only the rows where a rarer word is."""
@@ -267,48 +268,44 @@ class Scorer:
         """Score the finalists and return the best, one for each message."""
         if not self._candidates:
             return []
-        finalists, damps = self.describe(read, limit)
-        messages: dict[tuple[int, int], tuple[float, Row]] = {}
-        for finalist in finalists:
-            score, row = finalist.score, finalist.row
-            message = (bisect_right(self._figures.starts, row.id), row.first)
-            if message not in messages or score > messages[message][0]:
-                messages[message] = (score, row)
-        least = nlargest(limit, [score for score, _ in messages.values()])[-1:]
+        messages: dict[tuple[int, int], Ranked] = {}
+        for finalist in self.describe(read, limit):
+            found = Ranked(finalist.score, finalist.row.id, finalist.share)
+            message = (bisect_right(self._figures.starts, found.row), finalist.row.first)
+            if message not in messages or found.score > messages[message].score:
+                messages[message] = found
+        least = nlargest(limit, [found.score for found in messages.values()])[-1:]
         # All with the score of the last one: the order among them must not depend on the order of rows.
-        best = [(score, row) for score, row in messages.values() if [score] >= least]
-        total = self._total or 1.0
-        # A message counts with its neighbours, a note by itself.
-        return [
-            Ranked(score, row.id, self._weigh_near(row.id, damps if row.author else {}) / total) for score, row in best
-        ]
+        return [found for found in messages.values() if [found.score] >= least]
 
-    def describe(self, read: Read, limit: int) -> tuple[list[Finalist], Mapping[int, float]]:
-        """Score the most likely chunks in full; return them, and how much the words of their neighbours count."""
-        likely = self.choose(read, limit)
-        rows = read({row + step for row in likely for step in (-2, -1, 0, 1, 2)})
+    def describe(self, read: Read, limit: int) -> list[Finalist]:
+        """Describe the most likely chunks in full."""
+        likely = self._choose_rows(read, limit)
+        rows = {row.id: row for row in likely}
+        rows |= read({at + step for at in rows for step in (-2, -1, 1, 2)} - rows.keys())
         damps = {at: min(1.0, NEIGHBOUR_WORDS / (row.words or 1)) for at, row in rows.items()}
         words = self._weigh_words(rows)
         total, starts, documents = self._total or 1.0, self._figures.starts, self._documents
         finalists = []
-        for row in filter(None, map(rows.get, likely)):
+        for row in likely:
             at, need, before = row.id, need_neighbours(row.words), rows.get(row.id - 1)
+            near = self._weigh_near(at, damps) / total if need or row.author else 0.0
             parts = Parts(
                 words=words.get(at, 0.0) / total,
-                near=self._weigh_near(at, damps) * need / total if need else 0.0,
+                near=near * need,
                 document=documents.get(bisect_right(starts, at), 0.0) / total,
                 answer=words.get(at - 1, 0.0) * damps[at - 1] / total if before and before.asks else 0.0,
                 author=row.author in self._authors,
                 question=bool(row.asks) and row.words < QUESTION_WORDS,
                 month=self._fits_month(row.month),
             )
-            finalists.append(Finalist(row, parts))
-        return finalists, damps
+            # A message counts with its neighbours, a note by itself.
+            finalists.append(Finalist(row, parts, near if row.author else self._weigh_near(at, {}) / total))
+        return finalists
 
-    def choose(self, read: Read, limit: int) -> list[int]:
+    def _choose_rows(self, read: Read, limit: int) -> list[Row]:
         """Choose the rows to score in full, before their neighbours are read."""
-        likely = choose(self._candidates, max(CANDIDATES, limit))
-        rows = read(likely)
+        rows = read(choose(self._candidates, max(CANDIDATES, limit)))
         words, starts, documents = self._weigh_words(rows), self._figures.starts, self._documents
         scores = {
             at: TALK.words * words.get(at, 0.0)
@@ -316,7 +313,7 @@ class Scorer:
             + TALK.document * documents.get(bisect_right(starts, at), 0.0)
             for at, row in rows.items()
         }
-        return choose(scores, max(FINALISTS, limit))
+        return [rows[at] for at in choose(scores, max(FINALISTS, limit))]
 
     def _weigh_words(self, rows: Mapping[int, Row]) -> dict[int, float]:
         """Return the BM25 of each row that has a word of the question."""
@@ -375,7 +372,7 @@ def weigh_rarity(count: int, all_: int) -> float:
 
 
 STEM_CHARS = 5  # two words with the same beginning count as the same word
-LONG_WORD = re.compile(r"\w{3,}")
+LONG_WORD = re.compile(r"\w{3,}|\b\d+\b")
 SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
 

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from hashlib import sha256
 
@@ -28,8 +28,17 @@ from foreword.engine.trust import (
 )
 from foreword.errors import Forbidden, InputError, quote_name
 from foreword.memory.chunk import split_items
-from foreword.memory.entry import Confirmed, Note, check_text, find_places, write_confirmed, write_file, write_note
-from foreword.memory.index import Index
+from foreword.memory.entry import (
+    Confirmed,
+    Note,
+    check_text,
+    find_places,
+    write_confirmed,
+    write_file,
+    write_note,
+    write_time,
+)
+from foreword.memory.index import Found, Index
 from foreword.memory.index_sync import IndexSync, OpenIndex, Progress, Stock
 from foreword.memory.notes import (
     NOTES,
@@ -85,6 +94,8 @@ class Hit:
     share: float = 0.0
     """How much of the question it has, from 0 to 1, weighted by rarity; in a conversation, neighbours count."""
     provenance: Provenance | None = None
+    part: bool = False
+    """Whether it is a part of a longer line."""
 
 
 @frozen(eq=True)
@@ -207,16 +218,7 @@ class Memory:
             origin = find_provenance(one.path, document) if isinstance(document, Document) else None
             if not (origin if find_author(one.path) else self._files.has(one.path)):
                 continue  # removed since it was indexed
-            yield Hit(
-                path=show_path(one.path),
-                first=one.first,
-                last=one.last,
-                heading=one.heading,
-                text=one.text,
-                score=round(score, 4),
-                share=round(share, 4),
-                provenance=origin,
-            )
+            yield make_hit(one, score, share, path=show_path(one.path), provenance=origin)
 
     def recall(self, message: str, audience: Audience, documents: Sequence[Document] = ()) -> Sequence[Passage]:
         """Find the few passages that clearly match a message, best first; small talk recalls nothing.
@@ -247,18 +249,7 @@ class Memory:
             index = self._passing.recall(key, lambda: index_documents(documents))
             ranked = rank(self._read_question(text, index), DOCUMENTS, index, BRIEF_CANDIDATES)
             found = index.fetch(DOCUMENTS, [row for _, row, _ in ranked])
-        return [
-            Hit(
-                path=found[row].path,
-                first=found[row].first,
-                last=found[row].last,
-                heading=found[row].heading,
-                text=found[row].text,
-                score=round(score, 4),
-                share=round(share, 4),
-            )
-            for score, row, share in ranked
-        ]
+        return [make_hit(found[row], score, share, path=found[row].path) for score, row, share in ranked]
 
     def _make_passage(
         self, hit: Hit, *, message: str, person: str, known: Mapping[str, Document], most: int
@@ -292,14 +283,7 @@ class Memory:
         if not self.may_promote(note.author, note.clearance):
             raise Forbidden("only the owner, at full trust, saves without review")
         clean = replace(note, text=text)
-        origin = Provenance(
-            author=note.author,
-            clearance=str(note.clearance),
-            channel=note.channel,
-            session=note.session,
-            time=write_time(note.time),
-        )
-        written = write_confirmed(Confirmed(text=text, origin=origin, by=self._write_confirmation(note.author)))
+        written = write_confirmed(Confirmed(text=text, origin=note.origin, by=self._write_confirmation(note.author)))
         return self._save(store, [store], find_places(store, clean, NOTES), (text, written), reviewed=True)
 
     def _save(
@@ -526,12 +510,31 @@ class Memory:
         """Close the index."""
         self._index_sync.close()
 
+    def update_index(self, audience: Audience, store: str = "") -> Iterator[Progress]:
+        """Bring the index of the stores that an audience may see up to date, as a search does, and report progress."""
+        return self._index_sync.update(self._open(audience, store))
+
     def reindex(self) -> Iterator[Progress]:
         """Rebuild the index, and report progress.
 
         A person's own memory is indexed by their next search.
         """
         return self._index_sync.reindex(sorted(self._readable))
+
+
+def make_hit(found: Found, score: float, share: float, *, path: str, provenance: Provenance | None = None) -> Hit:
+    """Make a hit of a chunk of an index."""
+    return Hit(
+        path=path,
+        first=found.first,
+        last=found.last,
+        heading=found.heading,
+        text=found.text,
+        score=round(score, 4),
+        share=round(share, 4),
+        provenance=provenance,
+        part=found.part,
+    )
 
 
 def make_passage(hit: Hit, snippet: Snippet) -> Passage:
@@ -554,11 +557,6 @@ def index_documents(documents: Iterable[Document]) -> Index:
         for document in documents:
             index.put(DOCUMENTS, document.path, ("", document.sha256), split_items(document.body))
     return index
-
-
-def write_time(moment: datetime) -> str:
-    """Write a moment as front matter has it."""
-    return moment.astimezone(UTC).isoformat(timespec="seconds")
 
 
 def digest(text: str) -> str:

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 from foreword.agent.tools.declaration import ToolRun, tool
+from foreword.agent.tools.reading_tools import read_memory_lines
 from foreword.engine.sources.documents import join_lines
 from foreword.engine.sources.sections import write_memory_get
 from foreword.engine.trust import Audience, find_author, find_own_level, find_own_person, has_other_readers, locate_path
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pydantic import Field
 
 SNIPPET_CHARS = 200  # characters of a search result
+LONG_SNIPPET_CHARS = 1_000  # the same if no call reads the passage
 DEFAULT_RESULTS, MAX_RESULTS = 5, 20
 MAX_ANSWER_TOKENS = 2_000  # tokens of an answer of read_memory
 LEVELS_BY_NAME = {str(level): level for level in Trust}
@@ -49,13 +51,23 @@ def memory_search(
 
 
 def render_hit(run: ToolRun, number: int, hit: Hit, query: str) -> str:
-    """Format one result: path, tokens, passage, and the call that reads all of it."""
-    snippet = find_snippet(hit.text, query, SNIPPET_CHARS)
+    """Format one result: path, tokens, passage, and the call that reads all of it, if there is one."""
+    price = price_reading(run, hit)
+    snippet = find_snippet(hit.text, query, LONG_SNIPPET_CHARS if price is None else SNIPPET_CHARS)
     head = f"{number}. {hit.path}, line {hit.first + snippet.line} ({run.count(snippet.text):,} tok)"
     heading = f" — {hit.heading}" if hit.heading else ""
     origin = f"\n({hit.provenance})" if hit.provenance else ""
-    more = f"{write_memory_get(hit.path, hit.first, hit.last)} ({run.count(hit.text):,} tok)"
-    return f"{head}{heading}{origin}\n{snippet.text}\nmore: {more}"
+    call = write_memory_get(hit.path, hit.first, hit.last)
+    more = f"\nmore: {call} ({price:,} tok)" if price is not None else ""
+    return f"{head}{heading}{origin}\n{snippet.text}{more}"
+
+
+def price_reading(run: ToolRun, hit: Hit) -> int | None:
+    """Return the tokens of the call that reads a passage; None if it is too far into a long line to be read."""
+    if not hit.part:
+        return run.count(hit.text)
+    reading = read_memory_lines(run, hit.path, hit.first, 1)
+    return reading.tokens if join_lines(hit.text) in join_lines(reading.text) else None
 
 
 @tool(kind="memory", trust=Trust.FAMILIAR, seconds=20)

@@ -60,12 +60,17 @@ def memory_get(
         from: The first line to read, counted from 1.
         lines: How many lines to read; all that fit if left out.
     """
+    return read_memory_lines(run, path, from_, lines)
+
+
+def read_memory_lines(run: ToolRun, path: str, first: int, lines: int) -> TextExcerpt:
+    """Read lines of a file from `first` on; all that fit if `lines` is 0."""
     found = next(filter(None, (find_readable_file(run, one) for one in list_name_variants(path))), None)
     if found is None:
         # A withheld file gets the same error as a missing one.
         raise InputError(f"there is no {quote_name(path)} here")
     text, origin = found
-    excerpt = run.cut_lines(text, f"memory_get({quote(path)}", from_, lines)
+    excerpt = run.cut_lines(text, f"memory_get({quote(path)}", first, lines)
     # A list of entries already starts with its origin; the text of an entry cannot imitate that.
     if not origin or excerpt.text.startswith(("(unreviewed", "(saved for ")):
         return excerpt
