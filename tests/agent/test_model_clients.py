@@ -186,7 +186,7 @@ def test_requests_by_address(name, place, path, headers):
 
 @pytest.mark.parametrize("name", ["ollama", "lmstudio", "llamacpp", "vllm", "azure", "bedrock", "google-vertex"])
 def test_addresses_from_variables(name):
-    """The address of a server may come from the environment, too."""
+    """The address of a server may come from the environment."""
     with record_addresses() as (url, requests):
         for variable in KNOWN_PROVIDERS[name].addresses:
             assert asyncio.run(ask(ModelClients({}, {**KEYS, variable: f"{url}/v1"}), f"{name}:m")) == "Yes."
