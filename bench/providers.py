@@ -1,8 +1,8 @@
 """Our providers compared with the vendors' SDKs: `python -m bench.providers` prints a Markdown table.
 
 Both send the same request to the fake provider in a separate process and read the streamed answer: 200 chunks of text
-and a tool call. The processor time is that of this process alone; the calls alternate, so that both see the same
-machine. Lines of code are those of a wire shape and of the two modules that all shapes share.
+and a tool call. Times are processor times of one process: calls alternate, so that both see the same machine, and each
+import has a new process. Lines of code are those of a wire shape and of the two modules that all shapes share.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from foreword.workspace import Workspace, open_workspace
 
 CALLS = 100
 WARM = 10  # warm-up calls
-IMPORTS = 5  # subprocesses per import time
+IMPORTS = 5  # processes per import
 REPLY = ScriptedReply(
     text="It rains. " * 140, calls=(ScriptedCall(name="memory_get", arguments={"path": "memory/shared/garden.md"}),)
 )
@@ -138,7 +138,7 @@ SDKS = {
 
 def run() -> Iterator[str]:
     """Measure every shape; yield the rows of a table."""
-    yield "| shape | processor time of a call: ours, SDK | import: ours, SDK | lines of ours | installed SDK |"
+    yield "| shape | a call: ours, SDK | import: ours, SDK | lines of ours | installed SDK |"
     yield "|---|---|---|---|---|"
     ours = measure_import(OURS)
     with tempfile.TemporaryDirectory() as folder, run_provider(REPLY) as url:
@@ -193,8 +193,8 @@ async def measure_call(call: Call) -> float:
 
 
 def measure_import(module: str) -> float:
-    """Return the time of a first import in milliseconds, the median of several processes."""
-    code = f"import time; begin = time.perf_counter(); import {module}; print(time.perf_counter() - begin)"
+    """Return the processor time of an import in milliseconds, the median of several processes."""
+    code = f"import time; begin = time.process_time(); import {module}; print(time.process_time() - begin)"
     command = [sys.executable, "-c", code]
     times = [float(subprocess.run(command, capture_output=True, text=True, check=True).stdout) for _ in range(IMPORTS)]
     return statistics.median(times) * 1_000

@@ -1,16 +1,24 @@
 """Models by name: known providers, configured addresses, and errors for missing settings."""
 
 import asyncio
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from foreword.agent.providers.http_provider import SHAPES
 from foreword.agent.providers.model_clients import KNOWN_PROVIDERS, ModelClients
 from foreword.config.env import Secrets
-from foreword.envelope import SHAPE_OF_PROVIDER
+from foreword.envelope import SHAPE_OF_PROVIDER, Envelope
 from foreword.errors import InputError, UnknownName
+from foreword.promptcache.rules import CacheUsage
+from foreword.testing.fake_answers import ANTHROPIC, CHAT, GEMINI, RESPONSES, FakeAnswer
+from foreword.testing.fixtures import LoopbackHandler, LoopbackServer, serve_in_thread
 
 KEYS = {variable: "k" for provider in KNOWN_PROVIDERS.values() for variable in provider.keys}
 
@@ -108,3 +116,100 @@ def test_opened_once_by_many_at_once():
     assert len({id(one) for one in opened}) == len(names)
     assert len({id(one.provider._client) for one in opened}) == 1
     asyncio.run(models.close())
+
+
+class AddressHandler(LoopbackHandler):
+    """Records the address and the headers of each request, and answers it in the shape of its path."""
+
+    def do_POST(self):  # noqa: N802 - the name that http.server calls
+        """Answer a request."""
+        self.read_body()
+        self.server.fake.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
+        endings = {"messages": ANTHROPIC, "completions": CHAT, "responses": RESPONSES}
+        shape = next((shape for ending, shape in endings.items() if self.path.endswith(ending)), GEMINI)
+        answer = FakeAnswer(model="m", text="Yes.", calls=(), counted=CacheUsage(fresh=1), out=1)
+        self.send_text(200, "".join(shape.stream(answer)), **{"Content-Type": "text/event-stream"})
+
+
+@contextmanager
+def record_addresses():
+    """Run a server that records requests; yield its address and the records."""
+    requests = []
+    server = LoopbackServer(AddressHandler, requests)
+    with serve_in_thread(server, SimpleNamespace(set=lambda: None)):
+        yield server.url, requests
+
+
+async def ask(models, name):
+    """Send a request to a model; return the text of its answer."""
+    try:
+        envelope = Envelope(shape="openai", model=name, request={})
+        return [event async for event in models.find(name).provider.stream(envelope)][-1].answer.text
+    finally:
+        await models.close()
+
+
+CHAT_PATH, BEARER = "/v1/chat/completions", {"authorization": "Bearer k"}
+STREAMED = ":streamGenerateContent?alt=sse"
+REQUESTS = [
+    # provider, path of the configured address, path of the request, headers
+    ("anthropic", "", "/v1/messages", {"x-api-key": "k"}),
+    ("anthropic", "/v1", "/v1/messages", {"x-api-key": "k"}),
+    ("anthropic", "/proxy/", "/proxy/v1/messages", {"x-api-key": "k"}),
+    ("openai", "/v1", CHAT_PATH, BEARER),
+    ("openai-responses", "/v1/", "/v1/responses", BEARER),
+    ("google", "", f"/v1/models/m{STREAMED}", {"x-goog-api-key": "k"}),
+    ("google", "/v1beta", f"/v1beta/models/m{STREAMED}", {"x-goog-api-key": "k"}),
+    ("google-vertex", "/v1/publishers/google", f"/v1/publishers/google/models/m{STREAMED}", {"x-goog-api-key": "k"}),
+    ("azure", "", "/openai/v1/chat/completions", {"api-key": "k"}),
+    ("azure", "/", "/openai/v1/chat/completions", {"api-key": "k"}),
+    ("azure", "/gateway/openai/v1", "/gateway/openai/v1/chat/completions", {"api-key": "k"}),
+    ("bedrock", "/openai/v1", "/openai/v1/chat/completions", BEARER),
+    ("openrouter", "/api/v1", "/api/v1/chat/completions", BEARER),
+    *((name, "/v1", CHAT_PATH, BEARER) for name in ("ollama", "lmstudio", "llamacpp", "vllm")),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "path", "headers"), REQUESTS, ids=lambda one: one if isinstance(one, str) else ""
+)
+def test_requests_by_address(name, place, path, headers):
+    """A request goes to the path of its provider below the configured address, with its header for the key."""
+    with record_addresses() as (url, requests):
+        assert asyncio.run(ask(ModelClients({name: url + place}, KEYS), f"{name}:m")) == "Yes."
+    ((asked, sent),) = requests
+    assert asked == path
+    assert headers.items() <= sent.items()
+    carriers = {"authorization", "api-key", "x-api-key", "x-goog-api-key"}
+    assert carriers & set(sent) == set(headers)
+
+
+@pytest.mark.parametrize("name", ["ollama", "lmstudio", "llamacpp", "vllm", "azure", "bedrock", "google-vertex"])
+def test_addresses_from_variables(name):
+    """The address of a server may come from the environment."""
+    with record_addresses() as (url, requests):
+        for variable in KNOWN_PROVIDERS[name].addresses:
+            assert asyncio.run(ask(ModelClients({}, {**KEYS, variable: f"{url}/v1"}), f"{name}:m")) == "Yes."
+    assert len(requests) == len(KNOWN_PROVIDERS[name].addresses)
+    assert all(path.startswith("/v1/") for path, _ in requests)
+
+
+@pytest.mark.parametrize("name", ["ollama", "lmstudio", "llamacpp", "vllm"])
+def test_local_servers_without_a_key(name):
+    """A local server needs no key and no address."""
+    port = {"ollama": 11434, "lmstudio": 1234, "llamacpp": 8080, "vllm": 8000}[name]
+    assert find_address(ModelClients({}, {}), f"{name}:m") == f"http://localhost:{port}/v1"
+
+
+def test_documented():
+    """The table of providers in the documentation has each of them, with its variables."""
+    page = (Path(__file__).parents[2] / "docs" / "running.md").read_text(encoding="utf-8")
+    section = page.partition("## Providers")[2].partition("## ")[0]
+    rows = [[*line.split("|"), ""][:4] for line in section.splitlines() if line.startswith("`")]
+    documented = {
+        name: (re.findall(r"`(\w+)`", keys), re.findall(r"`([A-Z_]+)`", address))
+        for names, _, keys, address in rows
+        for name in re.findall(r"`([\w-]+)`", names)
+    }
+    assert documented == {name: ([*one.keys], [*one.addresses]) for name, one in KNOWN_PROVIDERS.items()}
+    assert {known.speaks for known in KNOWN_PROVIDERS.values()} == set(SHAPES)

@@ -73,7 +73,6 @@ FAULTS = {
     "bad events": ([ScriptedGarbage(text="event: x\ndata: {not json}\n\n")], TurnState.FAILED, "api_error"),
     "400": ([ScriptedError(status=400, message="no such thing")], TurnState.FAILED, "api_error"),
     "nothing": ([ScriptedReply()], TurnState.FAILED, "turn_completed"),
-    "half a character": ([ScriptedGarbage(text=HALF)], TurnState.FAILED, "turn_completed"),
     "unknown tool": ([call("nothing", {}), ScriptedReply(text="I see.")], TurnState.ANSWERED, "tool_call"),
     "bad arguments": ([call("odd", '{"how": '), ScriptedReply(text="I see.")], TurnState.ANSWERED, "tool_call"),
     "throws": ([call("odd", {"how": "throw"}), ScriptedReply(text="I see.")], TurnState.ANSWERED, "tool_error"),
@@ -107,6 +106,22 @@ def test_faults(tmp_path, stand_in, fault):
     assert (after.state, after.text) == (TurnState.ANSWERED, "Yes.")
     assert stand_in.requests[-1].refused == ""
     assert shown in [kind for kind, level, _, _ in read_log(tmp_path) if level in ("warn", "error")]
+
+
+def test_half_a_character_in_an_answer(tmp_path, stand_in):
+    """Half a character in an answer is replaced, and the next turn is answered."""
+
+    async def run():
+        async with open_house(tmp_path, stand_in) as gateway:
+            return await say(gateway, "Hello?"), await say(gateway, "And now?")
+
+    stand_in.follow(ScriptedGarbage(text=HALF))
+    first, after = asyncio.run(run())
+    assert [(turn.state, turn.text) for turn in (first, after)] == [
+        (TurnState.ANSWERED, "half ?"),
+        (TurnState.ANSWERED, "Yes."),
+    ]
+    assert stand_in.requests[-1].refused == ""
 
 
 def test_no_message(tmp_path, stand_in):

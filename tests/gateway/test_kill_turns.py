@@ -113,7 +113,7 @@ def test_killed(tmp_path, stand_in):
     with closing(Gateways(folder, stand_in.url, diary)) as child:
         while True:
             first = max(child.accepted, default=-1) + 1
-            child.live(first, TURNS, chance.uniform(0.05, 1.0))
+            child.live(first, TURNS, chance.uniform(0.05, 0.5))
             kills += 1
             turns, past = read_turns(folder)
             if len(child.accepted) == TURNS and all(row[2] == "answered" for row in turns):

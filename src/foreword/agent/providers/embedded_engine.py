@@ -317,9 +317,6 @@ class EngineSlots:
         return next((slot for slot in self._owned.values() if slot not in self._busy), None)
 
 
-CONTEXT_ERROR = "exceed_context_size_error"
-
-
 class EngineTransport(httpx2.AsyncBaseTransport):
     """Sends chat completion requests to the engine; closing a response stops the engine's work on it."""
 
@@ -366,14 +363,13 @@ class EngineTransport(httpx2.AsyncBaseTransport):
     async def _try(self, request: httpx2.Request, body: dict[str, Any]) -> httpx2.Response:
         """Send a request; retry once if the engine has just died, because nothing was sent."""
         try:
-            response = await self._send(request, body)
+            return await self._send(request, body)
         except httpx2.ConnectError:
             await self.give_up()
-            response = await self._send(request, body)
+            return await self._send(request, body)
         except httpx2.ReadTimeout:
             await self.give_up()
             raise
-        return await translate_context_error(response) if response.status_code == httpx2.codes.BAD_REQUEST else response
 
     async def _send(self, request: httpx2.Request, body: dict[str, Any]) -> httpx2.Response:
         running = await asyncio.to_thread(self._engine.start)
@@ -419,14 +415,3 @@ class SlotStream(httpx2.AsyncByteStream):
     async def aclose(self) -> None:
         """Close the connection and release the slot."""
         await self._transport.close(self._response, self._slot)
-
-
-async def translate_context_error(response: httpx2.Response) -> httpx2.Response:
-    """Replace the engine's code for a too long conversation with the one that libraries know."""
-    content = await response.aread()
-    await response.aclose()
-    if CONTEXT_ERROR.encode() in content:
-        answer = json.loads(content)
-        answer["error"]["code"] = "context_length_exceeded"
-        content = json.dumps(answer).encode()
-    return httpx2.Response(response.status_code, headers={"content-type": "application/json"}, content=content)
