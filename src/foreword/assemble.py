@@ -1,13 +1,13 @@
 """Assemble the prompt of a turn: one line per stage."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 
 from foreword.assembly import Assembly
 from foreword.engine.blueprint import Blueprint
 from foreword.engine.budget import FittedRun, fit_budget, fit_stable
 from foreword.engine.context import AssemblyContext, SessionView
 from foreword.engine.cuts import FitInputs
-from foreword.engine.render import Layout, PromptBlock, render_prompt, render_stable
+from foreword.engine.render import Layout, PromptBlock, draw_stable, render_prompt, render_stable
 from foreword.engine.selection import Plan, select_slots
 from foreword.engine.sources.documents import replace_surrogates
 from foreword.engine.sources.fill import fill_stable, fill_turn, make_session_view, make_turn_view
@@ -31,6 +31,8 @@ class StablePart:
     """The fitted static and session runs; None is the place of a turn run."""
     blocks: tuple[PromptBlock | None, ...]
     """The same runs as text."""
+    drawn: Mapping[str, str]
+    """The text of each section of these runs as if it were alone, for the ledger."""
 
 
 def assemble(turn: Turn, context: AssemblyContext, blueprint: Blueprint, ledger: Ledger = NO_LEDGER) -> Assembly:
@@ -48,6 +50,7 @@ def assemble(turn: Turn, context: AssemblyContext, blueprint: Blueprint, ledger:
             prompt=prompt,
             fit=fit,
             layout=layout,
+            drawn=stable.drawn,
             clearance=plan.clearance.level,
             model=inputs.meter.facts.name,
             tools=inputs.tools,
@@ -78,8 +81,8 @@ def prepare(turn: Turn, context: AssemblyContext, blueprint: Blueprint) -> Stabl
     inputs = FitInputs(blueprint=blueprint, mode=plan.mode, meter=meter, toolkit=toolkit, limit=limit, layout=layout)
     view = make_session_view(plan, turn, context, toolkit)
     runs = fit_stable(fill_stable(plan, view), inputs)
-    blocks = render_stable(runs, layout)
-    return StablePart(plan=plan, layout=layout, inputs=inputs, view=view, runs=runs, blocks=blocks)
+    blocks, drawn = render_stable(runs, layout), draw_stable(runs, layout)
+    return StablePart(plan=plan, layout=layout, inputs=inputs, view=view, runs=runs, blocks=blocks, drawn=drawn)
 
 
 def list_stable_inputs(turn: Turn, context: AssemblyContext, blueprint: Blueprint) -> Hashable:

@@ -218,8 +218,7 @@ class EquipmentFinder:
         key, named = session.key, claimed.incoming.project or session.project
         project = find_project(named, claimed.incoming.channel, key.agent, key.clearance, self._workspace)
         git = await self._find_git(claimed, project.path)
-        # The first call may run a program; its result is cached.
-        host, sandbox = await asyncio.to_thread(self._place)
+        host, sandbox = self._place()
         return Equipment(
             tools=remove_tools(tools, useless),
             extensions=extensions,

@@ -66,6 +66,7 @@ class PromptDraft:
     clearance: Trust
     model: str
     tools: Toolset
+    drawn: Mapping[str, str]  # the text of each stable section as if it were alone, by its id
     said: tuple[Message, ...] = ()
     policies: Mapping[str, EditPolicy] = field(default_factory=dict)  # the owner's policies for edits, by file
 
@@ -80,10 +81,9 @@ def make_wanted_prefix(
         ((name, (one.item.path or one.item.origin, one.item.sha256)) for name, one in known.items()) if decided else ()
     )
     edits = {name: decided[place] for name, place in places if place in decided}
-    schemas = "\n".join(tool.schema for tool in draft.tools.tools)
     return WantedPrefix(
         identity=CacheIdentity(
-            clearance=draft.clearance, model=draft.model, tools=sha256(schemas.encode()).hexdigest()
+            clearance=draft.clearance, model=draft.model, tools=sha256("\n".join(draft.tools.schemas).encode()).hexdigest()
         ),
         prompt=draft.prompt,
         prefix=make_prefix(draft, known),
@@ -112,7 +112,7 @@ def make_prefix(draft: PromptDraft, known: Mapping[str, Fitted]) -> Prefix:
                 id=span.id,
                 title=section.title or section.slot.title or section.id,
                 pace=block.pace,
-                text=draft.layout.draw(section, known[span.id].body or ""),
+                text=draft.drawn[span.id] if span.id in draft.drawn else draft.layout.draw(section, known[span.id].body or ""),
                 piece=block.text[span.start : span.end],
                 tokens=span.tokens,
                 governs=section.slot.governs,
