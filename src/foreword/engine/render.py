@@ -225,17 +225,6 @@ class Prompt:
         return tuple(spans)
 
 
-def render_stable(runs: Sequence[FittedRun | None], layout: Layout) -> tuple[PromptBlock | None, ...]:
-    """Render the static and session runs; None is the place of a turn run."""
-    return tuple(render_run(run, layout) if run else None for run in runs)
-
-
-def draw_stable(runs: Sequence[FittedRun | None], layout: Layout) -> dict[str, str]:
-    """Render each section of the static and session runs as if it were alone, by its id."""
-    fitted = (one for run in runs if run for one in run.items if not isinstance(one, Missing))
-    return {one.item.id: layout.draw(one.item, one.body) for one in fitted if one.body is not None}
-
-
 def render_prompt(fit: Fit, stable: Sequence[PromptBlock | None], layout: Layout) -> Prompt:
     """Render the turn runs between the stable blocks. The last turn section has no separator: nothing follows it."""
     runs = zip(fit.runs, stable, strict=True)
