@@ -1,22 +1,23 @@
 """Assemble the prompt of a turn: one line per stage."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 
 from foreword.assembly import Assembly
 from foreword.engine.blueprint import Blueprint
 from foreword.engine.budget import FittedRun, fit_budget, fit_stable
 from foreword.engine.context import AssemblyContext, SessionView
-from foreword.engine.cuts import FitInputs
-from foreword.engine.render import Layout, PromptBlock, render_prompt, render_stable
+from foreword.engine.cuts import FitInputs, Fitted
+from foreword.engine.render import Layout, PromptBlock, render_prompt, render_run
 from foreword.engine.selection import Plan, select_slots
 from foreword.engine.sources.documents import replace_surrogates
 from foreword.engine.sources.fill import fill_stable, fill_turn, make_session_view, make_turn_view
 from foreword.engine.sources.toolkit import choose_tools
 from foreword.engine.trust import resolve_trust
-from foreword.promptcache.changes import PromptDraft
+from foreword.promptcache.changes import PromptDraft, take_snapshots
 from foreword.promptcache.decision import NO_LEDGER, Ledger
+from foreword.promptcache.ledger import Snapshots
 from foreword.turn import Turn
-from foreword.types import frozen
+from foreword.types import EditPolicy, Pace, frozen
 
 
 @frozen
@@ -31,6 +32,8 @@ class StablePart:
     """The fitted static and session runs; None is the place of a turn run."""
     blocks: tuple[PromptBlock | None, ...]
     """The same runs as text."""
+    snapshots: Mapping[PromptBlock, Snapshots]
+    """The blocks as the ledger stores them."""
 
 
 def assemble(turn: Turn, context: AssemblyContext, blueprint: Blueprint, ledger: Ledger = NO_LEDGER) -> Assembly:
@@ -48,11 +51,12 @@ def assemble(turn: Turn, context: AssemblyContext, blueprint: Blueprint, ledger:
             prompt=prompt,
             fit=fit,
             layout=layout,
+            snapshots=stable.snapshots,
             clearance=plan.clearance.level,
             model=inputs.meter.facts.name,
             tools=inputs.tools,
             said=turn.history,
-            policies={entry.path: entry.edits for entry in context.config.prompt.files},
+            policies=list_edit_policies(context),
         )
     )
     return Assembly(
@@ -78,8 +82,35 @@ def prepare(turn: Turn, context: AssemblyContext, blueprint: Blueprint) -> Stabl
     inputs = FitInputs(blueprint=blueprint, mode=plan.mode, meter=meter, toolkit=toolkit, limit=limit, layout=layout)
     view = make_session_view(plan, turn, context, toolkit)
     runs = fit_stable(fill_stable(plan, view), inputs)
-    blocks = render_stable(runs, layout)
-    return StablePart(plan=plan, layout=layout, inputs=inputs, view=view, runs=runs, blocks=blocks)
+    policies = list_edit_policies(context)
+    shared = [share_block(run, layout, policies, context) if run else None for run in runs]
+    return StablePart(
+        plan=plan,
+        layout=layout,
+        inputs=inputs,
+        view=view,
+        runs=runs,
+        blocks=tuple([one and one[0] for one in shared]),
+        snapshots=dict(filter(None, shared)),
+    )
+
+
+def share_block(
+    run: FittedRun, layout: Layout, policies: Mapping[str, EditPolicy], context: AssemblyContext
+) -> tuple[PromptBlock, Snapshots]:
+    """Render a stable run and take its snapshots; all sessions share those of an equal static run."""
+    block = render_run(run, layout)
+    fitted = {one.item.id: one for one in run.items if isinstance(one, Fitted)}
+    snapshots = take_snapshots(block, fitted, layout, policies)
+    if run.pace is not Pace.STATIC:
+        return block, snapshots
+    key = (block.placement, block.text, block.spans, snapshots)
+    return context.cached(key, lambda: (block, snapshots))
+
+
+def list_edit_policies(context: AssemblyContext) -> dict[str, EditPolicy]:
+    """Return the owner's policies for edits, by file."""
+    return {entry.path: entry.edits for entry in context.config.prompt.files}
 
 
 def list_stable_inputs(turn: Turn, context: AssemblyContext, blueprint: Blueprint) -> Hashable:

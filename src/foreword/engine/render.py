@@ -225,11 +225,6 @@ class Prompt:
         return tuple(spans)
 
 
-def render_stable(runs: Sequence[FittedRun | None], layout: Layout) -> tuple[PromptBlock | None, ...]:
-    """Render the static and session runs; None is the place of a turn run."""
-    return tuple(render_run(run, layout) if run else None for run in runs)
-
-
 def render_prompt(fit: Fit, stable: Sequence[PromptBlock | None], layout: Layout) -> Prompt:
     """Render the turn runs between the stable blocks. The last turn section has no separator: nothing follows it."""
     runs = zip(fit.runs, stable, strict=True)

@@ -160,11 +160,11 @@ def copy_fact(value: Any, depth: int) -> Any:
         return redact(value, MAX_TEXT_CHARS)
     if value is None or (kind in (bool, int, float) and -MAX_INTEGER <= value <= MAX_INTEGER):
         return value
-    if not isinstance(value, list | tuple | Mapping):
+    if kind not in (list, tuple, dict) and not isinstance(value, list | tuple | Mapping):
         return f"a number of {value.bit_length():,} bits" if kind is int else redact(str(value), MAX_TEXT_CHARS)
     if not depth:
         return f"{len(value):,} entries, too deep to record"
-    if isinstance(value, Mapping):
+    if kind is dict or isinstance(value, Mapping):
         return copy_facts(value, depth - 1)
     copied = [copy_fact(entry, depth - 1) for entry in value[:MAX_LIST_ENTRIES]]
     return copied if len(copied) == len(value) else [*copied, f"{len(value) - len(copied):,} more"]

@@ -220,8 +220,7 @@ class EquipmentFinder:
         project = find_project(named, claimed.incoming.channel, key.agent, key.clearance, self._workspace)
         git = await self._find_git(claimed, project.path)
         native = find_facts(model, config.models).native_tools
-        # The first call may run a program; its result is cached.
-        host, sandbox = await asyncio.to_thread(self._place)
+        host, sandbox = self._place()
         return Equipment(
             tools=add_client_tools(remove_tools(tools, useless), claimed.incoming.request.tools if native else ""),
             extensions=extensions,

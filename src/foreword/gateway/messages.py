@@ -4,7 +4,7 @@ The inbox stores the text of a message in one column and all other fields as JSO
 """
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from foreword.errors import ForewordError, InputError
@@ -160,8 +160,13 @@ FIELD_NAMES = {stored: name for name, stored in STORED_NAMES.items()}
 
 def dump_message(incoming: RoutedMessage) -> str:
     """Write all fields of a message except its text as JSON."""
-    fields = {STORED_NAMES.get(name, name): value for name, value in asdict(replace(incoming, text="")).items()}
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"), default=str)
+    said = {STORED_NAMES.get(one.name, one.name): getattr(incoming, one.name) for one in fields(incoming)}
+    return json.dumps(said | {"text": ""}, ensure_ascii=False, separators=(",", ":"), default=list_fields)
+
+
+def list_fields(value: Any) -> dict[str, Any] | str:
+    """Return a value that JSON lacks as its fields, or as text if it has none."""
+    return {one.name: getattr(value, one.name) for one in fields(value)} if is_dataclass(value) else str(value)
 
 
 def load_message(text: str, request: str) -> RoutedMessage:

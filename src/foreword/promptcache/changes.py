@@ -66,6 +66,7 @@ class PromptDraft:
     clearance: Trust
     model: str
     tools: Toolset
+    snapshots: Mapping[PromptBlock, Snapshots]  # the snapshots of the stable blocks
     said: tuple[Message, ...] = ()
     policies: Mapping[str, EditPolicy] = field(default_factory=dict)  # the owner's policies for edits, by file
 
@@ -80,13 +81,20 @@ def make_wanted_prefix(
         ((name, (one.item.path or one.item.origin, one.item.sha256)) for name, one in known.items()) if decided else ()
     )
     edits = {name: decided[place] for name, place in places if place in decided}
-    schemas = "\n".join(tool.schema for tool in draft.tools.tools)
     return WantedPrefix(
         identity=CacheIdentity(
-            clearance=draft.clearance, model=draft.model, tools=sha256(schemas.encode()).hexdigest()
+            clearance=draft.clearance,
+            model=draft.model,
+            tools=sha256("\n".join(draft.tools.schemas).encode()).hexdigest(),
         ),
         prompt=draft.prompt,
-        prefix=make_prefix(draft, known),
+        prefix=Prefix(
+            blocks=tuple(
+                # A block that was joined with a separator of the turn has none yet.
+                draft.snapshots.get(block) or take_snapshots(block, known, draft.layout, draft.policies)
+                for block in list_stable_blocks(draft.prompt.blocks)
+            )
+        ),
         layout=draft.layout,
         edits=edits,
         policies=draft.policies,
@@ -101,27 +109,27 @@ def make_wanted_prefix(
     )
 
 
-def make_prefix(draft: PromptDraft, known: Mapping[str, Fitted]) -> Prefix:
-    """Return the section snapshots of the leading stable part."""
-    blocks = []
-    for block in list_stable_blocks(draft.prompt.blocks):
-        lines = []
-        for span in block.spans:
-            section = known[span.id].item
-            line = SectionSnapshot(
-                id=span.id,
-                title=section.title or section.slot.title or section.id,
-                pace=block.pace,
-                text=draft.layout.draw(section, known[span.id].body or ""),
-                piece=block.text[span.start : span.end],
-                tokens=span.tokens,
-                governs=section.slot.governs,
-                policy=find_policy(draft.policies, section.path or section.origin),
-                gated=find_removal_kind(section),
-            )
-            lines.append(line)
-        blocks.append(tuple(lines))
-    return Prefix(blocks=tuple(blocks))
+def take_snapshots(
+    block: PromptBlock, fitted: Mapping[str, Fitted], layout: Layout, policies: Mapping[str, EditPolicy]
+) -> Snapshots:
+    """Return the section snapshots of a stable block; `fitted` has its sections by id."""
+    lines = []
+    for span in block.spans:
+        section, piece = fitted[span.id].item, block.text[span.start : span.end]
+        text = layout.draw(section, fitted[span.id].body or "")
+        line = SectionSnapshot(
+            id=span.id,
+            title=section.title or section.slot.title or section.id,
+            pace=block.pace,
+            text=text,
+            piece=text if piece == text else piece,  # mostly equal; one string is kept instead of two
+            tokens=span.tokens,
+            governs=section.slot.governs,
+            policy=find_policy(policies, section.path or section.origin),
+            gated=find_removal_kind(section),
+        )
+        lines.append(line)
+    return tuple(lines)
 
 
 def find_removal_kind(section: Section) -> RemovalKind:

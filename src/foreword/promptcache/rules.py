@@ -54,7 +54,7 @@ def make_block(place: str, value: Any, name: str = "") -> CacheBlock:
 
 def find_breakpoint_ttl(value: Any) -> str:
     """Return the TTL of a part's cache breakpoint; empty if it has none."""
-    if not isinstance(value, Mapping):
+    if not isinstance(value, Mapping) or value.keys().isdisjoint(BREAKPOINT_KEYS):
         return ""
     mark = next((value[field] for field in BREAKPOINT_KEYS if value.get(field)), None)
     return mark.get("ttl", "") or ("5m" if "cache_control" in value else "30m") if mark else ""

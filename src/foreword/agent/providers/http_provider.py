@@ -66,13 +66,12 @@ class HttpProvider:
             async with self._client.stream("POST", self._url, content=content, headers=self._headers) as response:
                 if response.status_code != httpx2.codes.OK:
                     raise await read_error(response)
-                async with aclosing(response.aiter_bytes()) as pieces:
-                    async with aclosing(read_events(pieces)) as events:
-                        async for event in events:
-                            for delta in draft.read(event):
-                                yield delta
-                            if draft.done:
-                                break
+                async with aclosing(response.aiter_bytes()) as pieces, aclosing(read_events(pieces)) as events:
+                    async for event in events:
+                        for delta in draft.read(event):
+                            yield delta
+                        if draft.done:
+                            break
                     for delta in draft.end():
                         yield delta
                     if not draft.done:
