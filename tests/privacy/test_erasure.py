@@ -253,6 +253,18 @@ def test_a_memory_that_was_promoted(people):
     assert not os.path.exists(os.path.join(people.folder, "memory/social/cat.md"))
 
 
+def test_facts_behind_a_link(people):
+    """Facts in a file that `memories.json` links to are deleted there, and the link stays."""
+    fact = Confirmed(text="Likes zebrabob80 very much.", origin=Provenance(author="bob"), by="alice")
+    edit_file(people.folder, "memories.json", lambda text: add_fact(text, fact))
+    place, target = Path(people.folder, "memories.json"), Path(people.folder, "kept.json")
+    place.rename(target)
+    place.symlink_to(target)
+    erase(people.house, "bob")
+    assert "zebrabob" not in target.read_text()
+    assert place.is_symlink()
+
+
 def test_a_memory_that_was_added_to_a_note(people):
     """A text promoted into a note is deleted with its record; the rest of the note is unchanged."""
     place = os.path.join(people.folder, "memory/social/NOTE.md")

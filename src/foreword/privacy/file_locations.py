@@ -123,7 +123,7 @@ class FactLocation(DataLocation):
             file.flush()
             os.fsync(file.fileno())
             os.chmod(file.name, os.stat(path).st_mode & 0o777)
-            os.replace(file.name, path)
+            os.replace(file.name, os.path.realpath(path))  # a link stays a link, and its target loses the facts
         return len(own)
 
 
