@@ -209,3 +209,65 @@ def test_two_of_one_name(house):
         client.chat.completions.create(
             model="reid", messages=[{"role": "user", "content": "Hello"}], tools=[TOOLS[1], TOOLS[1]]
         )
+
+
+def test_behind_another_turn(house):
+    """Results are too late once another message of the session was accepted, even while the turn still ran."""
+    house.provider.follow(ScriptedReply(calls=(call(),)), ScriptedReply(text="Second."))
+    first = ask(house, [{"role": "user", "content": "Weather?"}])
+    with house.ask_as() as client:
+        again = {"model": "reid", "messages": [{"role": "user", "content": "And you?"}]}
+        headers = {"X-Foreword-Session": first.foreword["session"]}
+        assert client.post("/v1/chat/completions", json=again, headers=headers).status_code == 200
+    with pytest.raises(ConflictError, match="too late"):
+        ask(house, [{"role": "user", "content": "Weather?"}, *answer(first, ["sunny"])])
+
+
+def test_a_message_after_the_results(house):
+    """Results that a new message follows reach the model as text from outside, and the session goes on."""
+    house.provider.follow(ScriptedReply(calls=(call(),)), ScriptedReply(text="Yes."), ScriptedReply(text="Bye."))
+    first = ask(house, [{"role": "user", "content": "Weather?"}])
+    messages = [{"role": "user", "content": "Weather?"}, *answer(first, ["twelve degrees"])]
+    messages.append({"role": "user", "content": "Is that cold?"})
+    second = ask(house, messages)
+    assert second.choices[0].message.content == "Yes."
+    assert "twelve degrees" in house.provider.requests[-1].raw.decode()
+    assert house.provider.requests[-1].refused == ""
+    messages += [{"role": "assistant", "content": "Yes."}, {"role": "user", "content": "Thanks"}]
+    assert ask(house, messages).foreword["session"] == second.foreword["session"]
+
+
+def test_not_in_plan_mode(house):
+    """In plan mode, in which nothing is changed, the client's tools are not shown."""
+    house.provider.follow(ScriptedReply(text="Hello."), ScriptedReply(text="A plan."))
+    first = ask(house, [{"role": "user", "content": "Hello"}])
+    with house.ask_as() as client:
+        assert client.patch(f"/api/sessions/{first.foreword['session']}", json={"plan": True}).status_code == 200
+    said = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello."}]
+    ask(house, [*said, {"role": "user", "content": "Move"}])
+    assert "get_weather" not in house.provider.requests[-1].raw.decode()
+
+
+def test_ids_that_are_no_calls(house):
+    """The id of any other turn or place is unknown, and shows nothing of that turn."""
+    house.provider.follow(ScriptedReply(text="A secret."), ScriptedReply(calls=(call(),)))
+    with house.ask_as() as client:
+        turn = client.post("/api/turns", json={"text": "Hello"}).json()["turn"]
+    first = ask(house, [{"role": "user", "content": "Weather?"}])
+    (real,) = (one.id for one in first.choices[0].message.tool_calls)
+    for wrong in (f"call_{turn}_1_0", f"call_{'0' * 32}_1_0", f"{real[:-1]}9"):
+        message = {"role": "assistant", "content": "", "tool_calls": []}
+        result = {"role": "tool", "tool_call_id": wrong, "content": "sunny"}
+        with pytest.raises(NotFoundError):
+            ask(house, [{"role": "user", "content": "Weather?"}, message, result])
+
+
+def test_a_huge_result(house):
+    """A result is cut like those of the agent's own tools."""
+    house.provider.follow(ScriptedReply(calls=(call(),)), ScriptedReply(text="Long."))
+    first = ask(house, [{"role": "user", "content": "Weather?"}])
+    ask(house, [{"role": "user", "content": "Weather?"}, *answer(first, ["x" * 300_000])])
+    sent = house.provider.requests[-1].raw.decode()
+    assert "x" * 40_000 in sent
+    assert "x" * 40_001 not in sent
+    assert "(cut: 300,000 characters)" in sent

@@ -1,6 +1,6 @@
 """The events of a turn in the order of its run, and the errors that end a turn early.
 
-Whoever runs the agent loop consumes them: shows, stores and logs what they like. The loop waits until an event is
+The caller of the agent loop consumes them: it shows, stores and logs them. The loop waits until an event is
 consumed, so what must be durable before a tool runs is stored when its event arrives.
 """
 
@@ -61,7 +61,7 @@ class ToolFinished:
 class ApprovalNeeded:
     """A tool call that changes something needs a person's approval.
 
-    The consumer of the event calls `allow`, `deny` or `hold`. Otherwise the call is refused.
+    The consumer calls `decide` or `hold`; without either, the call is refused.
     """
 
     def __init__(self, call_id: str, name: str, question: str, arguments: Mapping[str, Any]) -> None:
@@ -72,7 +72,7 @@ class ApprovalNeeded:
         self.arguments = arguments
         self.allowed: bool | None = None
         """The person's decision; None if there is none."""
-        self.held = f"{name} was not called: it needs a person's yes, and nobody can be asked here."
+        self.held = f"{name} was not called: it needs approval, and no person is available."
         """What the model is told if there is no decision."""
 
     def decide(self, *, allowed: bool) -> None:

@@ -20,7 +20,7 @@ from foreword.agent.agent_events import (
 )
 from foreword.agent.conversation import Answer, HistoryMessage, convert_to_texts
 from foreword.agent.providers.model_clients import ENGINE_HOST, OpenModel
-from foreword.agent.providers.provider import AnswerDone, RequestOptions
+from foreword.agent.providers.provider import AnswerBegan, AnswerDone, ProviderEvent, RequestOptions
 from foreword.agent.reply_stream import FencedCallParser
 from foreword.agent.retry import RetryPolicy
 from foreword.agent.segments import HistorySegment, MessageWriter, write_history
@@ -149,7 +149,6 @@ class TurnLedger:
 
 
 STOPPED_REASON = "stopped before the end"
-StreamEvent = TextDelta | ThinkingDelta | AnswerDone
 CallEvent = TextDelta | ThinkingDelta | CallRestarted | CallSettled
 MIN_ANSWER_TOKENS = 64  # minimum output tokens requested; the provider refuses the call if they do not fit
 
@@ -181,7 +180,7 @@ class ModelCaller:
         self._writer = MessageWriter(wire=opened.wire, family=opened.family, meter=meter)
         self._opening = count_opening(context.envelope.request[REQUEST_SHAPES[opened.shape].field])
         self._history = history
-        self._is_streaming = self._drops_thinking = False
+        self._has_begun = self._is_streaming = self._drops_thinking = False
         self._native = meter.facts.native_tools
 
     async def call(self, turn: TraceStep, own: Sequence[HistoryMessage]) -> AsyncGenerator[CallEvent]:
@@ -232,20 +231,18 @@ class ModelCaller:
     async def _call(self, call: TraceStep, own: Sequence[HistoryMessage]) -> AsyncGenerator[CallEvent]:
         """Make one call: reserve budget, send, settle, and record the usage."""
         guard, reservation = await self._reserve(call, own)
-        self._is_streaming = False
+        self._has_begun = self._is_streaming = False
         settled: CallSettled | None = None
         try:
             async with aclosing(self._stream(call, own)) as events:
                 async for event in events:
                     if isinstance(event, AnswerDone):
                         settled = self._settle(call, event)
-                    else:
+                    elif not isinstance(event, AnswerBegan):
                         yield event
         except BaseException as error:
-            if guard and self._is_streaming:
-                guard.settle(reservation, settled.usd if settled else None)
-            elif guard:
-                guard.release(reservation)
+            if guard:
+                self._end_reservation(guard, reservation, settled)
             if isinstance(error, asyncio.CancelledError | GeneratorExit):
                 call.note(error=STOPPED_REASON, level=Level.WARN)
             raise
@@ -256,6 +253,13 @@ class ModelCaller:
         if reservation.warnings:
             call.note(level=Level.WARN, budget="; ".join(reservation.warnings))
         yield settled
+
+    def _end_reservation(self, guard: BudgetGuard, reservation: Reservation, settled: CallSettled | None) -> None:
+        """End the reservation of a broken call, which costs something once the provider has begun to answer."""
+        if self._has_begun:
+            guard.settle(reservation, settled.usd if settled else None)
+        else:
+            guard.release(reservation)
 
     async def _reserve(self, call: TraceStep, own: Sequence[HistoryMessage]) -> tuple[BudgetGuard | None, Reservation]:
         """Reserve the maximum cost of a call; no guard if the turn has no limits."""
@@ -309,14 +313,15 @@ class ModelCaller:
         context.spending.add(settled.usage, usd)
         return settled
 
-    async def _stream(self, call: TraceStep, own: Sequence[HistoryMessage]) -> AsyncGenerator[StreamEvent]:
+    async def _stream(self, call: TraceStep, own: Sequence[HistoryMessage]) -> AsyncGenerator[ProviderEvent]:
         """Send one request and yield its answer as it arrives, without its fenced calls."""
         fences = None if self._native else FencedCallParser()
         envelope = self._write_request(own, call.trace.clock())
         deadline = asyncio.get_running_loop().time() + self._context.seconds
         async with aclosing(self._context.opened.provider.stream(envelope)) as events:
             while event := await read_next(events, deadline):
-                self._is_streaming = True
+                self._has_begun = True
+                self._is_streaming = self._is_streaming or not isinstance(event, AnswerBegan)
                 if isinstance(event, AnswerDone):
                     for text in fences.finish() if fences else ():
                         if text and isinstance(text, str):
@@ -351,13 +356,19 @@ class ModelCaller:
         return context.ledger.mark(context.opened.wire.complete({**request, field: messages}, options), past, at)
 
 
-async def read_next(events: AsyncGenerator[StreamEvent], deadline: float) -> StreamEvent | None:
+async def read_next(events: AsyncGenerator[ProviderEvent], deadline: float) -> ProviderEvent | None:
     """Return the next event of a stream; None at its end. Raise ProviderError after the deadline."""
     try:
         async with asyncio.timeout_at(deadline):
             return await anext(events, None)
     except TimeoutError as error:
         raise ProviderError("the provider did not answer in time", passing=True) from error
+
+
+def release_unused(guard: BudgetGuard, reserving: asyncio.Future[Reservation]) -> None:
+    """Release the reservation of a turn that was cancelled while it was made."""
+    if not reserving.cancelled() and reserving.exception() is None:
+        guard.release(reserving.result())
 
 
 async def reserve_budget(guard: BudgetGuard, call: TraceStep, most: Cost) -> Reservation:
@@ -367,7 +378,7 @@ async def reserve_budget(guard: BudgetGuard, call: TraceStep, most: Cost) -> Res
     try:
         reservation = await asyncio.shield(pending)
     except asyncio.CancelledError:
-        guard.release(await pending)
+        pending.add_done_callback(lambda done: release_unused(guard, done))
         raise
     for line in filter(None, (*reservation.sums, reservation.reason)):
         call.emit_restricted(EventType.API_ERROR, level=Level.WARN, budget=line)

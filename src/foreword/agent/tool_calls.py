@@ -40,8 +40,8 @@ def parse_arguments(name: str, written: str | Mapping[str, Any] | None) -> ToolC
 MAX_SHOWN_ARGUMENT_CHARS = 2_000  # characters shown of one argument
 MAX_SHOWN_ARGUMENTS = 20  # arguments shown
 INTERRUPTED_CALL_TEXT = (
-    "{name} was not called again: it had begun before an interruption, and nobody knows whether it was done. "
-    "Look whether it was before you call it once more."
+    "{name} was not called again: it had begun before an interruption, and it is unknown whether it ran. "
+    "Check before calling it again."
 )
 MAX_RESULT_CHARS = 40_000  # characters of one result
 MAX_CALLED_NAME_CHARS = 100
@@ -271,7 +271,11 @@ def record_refusal(
 def render_answer(answer: ToolAnswer) -> str:
     """Return an answer as text for the model, truncated to the limit."""
     more = f"\n(more: {answer.more})" if isinstance(answer, TextExcerpt) and answer.more else ""
-    text = answer.text
-    if len(text) > MAX_RESULT_CHARS:
-        text = f"{text[:MAX_RESULT_CHARS]}\n(cut: {len(text):,} characters)"
-    return f"{text}{more}" or "(nothing)"
+    return f"{cut_result(answer.text)}{more}" or "(nothing)"
+
+
+def cut_result(text: str) -> str:
+    """Cut a result at the limit, and say so."""
+    if len(text) <= MAX_RESULT_CHARS:
+        return text
+    return f"{text[:MAX_RESULT_CHARS]}\n(cut: {len(text):,} characters)"

@@ -47,6 +47,7 @@ FAILED_TYPES = {
 ERROR_TYPES = frozenset(FAILED_TYPES.values())
 # Keywords of `emit`, `step` and `note` that are fields of the event. All others are facts.
 EVENT_FIELDS = frozenset({"level", "model", "usage", "cost_usd", "prompt_hash", "error", "duration_ms"})
+STOPPED = "stopped before the end"
 MAX_ERROR_CHARS = 20_000  # characters; more than is stored, so that secrets are found before the cut
 TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 SAMPLED_FLAG = 1  # the flag in `traceparent`
@@ -212,7 +213,9 @@ class TraceStep(TraceNode):
     def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
         now = self.trace.clock()
         self._values.setdefault("duration_ms", round((self.trace.elapsed() - self._began) * 1_000))
-        if error is not None:
+        if isinstance(error, GeneratorExit):  # the consumer of a stream of events has ended it
+            self._values = {"error": STOPPED, "level": Level.WARN, **self._values}
+        elif error is not None:
             self._values = {**describe_error(error), **self._values}
         if self._values.get("error"):
             # One failure is one error row: if an inner step has recorded the exception, this is its consequence.

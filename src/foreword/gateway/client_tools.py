@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from foreword.agent.conversation import Messages, add_result, list_unanswered_calls, read_answers
+from foreword.agent.tool_calls import cut_result
 from foreword.gateway.messages import BadMessage
 from foreword.turn import CLIENT_TOOL_KIND, Tool, Toolset
 from foreword.types import Trust, frozen
@@ -115,7 +116,7 @@ def add_client_results(messages: Messages, results: Mapping[int, str]) -> Messag
     """Add the client's results, by the place of their calls; a call without one gets a note."""
     for at, call in enumerate(list_unanswered_calls(messages)):
         text = results.get(at)
-        labelled = NO_RESULT if text is None else label_outside(text)
+        labelled = NO_RESULT if text is None else label_outside(cut_result(text))
         messages = add_result(messages, call, labelled, failed=text is None)
     return messages
 

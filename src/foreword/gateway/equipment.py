@@ -219,10 +219,12 @@ class EquipmentFinder:
         key, named = session.key, claimed.incoming.project or session.project
         project = find_project(named, claimed.incoming.channel, key.agent, key.clearance, self._workspace)
         git = await self._find_git(claimed, project.path)
-        native = find_facts(model, config.models).native_tools
+        # The client's tools are not bound by plan mode, so they are not offered in it.
+        plan = session.plan if claimed.incoming.plan is None else claimed.incoming.plan
+        passes = find_facts(model, config.models).native_tools and not plan
         host, sandbox = self._place()
         return Equipment(
-            tools=add_client_tools(remove_tools(tools, useless), claimed.incoming.request.tools if native else ""),
+            tools=add_client_tools(remove_tools(tools, useless), claimed.incoming.request.tools if passes else ""),
             extensions=extensions,
             model=model,
             project=project,

@@ -18,22 +18,32 @@ from foreword.agent.conversation import (
     close_turn,
     convert_to_texts,
     dump_messages,
+    list_unanswered_calls,
     load_messages,
     read_answers,
 )
+from foreword.errors import InputError
 from foreword.events.event import TracePosition
 from foreword.gateway.client_tools import CallReference, ClientCall, add_client_results, list_client_calls
-from foreword.gateway.messages import AcceptedTurn, LateResults, NotFound, RoutedMessage, dump_message, load_message
+from foreword.gateway.messages import (
+    AcceptedTurn,
+    ClientRequest,
+    LateResults,
+    NotFound,
+    RoutedMessage,
+    dump_message,
+    load_message,
+)
 from foreword.gateway.notifications import CHARS_PER_TOKEN, add_to_current_conversations, add_to_private_conversation
-from foreword.gateway.session_manager import find_duplicate, make_idempotency_key
+from foreword.gateway.session_manager import find_duplicate, find_session_by_id, make_idempotency_key
 from foreword.gateway.session_state import LedgerEntry, SessionCache
 from foreword.storage import history, turns
-from foreword.storage.database import format_moment
+from foreword.storage.database import format_moment, parse_moment
 from foreword.storage.deliveries import OutboundMessage, post_message
 from foreword.storage.history import HistoryKind, HistoryPiece
 from foreword.storage.profiles import learn_style
 from foreword.storage.rows import insert_row
-from foreword.storage.sessions import Session, add_plan, touch_session
+from foreword.storage.sessions import Session, SessionKey, add_plan, touch_session
 from foreword.storage.turns import HeldCall, TurnState, TurnUsage
 from foreword.storage.writer import Writer, make_lease_owner
 from foreword.turn import Message
@@ -59,6 +69,11 @@ class ClaimedTurn:
     taken: Messages = ()
     """The turn's own messages from earlier attempts."""
     spent: TurnUsage = TurnUsage()
+
+    @property
+    def asked(self) -> datetime:
+        """The time since which somebody waits: of the message, or of the client's newest results."""
+        return parse_moment(self.incoming.resumed) if self.incoming.resumed else self.received
 
 
 @frozen
@@ -263,27 +278,47 @@ class Inbox:
             if posted:
                 post_reply(state, claimed, text, result.now)
             touch_session(state, session.id, result.now)
-            if is_private_message(claimed):
+            if result.state is not TurnState.CALLED and is_private_message(claimed):
                 with suppress(ValueError, TypeError):  # a damaged profile must not fail the turn
                     learn_style(state, session.key.user, session.key.clearance, claimed.incoming.text)
 
         # The outbox makes a posted reply durable when it claims it, before anything is sent.
         await (self._writer.write(work) if posted else self._writer.write_durable(work))
 
-    async def resume(self, call: CallReference, user: str, results: Mapping[int, str]) -> AcceptedTurn:
+    async def resume(
+        self, call: CallReference, results: Mapping[int, str], key: SessionKey, request: ClientRequest
+    ) -> AcceptedTurn:
         """Continue a turn with the results of its client's tools; a repeated request finds the same turn."""
 
         def work(state: sqlite3.Connection) -> AcceptedTurn:
             found = turns.find_called(state, call.turn)
-            if found is None or found.user != user:
+            if found is None:
                 raise NotFound("tool call")
-            messages = load_messages(found.taken) if found.taken else ()
+            try:
+                find_session_by_id(state, found.session, key)
+            except InputError as error:
+                raise NotFound("tool call") from error
+            incoming, messages = load_message(found.text, found.request), load_pending(found.taken)
+            if not incoming.request.tools:
+                raise NotFound("tool call")
             if found.state is not TurnState.CALLED or (messages and len(read_answers(messages)) != call.answers):
                 return AcceptedTurn(turn=call.turn, session=found.session, repeated=True)
-            if not messages:
+            if not messages or turns.find_newest_id(state, found.session) != call.turn:
                 raise LateResults(LATE_RESULTS_TEXT)
+            if max(results) >= len(list_unanswered_calls(messages)):
+                raise NotFound("tool call")
             beginning = history.take_back_turn(state, found.session, call.turn)
-            incoming = replace(load_message(found.text, found.request), continued=beginning or "")
+            incoming = replace(
+                incoming,
+                continued=beginning or "",
+                resumed=format_moment(self._clock()),
+                request=replace(
+                    incoming.request,
+                    streamed=request.streamed,
+                    tools=request.tools,
+                    response_format=request.response_format,
+                ),
+            )
             taken = dump_messages(add_client_results(messages, results))
             turns.reopen_turn(state, call.turn, dump_message(incoming), taken)
             return AcceptedTurn(turn=call.turn, session=found.session)
@@ -293,7 +328,7 @@ class Inbox:
     async def list_client_calls(self, turn: str) -> Sequence[ClientCall]:
         """List the calls that the client of a turn is to run."""
         taken = await self._writer.read(lambda state: turns.read_taken(state, turn))
-        return list_client_calls(turn, load_messages(taken)) if taken else ()
+        return list_client_calls(turn, load_pending(taken))
 
     async def postpone(self, claimed: ClaimedTurn, result: TurnResult, due: datetime) -> None:
         """Postpone a turn, and the turns that wait behind it."""
@@ -340,6 +375,13 @@ class Inbox:
 
     def _get_lease(self, claimed: ClaimedTurn) -> turns.Lease:
         return turns.Lease(turn=claimed.turn, owner=self._owner, attempt=claimed.attempt)
+
+
+def load_pending(taken: bytes | None) -> Messages:
+    """Return the messages of a turn that waits for its client; empty if there are none that can be read."""
+    with suppress(ValueError):
+        return load_messages(taken or b"[]")
+    return ()
 
 
 def get_claimed(state: sqlite3.Connection, identifier: str) -> ClaimedTurn:

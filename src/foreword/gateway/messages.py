@@ -122,6 +122,8 @@ class RoutedMessage:
     """Hash of `before`; stored."""
     continued: str = ""
     """Hash of the conversation up to the calls of client tools with whose results the turn continues."""
+    resumed: str = ""
+    """The time of these results."""
     asks: bool = False
     """Whether the client can answer approval questions during the turn."""
     address: str = ""

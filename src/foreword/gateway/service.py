@@ -12,10 +12,11 @@ time, and many sessions run concurrently.
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from foreword.agent.agent_events import ShownEvent
 from foreword.assembly import Assembly
@@ -32,10 +33,19 @@ from foreword.gateway.housekeeping import Housekeeping
 from foreword.gateway.inbox import ClaimedTurn, Inbox, get_claimed
 from foreword.gateway.intake import IntakeResult, receive_message
 from foreword.gateway.live import LiveTurn, typing_indicator
-from foreword.gateway.messages import AcceptedTurn, BadMessage, NotFound, RoutedMessage, ShuttingDown, check_message
+from foreword.gateway.messages import (
+    AcceptedTurn,
+    BadMessage,
+    ClientRequest,
+    NotFound,
+    RoutedMessage,
+    ShuttingDown,
+    check_message,
+)
 from foreword.gateway.outbox import Outbox
 from foreword.gateway.pairing import PairingAttempts
 from foreword.gateway.reload import Reloader
+from foreword.gateway.router import route
 from foreword.gateway.schedule.scheduler import Scheduler
 from foreword.gateway.session_manager import ResolvedKey, SessionManager, SessionMatch, resolve_session_key
 from foreword.gateway.turn_inputs import TurnInputs
@@ -113,8 +123,11 @@ class Gateway:
             raise ShuttingDown(SHUTTING_DOWN_TEXT)
         self.reloading.look()
         found = resolve_session_key(incoming, self.workspace.config)
-        # Shield: a disconnecting client must not leave an accepted but unclaimed message.
-        task = asyncio.create_task(self._accept(incoming, found))
+        return await self._finish_accepting(self._accept(incoming, found))
+
+    async def _finish_accepting(self, accepting: Coroutine[Any, Any, AcceptedTurn]) -> AcceptedTurn:
+        """Store what a client sent even if it disconnects meanwhile: nothing is stored and left unclaimed."""
+        task = asyncio.create_task(accepting)
         self._accepting.add(task)
         task.add_done_callback(self._accepting.discard)
         try:
@@ -170,11 +183,22 @@ class Gateway:
                 raise NotStored(NOT_STORED_TEXT.format(error), is_recorded=True) from error
             raise
 
-    async def resume(self, user: str, call: CallReference, results: Mapping[int, str]) -> AcceptedTurn:
-        """Continue a turn with the results of its client's tools: when this returns they are stored."""
+    async def resume(self, call: CallReference, results: Mapping[int, str], message: InboundMessage) -> AcceptedTurn:
+        """Continue a turn with the results of its client's tools: when this returns they are stored.
+
+        `message` has the sender, the agent and the options of the request with the results.
+        """
         if self._closing:
             raise ShuttingDown(SHUTTING_DOWN_TEXT)
-        accepted = await self._inbox.resume(call, user, results)
+        self.reloading.look()
+        incoming = route(message, self.workspace.config).incoming
+        key = resolve_session_key(incoming, self.workspace.config).key
+        return await self._finish_accepting(self._resume(call, results, key, incoming.request))
+
+    async def _resume(
+        self, call: CallReference, results: Mapping[int, str], key: SessionKey, request: ClientRequest
+    ) -> AcceptedTurn:
+        accepted = await self._inbox.resume(call, results, key, request)
         if not accepted.repeated:
             self._known.setdefault(call.turn, LiveTurn(accepted.session, self._settings.thinking))
             self._wake.set()

@@ -18,6 +18,7 @@ from foreword.agent.agent_events import (
     ThinkingDelta,
     ToolFinished,
     ToolStarted,
+    TurnEnd,
     TurnSpending,
 )
 from foreword.agent.conversation import Answer, Messages, close_turn, find_answer, make_answer, make_user_message
@@ -97,7 +98,7 @@ class TurnRecord:
                 await self._find_decision(event)
             case Finished():
                 self.finished = event
-            case ThinkingDelta():  # nobody is shown what the model thinks
+            case ThinkingDelta():  # thoughts are not shown
                 pass
             case _:
                 if isinstance(event, ToolStarted):
@@ -255,12 +256,13 @@ class Worker:
         if state in (TurnState.FAILED, TurnState.REFUSED):  # no model reports the result of the held call
             text = "\n\n".join((*record.results, text))
         formatted = state is TurnState.ANSWERED and claimed.incoming.request.response_format
-        if state.ended and record.held and not formatted:  # a notice would break the format; the client gets a list
+        last = state.ended and state is not TurnState.CALLED  # of the replies of the turn
+        if last and record.held and not formatted:  # a notice would break the format; the client gets a list
             text = await self._add_waiting(record, text)
         # A scheduled run with nothing to report adds nothing to the history.
         idle = claimed.incoming.scheduled_run and state is TurnState.ANSWERED and not text
         messages = () if idle else outcome.messages
-        if state is TurnState.CALLED:
+        if outcome.end is TurnEnd.CALLED:
             messages = close_turn(messages, NO_CLIENT_RESULT)
         return TurnResult(
             state=state,
@@ -357,7 +359,7 @@ class Worker:
         """Store the result of a turn, and retry until the disk accepts it."""
         claimed, policy = record.claimed, self._retry_policy
         incoming = claimed.incoming
-        if result.state is TurnState.QUEUED and result.now - claimed.received > policy.give_up:
+        if result.state is TurnState.QUEUED and result.now - claimed.asked > policy.give_up:
             messages = result.messages or (make_user_message(write_model_text(incoming)),)
             result = self._end(record, TurnState.FAILED, UNREACHABLE_TEXT, close_turn(messages, "not answered"))
 

@@ -105,8 +105,8 @@ class ChatRequest(OpenAIRequestModel):
     n: Literal[1] | None = None
     tools: list[Any] | None = Field(
         None,
-        description="Client tools beside the agent's own. `server.client_tools` says whether they are passed to the"
-        " model, ignored or rejected; a call of one ends the reply with `tool_calls`.",
+        description="Client tools. `server.client_tools` decides whether the model sees them; a call ends the reply"
+        " with `tool_calls`.",
     )
     functions: list[Any] | None = Field(None, description="Deprecated form of `tools`.")
     tool_choice: Any = Field(None, description="`none` or `auto`; a forced call is rejected.")

@@ -15,7 +15,13 @@ from foreword.events.tracer import clean_traceparent
 from foreword.gateway import housekeeping
 from foreword.gateway.channel import InboundMessage
 from foreword.gateway.channels.pull_channel import OPENAI_CHANNEL, submit_message
-from foreword.gateway.client_tools import CallReference, label_outside, read_call_id, read_client_tools
+from foreword.gateway.client_tools import (
+    CallReference,
+    label_outside,
+    make_client_tools,
+    read_call_id,
+    read_client_tools,
+)
 from foreword.gateway.messages import AcceptedTurn
 from foreword.http import request_context as shared
 from foreword.http import sse, turn_routes
@@ -83,19 +89,40 @@ async def create_completion(
     """Send the last message to an agent. The earlier messages identify the session, or are untrusted text."""
     if body.model not in context.config.agents:
         raise UnknownName("agent", body.model, context.config.agents)
-    passes = context.config.server.client_tools == "pass"
-    check_tools(body, context.config.server.client_tools)
-    handled = "passed" if passes else "ignored"
-    headers = {CLIENT_TOOLS_HEADER: f"{handled}; count={body.client_tools}"} if body.client_tools else {}
+    policy = context.config.server.client_tools
+    check_tools(body, policy)
+    tools = read_client_tools(body.tools) if policy == "pass" and body.tools and body.tool_choice != "none" else ""
+    handled = f"passed; count={len(make_client_tools(tools))}" if tools else f"ignored; count={body.client_tools}"
+    headers = {CLIENT_TOOLS_HEADER: handled} if body.client_tools else {}
     chat = read_housekeeping(body)
     if name := housekeeping.recognise_housekeeping(chat, context.config.server.housekeeping):
         completion = await answer_housekeeping(context, body, name, chat)
         headers = {HOUSEKEEPING_HEADER: name, **headers}
         response.headers.update(headers)
         return sse.EventResponse(stream_completion(completion, body), headers) if body.stream else completion
-    accepted = await resume_turn(context, body) if passes else None
-    if accepted is None:
-        message = await make_message(context, body, session or "", key, languages)
+    text, before = read_conversation(body.messages)
+    request = await context.read_client_request(
+        streamed=bool(body.stream),
+        client_tools=0 if tools else body.client_tools,
+        tools=tools,
+        response_format=body.format_json,
+    )
+    message = InboundMessage(
+        channel=OPENAI_CHANNEL,
+        sender=context.user,
+        text=text,
+        before=None if session else before,
+        agent=body.model,
+        session=session or "",
+        key=context.make_idempotency_key(key),
+        client=shared.read_client(None, languages),
+        request=request,
+        traceparent=clean_traceparent(context.request.headers.getlist("traceparent")),
+    )
+    call, results = read_results(body.messages) if policy == "pass" else (None, {})
+    if call:
+        accepted = await context.gateway.resume(call, results, message)
+    else:
         accepted = await submit_message(context.gateway.receive, message)
     headers = {SESSION_HEADER: accepted.session, **headers}
     created = int(context.now.timestamp())
@@ -108,43 +135,16 @@ async def create_completion(
     return make_completion(body.model, reply, held, created, await list_calls(context, reply))
 
 
-async def make_message(
-    context: RequestContext, body: ChatRequest, session: str, key: str | None, languages: str | None
-) -> InboundMessage:
-    """Make the message of a request: its last one, with the earlier ones as what the client claims."""
-    text, before = read_conversation(body.messages)
-    passed = context.config.server.client_tools == "pass" and body.tool_choice != "none"
-    tools = read_client_tools(body.tools) if passed and body.tools else ""
-    request = await context.read_client_request(
-        streamed=bool(body.stream),
-        client_tools=0 if tools else body.client_tools,
-        tools=tools,
-        response_format=body.format_json,
-    )
-    return InboundMessage(
-        channel=OPENAI_CHANNEL,
-        sender=context.user,
-        text=text,
-        before=None if session else before,
-        agent=body.model,
-        session=session,
-        key=context.make_idempotency_key(key),
-        client=shared.read_client(None, languages),
-        request=request,
-        traceparent=clean_traceparent(context.request.headers.getlist("traceparent")),
-    )
-
-
-async def resume_turn(context: RequestContext, body: ChatRequest) -> AcceptedTurn | None:
-    """Continue the turn whose calls the last messages answer; None if they answer none of ours."""
+def read_results(messages: list[ChatMessage]) -> tuple[CallReference | None, dict[int, str]]:
+    """Read the results with which a conversation ends, by the place of their calls, and one of these calls."""
     results: dict[int, str] = {}
     newest: CallReference | None = None
-    for message in reversed(body.messages):
+    for message in reversed(messages):
         call = read_call_id(message.tool_call_id or "") if message.role == "tool" else None
         if call is None or (newest and (call.turn, call.answers) != (newest.turn, newest.answers)):
             break
         newest, results[call.place] = call, read_content(message.content)
-    return await context.gateway.resume(context.user, newest, results) if newest else None
+    return newest, results
 
 
 async def list_calls(context: RequestContext, reply: TurnReply) -> list[CompletionCall] | None:
@@ -173,9 +173,14 @@ def check_tools(body: ChatRequest, policy: str) -> None:
 def read_conversation(messages: list[ChatMessage]) -> tuple[str, tuple[Message, ...]]:
     """Return the newest message as text, and the earlier messages that the client claims."""
     earlier = messages if messages[-1].role == "assistant" else messages[:-1]
-    # Results that continued a turn of ours are part of that turn.
-    before = (read_message(message) for message in earlier if read_call_id(message.tool_call_id or "") is None)
+    before = [read_message(one) for at, one in enumerate(earlier) if not continued_turn(messages, at)]
     return read_newest(messages[-1], len(messages) - 1), tuple(message for message in before if message.text.strip())
+
+
+def continued_turn(messages: list[ChatMessage], at: int) -> bool:
+    """Return whether a message is a result with which a turn of ours went on, so that it is part of that turn."""
+    after = next((one for one in messages[at:] if one.role != "tool"), None)
+    return read_call_id(messages[at].tool_call_id or "") is not None and after is not None and after.role == "assistant"
 
 
 def read_newest(message: ChatMessage, at: int) -> str:

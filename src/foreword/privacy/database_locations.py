@@ -362,7 +362,7 @@ def cut_room_rows(state: sqlite3.Connection, person: Subject) -> Iterator[tuple[
     for row, stored in state.execute(query).fetchall():
         messages = json.loads(stored)
         remaining: list[str] = []
-        for part in (part for message in messages if message["role"] == USER_ROLE for part in message["parts"]):
+        for part in (part for one in messages if one.get("role") == USER_ROLE for part in one["parts"]):
             if part["type"] == "text":
                 part["text"] = own_lines.sub("", part["text"])
                 remaining += [part["text"]] if part["text"].strip() else []

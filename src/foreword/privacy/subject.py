@@ -316,8 +316,8 @@ class Redactor:
         own_words = split_words(own_text)
         try:
             return rewrite_messages(stored, lambda message: self._redact_message(message, own_words))
-        except ValueError:
-            return stored
+        except ValueError:  # a damaged row cannot be read as messages; its text is redacted all the same
+            return self.redact(stored.decode("utf-8", "replace")).encode()
 
     def _redact_message(self, message: StoredMessage, own_words: list[str]) -> StoredMessage:
         parts = list(self._redact_parts(message, own_words))
@@ -331,7 +331,7 @@ class Redactor:
             if not text or (message["role"] == USER_ROLE and is_own_message(text, own_words)):
                 yield part
                 continue
-            after = self.redact(text)
+            after = redaction.redact_value(text, self.redact)
             # Thinking parts are signed: the provider rejects a changed one, but accepts that an earlier one is missing.
             if after == text or part["type"] != THINKING_PART:
                 yield {**part, field: after}

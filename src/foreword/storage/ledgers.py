@@ -4,6 +4,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -121,14 +122,18 @@ def rewrite_session_messages(
         (pending, "UPDATE turns SET taken = ? WHERE rowid = ?"),
     ):
         for row, stored in state.execute(query, (session,)).fetchall():
-            if (after := rewrite_messages(stored, change)) != stored:
-                state.execute(rewrite, (after, row))
+            with suppress(ValueError):  # nothing can be sent of a damaged row
+                if (after := rewrite_messages(stored, change)) != stored:
+                    state.execute(rewrite, (after, row))
 
 
 def rewrite_messages(stored: bytes, change: Callable[[StoredMessage], StoredMessage]) -> bytes:
-    """Rewrite stored messages one by one."""
+    """Rewrite stored messages one by one; raise ValueError if they are damaged."""
     messages = json.loads(stored)
-    changed = [change(message) for message in messages]
+    try:
+        changed = [change(message) for message in messages]
+    except (LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError("the stored messages are damaged") from error
     return stored if changed == messages else json.dumps(changed, ensure_ascii=False).encode()
 
 

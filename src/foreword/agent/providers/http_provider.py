@@ -20,6 +20,7 @@ from foreword.agent.providers.provider import (
     INTERRUPTED,
     MAX_ERROR_CHARS,
     UNREADABLE,
+    AnswerBegan,
     ProviderEvent,
     WireShape,
     make_provider_error,
@@ -60,7 +61,7 @@ class HttpProvider:
 
     async def stream(self, envelope: Envelope) -> AsyncGenerator[ProviderEvent]:
         """Send the bytes of an envelope and yield the answer as it arrives; raise ProviderError if there is none."""
-        draft = self._shape.drafts()
+        draft, began = self._shape.drafts(), False
         try:
             content = envelope.encode()
             async with self._client.stream("POST", self._url, content=content, headers=self._headers) as response:
@@ -68,6 +69,9 @@ class HttpProvider:
                     raise await read_error(response)
                 async with aclosing(response.aiter_bytes()) as pieces, aclosing(read_events(pieces)) as events:
                     async for event in events:
+                        if not began:
+                            began = True
+                            yield AnswerBegan()
                         for delta in draft.read(event):
                             yield delta
                         if draft.done:
@@ -153,10 +157,16 @@ def read_retry_after(given: str, now: datetime) -> float | None:
         seconds = float(given)
     except ValueError:
         try:
-            seconds = (parsedate_to_datetime(given).replace(tzinfo=UTC) - now).total_seconds()
+            seconds = (parse_date(given) - now).total_seconds()
         except (ValueError, OverflowError):
             return None
     return max(0.0, seconds) if math.isfinite(seconds) else None
+
+
+def parse_date(given: str) -> datetime:
+    """Parse the date of a header; one without a zone is in UTC."""
+    moment = parsedate_to_datetime(given)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def shorten_error(error: Exception) -> str:

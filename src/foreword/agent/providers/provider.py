@@ -34,6 +34,11 @@ SYSTEM_TEXT = "system"
 
 
 @frozen
+class AnswerBegan:
+    """The provider has begun to answer; from here on the call costs money."""
+
+
+@frozen
 class AnswerDone:
     """The whole answer, once the provider has finished it."""
 
@@ -45,7 +50,7 @@ class AnswerDone:
     """The provider's reason for a cache miss, if it was asked."""
 
 
-ProviderEvent = TextDelta | ThinkingDelta | AnswerDone
+ProviderEvent = AnswerBegan | TextDelta | ThinkingDelta | AnswerDone
 
 
 class Provider(Protocol):

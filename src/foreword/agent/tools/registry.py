@@ -99,7 +99,6 @@ def give_built_in_tools(assembly: Assembly) -> Assembly:
 
 
 @lru_cache(maxsize=256)
-@lru_cache
 def remove_tools(tools: Toolset, names: frozenset[str]) -> Toolset:
     """Remove tools by name; equal arguments return the same object, so that prompts stay cached."""
     return Toolset.in_order(tool for tool in tools.tools if tool.name not in names) if names else tools
