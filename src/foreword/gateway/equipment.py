@@ -18,7 +18,7 @@ from foreword.gateway.gateway_tools import find_unusable_tools
 from foreword.gateway.inbox import ClaimedTurn
 from foreword.gateway.messages import RoutedMessage
 from foreword.gateway.schedule.destinations import find_address
-from foreword.host import find_git
+from foreword.host import describe_place, find_git
 from foreword.tokens.models import find_model as find_facts
 from foreword.turn import Extension, Git, Host, Sandbox, State, Task, Toolset
 from foreword.types import Trust, frozen
@@ -198,13 +198,13 @@ class EquipmentFinder:
         context: GatewayContext,
         choices: ModelSelection,
         toolbox: Toolbox,
-        place: Callable[[], tuple[Host | None, Sandbox | None]],
+        environ: Mapping[str, str],
     ) -> None:
         self._context = context
         self._workspace = context.workspace
         self._choices = choices
         self._toolbox = toolbox
-        self._place = place
+        self._environ = environ
         self._git_states = GitStates()
 
     async def equip(self, claimed: ClaimedTurn) -> Equipment:
@@ -218,7 +218,7 @@ class EquipmentFinder:
         key, named = session.key, claimed.incoming.project or session.project
         project = find_project(named, claimed.incoming.channel, key.agent, key.clearance, self._workspace)
         git = await self._find_git(claimed, project.path)
-        host, sandbox = self._place()
+        host, sandbox = describe_place(config, self._environ)
         return Equipment(
             tools=remove_tools(tools, useless),
             extensions=extensions,
