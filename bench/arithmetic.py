@@ -11,7 +11,7 @@ import foreword
 from bench.figure import Figure
 from bench.sample import EXAMPLE
 from foreword.testing import NOON, make_workspace, write_files
-from foreword.tokens.prices import find_prices
+from foreword.tokens.models import find_prices
 from foreword.turn import Git, Host, Message, Sandbox, Tool, Toolset, Turn
 from foreword.types import Mode, Trust
 

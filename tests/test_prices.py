@@ -9,7 +9,7 @@ import pytest
 from foreword.config.schema import ModelOverride
 from foreword.promptcache.price import estimate
 from foreword.testing import make_workspace
-from foreword.tokens.prices import PricedRequest, Prices, choose_tier, find_prices, format_usd
+from foreword.tokens.models import PricedRequest, Prices, choose_tier, find_prices, format_usd
 from foreword.turn import Turn
 
 LONG = {"AGENTS.md": "Answer first, then say why.\n" * 400}

@@ -9,7 +9,9 @@ from conversation import LAMPS, MODELS, Conversation, with_tools
 from foreword.agent.conversation import (
     Answer,
     CallPart,
+    HistorySegment,
     ImagePart,
+    MessageWriter,
     ResultPart,
     TextPart,
     ThinkingPart,
@@ -18,22 +20,18 @@ from foreword.agent.conversation import (
     add_fenced_result,
     add_result,
     close_turn,
+    convert_segments_to_texts,
     convert_to_texts,
     count_fenced_results,
     dump_messages,
     list_unanswered_calls,
     load_messages,
     make_answer,
-    make_user_message,
-)
-from foreword.agent.providers.http_provider import SHAPES
-from foreword.agent.segments import (
-    HistorySegment,
-    MessageWriter,
-    convert_segments_to_texts,
     make_segments,
+    make_user_message,
     write_history,
 )
+from foreword.agent.providers.http_provider import SHAPES
 from foreword.testing import NOON, ScriptedCall, ScriptedReply
 from foreword.tokens.count import Counter, Meter
 from foreword.tokens.models import find_model

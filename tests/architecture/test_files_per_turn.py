@@ -9,7 +9,7 @@ from served import serve_workspace
 import foreword
 from foreword.testing import ScriptedReply
 
-MAX_FILES = 150
+MAX_FILES = 85
 SOURCE = os.path.dirname(os.path.abspath(foreword.__file__))
 
 
@@ -34,6 +34,8 @@ def test_files_of_a_warm_turn(tmp_path):
     finally:
         threading.setprofile(None)
         sys.setprofile(None)
-    ours = sorted(os.path.relpath(file, SOURCE) for file in files if file.startswith(SOURCE))
+    # The fake provider answers from the same process.
+    ours = {os.path.relpath(file, SOURCE) for file in files if file.startswith(SOURCE)}
+    ours = sorted(file for file in ours if not file.startswith("testing"))
     assert "assemble.py" in ours
     assert len(ours) <= MAX_FILES, "\n".join(ours)

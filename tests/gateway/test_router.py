@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from foreword.config.load import load_config
 from foreword.gateway.channel import ChatKind, InboundMessage
-from foreword.gateway.rooms import name_author, write_model_text
+from foreword.gateway.messages import name_author, write_model_text
 from foreword.gateway.router import Route, make_routed_message, resolve_room, route
 from foreword.gateway.session_manager import resolve_session_key
 from foreword.types import Trust

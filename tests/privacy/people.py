@@ -21,8 +21,8 @@ from foreword.events.sinks import open_event_stream
 from foreword.events.tracer import Tracer
 from foreword.gateway.compaction import make_summary_piece
 from foreword.gateway.inbox import ClaimedTurn, Inbox, TurnResult
-from foreword.gateway.messages import RoutedMessage
-from foreword.gateway.rooms import catch_up, write_model_text
+from foreword.gateway.messages import RoutedMessage, write_model_text
+from foreword.gateway.rooms import catch_up
 from foreword.gateway.session_manager import find_or_create_session, resolve_session_key
 from foreword.gateway.session_state import LedgerEntry, TokenLesson, list_plain_messages, load_history, load_ledger
 from foreword.gateway.transcripts import describe_archive, read_transcript, render_transcript, write_transcript_file

@@ -9,7 +9,7 @@ from foreword.promptcache.cache_usage import AnsweredRequest, Cause, account_for
 from foreword.promptcache.designs import make_cache_block
 from foreword.promptcache.ledger_json import account_to_json
 from foreword.promptcache.rules import CacheUsage
-from foreword.tokens.prices import find_prices
+from foreword.tokens.models import find_prices
 from foreword.types import EditPolicy, Pace
 
 

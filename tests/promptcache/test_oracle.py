@@ -25,8 +25,7 @@ from foreword.promptcache.scenario import (
     load_shipped_scenario,
 )
 from foreword.promptcache.simulation import find_optimal_session, list_edit_choices, run_design
-from foreword.tokens.models import find_model
-from foreword.tokens.prices import find_prices
+from foreword.tokens.models import find_model, find_prices
 from foreword.types import EditPolicy, Pace
 
 SONNET, GPT, MARKED_GPT = "anthropic:claude-sonnet-5", "openai:gpt-5.4", "openai:gpt-5.6"

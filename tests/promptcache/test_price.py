@@ -8,7 +8,7 @@ from bookkeeping import OPUS, SONNET, House
 from foreword.promptcache.decision import CacheContext, decide_prefix
 from foreword.promptcache.price import quote_edit
 from foreword.promptcache.rules import CacheUsage, Calibration, format_calibration, update_calibration
-from foreword.tokens.prices import find_prices, format_usd
+from foreword.tokens.models import find_prices, format_usd
 from foreword.types import EditPolicy
 
 

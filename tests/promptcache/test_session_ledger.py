@@ -15,7 +15,7 @@ from foreword.promptcache.ledger import Action, Reason, SentRequest, advance_led
 from foreword.promptcache.rules import list_blocks
 from foreword.testing import NOON, make_workspace, write_files
 from foreword.testing.request_rules import check_anthropic
-from foreword.tokens.prices import find_prices
+from foreword.tokens.models import find_prices
 from foreword.turn import Message, Tool, Toolset, Turn
 from foreword.types import EditPolicy, Trust
 

@@ -24,8 +24,7 @@ from foreword.promptcache.simulation import (
     list_requests,
     run_design,
 )
-from foreword.tokens.models import find_model
-from foreword.tokens.prices import find_prices
+from foreword.tokens.models import find_model, find_prices
 
 MODELS = ("anthropic:claude-sonnet-5", "openai:gpt-5.4", "openai:gpt-5.6", "google:gemini-3-pro-preview")
 SOAK = bool(os.environ.get("FOREWORD_SOAK"))

@@ -34,6 +34,7 @@ from foreword.agent.agent_events import (
 from foreword.agent.conversation import (
     Answer,
     CallPart,
+    HistorySegment,
     Messages,
     UserMessage,
     add_fenced_result,
@@ -49,7 +50,6 @@ from foreword.agent.model_call import STOPPED_REASON, CallContext, ModelCaller, 
 from foreword.agent.providers.model_clients import ModelClients
 from foreword.agent.reply_stream import MalformedCall, ToolCall, find_suppression_reason, parse_calls
 from foreword.agent.retry import DEFAULT_RETRY_POLICY, RetryPolicy
-from foreword.agent.segments import HistorySegment
 from foreword.agent.tool_calls import (
     MAX_CALLED_NAME_CHARS,
     ToolContext,

@@ -18,12 +18,18 @@ from foreword.agent.agent_events import (
     ThinkingDelta,
     TurnSpending,
 )
-from foreword.agent.conversation import Answer, HistoryMessage, convert_to_texts
+from foreword.agent.conversation import (
+    Answer,
+    HistoryMessage,
+    HistorySegment,
+    MessageWriter,
+    convert_to_texts,
+    write_history,
+)
 from foreword.agent.providers.model_clients import ENGINE_HOST, OpenModel
 from foreword.agent.providers.provider import AnswerBegan, AnswerDone, ProviderEvent, RequestOptions
 from foreword.agent.reply_stream import FencedCallParser
 from foreword.agent.retry import RetryPolicy
-from foreword.agent.segments import HistorySegment, MessageWriter, write_history
 from foreword.assembly import Assembly
 from foreword.config.schema import Config, ModelOverride
 from foreword.envelope import Envelope, MarkedRequest, RequestTarget, Segment, count_opening, mark_request
@@ -41,7 +47,7 @@ from foreword.promptcache.cache_usage import (
 from foreword.promptcache.ledger import LedgerState, Reason, SentRequest, advance_ledger, list_stable_blocks, mark_lost
 from foreword.promptcache.ledger_json import account_to_json
 from foreword.promptcache.rules import NO_CALIBRATION, REQUEST_SHAPES, CacheUsage, Calibration
-from foreword.tokens.prices import PricedRequest, find_prices
+from foreword.tokens.models import PricedRequest, find_prices
 from foreword.turn import Turn
 from foreword.types import Trust, frozen
 

@@ -14,8 +14,7 @@ from foreword.cli.output import clean_text, count, print_json, print_table, prin
 from foreword.config.schema import ModelOverride
 from foreword.errors import InputError
 from foreword.events import lines, sent_prompts
-from foreword.tokens.models import find_model
-from foreword.tokens.prices import PricedRequest, find_prices, format_usd
+from foreword.tokens.models import PricedRequest, find_model, find_prices, format_usd
 from foreword.types import frozen
 
 LOSS_CAUSES = {"model": "the model changed", "tools": "the tool schemas changed, and they precede the system text"}

@@ -16,7 +16,7 @@ from foreword.gateway.edit_price import EditCosts, FileEdit, NewSessionCost, NoC
 from foreword.promptcache.ledger import Action
 from foreword.promptcache.price import EditQuote
 from foreword.storage import database, ledgers
-from foreword.tokens.prices import format_usd
+from foreword.tokens.models import format_usd
 from foreword.types import EditPolicy
 from foreword.workspace import Workspace
 

@@ -88,7 +88,7 @@ def print_explanation(workspace: Workspace, assembly: "Assembly", rows: "list[Re
     Absent and withheld slots are only counted, with `show_all` as the way to show them; if it is empty, all are shown.
     """
     from foreword.promptcache.rules import format_correction
-    from foreword.tokens.prices import format_usd
+    from foreword.tokens.models import format_usd
 
     hidden = [str(row.verdict) for row in rows if show_all and str(row.verdict) in HIDDEN_VERDICTS]
     rows = [row for row in rows if str(row.verdict) not in hidden]
@@ -131,7 +131,7 @@ def estimate_price(workspace: Workspace, assembly: "Assembly") -> "tuple[Estimat
     """Estimate the price of a turn with the token calibration of its model; None if the model has no price."""
     from foreword.promptcache.price import calibrate_prices, estimate
     from foreword.storage.state_reader import StateReader
-    from foreword.tokens.prices import PricedRequest, find_prices
+    from foreword.tokens.models import PricedRequest, find_prices
 
     model = assembly.inputs.meter.facts.name
     with closing(StateReader(workspace.state)) as reader:

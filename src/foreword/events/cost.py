@@ -14,7 +14,7 @@ from foreword.events.event import Context, Usage, format_timestamp
 from foreword.events.record import convert_amount
 from foreword.host import load_zone
 from foreword.storage.database import BUDGETS_FILE, OpenDatabase, StorageError, identify_file, open_budgets, writing
-from foreword.tokens.prices import PricedRequest, Prices, find_prices, format_usd
+from foreword.tokens.models import PricedRequest, Prices, find_prices, format_usd
 from foreword.types import Placement, frozen
 
 # The parts of a request that are not sections. The brackets distinguish them from slot names.

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from foreword.events.event import EventType, format_timestamp
 from foreword.events.period import Period
 from foreword.events.record import Record, sum_known
-from foreword.tokens.prices import format_usd
+from foreword.tokens.models import format_usd
 from foreword.types import frozen
 
 T = TypeVar("T")

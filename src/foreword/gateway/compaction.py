@@ -17,17 +17,11 @@ from foreword.tokens.count import Meter
 from foreword.turn import Message, Turn
 from foreword.types import Mode
 
-COMPACT_ABOVE_SHARE = 0.8  # of the room for a conversation; above it the oldest turns are compacted
 KEPT_SHARE = 0.3  # of that room: the newest turns, which stay unchanged
 MAX_SUMMARY_SHARE = 0.1  # of that room: the largest summary
 MAX_SUMMARISED_SHARE = 0.6  # of that room: the largest text to summarise
 CONVERSATION_END = "</conversation>"  # must not occur in a conversation
 MAX_SHORTENED_CHARS = 400  # characters per message if no model summarises
-
-
-def is_full(past: Sequence[HistoryRow], message: int, room: int) -> bool:
-    """Return whether a conversation leaves too little room for the next message."""
-    return sum(row.tokens for row in past) + message > room * COMPACT_ABOVE_SHARE
 
 
 def choose_compacted(past: Sequence[HistoryRow], room: int) -> Sequence[HistoryRow]:

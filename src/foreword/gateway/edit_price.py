@@ -32,7 +32,7 @@ from foreword.promptcache.rules import Calibration
 from foreword.storage.ledgers import read_calibrations
 from foreword.storage.sessions import Session, list_sessions_with_ledgers
 from foreword.storage.turns import find_newest_request
-from foreword.tokens.prices import PricedRequest, find_prices
+from foreword.tokens.models import PricedRequest, find_prices
 from foreword.turn import Turn
 from foreword.types import EditPolicy, TextEnum, Trust, frozen
 from foreword.workspace import Workspace

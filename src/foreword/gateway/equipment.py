@@ -19,7 +19,7 @@ from foreword.gateway.gateway_tools import find_unusable_tools
 from foreword.gateway.inbox import ClaimedTurn
 from foreword.gateway.messages import RoutedMessage
 from foreword.gateway.schedule.destinations import find_address
-from foreword.host import find_git
+from foreword.host import describe_place, find_git
 from foreword.tokens.models import find_model as find_facts
 from foreword.turn import Extension, Git, Host, Sandbox, State, Task, Toolset
 from foreword.types import Trust, frozen
@@ -199,13 +199,13 @@ class EquipmentFinder:
         context: GatewayContext,
         choices: ModelSelection,
         toolbox: Toolbox,
-        place: Callable[[], tuple[Host | None, Sandbox | None]],
+        environ: Mapping[str, str],
     ) -> None:
         self._context = context
         self._workspace = context.workspace
         self._choices = choices
         self._toolbox = toolbox
-        self._place = place
+        self._environ = environ
         self._git_states = GitStates()
 
     async def equip(self, claimed: ClaimedTurn) -> Equipment:
@@ -222,7 +222,7 @@ class EquipmentFinder:
         # The client's tools are not bound by plan mode, so they are not offered in it.
         plan = session.plan if claimed.incoming.plan is None else claimed.incoming.plan
         passes = find_facts(model, config.models).native_tools and not plan
-        host, sandbox = self._place()
+        host, sandbox = describe_place(config, self._environ)
         return Equipment(
             tools=add_client_tools(remove_tools(tools, useless), claimed.incoming.request.tools if passes else ""),
             extensions=extensions,

@@ -5,6 +5,7 @@ The inbox stores the text of a message in one column and all other fields as JSO
 
 import json
 from dataclasses import fields, is_dataclass
+from hashlib import sha256
 from typing import Any
 
 from foreword.errors import ForewordError, InputError
@@ -154,6 +155,23 @@ class AcceptedTurn:
     session: str
     repeated: bool = False
     """Whether the same message was accepted before."""
+
+
+def prefix_author(user: str, text: str) -> str:
+    """Prefix a text with its author; no further line of it can look like another author's."""
+    return f"{name_author(user)}: " + "\n  ".join(text.splitlines())
+
+
+def name_author(user: str) -> str:
+    """Name an author: a user by name, a stranger by a hash that cannot be a user's name."""
+    if not user:
+        return "a stranger"
+    return f"stranger {sha256(user.encode()).hexdigest()[:8]}" if ":" in user else user
+
+
+def write_model_text(incoming: RoutedMessage) -> str:
+    """Return the text of a message for the model; in a room, with its author."""
+    return prefix_author(incoming.user, incoming.text) if incoming.room else incoming.text
 
 
 STORED_NAMES = {"scheduled_run": "errand", "pull_channels": "shelves"}  # names in stored rows

@@ -6,12 +6,11 @@ their tools. Messages that do not address the agent are overheard, and stored fo
 
 import sqlite3
 from datetime import datetime, timedelta
-from hashlib import sha256
 from itertools import groupby
 
 from foreword.agent.reply_stream import NO_REPLY_TOKEN
 from foreword.engine.sources.documents import read_prompt
-from foreword.gateway.messages import RoutedMessage
+from foreword.gateway.messages import RoutedMessage, prefix_author
 from foreword.gateway.notifications import make_note
 from foreword.gateway.pairing import clean_name
 from foreword.storage import history
@@ -31,23 +30,6 @@ def store_overheard(
     text = incoming.text if len(incoming.text) <= MAX_OVERHEARD_CHARS else f"{incoming.text[:MAX_OVERHEARD_CHARS]}…"
     place = (incoming.channel, incoming.room)
     history.store_overheard(state, place, user=incoming.user, name=clean_name(name), text=text, key=key, now=now)
-
-
-def prefix_author(user: str, text: str) -> str:
-    """Prefix a text with its author; no further line of it can look like another author's."""
-    return f"{name_author(user)}: " + "\n  ".join(text.splitlines())
-
-
-def name_author(user: str) -> str:
-    """Name an author: a user by name, a stranger by a hash that cannot be a user's name."""
-    if not user:
-        return "a stranger"
-    return f"stranger {sha256(user.encode()).hexdigest()[:8]}" if ":" in user else user
-
-
-def write_model_text(incoming: RoutedMessage) -> str:
-    """Return the text of a message for the model; in a room, with its author."""
-    return prefix_author(incoming.user, incoming.text) if incoming.room else incoming.text
 
 
 def catch_up(state: sqlite3.Connection, session: Session) -> int:

@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
 
-from foreword.agent.conversation import Messages, convert_to_texts
+from foreword.agent.conversation import HistorySegment, Messages, convert_segments_to_texts, convert_to_texts
 from foreword.agent.providers.model_clients import EMBEDDED_PREFIX
-from foreword.agent.segments import HistorySegment, convert_segments_to_texts
 from foreword.events.event import Reader, sees_all
 from foreword.promptcache.decision import CacheContext, SessionLedger
 from foreword.promptcache.ledger import LedgerState, clear_ledger, mark_lost
@@ -23,7 +22,7 @@ from foreword.storage.database import find_schema_version
 from foreword.storage.history import HistoryKind, StoredRow, read_rows
 from foreword.storage.profiles import read_bulletins, read_profile
 from foreword.storage.sessions import Session, find_workflow, read_tasks
-from foreword.tokens.prices import PricedRequest, find_prices
+from foreword.tokens.models import PricedRequest, find_prices
 from foreword.turn import Message, State, Turn
 from foreword.types import EditPolicy, Trust, frozen
 from foreword.workspace import Workspace

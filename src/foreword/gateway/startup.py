@@ -37,7 +37,6 @@ from foreword.gateway.session_manager import SessionManager
 from foreword.gateway.transcripts import Archiver
 from foreword.gateway.turn_inputs import Assembler, TurnInputs
 from foreword.gateway.worker import DEFAULT_WORKER_RETRY_POLICY, Worker, WorkerRetryPolicy
-from foreword.host import describe_place
 from foreword.storage.database import open_state
 from foreword.storage.writer import Writer
 from foreword.turn import Tool
@@ -133,7 +132,7 @@ async def open_gateway(
         loop = AgentLoop(
             workspace, models, listeners, toolbox=toolbox, bounds=options.bounds, retrying=options.retrying
         )
-        equipping = EquipmentFinder(context, choices, toolbox, lambda: describe_place(workspace.config, environ))
+        equipping = EquipmentFinder(context, choices, toolbox, environ)
         preparing = TurnInputs(context, equipping, assembler, loop.ask, find_engine_start=models.find_cache_start)
         inbox = Inbox(writer, clock, cache=preparing.cache)
         pull_channels = {

@@ -26,7 +26,7 @@ from foreword.errors import InputError
 from foreword.events.event import EventType, Reader, may_read_text, sees_all
 from foreword.events.tracer import describe_error
 from foreword.gateway.gateway_context import GatewayContext
-from foreword.gateway.rooms import prefix_author
+from foreword.gateway.messages import prefix_author
 from foreword.host import load_zone
 from foreword.memory.entry import drafted, write_head
 from foreword.storage import history

@@ -13,8 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from foreword.agent.agent_events import TurnSpending
-from foreword.agent.conversation import Messages, convert_to_texts, load_messages
-from foreword.agent.segments import HistorySegment
+from foreword.agent.conversation import HistorySegment, Messages, convert_to_texts, load_messages
 from foreword.assembly import Assembly
 from foreword.engine.blueprint import TurnRoomKind
 from foreword.engine.signal import classify
@@ -23,7 +22,6 @@ from foreword.events.event import EventType, find_context, find_reader
 from foreword.events.tracer import Tracer, TraceStep
 from foreword.gateway.compaction import (
     choose_compacted,
-    is_full,
     make_summary_piece,
     make_summary_turn,
     summarise_by_rule,
@@ -32,8 +30,8 @@ from foreword.gateway.compaction import (
 from foreword.gateway.equipment import Equipment, EquipmentFinder
 from foreword.gateway.gateway_context import GatewayContext
 from foreword.gateway.inbox import ClaimedTurn
-from foreword.gateway.messages import RoutedMessage
-from foreword.gateway.rooms import catch_up, write_model_text
+from foreword.gateway.messages import RoutedMessage, write_model_text
+from foreword.gateway.rooms import catch_up
 from foreword.gateway.router import ACCESS_CHANGED, is_same_sender
 from foreword.gateway.session_manager import resolve_session_key
 from foreword.gateway.session_state import (
@@ -55,6 +53,7 @@ from foreword.turn import State, Turn
 from foreword.types import Mode, Pace, frozen
 from foreword.workspace import Workspace
 
+COMPACT_ABOVE_SHARE = 0.8  # of the room for a conversation; above it the oldest turns are compacted
 LIGHT_RUN_ROWS = 3  # turns of history in a light run
 
 TOO_LONG = "the message is too long: {:,} tokens, but the model has room for {:,} besides its prompt and answer"
@@ -283,6 +282,11 @@ class TurnInputs:
             kept = await self._writer.write(work)
             step.note(tokens_after=sum(row.tokens for row in kept), by=by)
         return kept
+
+
+def is_full(history: Sequence[HistoryRow], message: int, room: int) -> bool:
+    """Return whether a conversation leaves too little room for the next message."""
+    return sum(row.tokens for row in history) + message > room * COMPACT_ABOVE_SHARE
 
 
 def limit_history(claimed: ClaimedTurn, history: Sequence[HistoryRow]) -> Sequence[HistoryRow]:

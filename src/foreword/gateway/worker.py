@@ -32,7 +32,7 @@ from foreword.events.tracer import Tracer, describe_error
 from foreword.gateway.held_calls import HELD_TEXT, TOO_MANY_HELD_TEXT, show_waiting
 from foreword.gateway.inbox import ClaimedTurn, Inbox, TurnResult, estimate_tokens
 from foreword.gateway.live import LiveTurn
-from foreword.gateway.rooms import write_model_text
+from foreword.gateway.messages import write_model_text
 from foreword.gateway.session_state import LedgerEntry, TokenLesson
 from foreword.gateway.turn_inputs import AccessChanged, PreparedTurn, TurnInputs, count_tokens
 from foreword.promptcache.ledger import LedgerState

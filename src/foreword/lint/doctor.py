@@ -81,7 +81,7 @@ def check_prices() -> Check:
     """Check that the price table loads."""
     remedy = "reinstall it: pip install --force-reinstall genai-prices"
     try:
-        from foreword.tokens.prices import find_prices
+        from foreword.tokens.models import find_prices
 
         known = find_prices(PRICED_MODEL, {})
         name = f"genai-prices {version('genai-prices')}"

@@ -11,7 +11,7 @@ from foreword.events.event import EventType, Reader
 from foreword.events.record import FIGURES, RECORD_SELECT, TOTALS_KEY, read_record
 from foreword.events.redaction import ARGUMENTS_KEY, BATCH_TEXTS, redact_value, rewrite_arguments
 from foreword.events.sent_prompts import read_prompt
-from foreword.gateway.rooms import name_author
+from foreword.gateway.messages import name_author
 from foreword.privacy import subject
 from foreword.privacy.subject import (
     LOGGED_NAMES_SQL,

@@ -14,8 +14,7 @@ from foreword.promptcache.ledger import (
     predict_usage,
 )
 from foreword.promptcache.rules import NO_CALIBRATION, CacheUsage, Calibration, list_lookup_positions
-from foreword.tokens.models import CacheFacts, CacheTtl
-from foreword.tokens.prices import Prices
+from foreword.tokens.models import CacheFacts, CacheTtl, Prices
 from foreword.types import TextEnum, frozen
 
 # Prior gaps in seconds, before anything is measured: tool loops, conversation, and occasional pauses.

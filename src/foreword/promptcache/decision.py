@@ -47,8 +47,7 @@ from foreword.promptcache.ledger import (
     render_blocks,
 )
 from foreword.promptcache.rules import NO_CALIBRATION, Calibration
-from foreword.tokens.models import CacheFacts
-from foreword.tokens.prices import Prices, format_usd
+from foreword.tokens.models import CacheFacts, Prices, format_usd
 from foreword.types import EditPolicy, frozen
 
 MIN_EXPECTED_CALLS = 8  # expected further calls of a new session; later, as many as it has made

@@ -30,8 +30,7 @@ from foreword.promptcache.ledger import (
 from foreword.promptcache.rules import CacheBlock, CacheUsage
 from foreword.promptcache.scenario import CALL_INTERVAL_S, Scenario, ScriptedSection, TextGenerator, list_times
 from foreword.tokens.count import Counter, Meter
-from foreword.tokens.models import CacheFacts, ModelFacts
-from foreword.tokens.prices import Prices
+from foreword.tokens.models import CacheFacts, ModelFacts, Prices
 from foreword.types import EditPolicy, Pace, Placement, Trust, frozen
 
 

@@ -8,7 +8,7 @@ from foreword.promptcache.changes import WantedPrefix, list_changes, rebuild_pre
 from foreword.promptcache.decision import CacheContext, ChoiceInputs, assess_cache, cost_rebase
 from foreword.promptcache.ledger import LedgerState, apply_updates
 from foreword.promptcache.rules import Calibration
-from foreword.tokens.prices import Prices
+from foreword.tokens.models import Prices
 from foreword.types import EditPolicy, frozen
 
 

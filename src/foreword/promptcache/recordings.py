@@ -21,8 +21,7 @@ from foreword.promptcache.simulation import (
     price_usage,
 )
 from foreword.tokens.count import Counter, Meter
-from foreword.tokens.models import find_model
-from foreword.tokens.prices import PricedRequest, find_prices
+from foreword.tokens.models import PricedRequest, find_model, find_prices
 from foreword.types import frozen
 
 USAGE_KEYS = ("read", "write", "hour", "fresh")

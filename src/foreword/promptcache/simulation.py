@@ -45,8 +45,7 @@ from foreword.promptcache.ledger import (
 )
 from foreword.promptcache.rules import CacheBlock, CacheUsage, PrefixCache
 from foreword.promptcache.scenario import Scenario
-from foreword.tokens.models import CacheFacts, find_model
-from foreword.tokens.prices import Prices, find_prices
+from foreword.tokens.models import CacheFacts, Prices, find_model, find_prices
 from foreword.types import EditPolicy, frozen
 
 CAUSE_PARTS = {Cause.SECTION: "system", Cause.TOOLS: "tools", Cause.HISTORY: "messages"}
