@@ -9,6 +9,16 @@ from pathlib import Path
 import pytest
 from people import CONFIG, dump_rows, find_token, make_people, read_all, sentence
 
+from foreword.agent.conversation import (
+    Answer,
+    CallPart,
+    ResultPart,
+    ToolResults,
+    dump_messages,
+    load_messages,
+    make_answer,
+    make_user_message,
+)
 from foreword.engine.trust import Audience, Provenance
 from foreword.errors import InputError, UnknownName
 from foreword.events.redaction import FORGOTTEN_MARKER
@@ -17,6 +27,7 @@ from foreword.memory.notes import add_fact, edit_file
 from foreword.privacy.erasure import DATA_LOCATIONS, preview_erasure
 from foreword.privacy.erasure import erase_person as forget_patiently
 from foreword.storage.database import format_moment
+from foreword.storage.history import HistoryKind, HistoryPiece, append_piece
 from foreword.testing import make_workspace, write_files
 from foreword.turn import Turn
 from foreword.types import Trust
@@ -251,6 +262,51 @@ def test_a_memory_that_was_promoted(people):
     assert find_token(people.folder, "zebrabob") == []
     assert find_token(people.folder, "owltoken")
     assert not os.path.exists(os.path.join(people.folder, "memory/social/cat.md"))
+
+
+def test_words_inside_a_tool_call(people):
+    """Words that another person's agent passed to a tool, or got from one, are redacted inside their JSON."""
+    words = "zebrabob90 keeps the blue key under the old stone"
+    people.talk("bob", words)
+    people.talk("carol", "owltoken is here")
+    quoted = json.dumps({"text": f"He said:\n{words}", "at": "noon"})
+    call = CallPart(id="c1", name="note", arguments=quoted)
+    messages = dump_messages(
+        [
+            make_user_message("Note it."),
+            Answer(parts=(call,)),
+            ToolResults(parts=(ResultPart(id="c1", name="note", text=quoted),)),
+            make_answer("Noted."),
+        ]
+    )
+
+    def keep(state):
+        (session,) = state.execute("SELECT id FROM sessions WHERE user_id = 'carol'").fetchone()
+        append_piece(state, session, HistoryPiece(kind=HistoryKind.TURN, messages=messages, tokens=9))
+
+    people.do(keep)
+    erase(people.house, "bob")
+    assert find_token(people.folder, "zebrabob") == []
+    (row,) = [row[4] for row in dump_rows(people.folder)["history"] if b'"note"' in row[4]]
+    _, asked, results, _ = load_messages(row)
+    assert asked.calls[0].read_arguments()["at"] == json.loads(results.parts[0].text)["at"] == "noon"
+
+
+def test_a_damaged_row_does_not_stop_an_erasure(people):
+    """A history row that cannot be read as messages is redacted as text."""
+    words = "zebrabob91 keeps the blue key under the old stone"
+    people.talk("bob", words)
+    people.talk("carol", "owltoken is here")
+    for damaged in (f'[{{"role": "user", "parts": [{{"text": "{words}"}}]}}]', f"no JSON: {words}"):
+        people.do(
+            lambda state, damaged=damaged: state.execute(
+                "UPDATE history SET messages = ? WHERE session_id IN (SELECT id FROM sessions WHERE user_id = 'carol')",
+                (damaged.encode(),),
+            )
+        )
+        erase(people.house, "bob")
+        assert find_token(people.folder, "zebrabob") == []
+        people.talk("bob", words)
 
 
 def test_facts_behind_a_link(people):
