@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from conversation import KEYS, MODELS
 
-from foreword.agent.conversation import dump_messages, load_messages
+from foreword.agent.conversation import HistorySegment, MessageWriter, dump_messages, load_messages, write_history
 from foreword.agent.providers.model_clients import ModelClients
-from foreword.agent.segments import HistorySegment, MessageWriter, write_history
 from foreword.storage.legacy_messages import convert_messages
 from foreword.testing import make_workspace
 

@@ -33,7 +33,7 @@ INTERRUPTED = "the connection to the provider broke: its answer has no end"
 SYSTEM_TEXT = "system"
 
 
-@frozen
+@frozen(eq=True)
 class AnswerBegan:
     """The provider has begun to answer; from here on the call costs money."""
 
