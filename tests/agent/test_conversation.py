@@ -26,6 +26,7 @@ from foreword.agent.conversation import (
     make_answer,
     make_user_message,
 )
+from foreword.agent.images import ImageFolder
 from foreword.agent.providers.http_provider import SHAPES
 from foreword.agent.segments import (
     HistorySegment,
@@ -223,7 +224,7 @@ def make_meter(name="anthropic:claude-sonnet-5"):
 
 def make_writer(name="openai:gpt-5"):
     """Make a writer for a model of OpenAI."""
-    return MessageWriter(wire=SHAPES["openai"], family="openai", meter=make_meter(name))
+    return MessageWriter(wire=SHAPES["openai"], family="openai", meter=make_meter(name), images=ImageFolder(""))
 
 
 def count_written(history, writer, monkeypatch, start=0):

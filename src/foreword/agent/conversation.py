@@ -36,6 +36,16 @@ class ImagePart:
 
     media_type: str = ""
     sha256: str = ""
+    width: int = 0
+    height: int = 0
+
+
+@frozen(eq=True)
+class InlineImage:
+    """An image with its bytes, as a wire shape writes it; it is never stored."""
+
+    media_type: str
+    base64: str
 
 
 @frozen(eq=True)
@@ -88,7 +98,7 @@ class UserMessage:
     """A message of a person, or results that a model without native tools gets as text."""
 
     role: ClassVar[str] = "user"
-    parts: tuple[TextPart | ImagePart, ...] = ()
+    parts: tuple[TextPart | ImagePart | InlineImage, ...] = ()
     system: str = ""
     """A system message that follows it."""
 
@@ -96,6 +106,11 @@ class UserMessage:
     def texts(self) -> tuple[str, ...]:
         """The texts of the message."""
         return tuple(part.text for part in self.parts if isinstance(part, TextPart))
+
+    @property
+    def images(self) -> tuple[ImagePart, ...]:
+        """The references to its images, which follow the texts."""
+        return tuple(part for part in self.parts if isinstance(part, ImagePart))
 
 
 @frozen(eq=True)
@@ -190,10 +205,10 @@ def replace_invalid_characters(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def make_user_message(*texts: str, system: str = "") -> UserMessage:
-    """Make a user message with one part per text, followed by an optional system message."""
-    parts = tuple(TextPart(text=replace_invalid_characters(text)) for text in texts)
-    return UserMessage(parts=parts, system=replace_invalid_characters(system))
+def make_user_message(*texts: str, system: str = "", images: Iterable[ImagePart] = ()) -> UserMessage:
+    """Make a user message with one part per text and image, followed by an optional system message."""
+    parts = (TextPart(text=replace_invalid_characters(text)) for text in texts)
+    return UserMessage(parts=(*parts, *images), system=replace_invalid_characters(system))
 
 
 def make_answer(text: str) -> Answer:
@@ -287,6 +302,11 @@ def render_parts(message: HistoryMessage) -> Iterator[str]:
 def write_compact(value: Any) -> str:
     """Serialize a value as JSON without spaces."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def list_images(messages: Iterable[HistoryMessage]) -> tuple[ImagePart, ...]:
+    """List the references to the images of a history."""
+    return tuple(image for message in messages if isinstance(message, UserMessage) for image in message.images)
 
 
 def list_results(messages: Iterable[HistoryMessage]) -> Iterator[tuple[str, str]]:

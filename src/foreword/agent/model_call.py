@@ -19,6 +19,7 @@ from foreword.agent.agent_events import (
     TurnSpending,
 )
 from foreword.agent.conversation import Answer, HistoryMessage, convert_to_texts
+from foreword.agent.images import ImageFolder
 from foreword.agent.providers.model_clients import ENGINE_HOST, OpenModel
 from foreword.agent.providers.provider import AnswerDone, RequestOptions
 from foreword.agent.reply_stream import FencedCallParser
@@ -164,6 +165,7 @@ class CallContext:
     ledger: TurnLedger
     prompt_hash: str
     config: Config
+    images: ImageFolder
     event_stream: EventStream
     spending: TurnSpending
     retry_policy: RetryPolicy
@@ -178,7 +180,7 @@ class ModelCaller:
     def __init__(self, context: CallContext, history: Sequence[HistorySegment] = ()) -> None:
         self._context = context
         opened, meter = context.opened, context.assembly.meter
-        self._writer = MessageWriter(wire=opened.wire, family=opened.family, meter=meter)
+        self._writer = MessageWriter(wire=opened.wire, family=opened.family, meter=meter, images=context.images)
         self._opening = count_opening(context.envelope.request[REQUEST_SHAPES[opened.shape].field])
         self._history = history
         self._is_streaming = self._drops_thinking = False

@@ -16,6 +16,7 @@ from foreword.agent.conversation import (
     Answer,
     CallPart,
     HistoryMessage,
+    InlineImage,
     TextPart,
     ThinkingPart,
     replace_invalid_characters,
@@ -70,8 +71,14 @@ class RequestOptions:
     """The id of the answer to compare the cache with; empty to opt in to diagnoses, None to ask for none."""
 
 
+IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+
+
 class WireShape(ABC):
     """The protocol of one API."""
+
+    image_types: frozenset[str] = IMAGE_TYPES
+    """The media types of the images that it takes, for models that take images."""
 
     name: str
     """The name of its envelope."""
@@ -186,6 +193,11 @@ def separate_ids(parts: tuple[Any, ...]) -> tuple[Any, ...]:
 def read_count(value: object) -> int:
     """Return a number of tokens; 0 for anything that is none."""
     return value if isinstance(value, int) and value > 0 else 0
+
+
+def write_data_url(image: InlineImage) -> str:
+    """Write an image as a data: URL."""
+    return f"data:{image.media_type};base64,{image.base64}"
 
 
 def write_error_object(text: str) -> str:
