@@ -1,6 +1,7 @@
 """Images in the messages of people: stored once, sent in the form of each provider, refused elsewhere, and erased."""
 
 import json
+import os
 import struct
 import zlib
 from base64 import b64decode, b64encode
@@ -255,6 +256,18 @@ def run(*arguments):
     return ended.value.code
 
 
+def test_a_request_with_too_many_bytes_is_compacted(tmp_path):
+    """A conversation whose images have more bytes than the provider takes is compacted, and the turn is answered."""
+    with serve_workspace(tmp_path, files=SEVERAL) as served:
+        session = ask(served, look(show(make_png()))).foreword["session"]
+        headers = {"X-Foreword-Session": session}
+        refusal = ScriptedError(status=413, message="Request exceeds the maximum size")
+        served.provider.follow(refusal, ScriptedReply(text="A person showed a dot."), ScriptedReply(text="Two dots."))
+        answer = ask(served, look(show(make_png(colour=3))), extra_headers=headers)
+        assert answer.choices[0].message.content == "Two dots."
+        assert [str(request.body).count("'base64'") for request in served.provider.requests] == [1, 2, 0, 1]
+
+
 def test_erasure(tmp_path):
     """The export has a person's images; erasure deletes those that no message of another person refers to."""
     root, shared, own = tmp_path / "ws", make_png(colour=1), make_png(colour=2)
@@ -264,13 +277,18 @@ def test_erasure(tmp_path):
         ask(served, look(show(shared)), user="carol")
         folder = root / ".foreword"
         assert list_files(root) == sorted(names.values())
+    unused, arriving = folder / "images" / "unused.new", folder / "images" / "arriving.new"
+    for path in (unused, arriving):
+        path.write_bytes(own[:20])
+    os.utime(unused, (0, 0))
     gift = tmp_path / "bob.jsonl"
     assert run("-w", str(root), "export", str(gift), "--user", "bob") == 0
     rows = [json.loads(line)["row"] for line in gift.read_text().splitlines()[1:]]
     given = {row["path"]: b64decode(row["base64"]) for row in rows if "base64" in row}
     assert given == {f".foreword/images/{name}": image for image, name in names.items()}
     assert run("-w", str(root), "forget", "bob", "--yes") == 0
-    assert list_files(root) == [names[shared]]
+    assert list_files(root) == sorted([names[shared], arriving.name])  # a message may be about to refer to a new file
+    arriving.unlink()
     assert not [path for path in folder.glob("*.sqlite*") if names[own].encode() in path.read_bytes()]
     assert run("-w", str(root), "forget", "carol", "--yes") == 0
     assert list_files(root) == []
@@ -284,6 +302,7 @@ def test_transcripts_show_a_marker(tmp_path):
         with served.ask_as() as client:
             shown = client.get(f"/api/sessions/{session}").text
         assert "What is this?\\n[image]" in shown
+        assert [event["metadata"]["images"] for event in served.list_events(type="message_received")] == [1]
         for text in (shown, str(served.list_events())):
             assert b64encode(image).decode() not in text
 

@@ -299,6 +299,7 @@ def begin_trace(trace: Tracer, incoming: RoutedMessage) -> TraceStep:
         "request_id": incoming.request.id,
         "client_tools_ignored": incoming.request.client_tools,
         "client_tools_passed": len(make_client_tools(incoming.request.tools)),
+        "images": len(incoming.images),
         "caller_trace": trace.position.caller,
     }
     details = {name: value for name, value in details.items() if value}

@@ -116,7 +116,7 @@ async def make_message(
 ) -> InboundMessage:
     """Make the message of a request: its last one, with the earlier ones as what the client claims."""
     text, before = read_conversation(body.messages)
-    images = await asyncio.to_thread(read_images, body.messages[-1], f"messages.{len(body.messages) - 1}.content")
+    images = await read_images(body.messages[-1], f"messages.{len(body.messages) - 1}.content")
     passed = context.config.server.client_tools == "pass" and body.tool_choice != "none"
     tools = read_client_tools(body.tools) if passed and body.tools else ""
     request = await context.read_client_request(
@@ -217,7 +217,7 @@ def read_text(message: ChatMessage) -> str:
     return "\n".join(part.write(images=message.role == "user") for part in content)
 
 
-def read_images(message: ChatMessage, field: str) -> tuple[Image, ...]:
+async def read_images(message: ChatMessage, field: str) -> tuple[Image, ...]:
     """Return the images of the newest message of a user; raise a 400 that names the wrong one."""
     parts = message.content if message.role == "user" and isinstance(message.content, list) else []
     found = [(at, part) for at, part in enumerate(parts) if part.type == IMAGE_PART_TYPE]
@@ -226,21 +226,22 @@ def read_images(message: ChatMessage, field: str) -> tuple[Image, ...]:
     images: list[Image] = []
     for at, part in found:
         try:
-            images.append(make_image(read_data_url(part.url)))
+            images.append(await asyncio.to_thread(read_image, part.url))
         except InputError as error:
             raise HttpError(400, f"{field}.{at}: {error}", param=f"{field}.{at}.image_url") from None
     return tuple(images)
 
 
-def read_data_url(url: str) -> bytes:
-    """Return the bytes of a data: URL; its media type is not trusted. Raise InputError for any other URL."""
+def read_image(url: str) -> Image:
+    """Return the image of a data: URL, whose media type is not trusted; raise InputError for any other URL."""
     head, comma, data = url.partition(",")
     if not (comma and head.lower().startswith("data:") and head.lower().endswith(";base64")):
         raise InputError("an image is sent as a data: URL in base64; the gateway fetches nothing")
     try:
-        return b64decode(data, validate=True)
+        content = b64decode(data, validate=True)
     except ValueError:
         raise InputError("the data: URL of the image is not valid base64") from None
+    return make_image(content)
 
 
 def read_housekeeping(body: ChatRequest) -> housekeeping.HousekeepingRequest:
