@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from openai import BadRequestError
+from openai import APIStatusError, BadRequestError
 from served import FILES, serve_workspace
 
 from foreword.cli.main import main
@@ -187,6 +187,18 @@ def test_tools_and_errors(tmp_path):
         ask(served, look(show(make_png())))
         assert [request.refused for request in served.provider.requests] == ["", "", ""]
         assert all(str(request.body).count("base64") == 1 for request in served.provider.requests)
+
+
+def test_a_refused_image_breaks_no_later_turn(tmp_path):
+    """An image that the provider refuses fails its own turn; later turns have a note in its place."""
+    refusal = ScriptedError(status=400, message="Could not process image")
+    with serve_workspace(tmp_path, ScriptedReply(text="Hello."), refusal, ScriptedReply(text="Yes?")) as served:
+        headers = {"X-Foreword-Session": ask(served, look(text="Hi")).foreword["session"]}
+        with pytest.raises(APIStatusError, match="status 400"):
+            ask(served, look(show(make_png())), extra_headers=headers)
+        ask(served, look(text="Are you there?"), extra_headers=headers)
+        assert "[image left out: its message was not answered]" in str(served.provider.body)
+        assert "base64" not in str(served.provider.body)
 
 
 def test_after_a_restart(tmp_path):

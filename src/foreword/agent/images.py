@@ -14,6 +14,7 @@ from foreword.types import frozen
 
 IMAGE_FOLDER = "images"  # in the state folder
 IMAGE_MARKER = "[image]"  # stands for an image in the text of its message
+UNANSWERED_IMAGE = "[image left out: its message was not answered]"
 MAX_IMAGES = 8  # of one message
 MAX_IMAGE_BYTES = 5_000_000
 FILE_MODE, FOLDER_MODE = 0o600, 0o700

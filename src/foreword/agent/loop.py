@@ -46,7 +46,7 @@ from foreword.agent.conversation import (
     make_user_message,
     read_answers,
 )
-from foreword.agent.images import ImageFolder
+from foreword.agent.images import UNANSWERED_IMAGE, ImageFolder
 from foreword.agent.model_call import STOPPED_REASON, CallContext, ModelCaller, TurnLedger
 from foreword.agent.providers.model_clients import ModelClients
 from foreword.agent.reply_stream import MalformedCall, ToolCall, find_suppression_reason, parse_calls
@@ -234,9 +234,10 @@ class TurnRun:
             taken = self.messages if find_answer(self.messages) else ()
             yield self._conclude(Finished(end=error.end, text=error.message, messages=taken, wait=error.wait))
             return
-        if not find_answer(self.messages):  # no provider accepted the request: store only the person's message
-            message = self._context.assembly.message
-            self.messages = (make_user_message(message, *self._results, images=self._images),)
+        if not find_answer(self.messages):  # no provider accepted the request: store only the person's text
+            # An image that a provider refuses would break every later turn of the session.
+            unanswered = [UNANSWERED_IMAGE] * len(self._images)
+            self.messages = (make_user_message(self._context.assembly.message, *self._results, *unanswered),)
         yield self._step(close_turn(self.messages, error.message))
         too_long = isinstance(error, ProviderError) and error.too_long
         yield self._conclude(Finished(end=error.end, text=error.message, messages=self.messages, too_long=too_long))

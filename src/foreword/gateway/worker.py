@@ -29,6 +29,7 @@ from foreword.agent.conversation import (
     make_answer,
     make_user_message,
 )
+from foreword.agent.images import UNANSWERED_IMAGE
 from foreword.agent.loop import AgentLoop, TurnInput
 from foreword.agent.model_call import STOPPED_REASON
 from foreword.agent.reply_stream import SEPARATOR, StreamedText, ToolCall, parse_calls, strip_no_reply_token
@@ -169,7 +170,7 @@ class TurnRecord:
 
     def close(self, reason: str) -> Messages:
         """Close an interrupted turn, including the partial answer, so that the next turn can follow."""
-        messages = self.messages or (write_user_message(self.claimed.incoming, *self.results),)
+        messages = self.messages or (write_unanswered_message(self.claimed.incoming, *self.results),)
         if partial := "".join(self._partial).strip():
             messages = (*messages, make_answer(f"{partial}{SEPARATOR}({reason})"))
         return close_turn(messages, reason)
@@ -368,7 +369,7 @@ class Worker:
         claimed, policy = record.claimed, self._retry_policy
         incoming = claimed.incoming
         if result.state is TurnState.QUEUED and result.now - claimed.received > policy.give_up:
-            messages = result.messages or (write_user_message(incoming),)
+            messages = result.messages or (write_unanswered_message(incoming),)
             result = self._end(record, TurnState.FAILED, UNREACHABLE_TEXT, close_turn(messages, "not answered"))
 
         def publish(error: sqlite3.Error) -> None:
@@ -387,9 +388,9 @@ class Worker:
         return result
 
 
-def write_user_message(incoming: RoutedMessage, *results: str) -> UserMessage:
-    """Write the message of a turn for the history, without its prompt, followed by the results of held calls."""
-    return make_user_message(write_model_text(incoming), *results, images=incoming.images)
+def write_unanswered_message(incoming: RoutedMessage, *results: str) -> UserMessage:
+    """Write a message without an answer for the history: its text, results of held calls, and notes for its images."""
+    return make_user_message(write_model_text(incoming), *results, *[UNANSWERED_IMAGE] * len(incoming.images))
 
 
 def make_reply(claimed: ClaimedTurn, result: TurnResult) -> TurnReply:
