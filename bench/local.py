@@ -12,11 +12,12 @@ import foreword
 from bench.figure import Figure
 from bench.sample import make_sample
 from foreword.agent.agent_events import AgentEvent, TextDelta
-from foreword.agent.conversation import Messages, convert_to_texts, make_segments
+from foreword.agent.conversation import Messages, convert_to_texts
 from foreword.agent.loop import AgentLoop, TurnInput, TurnLimits, finish
 from foreword.agent.providers.embedded_weights import find_weights_file, make_engine_settings
 from foreword.agent.providers.model_clients import ModelClients
 from foreword.agent.providers.model_discovery import EMBEDDED_MODEL
+from foreword.agent.segments import make_segments
 from foreword.events.event import EventType, Usage, find_context
 from foreword.events.tracer import Tracer
 from foreword.testing import EventStream, FakeRecorder

@@ -41,7 +41,8 @@ def assemble(turn: Turn, context: AssemblyContext, blueprint: Blueprint, ledger:
     stable = context.cached(list_stable_inputs(turn, context, blueprint), lambda: prepare(turn, context, blueprint))
     plan, layout, inputs = stable.plan, stable.layout, stable.inputs
     message = replace_surrogates(turn.message)  # sent as a separate block, so it needs no escaping
-    conversation = inputs.meter.count(message) + sum([inputs.meter.count(said.text) for said in turn.history])
+    texts = [message, *(said.text for said in turn.history)]
+    conversation = sum(map(inputs.meter.count, texts)) + turn.image_tokens
     view = make_turn_view(plan, stable.view, turn, context, conversation)
     filled = fill_turn(plan, view)
     fit = fit_budget(stable.runs, filled, inputs, conversation)

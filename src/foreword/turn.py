@@ -379,6 +379,8 @@ class Turn:
     session: str = ""
     message: str = ""
     history: tuple[Message, ...] = ()
+    image_tokens: int = 0
+    """The estimated tokens of the images in the history and the message."""
     project: str = ""
     project_root: str = ""
     """The folder at which the walk up from the project ends, if that is below the configured stop."""

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import foreword
 from foreword.agent.agent_events import ApprovalNeeded, CallBegins, CallSettled, Finished, StepDone
-from foreword.agent.conversation import convert_to_texts, make_segments
+from foreword.agent.conversation import convert_to_texts
 from foreword.agent.loop import AgentLoop, TurnInput
 from foreword.agent.providers.model_clients import ModelClients
 from foreword.agent.retry import RetryPolicy
+from foreword.agent.segments import make_segments
 from foreword.agent.tools.declaration import ToolRun
 from foreword.agent.tools.registry import BUILT_IN
 from foreword.errors import UnknownName

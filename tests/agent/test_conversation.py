@@ -9,9 +9,7 @@ from conversation import LAMPS, MODELS, Conversation, with_tools
 from foreword.agent.conversation import (
     Answer,
     CallPart,
-    HistorySegment,
     ImagePart,
-    MessageWriter,
     ResultPart,
     TextPart,
     ThinkingPart,
@@ -20,18 +18,23 @@ from foreword.agent.conversation import (
     add_fenced_result,
     add_result,
     close_turn,
-    convert_segments_to_texts,
     convert_to_texts,
     count_fenced_results,
     dump_messages,
     list_unanswered_calls,
     load_messages,
     make_answer,
-    make_segments,
     make_user_message,
+)
+from foreword.agent.images import ImageFolder
+from foreword.agent.providers.http_provider import SHAPES
+from foreword.agent.segments import (
+    HistorySegment,
+    MessageWriter,
+    convert_segments_to_texts,
+    make_segments,
     write_history,
 )
-from foreword.agent.providers.http_provider import SHAPES
 from foreword.testing import NOON, ScriptedCall, ScriptedReply
 from foreword.tokens.count import Counter, Meter
 from foreword.tokens.models import find_model
@@ -221,7 +224,7 @@ def make_meter(name="anthropic:claude-sonnet-5"):
 
 def make_writer(name="openai:gpt-5"):
     """Make a writer for a model of OpenAI."""
-    return MessageWriter(wire=SHAPES["openai"], family="openai", meter=make_meter(name))
+    return MessageWriter(wire=SHAPES["openai"], family="openai", meter=make_meter(name), images=ImageFolder(""))
 
 
 def count_written(history, writer, monkeypatch, start=0):

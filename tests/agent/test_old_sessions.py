@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from conversation import KEYS, MODELS
 
-from foreword.agent.conversation import HistorySegment, MessageWriter, dump_messages, load_messages, write_history
+from foreword.agent.conversation import dump_messages, load_messages
+from foreword.agent.images import ImageFolder
 from foreword.agent.providers.model_clients import ModelClients
+from foreword.agent.segments import HistorySegment, MessageWriter, write_history
 from foreword.storage.legacy_messages import convert_messages
 from foreword.testing import make_workspace
 
@@ -32,7 +34,7 @@ def make_writer(shape, folder):
     with make_workspace(folder, {}) as workspace:
         meter = workspace.context.measure(MODELS[shape])
     opened = ModelClients({}, KEYS).find(MODELS[shape])
-    return MessageWriter(wire=opened.wire, family=opened.family, meter=meter)
+    return MessageWriter(wire=opened.wire, family=opened.family, meter=meter, images=ImageFolder(""))
 
 
 def write(value):

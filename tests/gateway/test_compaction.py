@@ -7,7 +7,7 @@ import pytest
 from house import CONFIG, FILES, open_house, open_rows, read_log, read_roles, say
 
 import foreword
-from foreword.agent.conversation import HistorySegment
+from foreword.agent.segments import HistorySegment
 from foreword.gateway.compaction import choose_compacted, drop_oldest
 from foreword.gateway.session_state import HistoryRow
 from foreword.storage.history import HistoryKind

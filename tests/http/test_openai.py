@@ -133,7 +133,7 @@ def test_refused_parameters(served, more, word):
 @pytest.mark.parametrize(
     "part",
     [
-        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}},
+        {"type": "input_image", "image_url": "data:image/png;base64,AA"},
         {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}},
         {"type": "file", "file": {"file_id": "1"}},
     ],

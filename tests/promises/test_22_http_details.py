@@ -45,14 +45,15 @@ def test_an_image_in_an_earlier_message(shared):
     assert answer.choices[0].message.content == "I see."
     sent = str(shared.provider.body["messages"])
     assert "Look" in sent
-    assert "[image left out: only text is read here]" in sent
+    assert "[image left out: only images of a new message are read]" in sent
     assert "base64" not in sent
 
 
-def test_an_image_in_the_newest_message(shared):
-    """An image in the newest message is 400 with its place and the reason."""
-    with pytest.raises(openai.BadRequestError, match=r"image.*only text") as refused:
-        complete(shared.open_sdk(), {"role": "user", "content": [{"type": "text", "text": "Look"}, IMAGE]})
+def test_an_attachment_in_the_newest_message(shared):
+    """An attachment other than an image in the newest message is 400 with its place and the reason."""
+    sound = {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}}
+    with pytest.raises(openai.BadRequestError, match=r"audio.*only text and images") as refused:
+        complete(shared.open_sdk(), {"role": "user", "content": [{"type": "text", "text": "Look"}, sound]})
     assert refused.value.param == "messages.0.content"
 
 

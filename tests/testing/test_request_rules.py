@@ -1,5 +1,7 @@
 """The fake provider refuses the requests that real providers refuse, and names the reason."""
 
+import json
+
 import pytest
 
 from foreword.testing.request_rules import check_anthropic, check_chat, check_gemini, check_responses
@@ -118,3 +120,42 @@ def test_gemini(contents, words):
     faults = "; ".join(check_gemini({"contents": contents}))
     assert words in faults
     assert bool(words) == bool(faults)
+
+
+GIF = "R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"
+LOOK = {
+    "anthropic": {"type": "image", "source": {"type": "base64", "media_type": "image/gif", "data": GIF}},
+    "chat": {"type": "image_url", "image_url": {"url": f"data:image/gif;base64,{GIF}"}},
+    "responses": {"type": "input_image", "image_url": f"data:image/gif;base64,{GIF}"},
+}
+
+
+def check_part(shape, part):
+    """Return the errors of a request with one part."""
+    said = [{"role": "user", "content": [part]}]
+    checks = {
+        "anthropic": lambda: check_anthropic({"model": "m", "max_tokens": 9, "messages": said}),
+        "chat": lambda: check_chat({"model": "m", "messages": said}),
+        "responses": lambda: check_responses({"model": "m", "input": said}),
+    }
+    return "; ".join(checks[shape]())
+
+
+@pytest.mark.parametrize("shape", LOOK)
+def test_images(shape):
+    """Each provider takes an image in its own form only, and its bytes must be of the declared type."""
+    assert check_part(shape, LOOK[shape]) == ""
+    for other in LOOK.keys() - {shape}:
+        assert "the parts of a user message are" in check_part(shape, LOOK[other])
+    for before, after in (("image/gif", "image/png"), (GIF, GIF[:8])):
+        wrong = json.loads(json.dumps(LOOK[shape]).replace(before, after))
+        assert "could not process image" in check_part(shape, wrong)
+    assert "media type" in check_part(shape, json.loads(json.dumps(LOOK[shape]).replace("image/gif", "image/tiff")))
+
+
+def test_images_of_gemini():
+    """Gemini takes images as `inlineData`, and no GIF."""
+    faults = check_gemini({"contents": [{"role": "user", "parts": [LOOK["chat"]]}]})
+    assert "Unknown name 'type'" in "; ".join(faults)
+    part = {"inlineData": {"mimeType": "image/gif", "data": GIF}}
+    assert "media type" in "; ".join(check_gemini({"contents": [{"role": "user", "parts": [part]}]}))

@@ -1,8 +1,11 @@
 """Claims about the facts of models."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from foreword.config.schema import ModelOverride
+from foreword.tokens.image_tokens import estimate_image_tokens, read_image_header
 from foreword.tokens.models import find_model, read_model_table
 from foreword.types import Vocabulary
 
@@ -89,3 +92,44 @@ def test_table_is_sane() -> None:
         assert entry.window >= 8_000, name
         assert entry.factor >= 1, name
         assert find_model(name, {}).margin > 0 or not name.startswith(("claude", "gemini", "grok", "mistral")), name
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "tokens"),
+    [
+        ("anthropic", (1_000, 1_000), 1_334),
+        ("anthropic", (200, 200), 54),
+        ("anthropic", (10_000, 10_000), 1_600),
+        ("openai", (512, 512), 255),
+        ("openai", (1_024, 1_024), 765),
+        ("openai", (2_048, 4_096), 1_105),
+        ("gemini", (384, 384), 258),
+        ("gemini", (1_000, 700), 516),
+    ],
+)
+def test_estimated_image_tokens(shape, size, tokens):
+    """The tokens of an image follow the examples in the documentation of the providers."""
+    assert estimate_image_tokens(shape, *size) == tokens
+
+
+IMAGE_STARTS = (b"\x89PNG\r\n\x1a\n", b"GIF89a", b"\xff\xd8\xff", b"RIFF\0\0\0\0WEBPVP8 ", b"RIFF\0\0\0\0WEBPVP8L", b"")
+
+
+@given(st.sampled_from(IMAGE_STARTS), st.binary(max_size=60))
+def test_images_of_any_bytes(start, rest):
+    """Bytes that begin as an image have a type and a size of at least one pixel, or are no image."""
+    header = read_image_header(start + rest)
+    assert header is None or (min(header.width, header.height) > 0 and header.media_type.startswith("image/"))
+
+
+def test_sizes_of_images():
+    """The size is read from every kind of WebP, and from a JPEG whose size follows other segments."""
+    extended = b"RIFF\0\0\0\0WEBPVP8X\x0a\0\0\0" + bytes(4) + b"\x8f\x01\0" + b"\x2b\x01\0"
+    lossless = b"RIFF\0\0\0\0WEBPVP8L\x0a\0\0\0\x2f" + (399 | 299 << 14).to_bytes(4, "little")
+    lossy = b"RIFF\0\0\0\0WEBPVP8 \x0a\0\0\0" + b"\0\0\0\x9d\x01\x2a" + b"\x90\x01\x2c\x01"
+    jpeg = b"\xff\xd8\xff\xe0\0\x04ab\xff\xff\xc2\0\x0b\x08\x01\x2c\x01\x90"
+    for content in (extended, lossless, lossy, jpeg):
+        header = read_image_header(content)
+        assert header
+        assert (header.width, header.height) == (400, 300), content
+    assert read_image_header(b"\xff\xd8" + b"\xff" * 5_000_000) is None

@@ -34,7 +34,7 @@ from foreword.agent.agent_events import (
 from foreword.agent.conversation import (
     Answer,
     CallPart,
-    HistorySegment,
+    ImagePart,
     Messages,
     UserMessage,
     add_fenced_result,
@@ -46,10 +46,12 @@ from foreword.agent.conversation import (
     make_user_message,
     read_answers,
 )
+from foreword.agent.images import UNANSWERED_IMAGE, ImageFolder
 from foreword.agent.model_call import STOPPED_REASON, CallContext, ModelCaller, TurnLedger
 from foreword.agent.providers.model_clients import ModelClients
 from foreword.agent.reply_stream import MalformedCall, ToolCall, find_suppression_reason, parse_calls
 from foreword.agent.retry import DEFAULT_RETRY_POLICY, RetryPolicy
+from foreword.agent.segments import HistorySegment
 from foreword.agent.tool_calls import (
     MAX_CALLED_NAME_CHARS,
     ToolContext,
@@ -106,6 +108,8 @@ class TurnInput:
     """Results of held calls that ran before the model is called; they follow the user's message."""
     is_side_request: bool = False
     """Whether this is a side request, such as a subagent's, that must not use the session's cache key."""
+    images: tuple[ImagePart, ...] = ()
+    """The images of the user's message."""
     response_format: str = ""
     """The required response format; empty for plain text."""
     max_tokens: int | None = None
@@ -126,7 +130,8 @@ class TurnRun:
         self._native = context.assembly.meter.facts.native_tools
         self._caller = ModelCaller(context, work.history)
         self._results = work.results
-        self.messages: Messages = work.taken or (make_first_message(context.envelope, work.results),)
+        self._images = work.images
+        self.messages: Messages = work.taken or (make_first_message(context.envelope, work.results, work.images),)
 
     async def converse(self, turn: TraceStep) -> AsyncGenerator[AgentEvent]:
         """Call the model and run its tools until it answers without a tool call."""
@@ -229,8 +234,10 @@ class TurnRun:
             taken = self.messages if find_answer(self.messages) else ()
             yield self._conclude(Finished(end=error.end, text=error.message, messages=taken, wait=error.wait))
             return
-        if not find_answer(self.messages):  # no provider accepted the request: store only the person's message
-            self.messages = (make_user_message(self._context.assembly.message, *self._results),)
+        if not find_answer(self.messages):  # no provider accepted the request: store only the person's text
+            # An image that a provider refuses would break every later turn of the session.
+            unanswered = [UNANSWERED_IMAGE] * len(self._images)
+            self.messages = (make_user_message(self._context.assembly.message, *self._results, *unanswered),)
         yield self._step(close_turn(self.messages, error.message))
         too_long = isinstance(error, ProviderError) and error.too_long
         yield self._conclude(Finished(end=error.end, text=error.message, messages=self.messages, too_long=too_long))
@@ -240,8 +247,10 @@ class TurnRun:
         return replace(finished, usage=usage, cost_usd=usd, prompt_hash=self._context.prompt_hash)
 
 
-def make_first_message(envelope: Envelope, results: Sequence[str] = ()) -> UserMessage:
-    """Return the first message of a turn: the envelope's newest user message and the results that follow it."""
+def make_first_message(
+    envelope: Envelope, results: Sequence[str] = (), images: Sequence[ImagePart] = ()
+) -> UserMessage:
+    """Return the first message of a turn: the envelope's newest user message, results that follow it, and images."""
     request = envelope.request
     conversation = list(request.get("messages") or request.get("input") or request.get("contents") or ())
     roles = [one.get("role") for one in conversation[-2:]]
@@ -250,7 +259,7 @@ def make_first_message(envelope: Envelope, results: Sequence[str] = ()) -> UserM
     parts = newest.get("content") or newest.get("parts") or ()
     if newest.get("role") != "user" or isinstance(parts, str):
         raise InputError("the turn has no message to send to the model")
-    return make_user_message(*(part["text"] for part in parts), *results, system=system)
+    return make_user_message(*(part["text"] for part in parts), *results, system=system, images=images)
 
 
 RECENT_PERIOD = timedelta(minutes=5)  # period in which recent turns are counted when a turn fails
@@ -395,6 +404,7 @@ class AgentLoop:
             ledger=ledger,
             prompt_hash=self._event_stream.prompts.keep(assembly) if self._event_stream.prompts else "",
             config=self._workspace.config,
+            images=ImageFolder(self._workspace.state),
             event_stream=self._event_stream,
             spending=work.spending or TurnSpending(),
             retry_policy=self._retry_policy,

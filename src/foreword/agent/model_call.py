@@ -18,18 +18,13 @@ from foreword.agent.agent_events import (
     ThinkingDelta,
     TurnSpending,
 )
-from foreword.agent.conversation import (
-    Answer,
-    HistoryMessage,
-    HistorySegment,
-    MessageWriter,
-    convert_to_texts,
-    write_history,
-)
+from foreword.agent.conversation import Answer, HistoryMessage, convert_to_texts
+from foreword.agent.images import ImageFolder
 from foreword.agent.providers.model_clients import ENGINE_HOST, OpenModel
 from foreword.agent.providers.provider import AnswerBegan, AnswerDone, ProviderEvent, RequestOptions
 from foreword.agent.reply_stream import FencedCallParser
 from foreword.agent.retry import RetryPolicy
+from foreword.agent.segments import HistorySegment, MessageWriter, write_history
 from foreword.assembly import Assembly
 from foreword.config.schema import Config, ModelOverride
 from foreword.envelope import Envelope, MarkedRequest, RequestTarget, Segment, count_opening, mark_request
@@ -169,6 +164,7 @@ class CallContext:
     ledger: TurnLedger
     prompt_hash: str
     config: Config
+    images: ImageFolder
     event_stream: EventStream
     spending: TurnSpending
     retry_policy: RetryPolicy
@@ -183,7 +179,7 @@ class ModelCaller:
     def __init__(self, context: CallContext, history: Sequence[HistorySegment] = ()) -> None:
         self._context = context
         opened, meter = context.opened, context.assembly.meter
-        self._writer = MessageWriter(wire=opened.wire, family=opened.family, meter=meter)
+        self._writer = MessageWriter(wire=opened.wire, family=opened.family, meter=meter, images=context.images)
         self._opening = count_opening(context.envelope.request[REQUEST_SHAPES[opened.shape].field])
         self._history = history
         self._has_begun = self._is_streaming = self._drops_thinking = False

@@ -282,6 +282,8 @@ class ModelOverride:
     """Whether it can use tools; otherwise it gets none."""
     history: bool | None = None
     """Whether earlier messages of the conversation are sent; `local:smollm2` gets none unless this is true."""
+    images: bool | None = None
+    """Whether it takes images in a person's message; default: as the built-in table says, false for unknown models."""
     mode: Mode | None = None
     """The prompt mode: full, minimal, brief or none. Default: by its window."""
     answer: int | None = None

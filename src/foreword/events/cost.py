@@ -19,6 +19,7 @@ from foreword.types import Placement, frozen
 
 # The parts of a request that are not sections. The brackets distinguish them from slot names.
 TOOLS_PART, HISTORY_PART, MESSAGE_PART, REPLY_PART = "(tool schemas)", "(history)", "(message)", "(reply)"
+IMAGES_PART = "(images)"  # of the history and the message
 WARNING_SHARE = 0.8  # share of a limit that triggers a warning, once per period
 RESERVATION_LIFETIME = timedelta(days=1)  # age after which reservations of dead processes no longer count
 SUMS_LIFETIME = timedelta(days=40)  # retention of the sums of turns and days
@@ -139,8 +140,11 @@ def list_part_tokens(assembly: Assembly) -> Iterator[tuple[str, int]]:
     if assembly.fit.tool_tokens:
         yield TOOLS_PART, assembly.fit.tool_tokens
     yield from ((span.id, span.tokens) for one in blocks if one.placement is not Placement.TAIL for span in one.spans)
-    if assembly.conversation > message:
-        yield HISTORY_PART, assembly.conversation - message
+    images = assembly.turn.image_tokens
+    if assembly.conversation > message + images:
+        yield HISTORY_PART, assembly.conversation - message - images
+    if images:
+        yield IMAGES_PART, images
     yield from ((span.id, span.tokens) for one in blocks if one.placement is Placement.TAIL for span in one.spans)
     yield MESSAGE_PART, message
 

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, runtime_checkable
 
+from foreword.agent.images import Image
 from foreword.config.schema import find_token
 from foreword.errors import ForewordError, InputError
 from foreword.events.event import Level
@@ -79,6 +80,8 @@ class InboundMessage:
     """Validated W3C `traceparent` header of the client."""
     request: ClientRequest = ClientRequest()
     """Data of the HTTP request, if there is one."""
+    images: tuple[Image, ...] = ()
+    """Its images; the text has a marker for each."""
 
 
 ReceiveMessage = Callable[[InboundMessage], Awaitable[object]]

@@ -4,9 +4,10 @@ import asyncio
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from foreword.agent.conversation import ImagePart
 from foreword.agent.providers.model_clients import ModelClients
 from foreword.agent.providers.model_discovery import choose_model, find_served_window
 from foreword.agent.tools.registry import Toolbox, remove_tools
@@ -72,6 +73,12 @@ class ModelSelection:
         model = await self.choose(agent, chosen)
         tools = tools and find_facts(model, self._workspace.config.models).tools
         return self._models.find(model).find_unsupported_format(model, wanted, tools=tools)
+
+    async def judge_images(self, agent: str, images: Sequence[ImagePart], chosen: str = "") -> str:
+        """Return why the model of an agent or session does not take images; empty if it does."""
+        model = await self.choose(agent, chosen)
+        facts = find_facts(model, self._workspace.config.models)
+        return self._models.find(model).find_unsupported_image(facts, images)
 
 
 SHELL_CHANNEL = "terminal"  # the person at the shell is the owner

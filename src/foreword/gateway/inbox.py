@@ -18,6 +18,7 @@ from foreword.agent.conversation import (
     close_turn,
     convert_to_texts,
     dump_messages,
+    list_images,
     list_unanswered_calls,
     load_messages,
     read_answers,
@@ -46,6 +47,7 @@ from foreword.storage.rows import insert_row
 from foreword.storage.sessions import Session, SessionKey, add_plan, touch_session
 from foreword.storage.turns import HeldCall, TurnState, TurnUsage
 from foreword.storage.writer import Writer, make_lease_owner
+from foreword.tokens.image_tokens import estimate_image_tokens
 from foreword.turn import Message
 from foreword.types import Delivery, frozen
 
@@ -417,7 +419,8 @@ def is_private_message(claimed: ClaimedTurn) -> bool:
 
 def estimate_tokens(messages: Messages) -> int:
     """Estimate the tokens of messages without a model."""
-    return sum(len(message.text) for message in convert_to_texts(messages)) // CHARS_PER_TOKEN
+    images = sum(estimate_image_tokens("", image.width, image.height) for image in list_images(messages))
+    return sum(len(message.text) for message in convert_to_texts(messages)) // CHARS_PER_TOKEN + images
 
 
 def post_reply(state: sqlite3.Connection, claimed: ClaimedTurn, text: str, now: datetime) -> None:

@@ -82,7 +82,7 @@ async def receive_message(gateway: "Gateway", message: InboundMessage) -> Intake
     decision = route(message, gateway.workspace.config, paired)
     incoming = decision.incoming
     if not message.address:
-        return IntakeResult(decision=decision, accepted=await gateway.accept(incoming))
+        return IntakeResult(decision=decision, accepted=await gateway.accept(incoming, message.images))
     key = make_idempotency_key(incoming)
     if key:
         earlier, accepted = await gateway.writer.read(lambda state: find_earlier(state, key))
@@ -116,7 +116,7 @@ async def follow_decision(gateway: "Gateway", message: InboundMessage, decision:
     if decision.route is Route.TURN and is_limited(incoming, gateway.workspace.config):
         decision = await limit_stranger(gateway, decision, private=private)
     if decision.route is Route.TURN:
-        return IntakeResult(decision=decision, accepted=await gateway.accept(incoming))
+        return IntakeResult(decision=decision, accepted=await gateway.accept(incoming, message.images))
     if decision.command:
         return await answer_command(gateway, decision, decision.command, private=private)
     if decision.route is Route.PAIRING:

@@ -8,6 +8,7 @@ from dataclasses import fields, is_dataclass
 from hashlib import sha256
 from typing import Any
 
+from foreword.agent.conversation import ImagePart
 from foreword.errors import ForewordError, InputError
 from foreword.turn import Client, Message
 from foreword.types import Delivery, Mode, Trust, frozen
@@ -145,6 +146,8 @@ class RoutedMessage:
     """Ids from which user and room were resolved; None if the channel uses names of the configuration."""
     request: ClientRequest = ClientRequest()
     """Data of the HTTP request, if there is one."""
+    images: tuple[ImagePart, ...] = ()
+    """References to its images, which are stored before it; its text has a marker for each."""
 
 
 @frozen(eq=True)
@@ -181,6 +184,8 @@ FIELD_NAMES = {stored: name for name, stored in STORED_NAMES.items()}
 def dump_message(incoming: RoutedMessage) -> str:
     """Write all fields of a message except its text as JSON."""
     said = {STORED_NAMES.get(one.name, one.name): getattr(incoming, one.name) for one in fields(incoming)}
+    if not incoming.images:
+        del said["images"]
     return json.dumps(said | {"text": ""}, ensure_ascii=False, separators=(",", ":"), default=list_fields)
 
 
@@ -196,8 +201,10 @@ def load_message(text: str, request: str) -> RoutedMessage:
     proof = SenderIds(**said["proof"]) if said.get("proof") else None
     mode = Mode(said["mode"]) if said.get("mode") else None
     sent = ClientRequest(**said.get("request", {}))
+    images = tuple(ImagePart(**one) for one in said.get("images", ()))
     read = {"text": text, "client": Client(**said["client"]), "scheduled_run": run, "proof": proof, "mode": mode}
-    return RoutedMessage(**said | read | {"pull_channels": tuple(said.get("pull_channels", ())), "request": sent})
+    known = {"pull_channels": tuple(said.get("pull_channels", ())), "request": sent, "images": images}
+    return RoutedMessage(**said | read | known)
 
 
 def load_scheduled_run(said: dict[str, Any]) -> ScheduledRun:

@@ -19,6 +19,7 @@ from datetime import datetime
 from typing import Any
 
 from foreword.agent.agent_events import ShownEvent
+from foreword.agent.images import Image, ImageFolder
 from foreword.assembly import Assembly
 from foreword.events.event import NO_POSITION, EventType, Level
 from foreword.events.sinks import EventStream
@@ -93,6 +94,7 @@ class Gateway:
         self.writer = context.writer
         self._inbox = inbox
         self.clock = context.clock
+        self._images = ImageFolder(context.workspace.state)
         self._worker = worker
         self._outbox = outbox
         self._settings = settings
@@ -116,14 +118,15 @@ class Gateway:
             self._ended.set()  # the outbox may have a message
         return received
 
-    async def accept(self, incoming: RoutedMessage) -> AcceptedTurn:
-        """Accept a message: when this returns it is stored and will be answered."""
+    async def accept(self, incoming: RoutedMessage, images: Sequence[Image] = ()) -> AcceptedTurn:
+        """Accept a message: when this returns it and its images are stored and it will be answered."""
+        incoming = replace(incoming, images=tuple(image.part for image in images))
         check_message(incoming)
         if self._closing:
             raise ShuttingDown(SHUTTING_DOWN_TEXT)
         self.reloading.look()
         found = resolve_session_key(incoming, self.workspace.config)
-        return await self._finish_accepting(self._accept(incoming, found))
+        return await self._finish_accepting(self._accept(incoming, images, found))
 
     async def _finish_accepting(self, accepting: Coroutine[Any, Any, AcceptedTurn]) -> AcceptedTurn:
         """Store what a client sent even if it disconnects meanwhile: nothing is stored and left unclaimed."""
@@ -135,10 +138,15 @@ class Gateway:
         except sqlite3.Error as error:
             raise NotStored(NOT_STORED_TEXT.format(error)) from error
 
-    async def _accept(self, incoming: RoutedMessage, found: ResolvedKey) -> AcceptedTurn:
+    async def _accept(self, incoming: RoutedMessage, images: Sequence[Image], found: ResolvedKey) -> AcceptedTurn:
         now, key = self.clock(), found.key
         match = await self.writer.read(lambda state: session_manager.find_session(state, incoming, key, now))
-        await self._check_format(incoming, key, now, match)
+        await self._check_model(incoming, key, now, match)
+        if images and not (match and match.turn):
+            try:
+                await asyncio.to_thread(self._images.store, images)
+            except OSError as error:
+                raise NotStored(NOT_STORED_TEXT.format(error)) from error
         if match is None:
             match = await self.writer.write(
                 lambda state: session_manager.find_or_create_session(state, incoming, key, now)
@@ -260,15 +268,18 @@ class Gateway:
         )
         return await self.preparing.preview(claimed)
 
-    async def _check_format(
+    async def _check_model(
         self, incoming: RoutedMessage, key: SessionKey, now: datetime, match: SessionMatch | None
     ) -> None:
-        """Raise BadMessage for a response format that the session's model rejects, before anything is stored."""
-        if not incoming.request.response_format or (match and match.turn):
+        """Raise BadMessage for a format or images that the session's model rejects, before anything is stored."""
+        wanted = incoming.request.response_format
+        if not (wanted or incoming.images) or (match and match.turn):
             return
         chosen = await self.writer.read(lambda state: session_manager.find_session_model(state, incoming, key, now))
-        if refusal := await self.choices.judge_format(key.agent, incoming.request.response_format, chosen):
+        if wanted and (refusal := await self.choices.judge_format(key.agent, wanted, chosen)):
             raise BadMessage("response_format", refusal)
+        if incoming.images and (refusal := await self.choices.judge_images(key.agent, incoming.images, chosen)):
+            raise BadMessage("images", refusal)
 
     async def retry(self, session: str = "") -> int:
         """Retry the queued messages of a session, or all of them, now; return their number."""

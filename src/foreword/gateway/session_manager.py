@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from foreword.agent.conversation import list_results, load_messages, read_answers
+from foreword.agent.images import IMAGE_MARKER
 from foreword.agent.reply_stream import SEPARATOR, strip_calls
 from foreword.config.schema import Config
 from foreword.engine.sources.documents import read_prompt
@@ -42,6 +43,7 @@ from foreword.types import Trust, frozen
 
 MAX_LISTED_SESSIONS = 200
 MAX_MISSED_ANSWERS = 20  # answers that are shown again
+EARLIER_IMAGE = "[image left out: only images of a new message are read]"
 
 
 @frozen
@@ -212,8 +214,9 @@ def find_session_by_history(
 
 
 def make_client_history(messages: Sequence[Message]) -> history.HistoryPiece:
-    """Write a claimed history as one labelled message and an acknowledging answer."""
+    """Write a claimed history as one labelled message and an acknowledging answer; images in it are left out."""
     lines = "\n\n".join(f"> {message.role}: " + message.text.replace("\n", "\n> ") for message in messages)
+    lines = lines.replace(IMAGE_MARKER, EARLIER_IMAGE)
     question, answer = f"{read_prompt('gateway/outside')}\n\n{lines}", read_prompt("gateway/noted")
     tokens = sum(len(message.text) for message in messages) // CHARS_PER_TOKEN
     return replace(make_note(question, answer, kind=HistoryKind.OUTSIDE), tokens=tokens)
@@ -296,6 +299,7 @@ def begin_trace(trace: Tracer, incoming: RoutedMessage) -> TraceStep:
         "request_id": incoming.request.id,
         "client_tools_ignored": incoming.request.client_tools,
         "client_tools_passed": len(make_client_tools(incoming.request.tools)),
+        "images": len(incoming.images),
         "caller_trace": trace.position.caller,
     }
     details = {name: value for name, value in details.items() if value}

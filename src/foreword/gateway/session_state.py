@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
 
-from foreword.agent.conversation import HistorySegment, Messages, convert_segments_to_texts, convert_to_texts
+from foreword.agent.conversation import Messages, convert_to_texts
 from foreword.agent.providers.model_clients import EMBEDDED_PREFIX
+from foreword.agent.segments import HistorySegment, convert_segments_to_texts
 from foreword.events.event import Reader, sees_all
 from foreword.promptcache.decision import CacheContext, SessionLedger
 from foreword.promptcache.ledger import LedgerState, clear_ledger, mark_lost

@@ -10,10 +10,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 from foreword.agent.agent_events import TurnSpending
-from foreword.agent.conversation import HistorySegment, Messages, convert_to_texts, load_messages
+from foreword.agent.conversation import ImagePart, Messages, convert_to_texts, list_images, load_messages
+from foreword.agent.images import count_image_tokens
+from foreword.agent.segments import HistorySegment
 from foreword.assembly import Assembly
 from foreword.engine.blueprint import TurnRoomKind
 from foreword.engine.signal import classify
@@ -127,27 +130,29 @@ class TurnInputs:
         equipment = add_session_state(await self._equipment.equip(claimed), session_state)
         if single := self._is_single(claimed, equipment):
             history = ()
-        turn = make_turn(claimed, equipment, history, self.now())
+        turn = self._make_turn(claimed, equipment, history)
         try:
             assembly = await self._assemble(claimed, turn, ledger, single=single)
         except BudgetError:  # the history may leave too little room; without it the prompt fits, or nothing helps
-            assembly = await self._assemble_bare(turn, ledger)
+            assembly = await self._assemble_bare(claimed, turn, ledger)
             compact = True
         if assembly.clearance.level != claimed.session.key.clearance:  # the configuration was reloaded in between
             raise AccessChanged(ACCESS_CHANGED)
         trace.context = find_context(assembly, trace.context.schedule)
-        room, message = find_history_room(assembly, ledger), assembly.meter.count(claimed.incoming.text)
+        room = find_history_room(assembly, ledger)
+        message = assembly.meter.count(claimed.incoming.text)
+        message += count_image_tokens(assembly.meter.facts, claimed.incoming.images)
         if message > room:
             raise InputError(TOO_LONG.format(message, room))
         if history and (compact or is_full(history, message, room)):
             history = await self._compact(trace, claimed, history, assembly, room, spending=spending)
-            turn = make_turn(claimed, equipment, history, self.now())
+            turn = self._make_turn(claimed, equipment, history)
             assembly = await self._assemble(claimed, turn, ledger, compacted=True)
         if removed := assembly.prefix_decision.scrub:
             history, claimed = await self._rewrite(
                 claimed, lambda state, session: remove_update_texts(state, session, removed)
             )
-            turn = make_turn(claimed, equipment, history, self.now())
+            turn = self._make_turn(claimed, equipment, history)
             assembly = await self._assemble(claimed, turn, ledger)
         return PreparedTurn(
             assembly=assembly,
@@ -162,8 +167,18 @@ class TurnInputs:
         history, session_state, ledger = await self._read(claimed.session)
         equipment = add_session_state(await self._equipment.equip(claimed), session_state)
         single = self._is_single(claimed, equipment)
-        turn = make_turn(claimed, equipment, () if single else history, self.now())
+        turn = self._make_turn(claimed, equipment, () if single else history)
         return await self._assemble(claimed, turn, ledger, single=single)
+
+    def _make_turn(self, claimed: ClaimedTurn, equipment: Equipment, history: Sequence[HistoryRow]) -> Turn:
+        """Make the turn of a message, with the tokens of the images in it and its history."""
+        turn = make_turn(claimed, equipment, history, self.now())
+        images = [*claimed.incoming.images, *chain.from_iterable(row.segment.images for row in history)]
+        return replace(turn, image_tokens=self._count_images(turn, images)) if images else turn
+
+    def _count_images(self, turn: Turn, images: Sequence[ImagePart]) -> int:
+        model = turn.model or self.workspace.config.agents[turn.agent].model
+        return count_image_tokens(self.workspace.context.measure(model).facts, images)
 
     async def _rewrite(
         self, claimed: ClaimedTurn, remove: Callable[[sqlite3.Connection, str], None]
@@ -236,14 +251,14 @@ class TurnInputs:
             return ""
         return ACCESS_CHANGED
 
-    async def _assemble_bare(self, turn: Turn, ledger: StoredLedger) -> Assembly:
+    async def _assemble_bare(self, claimed: ClaimedTurn, turn: Turn, ledger: StoredLedger) -> Assembly:
         """Assemble a turn without history; if that does not fit either, report the length of the message."""
-        bare = replace(turn, history=())
+        bare = replace(turn, history=(), image_tokens=self._count_images(turn, claimed.incoming.images))
         try:
             return await self.assemble(bare)
         except BudgetError as error:
-            empty = await self.assemble(replace(bare, message=""))
-            message = empty.meter.count(turn.message)
+            empty = await self.assemble(replace(bare, message="", image_tokens=0))
+            message = empty.meter.count(turn.message) + bare.image_tokens
             raise InputError(TOO_LONG.format(message, find_history_room(empty, ledger))) from error
 
     async def _compact(
@@ -348,8 +363,9 @@ def find_run_arguments(incoming: RoutedMessage) -> dict[str, Any]:
 
 
 def count_tokens(meter: Meter, messages: Messages) -> int:
-    """Count the tokens of messages."""
-    return sum(meter.count(message.text) for message in convert_to_texts(messages))
+    """Count the tokens of messages, with an estimate for their images."""
+    texts = sum(meter.count(message.text) for message in convert_to_texts(messages))
+    return texts + count_image_tokens(meter.facts, list_images(messages))
 
 
 def find_history_room(assembly: Assembly, ledger: StoredLedger) -> int:

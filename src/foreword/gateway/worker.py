@@ -21,7 +21,16 @@ from foreword.agent.agent_events import (
     TurnEnd,
     TurnSpending,
 )
-from foreword.agent.conversation import Answer, Messages, close_turn, find_answer, make_answer, make_user_message
+from foreword.agent.conversation import (
+    Answer,
+    Messages,
+    UserMessage,
+    close_turn,
+    find_answer,
+    make_answer,
+    make_user_message,
+)
+from foreword.agent.images import UNANSWERED_IMAGE
 from foreword.agent.loop import AgentLoop, TurnInput
 from foreword.agent.model_call import STOPPED_REASON
 from foreword.agent.reply_stream import SEPARATOR, StreamedText, ToolCall, parse_calls, strip_no_reply_token
@@ -32,7 +41,7 @@ from foreword.events.tracer import Tracer, describe_error
 from foreword.gateway.held_calls import HELD_TEXT, TOO_MANY_HELD_TEXT, show_waiting
 from foreword.gateway.inbox import ClaimedTurn, Inbox, TurnResult, estimate_tokens
 from foreword.gateway.live import LiveTurn
-from foreword.gateway.messages import write_model_text
+from foreword.gateway.messages import RoutedMessage, write_model_text
 from foreword.gateway.session_state import LedgerEntry, TokenLesson
 from foreword.gateway.turn_inputs import AccessChanged, PreparedTurn, TurnInputs, count_tokens
 from foreword.promptcache.ledger import LedgerState
@@ -161,7 +170,7 @@ class TurnRecord:
 
     def close(self, reason: str) -> Messages:
         """Close an interrupted turn, including the partial answer, so that the next turn can follow."""
-        messages = self.messages or (make_user_message(write_model_text(self.claimed.incoming), *self.results),)
+        messages = self.messages or (write_unanswered_message(self.claimed.incoming, *self.results),)
         if partial := "".join(self._partial).strip():
             messages = (*messages, make_answer(f"{partial}{SEPARATOR}({reason})"))
         return close_turn(messages, reason)
@@ -326,6 +335,7 @@ class Worker:
             attempt=claimed.attempt,
             ledger_state=prepared.ledger_state,
             results=record.results,
+            images=claimed.incoming.images,
             response_format=claimed.incoming.request.response_format,
             begun=await self._inbox.list_begun(claimed) if claimed.attempt > 1 else (),
             spending=record.spending,
@@ -360,7 +370,7 @@ class Worker:
         claimed, policy = record.claimed, self._retry_policy
         incoming = claimed.incoming
         if result.state is TurnState.QUEUED and result.now - claimed.asked > policy.give_up:
-            messages = result.messages or (make_user_message(write_model_text(incoming)),)
+            messages = result.messages or (write_unanswered_message(incoming),)
             result = self._end(record, TurnState.FAILED, UNREACHABLE_TEXT, close_turn(messages, "not answered"))
 
         def publish(error: sqlite3.Error) -> None:
@@ -377,6 +387,11 @@ class Worker:
         if not incoming.address and incoming.scheduled_run is None and not suppressed:
             trace.emit(EventType.MESSAGE_SENT, length=len(result.text), attempt=claimed.attempt)
         return result
+
+
+def write_unanswered_message(incoming: RoutedMessage, *results: str) -> UserMessage:
+    """Write a message without an answer for the history: its text, results of held calls, and notes for its images."""
+    return make_user_message(write_model_text(incoming), *results, *[UNANSWERED_IMAGE] * len(incoming.images))
 
 
 def make_reply(claimed: ClaimedTurn, result: TurnResult) -> TurnReply:

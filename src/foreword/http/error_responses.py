@@ -55,7 +55,8 @@ STATUS_KINDS: Mapping[int, StatusKind] = {
         SERVER_ERROR, "unavailable", "Temporarily unavailable, for example because the disk is full; try again."
     ),
 }
-ONLY_TEXT = "only text is supported; attachments such as images, audio and files are rejected"
+ATTACHMENTS = "only text and images are supported; other attachments, such as audio and files, are rejected"
+ONLY_TEXT = "replies are only text"
 UNSUPPORTED_PARAMETERS = {
     "n": "only n=1 is supported",
     "audio": ONLY_TEXT,
@@ -193,8 +194,8 @@ def convert_input_error(error: InputError | BudgetError, *, openai: bool) -> Htt
         case messages.WrongSession():
             param = session
         case messages.BadMessage():
-            status = 400 if error.field.startswith(("response_format", "tools")) else 422
-            param = "messages" if openai and error.field == "text" else error.field
+            status = 400 if error.field.startswith(("response_format", "tools", "images")) else 422
+            param = "messages" if openai and error.field in ("text", "images") else error.field
     return HttpError(status, str(error), param=param, code=code)
 
 

@@ -30,8 +30,10 @@ from foreword.storage.api_tokens import ApiToken, ApiTokens
 from foreword.turn import Turn
 from foreword.workspace import Workspace
 
-MAX_BODY_BYTES = 4 * 1024 * 1024  # OpenAI clients send the whole conversation with each request
-MAX_DRAINED_BYTES = 4 * MAX_BODY_BYTES  # read and discarded, so that the client can read the error response
+MAX_BODY_BYTES = 4 * 1024 * 1024
+# OpenAI clients send the whole conversation with each request, images included; Anthropic takes as much.
+BODY_LIMITS = {"/v1/chat/completions": 32 * 1024 * 1024}
+MAX_DRAINED_BYTES = 12 * 1024 * 1024  # read beyond the limit and discarded, so that the client can read the error
 BODY_TIMEOUT_S = 30.0  # within which the body must arrive
 DISCONNECTED_KEY = "disconnected"  # key in the request's state
 MAX_BUCKETS = 10_000  # of a rate limit; the least recently used ones are dropped first
@@ -71,19 +73,19 @@ SECURITY_HEADERS = {
 async def read_body(scope: Scope, receive: Receive) -> bytes:
     """Read the body of a request; raise a 413 or 408 if it is too large or too slow."""
     parts: list[bytes] = []
-    size = 0
+    size, limit = 0, BODY_LIMITS.get(scope["path"], MAX_BODY_BYTES)
     try:
         async with asyncio.timeout(BODY_TIMEOUT_S):
             async for part in Request(scope, receive).stream():
                 size += len(part)
-                if size <= MAX_BODY_BYTES:
+                if size <= limit:
                     parts.append(part)
-                elif size > MAX_DRAINED_BYTES:
+                elif size > limit + MAX_DRAINED_BYTES:
                     break
     except TimeoutError:
         raise HttpError(408, f"the body did not arrive within {BODY_TIMEOUT_S:g} seconds") from None
-    if size > MAX_BODY_BYTES:
-        raise HttpError(413, f"the body is larger than {MAX_BODY_BYTES:,} bytes")
+    if size > limit:
+        raise HttpError(413, f"the body is larger than {limit:,} bytes")
     return b"".join(parts)
 
 

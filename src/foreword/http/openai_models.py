@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from foreword.agent.images import IMAGE_MARKER
 from foreword.gateway.messages import MAX_MESSAGE_CHARS
 from foreword.http import request_context as shared
 from foreword.http import turn_routes
@@ -12,8 +13,9 @@ from foreword.http.request_context import ResponseModel
 
 MAX_MESSAGES = 2_000
 TEXT_PART_TYPES = ("text", "input_text", "output_text", "refusal")
+IMAGE_PART_TYPE = "image_url"
 ATTACHMENT_NAMES = {
-    "image_url": "image",
+    IMAGE_PART_TYPE: "image",
     "input_image": "image",
     "input_audio": "audio",
     "video_url": "video",
@@ -32,22 +34,34 @@ MessageText = Annotated[str, StringConstraints(max_length=MAX_MESSAGE_CHARS)]
 
 
 class MessagePart(OpenAIRequestModel):
-    """A part of a message: a text, a refusal, or an attachment of any other type."""
+    """A part of a message: a text, a refusal, an image, or an attachment of any other type."""
 
     type: shared.NameField
     text: MessageText | None = None
     refusal: MessageText | None = None
+    image_url: Any = Field(
+        None,
+        description="For the type `image_url`: an object whose `url` is the image itself as a `data:` URL in base64:"
+        " PNG, JPEG, GIF or WebP of at most 5 MB. Nothing is fetched: any other URL is rejected.",
+    )
+
+    @property
+    def url(self) -> str:
+        """The URL of an image; empty if there is none."""
+        url = self.image_url.get("url") if isinstance(self.image_url, dict) else None
+        return url if isinstance(url, str) else ""
 
     @property
     def attachment(self) -> str:
         """The kind of the attachment; empty for text."""
         return "" if self.type in TEXT_PART_TYPES else ATTACHMENT_NAMES.get(self.type, "attachment")
 
-    @property
-    def words(self) -> str:
-        """The text, or a note in place of an attachment."""
+    def write(self, *, images: bool) -> str:
+        """Return the text, or what stands for an attachment: a marker for an image of a person, else a note."""
+        if images and self.type == IMAGE_PART_TYPE:
+            return IMAGE_MARKER
         if self.attachment:
-            return f"[{self.attachment} left out: only text is read here]"
+            return f"[{self.attachment} left out: not read here]"
         return (self.refusal if self.type == "refusal" else self.text) or ""
 
 

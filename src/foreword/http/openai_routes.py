@@ -3,14 +3,17 @@
 `/v1/models`: the configured agents, in OpenAI's list of models.
 """
 
+import asyncio
+from base64 import b64decode
 from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Path, Response
 
 from foreword.agent.agent_events import TurnEnd, TurnEnded
+from foreword.agent.images import MAX_IMAGES, Image, make_image
 from foreword.agent.reply_stream import SEPARATOR, StreamedText
-from foreword.errors import UnknownName
+from foreword.errors import InputError, UnknownName
 from foreword.events.tracer import clean_traceparent
 from foreword.gateway import housekeeping
 from foreword.gateway.channel import InboundMessage
@@ -25,8 +28,9 @@ from foreword.gateway.client_tools import (
 from foreword.gateway.messages import AcceptedTurn
 from foreword.http import request_context as shared
 from foreword.http import sse, turn_routes
-from foreword.http.error_responses import ONLY_TEXT, SESSION_HEADER, HttpError, list_error_responses, make_not_found
+from foreword.http.error_responses import ATTACHMENTS, SESSION_HEADER, HttpError, list_error_responses, make_not_found
 from foreword.http.openai_models import (
+    IMAGE_PART_TYPE,
     AssistantMessage,
     CalledFunction,
     ChatMessage,
@@ -36,7 +40,6 @@ from foreword.http.openai_models import (
     CompletionChoice,
     CompletionUsage,
     ForewordField,
-    MessageContent,
     ModelEntry,
     ModelList,
     PromptDetails,
@@ -101,6 +104,7 @@ async def create_completion(
         response.headers.update(headers)
         return sse.EventResponse(stream_completion(completion, body), headers) if body.stream else completion
     text, before = read_conversation(body.messages)
+    images = await read_images(body.messages[-1], f"messages.{len(body.messages) - 1}.content")
     request = await context.read_client_request(
         streamed=bool(body.stream),
         client_tools=0 if tools else body.client_tools,
@@ -111,6 +115,7 @@ async def create_completion(
         channel=OPENAI_CHANNEL,
         sender=context.user,
         text=text,
+        images=images,
         before=None if session else before,
         agent=body.model,
         session=session or "",
@@ -143,7 +148,7 @@ def read_results(messages: list[ChatMessage]) -> tuple[CallReference | None, dic
         call = read_call_id(message.tool_call_id or "") if message.role == "tool" else None
         if call is None or (newest and (call.turn, call.answers) != (newest.turn, newest.answers)):
             break
-        newest, results[call.place] = call, read_content(message.content)
+        newest, results[call.place] = call, read_text(message)
     return newest, results
 
 
@@ -191,10 +196,10 @@ def read_newest(message: ChatMessage, at: int) -> str:
         raise HttpError(422, "the last message must have the role 'user'", param=f"messages.{at}.role")
     field = f"messages.{at}.content"
     for part in message.content if isinstance(message.content, list) else ():
-        if part.attachment:
-            problem = f"{field}: the newest message has an attachment ({part.attachment}); {ONLY_TEXT}"
+        if part.attachment and not (part.type == IMAGE_PART_TYPE and message.role == "user"):
+            problem = f"{field}: the newest message has an attachment ({part.attachment}); {ATTACHMENTS}"
             raise HttpError(400, problem, param=field)
-    text = read_content(message.content)
+    text = read_text(message)
     if not text.strip():
         raise HttpError(422, "the last message is empty", param=field)
     return text if message.role == "user" else label_outside(text)
@@ -202,18 +207,46 @@ def read_newest(message: ChatMessage, at: int) -> str:
 
 def read_message(message: ChatMessage) -> Message:
     """Convert an earlier message; a role other than user or assistant becomes a label in the text."""
-    text = read_content(message.content)
+    text = read_text(message)
     match message.role:
         case "user" | "assistant" as role:
             return Message(role=role, text=text)
     return Message(role="user", text=f"[{message.role}] {text}" if text.strip() else "")
 
 
-def read_content(content: MessageContent | None) -> str:
-    """Return the text of a message, with a note in place of each attachment."""
+def read_text(message: ChatMessage) -> str:
+    """Return the text of a message, with a marker for each image of a person and a note for any other attachment."""
+    content = message.content
     if content is None or isinstance(content, str):
         return content or ""
-    return "\n".join(part.words for part in content)
+    return "\n".join(part.write(images=message.role == "user") for part in content)
+
+
+async def read_images(message: ChatMessage, field: str) -> tuple[Image, ...]:
+    """Return the images of the newest message of a user; raise a 400 that names the wrong one."""
+    parts = message.content if message.role == "user" and isinstance(message.content, list) else []
+    found = [(at, part) for at, part in enumerate(parts) if part.type == IMAGE_PART_TYPE]
+    if len(found) > MAX_IMAGES:
+        raise HttpError(400, f"{field}: {len(found)} images; at most {MAX_IMAGES} are accepted", param=field)
+    images: list[Image] = []
+    for at, part in found:
+        try:
+            images.append(await asyncio.to_thread(read_image, part.url))
+        except InputError as error:
+            raise HttpError(400, f"{field}.{at}: {error}", param=f"{field}.{at}.image_url") from None
+    return tuple(images)
+
+
+def read_image(url: str) -> Image:
+    """Return the image of a data: URL, whose media type is not trusted; raise InputError for any other URL."""
+    head, comma, data = url.partition(",")
+    if not (comma and head.lower().startswith("data:") and head.lower().endswith(";base64")):
+        raise InputError("an image is sent as a data: URL in base64; the gateway fetches nothing")
+    try:
+        content = b64decode(data, validate=True)
+    except ValueError:
+        raise InputError("the data: URL of the image is not valid base64") from None
+    return make_image(content)
 
 
 def read_housekeeping(body: ChatRequest) -> housekeeping.HousekeepingRequest:
@@ -221,7 +254,7 @@ def read_housekeeping(body: ChatRequest) -> housekeeping.HousekeepingRequest:
     limits = (body.max_tokens, body.max_completion_tokens, body.max_output_tokens)
     task = body.metadata.get("task") if isinstance(body.metadata, dict) else None
     return housekeeping.HousekeepingRequest(
-        lines=[housekeeping.ChatLine(role=one.role, text=read_content(one.content)) for one in body.messages],
+        lines=[housekeeping.ChatLine(role=one.role, text=read_text(one)) for one in body.messages],
         task=task if isinstance(task, str) else "",
         max_tokens=min((limit for limit in limits if type(limit) is int and limit > 0), default=None),
     )

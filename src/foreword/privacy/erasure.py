@@ -65,6 +65,7 @@ DATA_LOCATIONS: tuple[DataLocation, ...] = (
     files.QuotingMemoryLocation(),
     files.TerminalHistoryLocation(),
     RowLocation("bulletins", f"EXISTS {subject.select_ids('memory')}", exported="0", columns="text author source"),
+    files.ImageLocation(),
     tables.SummaryLocation(),
     tables.LedgerLocation(),
     tables.RoomLineLocation(),

@@ -5,10 +5,13 @@ import os
 import re
 import shutil
 import sqlite3
+import time
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 
+from foreword.agent.images import IMAGE_FOLDER, ImageFolder
 from foreword.engine import trust as file_access
 from foreword.engine.sources.documents import Document
 from foreword.engine.sources.files import Files
@@ -314,6 +317,60 @@ class UserFolderLocation(DataLocation):
         if person.name != os.path.basename(person.name) or person.name in ("", ".", ".."):
             return ""
         return os.path.join(databases.root, file_access.USERS_FOLDER, person.name)
+
+
+OWN_IMAGE_TURNS_SQL = f"(turns.id IN {subject.select_ids('turn')} OR turns.user_id IN {OWN_NAMES_SQL})"
+IMAGES_SQL = "turns JOIN json_each(iif(json_valid(turns.request), turns.request, '{}'), '$.images') AS image"
+OWN_IMAGES_SQL = f"""
+SELECT image.value ->> 'sha256' AS name, image.value ->> 'media_type', min(coalesce(sessions.clearance, 3))
+FROM {IMAGES_SQL} LEFT JOIN sessions ON sessions.id = turns.session_id
+WHERE {OWN_IMAGE_TURNS_SQL} GROUP BY name ORDER BY name"""
+OTHER_IMAGES_SQL = f"SELECT image.value ->> 'sha256' FROM {IMAGES_SQL} WHERE NOT {OWN_IMAGE_TURNS_SQL}"
+ALL_IMAGES_SQL = f"SELECT image.value ->> 'sha256' FROM {IMAGES_SQL}"
+UNUSED_IMAGE_S = 3_600  # seconds after which an image without a message is not one that is just being accepted
+
+
+class ImageLocation(DataLocation):
+    """The images of the person's messages. A file that a message of another person refers to as well stays.
+
+    The person of an image is known by the messages alone, so the files are deleted before them, in one transaction.
+    """
+
+    name = "images"
+    base = STATE
+    where = f".foreword/{IMAGE_FOLDER}/"
+
+    def list_changes(self, databases: Databases, person: Subject) -> Iterator[str]:  # noqa: ARG002
+        """List the paths of the files that only messages of the person refer to."""
+        others = set(fetch_column(databases.state, OTHER_IMAGES_SQL))
+        for name, _, _ in databases.state.execute(OWN_IMAGES_SQL).fetchall():
+            path = os.path.join(databases.folder, IMAGE_FOLDER, name)
+            if name not in others and os.path.isfile(path):
+                yield path
+
+    def export(self, databases: Databases, person: Subject) -> Iterator[ExportedItem]:  # noqa: ARG002
+        """Export each image in base64, at the lowest clearance at which it was sent."""
+        for name, media_type, trust in databases.state.execute(OWN_IMAGES_SQL).fetchall():
+            content = ImageFolder(databases.folder).read(name)
+            if content is not None:
+                path = f"{self.where}{name}"
+                yield {"path": path, "media_type": media_type, "base64": b64encode(content).decode()}, Trust(trust)
+
+    def apply(self, databases: Databases, change: str) -> None:  # noqa: ARG002
+        """Delete a file."""
+        with suppress(FileNotFoundError):
+            os.unlink(change)
+
+    def erase(self, databases: Databases, person: Subject) -> int:
+        """Delete the files, and old ones of messages that were never accepted."""
+        erased = super().erase(databases, person)
+        folder, used = os.path.join(databases.folder, IMAGE_FOLDER), {*fetch_column(databases.state, ALL_IMAGES_SQL)}
+        for name in set(os.listdir(folder)) - used if os.path.isdir(folder) else ():
+            path = os.path.join(folder, name)
+            with suppress(FileNotFoundError):
+                if time.time() - os.path.getmtime(path) > UNUSED_IMAGE_S:
+                    os.unlink(path)
+        return erased
 
 
 HISTORY_FILE_NAME = re.compile(r"typed-\w+")

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -12,6 +13,7 @@ from itertools import accumulate
 from threading import Lock
 from typing import Any
 
+from foreword.tokens.image_tokens import estimate_image_tokens, read_image_header
 from foreword.tokens.models import CacheFacts, CacheTtl
 from foreword.types import frozen
 
@@ -45,11 +47,40 @@ def make_block(place: str, value: Any, name: str = "") -> CacheBlock:
     if isinstance(value, Mapping):
         bare = {field: item for field, item in value.items() if field not in BREAKPOINT_KEYS}
         written = serialize_json(bare)
+        ttl = find_breakpoint_ttl(value)
+        if (tokens := count_image_part(bare)) is not None:
+            return CacheBlock(key=f"{place} {written}", text="", ttl=ttl, tokens=tokens, name=name or place)
         text = bare["text"] if isinstance(bare.get("text"), str) else written
-        return CacheBlock(key=f"{place} {written}", text=text, ttl=find_breakpoint_ttl(value), name=name or place)
+        return CacheBlock(key=f"{place} {written}", text=text, ttl=ttl, name=name or place)
     written = serialize_json(value)
     text = value if isinstance(value, str) else written
     return CacheBlock(key=f"{place} {written}", text=text, name=name or place)
+
+
+def read_image_part(part: Body) -> tuple[str, str, str] | None:
+    """Return the shape, the media type and the base64 of an image in a request; None for any other part."""
+    match part:
+        case {"type": "image", "source": {"media_type": str(kind), "data": str(data)}}:
+            return "anthropic", kind, data
+        case {"inlineData": {"mimeType": str(kind), "data": str(data)}}:
+            return "gemini", kind, data
+        case {"type": "image_url", "image_url": {"url": str(url)}} | {"type": "input_image", "image_url": str(url)}:
+            head, _, data = url.partition(";base64,")
+            return "openai", head.removeprefix("data:"), data
+    return None
+
+
+def count_image_part(part: Body) -> int | None:
+    """Estimate the tokens of an image in a request; None for any other part."""
+    found = read_image_part(part)
+    if found is None:
+        return None
+    shape, _, data = found
+    try:
+        header = read_image_header(b64decode(data))
+    except ValueError:
+        header = None
+    return estimate_image_tokens(shape, header.width, header.height) if header else 0
 
 
 def find_breakpoint_ttl(value: Any) -> str:

@@ -444,7 +444,12 @@ def find_requested_model(path: str, body: Body) -> str:
 
 def write_error_body(shape: FakeShape, line: ScriptedError) -> dict[str, Any]:
     """Return the error body of a provider of this shape."""
-    kinds = {400: "invalid_request_error", 401: "authentication_error", 429: "rate_limit_error"}
+    kinds = {
+        400: "invalid_request_error",
+        401: "authentication_error",
+        413: "request_too_large",
+        429: "rate_limit_error",
+    }
     kind = kinds.get(line.status, "api_error")
     if shape is GEMINI:
         return {"error": {"code": line.status, "message": line.message, "status": kind.upper()}}

@@ -1,10 +1,12 @@
 """The request validation of providers (errors with status 400) and their cache diagnostics."""
 
+from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from foreword.promptcache.rules import BREAKPOINT_KEYS, Body, list_parts, serialize_json
+from foreword.promptcache.rules import BREAKPOINT_KEYS, Body, list_parts, read_image_part, serialize_json
+from foreword.tokens.image_tokens import read_image_header
 from foreword.tokens.models import find_cache
 
 
@@ -53,6 +55,7 @@ def remove_breakpoints(value: object) -> object:
 
 
 MAX_BREAKPOINTS = 4
+IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 RESPONSE_SCHEMAS = {"responseSchema", "responseJsonSchema"}
 
 
@@ -73,6 +76,7 @@ def check_anthropic(body: Body) -> Iterator[str]:
     wanted = body.get("output_config", {}).get("format", {})
     if wanted and (wanted.get("type") != "json_schema" or not isinstance(wanted.get("schema"), Mapping)):
         yield "output_config.format: type is json_schema, and schema is required"
+    yield from check_user_parts(messages, "text", "tool_result", image="image")
     yield from check_breakpoints([*tools, *system, *parts])
     roles = [message["role"] for message in messages]
     if "system" in roles:
@@ -126,6 +130,7 @@ def check_chat(body: Body) -> Iterator[str]:
         yield "tools: function.name is required"
     if any(message["role"] == "user" and not message.get("content") for message in messages):
         yield "messages: a user message needs content"
+    yield from check_user_parts(messages, "text", image="image_url")
     open_calls: list[str] = []
     unanswered = "an assistant message with 'tool_calls' must be followed by tool messages: "
     for message in messages:
@@ -162,11 +167,7 @@ def check_responses(body: Body) -> Iterator[str]:
     yield from (f"No tool output found for function call {each}." for each in calls if each not in results)
     yield from (f"No tool call found for function call output with call_id {each}." for each in results
                 if each not in calls)  # fmt: skip
-    for item in items:
-        if item.get("role") == "user":
-            kinds = {part.get("type") for part in list_parts(item["content"], "input_text")}
-            if kinds - {"input_text"}:
-                yield "input: the parts of a user message are input_text"
+    yield from check_user_parts(items, "input_text", image="input_image")
     roles = [item["role"] for item in items if item.get("role", "system") != "system"]
     yield from check_roles(roles, tools=bool(calls))
 
@@ -180,6 +181,7 @@ def check_gemini(body: Body) -> Iterator[str]:
     if any(not content.get("parts") for content in contents):
         yield "contents: parts must not be empty"
     yield from check_roles([content.get("role", "") for content in contents])
+    yield from check_inline_data([part for content in contents for part in content["parts"]])
     results = [
         part["functionResponse"] for content in contents for part in content["parts"] if "functionResponse" in part
     ]
@@ -191,6 +193,39 @@ def check_gemini(body: Body) -> Iterator[str]:
         if called != answered:
             yield "the number of function response parts must equal the number of function call parts before them"
         called = sum("functionCall" in part for part in content["parts"])
+
+
+def check_user_parts(messages: Sequence[Body], *kinds: str, image: str) -> Iterator[str]:
+    """Yield the errors of the parts of user messages: types that the provider does not know, and wrong images."""
+    said = [message for message in messages if message.get("role") == "user"]
+    parts = [part for message in said for part in list_parts(message.get("content"), kinds[0])]
+    if {part.get("type") for part in parts} - {*kinds, image}:
+        yield f"the parts of a user message are {', '.join((*kinds, image))}"
+    for part in parts:
+        if part.get("type") == image:
+            yield from check_image(part)
+
+
+def check_inline_data(parts: Sequence[Body]) -> Iterator[str]:
+    """Yield the errors of the images in the parts of a Gemini content, which takes no GIF."""
+    for part in parts:
+        if "type" in part:
+            yield "Unknown name 'type' at parts"
+        if "inlineData" in part:
+            yield from check_image(part, known=("image/png", "image/jpeg", "image/webp"))
+
+
+def check_image(part: Body, known: Sequence[str] = IMAGE_TYPES) -> Iterator[str]:
+    """Yield the error of an image part: its form, its media type, or its bytes."""
+    found = read_image_part(part)
+    try:
+        header = read_image_header(b64decode(found[2], validate=True)) if found else None
+    except ValueError:
+        header = None
+    if found is None or found[1] not in known:
+        yield "image: unknown form or media type"
+    elif header is None or header.media_type != found[1]:
+        yield "image: could not process image"
 
 
 def check_gemini_format(body: Body, model: str) -> Iterator[str]:

@@ -133,6 +133,8 @@ class ModelTableEntry:
     """Whether it can use tools; very small models cannot use them reliably."""
     history: bool = True
     """Whether earlier messages are sent; a very small model repeats its earlier answers."""
+    images: bool = False
+    """Whether it takes images in a person's message."""
     answer: int | None = None
     """The maximum answer length, if below the window."""
     mode: Mode | None = None
@@ -249,7 +251,7 @@ def make_facts(model: str, entry: ModelTableEntry, assumed: str) -> ModelFacts:
     """Build the facts of a model from its table entry and its family."""
     provider, bare = split_model_name(model)
     family = find_family(bare) or (UNKNOWN_FAMILY if assumed else ModelFamily())
-    same = ("window", "factor", "local", "native_tools", "tools", "history", "answer", "mode")
+    same = ("window", "factor", "local", "native_tools", "tools", "history", "images", "answer", "mode")
     return ModelFacts(
         name=model,
         tokenizer=entry.tokenizer or family.tokenizer,
@@ -284,7 +286,7 @@ def read_model_file(model: str, path: str) -> ModelFacts:
 
 def apply_override(facts: ModelFacts, override: ModelOverride) -> ModelFacts:
     """Apply an override to the facts of a model."""
-    names = ("window", "tokenizer", "factor", "native_tools", "tools", "history", "answer", "mode")
+    names = ("window", "tokenizer", "factor", "native_tools", "tools", "history", "images", "answer", "mode")
     given = {name: getattr(override, name) for name in names if getattr(override, name) is not None}
     rules = find_cache(*split_model_name(facts.name), override.cache) if override.cache else facts.cache
     cache = replace(

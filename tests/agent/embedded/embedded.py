@@ -4,10 +4,11 @@ import json
 import urllib.request
 
 from foreword.agent.agent_events import TextDelta
-from foreword.agent.conversation import convert_to_texts, make_segments
+from foreword.agent.conversation import convert_to_texts
 from foreword.agent.loop import AgentLoop, TurnInput, TurnLimits
 from foreword.agent.providers.model_clients import open_models
 from foreword.agent.retry import RetryPolicy
+from foreword.agent.segments import make_segments
 from foreword.events.event import EventType, find_context
 from foreword.events.tracer import Tracer
 from foreword.testing import EventStream, FakeRecorder, make_workspace

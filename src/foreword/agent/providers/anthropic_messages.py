@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from foreword.agent.agent_events import TextDelta, ThinkingDelta
-from foreword.agent.conversation import Answer, CallPart, HistoryMessage, ThinkingPart, ToolResults
+from foreword.agent.conversation import Answer, CallPart, HistoryMessage, InlineImage, ThinkingPart, ToolResults
 from foreword.agent.providers.provider import (
     AnswerDraft,
     Body,
@@ -141,10 +141,16 @@ class AnthropicMessages(WireShape):
         if isinstance(message, Answer):
             content = [block for part in message.parts if (block := self._write_part(part, message, provider))]
             return [{"role": "assistant", "content": content}] if content else []
-        said: list[Body] = [{"role": "user", "content": [{"type": "text", "text": text} for text in message.texts]}]
+        said: list[Body] = [{"role": "user", "content": [self._write_said(part) for part in message.parts]}]
         if message.system:
             said.append({"role": "system", "content": [{"type": "text", "text": message.system}]})
         return said
+
+    def _write_said(self, part: Any) -> Body:
+        if isinstance(part, InlineImage):
+            source = {"type": "base64", "media_type": part.media_type, "data": part.base64}
+            return {"type": "image", "source": source}
+        return {"type": "text", "text": part.text}
 
     def _write_part(self, part: Any, answer: Answer, provider: str) -> Body | None:
         if isinstance(part, CallPart):

@@ -5,8 +5,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from foreword.agent.agent_events import TextDelta, ThinkingDelta
-from foreword.agent.conversation import Answer, CallPart, HistoryMessage, ThinkingPart, ToolResults, write_compact
+from foreword.agent.conversation import (
+    Answer,
+    CallPart,
+    HistoryMessage,
+    InlineImage,
+    ThinkingPart,
+    ToolResults,
+    write_compact,
+)
 from foreword.agent.providers.provider import (
+    IMAGE_TYPES,
     AnswerDraft,
     Body,
     RequestOptions,
@@ -63,6 +72,7 @@ class GeminiContent(WireShape):
 
     name = "gemini"
     drafts = GeminiDraft
+    image_types = IMAGE_TYPES - {"image/gif"}
 
     def find_url(self, base_url: str, model: str) -> str:
         """Return the address for requests to a model; an address without a path gets the version of the API."""
@@ -90,7 +100,12 @@ class GeminiContent(WireShape):
         if isinstance(message, Answer):
             parts = list(self._write_parts(message, own=message.provider == provider))
             return [{"role": "model", "parts": parts}] if parts else []
-        return [{"role": "user", "parts": [{"text": text} for text in message.texts]}]
+        return [{"role": "user", "parts": [self._write_said(part) for part in message.parts]}]
+
+    def _write_said(self, part: Any) -> Body:
+        if isinstance(part, InlineImage):
+            return {"inlineData": {"mimeType": part.media_type, "data": part.base64}}
+        return {"text": part.text}
 
     def _write_parts(self, answer: Answer, *, own: bool) -> Iterator[Body]:
         """Write the parts of an answer; the first call needs a signature."""

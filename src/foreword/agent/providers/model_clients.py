@@ -12,9 +12,11 @@ from datetime import datetime
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from foreword.agent.conversation import ImagePart
 from foreword.config.env import Secrets
 from foreword.config.schema import Config, ModelOverride
 from foreword.errors import InputError, UnknownName
+from foreword.tokens.models import ModelFacts
 from foreword.tokens.models import find_model as find_facts
 from foreword.types import frozen
 
@@ -145,6 +147,15 @@ class OpenModel:
     def find_unsupported_format(self, model: str, wanted: str, *, tools: bool) -> str:
         """Return why the model does not take a response format; empty if it does."""
         return self.wire.find_unsupported_format(model, str(json.loads(wanted)["type"]), tools=tools) if wanted else ""
+
+    def find_unsupported_image(self, facts: ModelFacts, images: Iterable[ImagePart]) -> str:
+        """Return why the model does not take images; empty if it does."""
+        model = facts.name
+        if not facts.images:
+            named = json.dumps(model)
+            return f"{model} takes no images; if yours does, set models: {{{named}: {{images: true}}}} in foreword.yaml"
+        other = sorted({image.media_type for image in images} - self.wire.image_types)
+        return f"{model} does not take images of the type {', '.join(other)}" if other else ""
 
     def check_format(self, model: str, wanted: str, *, tools: bool) -> None:
         """Raise InputError if the model does not take a response format."""

@@ -9,6 +9,7 @@ from foreword.agent.conversation import (
     Answer,
     CallPart,
     HistoryMessage,
+    InlineImage,
     TextPart,
     ThinkingPart,
     ToolResults,
@@ -21,6 +22,7 @@ from foreword.agent.providers.provider import (
     WireShape,
     make_provider_error,
     read_count,
+    write_data_url,
     write_error_object,
 )
 from foreword.events.event import Usage
@@ -164,10 +166,15 @@ class OpenAIChat(WireShape):
             ]
         if isinstance(message, Answer):
             return self._write_answer(message, provider)
-        said: list[Body] = [{"role": "user", "content": [{"type": "text", "text": text} for text in message.texts]}]
+        said: list[Body] = [{"role": "user", "content": [self._write_said(part) for part in message.parts]}]
         if message.system:
             said.append({"role": "system", "content": [{"type": "text", "text": message.system}]})
         return said
+
+    def _write_said(self, part: Any) -> Body:
+        if isinstance(part, InlineImage):
+            return {"type": "image_url", "image_url": {"url": write_data_url(part)}}
+        return {"type": "text", "text": part.text}
 
     def _write_answer(self, answer: Answer, provider: str) -> list[Body]:
         texts = [part.text for part in answer.parts if isinstance(part, TextPart)]

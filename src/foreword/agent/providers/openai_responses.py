@@ -9,6 +9,7 @@ from foreword.agent.conversation import (
     Answer,
     CallPart,
     HistoryMessage,
+    InlineImage,
     ThinkingPart,
     ToolResults,
     write_compact,
@@ -20,6 +21,7 @@ from foreword.agent.providers.provider import (
     WireShape,
     make_provider_error,
     read_count,
+    write_data_url,
     write_error_object,
 )
 from foreword.events.event import Usage
@@ -116,11 +118,15 @@ class OpenAIResponses(WireShape):
         if isinstance(message, Answer):
             own = message.provider == provider
             return [item for part in message.parts if (item := self._write_part(part, own=own))]
-        texts = [{"type": "input_text", "text": text} for text in message.texts]
-        said: list[Body] = [{"role": "user", "content": texts}]
+        said: list[Body] = [{"role": "user", "content": [self._write_said(part) for part in message.parts]}]
         if message.system:
             said.append({"role": "system", "content": [{"type": "input_text", "text": message.system}]})
         return said
+
+    def _write_said(self, part: Any) -> Body:
+        if isinstance(part, InlineImage):
+            return {"type": "input_image", "image_url": write_data_url(part)}
+        return {"type": "input_text", "text": part.text}
 
     def _write_part(self, part: Any, *, own: bool) -> Body | None:
         if isinstance(part, CallPart):

@@ -16,6 +16,7 @@ from foreword.agent.conversation import (
     Answer,
     CallPart,
     HistoryMessage,
+    InlineImage,
     TextPart,
     ThinkingPart,
     replace_invalid_characters,
@@ -75,8 +76,14 @@ class RequestOptions:
     """The id of the answer to compare the cache with; empty to opt in to diagnoses, None to ask for none."""
 
 
+IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+
+
 class WireShape(ABC):
     """The protocol of one API."""
+
+    image_types: frozenset[str] = IMAGE_TYPES
+    """The media types of the images that it takes, for models that take images."""
 
     name: str
     """The name of its envelope."""
@@ -193,18 +200,24 @@ def read_count(value: object) -> int:
     return value if isinstance(value, int) and value > 0 else 0
 
 
+def write_data_url(image: InlineImage) -> str:
+    """Write an image as a data: URL."""
+    return f"data:{image.media_type};base64,{image.base64}"
+
+
 def write_error_object(text: str) -> str:
     """Write a failed result for a provider that has no field for failures."""
     return write_compact({"error": text})
 
 
+TOO_LARGE_STATUS = 413  # a request with many images has more bytes than a provider takes
 TRANSIENT_STATUSES = (408, 409, 425, 429)  # transient statuses below 500
 ERROR_STATUSES = {
     "invalid_request_error": 400,
     "authentication_error": 401,
     "permission_error": 403,
     "not_found_error": 404,
-    "request_too_large": 413,
+    "request_too_large": TOO_LARGE_STATUS,
     "rate_limit_error": 429,
     "rate_limit_exceeded": 429,
     "api_error": 500,
@@ -223,6 +236,7 @@ TOO_LONG_MESSAGES = (
     "number of tokens allowed",
     "input is too long",
     "exceeds the context window",
+    "request payload size exceeds",
 )
 STALE_THINKING_MESSAGE = "The block is bound to a different conversation"
 MAX_ERROR_CHARS = 500  # characters of a provider's message
@@ -241,8 +255,10 @@ def make_provider_error(body: object, status: int | None = None, wait: float | N
         known = code if isinstance(code, int) else None
         status = known or next((ERROR_STATUSES[name] for name in names if name in ERROR_STATUSES), None)
     message = find_message(inner)
-    too_long = any(name in TOO_LONG_CODES for name in names) or any(
-        words in message.lower() for words in TOO_LONG_MESSAGES
+    too_long = (
+        status == TOO_LARGE_STATUS
+        or any(name in TOO_LONG_CODES for name in names)
+        or any(words in message.lower() for words in TOO_LONG_MESSAGES)
     )
     helps = status is None or status in TRANSIENT_STATUSES or status >= 500
     return ProviderError(
