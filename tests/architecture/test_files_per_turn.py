@@ -9,7 +9,7 @@ from served import serve_workspace
 import foreword
 from foreword.testing import ScriptedReply
 
-MAX_FILES = 85
+MAX_FILES = 90
 SOURCE = os.path.dirname(os.path.abspath(foreword.__file__))
 
 
