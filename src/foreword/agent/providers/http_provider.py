@@ -2,17 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from typing import Any
 
 import httpx2
 
 from foreword.agent.agent_events import ProviderError
-from foreword.agent.providers.anthropic_messages import AnthropicMessages
-from foreword.agent.providers.gemini_content import GeminiContent
-from foreword.agent.providers.openai_chat import AzureChat, OpenAIChat
-from foreword.agent.providers.openai_responses import OpenAIResponses
 from foreword.agent.providers.provider import (
     INTERRUPTED,
     MAX_ERROR_CHARS,
@@ -23,15 +19,6 @@ from foreword.agent.providers.provider import (
 )
 from foreword.envelope import Envelope
 
-SHAPES: Mapping[str, WireShape] = {
-    "anthropic": AnthropicMessages(),
-    "openai": OpenAIChat("max_completion_tokens"),
-    "azure": AzureChat(),
-    "compatible": OpenAIChat("max_tokens"),
-    "responses": OpenAIResponses(),
-    "gemini": GeminiContent(),
-}
-"""The wire shapes, by what a provider speaks."""
 MAX_EVENT_BYTES = 32_000_000  # bytes of one event, such as a call with large arguments
 MAX_ERROR_BYTES = 1_000_000  # bytes of an error body that are read
 DATA_FIELD = b"data:"
