@@ -77,7 +77,7 @@ class OpenSession:
         stored: SessionDump | None = None,
     ) -> None:
         stored = stored or SessionDump(turn={})
-        check_fields(given)
+        check_fields({**stored.turn, **given})
         self._workspace = workspace
         self._events = events
         self._max_tokens = max_tokens
@@ -322,7 +322,8 @@ class OpenSession:
 def make_session_turn(given: Mapping[str, Any], stored: SessionDump) -> tuple[Turn, tuple[str, ...]]:
     """Make the turn that every turn of a session begins with, and the names of the tools it was given."""
     tools = make_toolset(given.get("tools"))
-    names = tuple(sorted(tools.names)) if tools else ()
+    whole = isinstance(given.get("tools"), Toolset)
+    names = tuple(sorted(tools.names if whole else tools.names - BUILT_IN.names)) if tools else ()
     if missing := sorted({*stored.tools} - {*names}):
         raise InputError(
             f"this session was opened with the tools {', '.join(missing)}; give them again: "

@@ -1,8 +1,9 @@
 """Sessions as JSON, for a caller that stores them: who speaks, the history, the ledger and a turn under way."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, fields
+from itertools import chain
 from typing import Any
 
 from foreword.agent.conversation import Messages, dump_messages, load_messages
@@ -10,6 +11,8 @@ from foreword.errors import InputError
 from foreword.promptcache.ledger import LedgerState
 from foreword.promptcache.ledger_json import (
     PARSE_ERRORS,
+    TEXT_TYPES,
+    check_types,
     dump_ledger,
     dump_prefix,
     hash_prefix_text,
@@ -116,25 +119,41 @@ def parse_session(text: str | bytes) -> SessionDump:
 
 def build_session(shown: Mapping[str, Any]) -> SessionDump:
     """Build a session from JSON."""
-    turn, ledger = shown["open"], shown["ledger"]
+    turn, ledger, replies = shown["open"], shown["ledger"], shown["replies"]
+    check_types(TEXT_TYPES, *shown["tools"], *replies)
     return SessionDump(
         turn=read_plain_fields(shown["turn"]),
         tools=tuple(shown["tools"]),
         clearance=None if shown["clearance"] is None else Trust[shown["clearance"].upper()],
-        history=tuple(dump_messages(load_messages(json.dumps(messages))) for messages in shown["history"]),
+        history=tuple(dump_messages(read_messages(messages)) for messages in shown["history"]),
         ledger_state=parse_ledger(ledger[0], parse_stored_prefix(ledger[1], hash_prefix_text(ledger[1])))
         if ledger
         else None,
-        calibrations=tuple(
-            Calibration(model=model, calls=calls, ratio=ratio, raw=raw, error=error)
-            for model, calls, ratio, raw, error in shown["calibrations"]
-        ),
-        replies=tuple(shown["replies"]),
-        open=OpenTurnDump(
-            message=turn["message"],
-            messages=load_messages(json.dumps(turn["messages"])),
-            results={call: (text, failed) for call, (text, failed) in turn["results"].items()},
-        )
-        if turn
-        else None,
+        calibrations=tuple(read_calibration(*one) for one in shown["calibrations"]),
+        replies=tuple(replies),
+        open=None if turn is None else read_open_turn(**turn),
     )
+
+
+def read_open_turn(message: str, messages: Sequence[Any], results: Mapping[str, tuple[str, bool]]) -> OpenTurnDump:
+    """Read a turn under way."""
+    check_types(TEXT_TYPES, message, *(text for text, _ in results.values()))
+    known = {call: (text, bool(failed)) for call, (text, failed) in results.items()}
+    return OpenTurnDump(message=message, messages=read_messages(messages), results=known)
+
+
+def read_messages(shown: Sequence[Any]) -> Messages:
+    """Read messages, and check the type of each of their fields."""
+    messages = load_messages(json.dumps(shown))
+    for one in chain.from_iterable((message, *message.parts) for message in messages):
+        for each in fields(one):
+            if each.name != "parts" and type(getattr(one, each.name)) is not type(each.default):
+                raise TypeError(f"the field {each.name} of a message has an unexpected type")
+    return messages
+
+
+def read_calibration(model: str, calls: int, ratio: float, raw: float, error: float) -> Calibration:
+    """Read what was learned about the token counts of a model."""
+    check_types(TEXT_TYPES, model)
+    check_types(frozenset({int, float}), calls, ratio, raw, error)
+    return Calibration(model=model, calls=calls, ratio=ratio, raw=raw, error=error)
