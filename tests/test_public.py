@@ -24,7 +24,6 @@ NAMES = [
         "Mode",
         "Pace",
         "Reply",
-        "RequestedCall",
         "Sandbox",
         "Session",
         "Signal",

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from foreword.agent.model_reply import Reply as Reply
-    from foreword.agent.model_reply import RequestedCall as RequestedCall
     from foreword.agent.session import OpenSession
     from foreword.agent.tools.declaration import ToolRun as ToolRun
     from foreword.agent.tools.declaration import tool as tool
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _PLACES = {
-    "agent.model_reply": ("Reply", "RequestedCall"),
+    "agent.model_reply": ("Reply",),
     "agent.session": ("Session",),
     "agent.tools.declaration": ("ToolRun", "tool"),
     "assembly": ("Assembly",),

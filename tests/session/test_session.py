@@ -273,8 +273,8 @@ def test_frameworks_reply(tmp_path):
     with make_house(tmp_path) as workspace:
         session = workspace.session(user="alice", situation="dm", tools=[find_train])
         step = session.say("A train?")
-        call = foreword.RequestedCall(id="c1", name="find_train", arguments={"start": "Ulm", "end": "Bonn"})
-        step = step.answered(foreword.Reply(calls=(call,), tokens_in=5_000, cache_write=5_000))
+        calls = {"c1": ("find_train", {"start": "Ulm", "end": "Bonn"})}
+        step = step.answered(foreword.Reply(calls=calls, tokens_in=5_000, cache_write=5_000))
         assert step.run_tools().answered(foreword.Reply(text="At 9:04.", tokens_in=5_100, cache_read=5_000)) is None
         assert session.reply == "At 9:04."
         edit(workspace, "SOUL.md", "Warm and exact.\n")

@@ -33,7 +33,8 @@ class Reply:
     """A reply of a model, for frameworks that hide the reply of the provider."""
 
     text: str = ""
-    calls: tuple[RequestedCall, ...] = ()
+    calls: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
+    """The tool calls: name and arguments by id."""
     tokens_in: int = 0
     """All input tokens, cached ones included; 0 if the usage is unknown."""
     tokens_out: int = 0
@@ -76,8 +77,8 @@ def convert_reply(reply: Reply) -> AnswerDone:
     """Convert a reply of a framework."""
     texts = (TextPart(text=reply.text),) if reply.text else ()
     calls = (
-        CallPart(id=call.id, name=call.name, arguments=json.dumps(dict(call.arguments), ensure_ascii=False))
-        for call in reply.calls
+        CallPart(id=call, name=name, arguments=json.dumps(dict(arguments), ensure_ascii=False))
+        for call, (name, arguments) in reply.calls.items()
     )
     usage = Usage(
         tokens_in=reply.tokens_in,

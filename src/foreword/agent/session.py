@@ -40,7 +40,7 @@ from foreword.agent.session_step import OpenTurn, SessionStep
 from foreword.agent.tools.registry import BUILT_IN
 from foreword.assembly import Assembly
 from foreword.errors import InputError, UnknownName
-from foreword.events.event import Usage, find_context, find_reader, sees_all
+from foreword.events.event import NO_POSITION, Usage, find_context, find_reader, sees_all
 from foreword.events.sinks import EventStream, RecorderFanout
 from foreword.events.tracer import Tracer
 from foreword.promptcache.decision import NO_LEDGER, CacheContext, Ledger, SessionLedger
@@ -181,6 +181,7 @@ class OpenSession:
                     replies=self._replies,
                     open=OpenTurnDump(
                         message=turn.inputs.assembly.turn.message,
+                        position=turn.position,
                         messages=turn.messages if find_answer(turn.messages) else (),
                         results=turn.step.results,
                     )
@@ -196,7 +197,8 @@ class OpenSession:
         assembly, taken = self._assemble(turn, taken)
         self._check_clearance(assembly)
         config, now = self._workspace.config, self._workspace.clock
-        trace = Tracer(self._events.recorder, find_context(assembly), now)
+        position = stored.position if stored else NO_POSITION
+        trace = Tracer(self._events.recorder, find_context(assembly), now, position)
         opened = find_model_wire(assembly.turn.model, config.providers)
         provider = config.providers.get(assembly.turn.model.partition(":")[0])
         ledger = TurnLedger(

@@ -8,6 +8,7 @@ from typing import Any
 
 from foreword.agent.conversation import Messages, dump_messages, load_messages
 from foreword.errors import InputError
+from foreword.events.event import TracePosition
 from foreword.promptcache.ledger import LedgerState
 from foreword.promptcache.ledger_json import (
     PARSE_ERRORS,
@@ -40,6 +41,8 @@ class OpenTurnDump:
     """A turn under way: its message, its messages so far, and the results of calls that wait for others."""
 
     message: str
+    position: TracePosition
+    """Where its events continue."""
     messages: Messages = ()
     results: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
 
@@ -95,6 +98,7 @@ def dump_session(session: SessionDump) -> str:
         if turn is None
         else {
             "message": turn.message,
+            "trace": [turn.position.trace, turn.position.span],
             "messages": json.loads(dump_messages(turn.messages)),
             "results": dict(turn.results),
         },
@@ -135,11 +139,14 @@ def build_session(shown: Mapping[str, Any]) -> SessionDump:
     )
 
 
-def read_open_turn(message: str, messages: Sequence[Any], results: Mapping[str, tuple[str, bool]]) -> OpenTurnDump:
+def read_open_turn(
+    message: str, trace: tuple[str, str], messages: Sequence[Any], results: Mapping[str, tuple[str, bool]]
+) -> OpenTurnDump:
     """Read a turn under way."""
-    check_types(TEXT_TYPES, message, *(text for text, _ in results.values()))
+    check_types(TEXT_TYPES, message, *trace, *(text for text, _ in results.values()))
     known = {call: (text, bool(failed)) for call, (text, failed) in results.items()}
-    return OpenTurnDump(message=message, messages=read_messages(messages), results=known)
+    position = TracePosition(trace=trace[0], span=trace[1])
+    return OpenTurnDump(message=message, position=position, messages=read_messages(messages), results=known)
 
 
 def read_messages(shown: Sequence[Any]) -> Messages:

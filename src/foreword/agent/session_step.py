@@ -28,7 +28,7 @@ from foreword.errors import InputError, suggest_name
 from foreword.events.cost import Reservation
 from foreword.events.event import EventType, Level
 from foreword.events.sinks import EventStream
-from foreword.events.tracer import Tracer, TraceStep
+from foreword.events.tracer import TraceNode, Tracer, TraceStep
 from foreword.promptcache.ledger import Action
 from foreword.promptcache.ledger_json import decision_to_json
 from foreword.turn import Tool
@@ -71,8 +71,21 @@ class OpenTurn:
         """Open the trace, and make the first step."""
         assembly = self.inputs.assembly
         turn, message = assembly.turn, assembly.message
-        received = self.stack.enter_context(trace.step(EventType.MESSAGE_RECEIVED, length=len(message)))
-        received.emit(EventType.TRUST_RESOLVED, **assembly.clearance.describe(turn.situation))
+        above: TraceNode = trace
+        if stored is None:
+            above = self.stack.enter_context(trace.step(EventType.MESSAGE_RECEIVED, length=len(message)))
+            self._record_prompt(above)
+        self.position = above.position
+        attempt = 2 if stored else 1
+        self.node = self.stack.enter_context(above.step(EventType.TURN_STARTED, model=turn.model, attempt=attempt))
+        self.messages = taken or (make_first_user_message(assembly),)
+        self.step = SessionStep(self, find_calls(self.messages, native=self.is_native))
+        self.step.results.update(stored.results if stored else {})
+
+    def _record_prompt(self, received: TraceNode) -> None:
+        """Record the clearance, the prompt and the decision of the ledger."""
+        assembly = self.inputs.assembly
+        received.emit(EventType.TRUST_RESOLVED, **assembly.clearance.describe(assembly.turn.situation))
         decision = assembly.prefix_decision
         received.emit(
             EventType.PROMPT_BUILT,
@@ -83,11 +96,6 @@ class OpenTurn:
             **assembly.count_losses(),
             **({} if decision.action is Action.REUSE else {"ledger": decision_to_json(decision)}),
         )
-        attempt = 2 if stored else 1
-        self.node = self.stack.enter_context(received.step(EventType.TURN_STARTED, model=turn.model, attempt=attempt))
-        self.messages = taken or (make_first_user_message(assembly),)
-        self.step = SessionStep(self, find_calls(self.messages, native=self.is_native))
-        self.step.results.update(stored.results if stored else {})
 
     @property
     def is_native(self) -> bool:
@@ -97,25 +105,25 @@ class OpenTurn:
     def write(self) -> Envelope:
         """Write the request of the newest step once: add its results, reserve its cost, and set the breakpoints."""
         if self._envelope is None:
-            self.messages = self.step.add_results(self.messages)
+            messages = self.step.add_results(self.messages)
             self._call = self.node.step(
                 EventType.API_CALL, model=self.inputs.assembly.turn.model, prompt_hash=self.inputs.prompt_hash
             )
             self._call.__enter__()
             try:
-                self._reservation = self._reserve(self._call)
+                self._reservation = self._reserve(self._call, messages)
             except BudgetExceeded as error:
                 self._call.__exit__(BudgetExceeded, error, None)
                 raise
-            self._envelope = self._requests.write(self.messages, self.workspace.clock(), stream=False)
+            self._sent, self._envelope = messages, self._requests.write(messages, self.workspace.clock(), stream=False)
         return self._envelope
 
-    def _reserve(self, call: TraceStep) -> Reservation:
+    def _reserve(self, call: TraceStep, messages: Messages) -> Reservation:
         """Reserve the maximum cost of the request."""
         guard = self._events.budgets
         if guard is None or not guard.has_limits(call.trace.context):
             return Reservation(allowed=True)
-        most = self._requests.estimate_max_cost(self.messages)
+        most = self._requests.estimate_max_cost(messages)
         reservation = guard.reserve(call.trace.context, call.trace.id, most)
         check_reservation(call, reservation)
         return reservation
@@ -128,7 +136,7 @@ class OpenTurn:
         if self._reservation.warnings:
             self._call.note(level=Level.WARN, budget="; ".join(self._reservation.warnings))
         self._call.__exit__(None, None, None)
-        self.messages, self._envelope = (*self.messages, done.answer), None
+        self.messages, self._envelope = (*self._sent, done.answer), None
         self.step = SessionStep(self, find_calls(self.messages, native=self.is_native))
         return settled
 
@@ -212,7 +220,7 @@ class SessionStep:
             if not isinstance(result, str | Exception):
                 raise InputError(f"the result of call {call} must be a text or an exception, not {result!r}")
         for call, result in results.items():
-            self._set_result(call, str(result) or "(nothing)", failed=isinstance(result, Exception))
+            self.results[self._find_call(call).id] = (str(result) or "(nothing)", isinstance(result, Exception))
         return self
 
     def run_tools(self, approve: Approve | None = None) -> "SessionStep":
@@ -230,8 +238,18 @@ class SessionStep:
 
     async def run_tools_async(self, approve: Approve | None = None) -> "SessionStep":
         """Run the calls as `run_tools` does, in the running event loop."""
+        for call in self.tool_calls:
+            tool = self.assembly.tools.find(call.name)
+            if tool is None or tool.function or call.problem:
+                await self.run_call(call.id, approve)
+        return self
+
+    async def run_call(self, call_id: str, approve: Approve | None = None) -> str:
+        """Run one call and return its result, for frameworks that call tools themselves."""
         self._check_open()
-        turn = self._turn
+        call, turn = self._find_call(call_id), self._turn
+        known = ToolCall(name=call.name, arguments=call.arguments)
+        wanted = MalformedCall(reason=call.problem) if call.problem else known
         context = ToolContext(
             assembly=self.assembly,
             workspace=turn.workspace,
@@ -240,19 +258,13 @@ class SessionStep:
             spending=turn.inputs.spending,
             records_arguments=turn.inputs.config.events.arguments,
         )
-        for call in self.tool_calls:
-            tool = self.assembly.tools.find(call.name)
-            if tool and tool.function is None and not call.problem:
-                continue
-            known = ToolCall(name=call.name, arguments=call.arguments)
-            wanted = MalformedCall(reason=call.problem) if call.problem else known
-            async for event in run_tool_call(turn.node, context, wanted, call.id):
-                if isinstance(event, ToolResult):
-                    self._set_result(call.id, event.text, failed=not event.done)
-                elif isinstance(event, ApprovalNeeded) and approve:
-                    allowed = approve(call)
-                    event.decide(allowed=bool(await allowed if inspect.isawaitable(allowed) else allowed))
-        return self
+        async for event in run_tool_call(turn.node, context, wanted, call.id):
+            if isinstance(event, ToolResult):
+                self.results[call.id] = (event.text, not event.done)
+            elif isinstance(event, ApprovalNeeded) and approve:
+                allowed = approve(call)
+                event.decide(allowed=bool(await allowed if inspect.isawaitable(allowed) else allowed))
+        return self.results[call.id][0]
 
     def add_results(self, messages: Messages) -> Messages:
         """Add the results to messages, in the order of the calls; raise InputError if one is missing."""
@@ -276,14 +288,16 @@ class SessionStep:
                 messages = add_fenced_result(messages, f"Result of {call.name or 'your block'}:\n{text}")
         return messages
 
-    def _set_result(self, call: str, text: str, *, failed: bool) -> None:
-        """Set a result once."""
-        ids = [one.id for one in self._calls]
-        if call not in ids:
-            raise InputError(f"this step has no tool call {call!r}{suggest_name(call, ids)}")
+    def _find_call(self, call: str) -> RequestedCall:
+        """Return a call that has no result yet."""
+        found = next((one for one in self._calls if one.id == call), None)
+        if found is None:
+            raise InputError(
+                f"this step has no tool call {call!r}{suggest_name(call, [one.id for one in self._calls])}"
+            )
         if call in self.results:
             raise InputError(f"the tool call {call} has a result already")
-        self.results[call] = (text, failed)
+        return found
 
     def _join(self, placement: Placement) -> str:
         blocks = self.assembly.prompt.blocks
