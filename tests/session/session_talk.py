@@ -1,4 +1,4 @@
-"""A session over a workspace of its own, and clients that send its requests to a fake provider."""
+"""A workspace for sessions, and clients that send their requests to a fake provider."""
 
 import json
 from urllib.request import Request, urlopen
@@ -50,13 +50,17 @@ def edit(workspace, path, text):
 
 def make_ask(kind, url):
     """Return what sends a request and returns the reply, for one kind of client."""
-    if kind == "anthropic":
-        return lambda request: anthropic.Anthropic(api_key="k", base_url=url).messages.create(**request)
-    if kind in ("chat", "marks"):
-        return lambda request: openai.OpenAI(api_key="k", base_url=f"{url}/v1").chat.completions.create(**request)
-    if kind == "responses":
-        return lambda request: openai.OpenAI(api_key="k", base_url=f"{url}/v1").responses.create(**request)
-    return lambda request: post(f"{url}/v1/models/gemini-3-pro:generateContent", request)
+
+    def ask(request):
+        if kind == "anthropic":
+            with anthropic.Anthropic(api_key="k", base_url=url) as client:
+                return client.messages.create(**request)
+        if kind == "gemini":
+            return post(f"{url}/v1/models/gemini-3-pro:generateContent", request)
+        with openai.OpenAI(api_key="k", base_url=f"{url}/v1") as client:
+            return (client.responses if kind == "responses" else client.chat.completions).create(**request)
+
+    return ask
 
 
 def post(url, request):

@@ -67,7 +67,7 @@ def test_workspace_records(tmp_path):
 
 
 def test_edit_between(tmp_path):
-    """An edit between `say` and `answered` changes nothing for that turn, and the next one tells it."""
+    """An edit between `say` and `answered` changes nothing for that turn, and the next one has an update."""
     with run_fake_provider() as provider, make_house(tmp_path) as workspace:
         session, ask = workspace.session(user="alice", situation="dm"), make_ask("anthropic", provider.url)
         step = session.say("Hello")
@@ -227,7 +227,7 @@ def test_running_loop(tmp_path):
 
 
 def test_fenced_calls(tmp_path):
-    """A model without tool calls of its own writes them into its text, and gets the results as text."""
+    """A model without native tool calls writes them into its text, and gets the results as text."""
     block = '```tool_call\n{"tool": "find_train", "arguments": {"start": "Ulm", "end": "Bonn"}}\n```\n'
     with run_fake_provider(ScriptedReply(text=block), YES) as provider, make_house(tmp_path) as workspace:
         session = workspace.session(user="alice", situation="dm", model="ollama:tiny", tools=[find_train])
@@ -337,7 +337,7 @@ def test_clearance_is_kept(tmp_path):
 
 def test_no_situation(tmp_path):
     """A session of a trusted user without a situation warns that it is public."""
-    with make_house(tmp_path) as workspace, pytest.warns(UserWarning, match="so alice gets what is public"):
+    with make_house(tmp_path) as workspace, pytest.warns(UserWarning, match="so alice sees public content only"):
         workspace.session(user="alice").say("Hello")
 
 
@@ -358,7 +358,7 @@ def test_withheld_text_leaves_no_trace(tmp_path):
 
 
 def test_threads(tmp_path):
-    """Eight threads with sessions of their own work with one workspace while a file changes."""
+    """Eight threads, each with a session, work with one workspace while a file changes."""
     reply = {"content": [{"type": "text", "text": "Yes."}], "stop_reason": "end_turn", "usage": {"input_tokens": 9}}
 
     def work(number):

@@ -25,7 +25,7 @@ def test_loaded_session_sends_the_same(tmp_path, kind):
 
 
 def test_turn_under_way(tmp_path):
-    """A session that is dumped between a reply and its tools goes on after them, with the results it has."""
+    """A session that is dumped between a reply and its tools continues after them, with the results it has."""
     with run_fake_provider(TWO) as provider, make_house(tmp_path) as workspace:
         session = workspace.session(user="alice", situation="dm", tools=[find_train])
         ask = make_ask("anthropic", provider.url)
@@ -104,7 +104,7 @@ def list_damaged(value):
 
 
 def test_damaged_dumps(tmp_path):
-    """Whatever part of a dump is damaged, loading it and going on works or is refused with a clear error."""
+    """A dump with any damaged part loads and continues, or is refused with an InputError."""
     with run_fake_provider(TWO) as provider, make_house(tmp_path) as workspace:
         ask = make_ask("anthropic", provider.url)
         session = workspace.session(user="alice", situation="dm", tools=[find_train], events=False)

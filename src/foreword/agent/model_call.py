@@ -156,7 +156,7 @@ MIN_ANSWER_TOKENS = 64  # minimum output tokens requested; the provider refuses 
 
 @frozen
 class RequestInputs:
-    """What the requests of a turn are made of, whoever sends them."""
+    """The inputs of a turn's requests; the sender may be the caller of the library."""
 
     assembly: Assembly
     opened: ModelWire

@@ -25,7 +25,7 @@ class RequestedCall:
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     problem: str = ""
-    """Why the call cannot be read; empty if it can. `run_tools` tells the model."""
+    """Why the call cannot be read; empty if it can. `run_tools` sends it to the model."""
 
 
 @frozen(eq=True)

@@ -196,6 +196,7 @@ class OpenSession:
         self._workspace.refresh()
         assembly, taken = self._assemble(turn, taken)
         self._check_clearance(assembly)
+        self._turn = replace(self._turn, agent=assembly.turn.agent)
         config, now = self._workspace.config, self._workspace.clock
         position = stored.position if stored else NO_POSITION
         trace = Tracer(self._events.recorder, find_context(assembly), now, position)
@@ -274,7 +275,7 @@ class OpenSession:
             )
         if self._clearance is None and clearance.user_trust > clearance.level and not (turn.situation or turn.room):
             warnings.warn(
-                f"this session has no situation, so {turn.user} gets what is {clearance.level}; "
+                f"this session has no situation, so {turn.user} sees {clearance.level} content only; "
                 'name one, such as workspace.session(situation="dm", …)',
                 stacklevel=5,
             )
@@ -340,7 +341,7 @@ def make_session_turn(given: Mapping[str, Any], stored: SessionDump) -> tuple[Tu
 
 
 def make_toolset(tools: Toolset | Iterable[Tool] | None) -> Toolset | None:
-    """Return a toolset as it is; other tools are added to the built-in ones."""
+    """Return a toolset unchanged; other tools are added to the built-in ones."""
     if tools is None or isinstance(tools, Toolset):
         return tools
     added = list(tools)

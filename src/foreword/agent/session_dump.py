@@ -160,7 +160,7 @@ def read_messages(shown: Sequence[Any]) -> Messages:
 
 
 def read_calibration(model: str, calls: int, ratio: float, raw: float, error: float) -> Calibration:
-    """Read what was learned about the token counts of a model."""
+    """Read the token calibration of a model."""
     check_types(TEXT_TYPES, model)
     check_types(frozenset({int, float}), calls, ratio, raw, error)
     return Calibration(model=model, calls=calls, ratio=ratio, raw=raw, error=error)

@@ -200,7 +200,7 @@ class SessionStep:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """The tools that the request offers; none if the model has no tool calls of its own."""
+        """The tools that the request offers; none if the model has no native tool calls."""
         return self.assembly.tools.tools if self._turn.is_native else ()
 
     @property
@@ -214,7 +214,7 @@ class SessionStep:
         return self._turn.session.answered(reply)
 
     def tool_results(self, results: Mapping[str, str | Exception]) -> "SessionStep":
-        """Set the results of calls by id; an exception tells the model that the call failed."""
+        """Set the results of calls by id; an exception marks the call as failed."""
         self._check_open()
         for call, result in results.items():
             if not isinstance(result, str | Exception):

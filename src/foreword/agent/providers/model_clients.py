@@ -125,7 +125,7 @@ CACHE_KEY_PROVIDERS = ("openai", "responses", "azure")  # wire shapes that accep
 
 @frozen
 class ModelWire:
-    """How requests to a model are written, whoever sends them."""
+    """How requests to a model are written."""
 
     wire: "WireShape"
     family: str
