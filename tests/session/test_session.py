@@ -1,6 +1,7 @@
 """Claims about a session whose requests the caller sends."""
 
 import asyncio
+import itertools
 import json
 import subprocess
 import sys
@@ -266,6 +267,20 @@ def test_budget(tmp_path):
         edit(workspace, "foreword.yaml", CONFIG)
         assert talk(session, make_ask("anthropic", provider.url), "Hello again") == "Yes."
         assert len(provider.body["messages"]) == 1
+
+
+def test_budget_is_settled(tmp_path):
+    """A reply takes its cost from the budget, and a message without a reply takes nothing."""
+    limits = "budgets: {daily_usd: 0.07}\n"  # room for the maximum of one call, and not of two
+    with run_fake_provider() as provider, make_house(tmp_path, {"foreword.yaml": CONFIG + limits}) as workspace:
+        session = workspace.session(user="alice", situation="dm", max_tokens=3_000)
+        ask = make_ask("anthropic", provider.url)
+        for message in ("One", "Two", "Three"):
+            session.say(message)
+        replies = itertools.starmap(talk, itertools.repeat((session, ask, "Hello"), 20))
+        with pytest.raises(foreword.ForewordError, match="the daily budget is used up"):
+            list(replies)
+        assert 0.01 < session.cost_usd < 0.07
 
 
 def test_frameworks_reply(tmp_path):

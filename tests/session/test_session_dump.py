@@ -6,7 +6,7 @@ import pytest
 from session_talk import MODELS, edit, find_train, make_ask, make_house, talk
 
 import foreword
-from foreword.testing import ScriptedCall, ScriptedReply, run_fake_provider
+from foreword.testing import EventStream, FakeRecorder, ScriptedCall, ScriptedReply, run_fake_provider
 
 TRAIN = ScriptedReply(calls=(ScriptedCall(name="find_train", arguments={"start": "Ulm", "end": "Bonn"}),))
 TWO = ScriptedReply(calls=(*TRAIN.calls, ScriptedCall(name="memory_list", arguments={})))
@@ -42,6 +42,19 @@ def test_turn_under_way(tmp_path):
         assert provider.requests[-1].counted.read >= 0.95 * provider.requests[0].counted.total
         assert talk(loaded, ask, "Thanks") == "Yes."
         assert "Warm and exact." in provider.requests[-1].raw.decode()
+
+
+def test_trace_continues(tmp_path):
+    """The events of a turn that a dump interrupts are one turn."""
+    recorder = FakeRecorder()
+    with run_fake_provider(TRAIN) as provider, make_house(tmp_path) as workspace:
+        given = {"tools": [find_train], "events": EventStream(recorder=recorder)}
+        session, ask = workspace.session(user="alice", situation="dm", **given), make_ask("anthropic", provider.url)
+        session.answered(ask(session.say("A train?").request))
+        loaded = workspace.session(load=session.dump(), **given)
+        assert loaded.answered(ask(loaded.step.run_tools().request)) is None
+    assert len({event.position.trace for event in recorder.events}) == 1
+    assert [recorder.types.count(kind) for kind in ("message_received", "api_call", "turn_completed")] == [1, 2, 1]
 
 
 def test_who_and_what(tmp_path):
