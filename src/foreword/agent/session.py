@@ -101,7 +101,7 @@ class OpenSession:
         return self._turn.session
 
     @property
-    def step(self) -> "SessionStep | None":
+    def step(self) -> SessionStep | None:
         """The step that waits for its reply; None between two turns."""
         return self._open.step if self._open else None
 
@@ -120,7 +120,7 @@ class OpenSession:
         """The cost of all replies since the session was opened or loaded; None if that of any reply is unknown."""
         return self._spending.total()[1]
 
-    def say(self, text: str, **changes: Any) -> "SessionStep":
+    def say(self, text: str, **changes: Any) -> SessionStep:
         """Begin a turn with a message of the user; `changes` are fields of this `Turn` alone, such as `task`.
 
         A turn that still waits for a reply is closed, and its message stays in the history.
@@ -135,9 +135,9 @@ class OpenSession:
         with self._lock:
             self.close()
             self._open = self._begin(replace(self._turn, message=text, **changes))
-            return self._write()
+            return self._write(self._open)
 
-    def answered(self, reply: object) -> "SessionStep | None":
+    def answered(self, reply: object) -> SessionStep | None:
         """Take the reply to the step that waits for one; return the next step, or None if the turn has ended.
 
         The reply is the SDK's object, its JSON as a dict, or a `foreword.Reply`.
@@ -190,7 +190,7 @@ class OpenSession:
                 )
             )
 
-    def _begin(self, turn: Turn, stored: OpenTurnDump | None = None) -> "OpenTurn":
+    def _begin(self, turn: Turn, stored: OpenTurnDump | None = None) -> OpenTurn:
         """Assemble a turn against the ledger, and open its trace; `stored` is the part of it that a dump had."""
         taken = stored.messages if stored else ()
         self._workspace.refresh()
@@ -289,11 +289,8 @@ class OpenSession:
             return self._workspace.kept.find_calibration(name)
         return self._calibrations.get(name, NO_CALIBRATION)
 
-    def _write(self) -> "SessionStep":
+    def _write(self, turn: OpenTurn) -> SessionStep:
         """Write the first request of a turn; a turn that a budget refuses leaves nothing behind."""
-        turn = self._open
-        if turn is None:
-            raise InputError("no turn is open")
         try:
             turn.write()
         except BudgetExceeded as error:
@@ -302,7 +299,7 @@ class OpenSession:
             raise
         return turn.step
 
-    def _settle(self, turn: "OpenTurn", settled: CallSettled) -> None:
+    def _settle(self, turn: OpenTurn, settled: CallSettled) -> None:
         """Keep what a reply has changed: the ledger and the calibration."""
         if turn.inputs.assembly.meter.facts.history:
             self._ledger_state = settled.ledger_state
@@ -312,7 +309,7 @@ class OpenSession:
             reported = settled.account.reported.total
             self._calibrations[model] = update_calibration(known, settled.counted, reported)
 
-    def _end(self, turn: "OpenTurn", words: str) -> None:
+    def _end(self, turn: OpenTurn, words: str) -> None:
         """End a turn: add its messages to the history."""
         turn.stack.close()
         messages = turn.messages
