@@ -23,9 +23,9 @@ from typing import Any
 from bench.gateway import run_provider
 from bench.sample import make_sample, make_tools
 from foreword.agent.providers import http_provider, provider
-from foreword.agent.providers.http_provider import SHAPES
 from foreword.agent.providers.model_clients import ModelClients
 from foreword.agent.providers.provider import AnswerDone, RequestOptions
+from foreword.agent.providers.wire_shapes import WIRE_SHAPES
 from foreword.envelope import Envelope
 from foreword.testing import ScriptedCall, ScriptedReply
 from foreword.turn import Turn
@@ -202,7 +202,7 @@ def measure_import(module: str) -> float:
 
 def count_lines(shape: str) -> int:
     """Count the lines of a shape's module and of the modules that all shapes share."""
-    modules = (import_module(type(SHAPES[shape]).__module__), provider, http_provider)
+    modules = (import_module(type(WIRE_SHAPES[shape]).__module__), provider, http_provider)
     return sum(len(Path(module.__file__ or "").read_text(encoding="utf-8").splitlines()) for module in modules)
 
 

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from foreword.agent.agent_events import TextDelta, TurnEnd
 from foreword.agent.conversation import Answer, CallPart, TextPart
 from foreword.agent.loop import AgentLoop, TurnInput, TurnLimits, finish
-from foreword.agent.providers.http_provider import SHAPES
 from foreword.agent.providers.model_clients import OpenModel
 from foreword.agent.providers.provider import AnswerDone, make_provider_error
+from foreword.agent.providers.wire_shapes import WIRE_SHAPES
 from foreword.agent.retry import RetryPolicy
 from foreword.events.event import EventType, Usage, find_context
 from foreword.events.tracer import Tracer
@@ -69,7 +69,7 @@ class ScriptedModel:
 
     def find(self, _):
         """Return this model for every name, as `ModelClients` opens one."""
-        return OpenModel(provider=self, wire=SHAPES["anthropic"], family="anthropic")
+        return OpenModel(provider=self, wire=WIRE_SHAPES["anthropic"], family="anthropic")
 
     async def stream(self, _envelope):
         """Answer one request with the next line of the script."""

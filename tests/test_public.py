@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 from types import MappingProxyType
 
 import pytest
@@ -23,7 +24,9 @@ NAMES = [
         "Message",
         "Mode",
         "Pace",
+        "Reply",
         "Sandbox",
+        "Session",
         "Signal",
         "State",
         "Step",
@@ -54,6 +57,12 @@ def test_names() -> None:
     assert foreword.__all__ == NAMES
     assert all(getattr(foreword, name) is not None for name in NAMES)
     assert not hasattr(foreword, "assemble_everything")
+
+
+def test_page() -> None:
+    """The page of the public names has each of them."""
+    page = (Path(__file__).parents[1] / "docs" / "public.md").read_text(encoding="utf-8")
+    assert [name for name in NAMES if f"`{name}`" not in page] == []
 
 
 def test_open() -> None:

@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from foreword.agent.model_reply import Reply as Reply
+    from foreword.agent.session import OpenSession
     from foreword.agent.tools.declaration import ToolRun as ToolRun
     from foreword.agent.tools.declaration import tool as tool
     from foreword.assembly import Assembly as Assembly
@@ -41,11 +43,14 @@ if TYPE_CHECKING:
     from foreword.workspace import Workspace as Workspace
     from foreword.workspace import open_workspace
 
+    Session = OpenSession
     open = open_workspace  # noqa: A001 - foreword.open reads like the builtin on purpose
 
 __version__ = "0.1.0"
 
 _PLACES = {
+    "agent.model_reply": ("Reply",),
+    "agent.session": ("Session",),
     "agent.tools.declaration": ("ToolRun", "tool"),
     "assembly": ("Assembly",),
     "dialects.spec010": ("build_agent_prompt",),
@@ -68,6 +73,7 @@ _PLACES = {
     "types": ("Delivery", "Mode", "Pace", "Trust"),
     "workspace": ("Workspace", "open"),
 }
+_OWN_NAMES = {"open": "open_workspace", "Session": "OpenSession"}  # names that are another name inside
 _HOMES = {name: module for module, names in _PLACES.items() for name in names}
 # Not `open`: a star import must not replace the builtin.
 __all__ = sorted(_HOMES.keys() - {"open"})  # noqa: PLE0605 - the names are listed above, by module
@@ -79,7 +85,7 @@ def __getattr__(name: str) -> Any:
 
     if name not in _HOMES:
         raise AttributeError(f"module 'foreword' has no attribute {name!r}")
-    value = getattr(import_module(f"foreword.{_HOMES[name]}"), "open_workspace" if name == "open" else name)
+    value = getattr(import_module(f"foreword.{_HOMES[name]}"), _OWN_NAMES.get(name, name))
     globals()[name] = value
     return value
 

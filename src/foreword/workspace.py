@@ -4,11 +4,11 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from threading import Lock, RLock
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from foreword.agent.tools.log_tools import rename_log_tools
 from foreword.agent.tools.registry import BUILT_IN, call_built_in_tool
@@ -36,6 +36,10 @@ from foreword.tokens.count import Counter, Meter, SqliteCountStore
 from foreword.tokens.models import ModelFacts, find_model, list_cache_rules
 from foreword.turn import NO_TOOLS, ToolAnswer, Toolset, Turn, check_name
 from foreword.types import Mode, Vocabulary
+
+if TYPE_CHECKING:
+    from foreword.agent.session import OpenSession
+    from foreword.events.sinks import EventStream
 
 DEBOUNCE_S = 0.2  # seconds without a change before an edit counts
 
@@ -126,7 +130,7 @@ class Workspace:
         """The problems of edits that are not in effect, by file; the previous version is used instead."""
         self.notices: list[str] = []
         """Upgrades done when the workspace was opened, for the owner."""
-        self._clock, self._zone = clock, zone
+        self.clock, self._zone = clock, zone
         self._debounced = DebouncedFiles(self.files)
         self._reloading, self._making = RLock(), Lock()
         self.state = os.path.join(self.files.root, STATE_FOLDER)
@@ -137,6 +141,8 @@ class Workspace:
         self._counters: dict[Vocabulary, Counter] = {}
         self._blueprints: dict[str, tuple[str | FileProblem | None, Blueprint]] = {}
         self._memory: tuple[Config, Memory] | None = None
+        self._events: EventStream | None = None
+        self._opened = ExitStack()
         self._generation = self.files.generation
         self._names = self.blueprint_names()
         self._text = self._read_config()
@@ -185,13 +191,44 @@ class Workspace:
         """Run one of the built-in tools that a prompt offers, at the clearance of its turn."""
         return call_built_in_tool(self, assembly, name, arguments)
 
+    def session(
+        self,
+        *,
+        load: str | bytes = "",
+        events: "EventStream | bool" = True,
+        max_tokens: int = 8_192,
+        **fields: Any,
+    ) -> "OpenSession":
+        """Open a session for a loop of your own, or continue one that `dump` returned.
+
+        `fields` are those of its `Turn`s, such as `user`, `situation`, `model` and `tools`; tools that are no `Toolset`
+        are added to the built-in ones. `max_tokens` limits each reply. Its events, prompts and costs are recorded in
+        the workspace, and its budgets apply, unless `events` is False.
+        """
+        from foreword.agent.session import NO_EVENTS, OpenSession
+        from foreword.agent.session_dump import parse_session
+
+        if isinstance(events, bool):
+            events = self.events if events else NO_EVENTS
+        return OpenSession(self, fields, events, max_tokens, parse_session(load) if load else None)
+
+    @property
+    def events(self) -> "EventStream":
+        """The event log, recorded prompts and budgets of the workspace, opened on first use; `close` closes them."""
+        from foreword.events.sinks import open_event_stream
+
+        with self._making:
+            if self._events is None:
+                self._events = self._opened.enter_context(open_event_stream(self.state, self.config, self.clock))
+            return self._events
+
     @property
     def memory(self) -> Memory:
         """The memory of the workspace under the current configuration; earlier memory objects stay usable."""
         with self._making:
             config = self.config
             if self._memory is None:
-                self._memory = config, Memory(self.files, config, self.state, self._clock)
+                self._memory = config, Memory(self.files, config, self.state, self.clock)
             elif self._memory[0] is not config:
                 self._memory = config, self._memory[1].follow(config)
             return self._memory[1]
@@ -213,7 +250,7 @@ class Workspace:
             agent=agent,
             model=model,
             mode=mode,
-            now=turn.now or self._clock(),
+            now=turn.now or self.clock(),
             instructions=instructions,
             tools=tools,
             extensions=turn.extensions if facts.tools else (),
@@ -276,8 +313,11 @@ class Workspace:
             try:
                 text = self._read_config()
                 if text != self._text:
+                    before = self.config
                     self.context = self._make_context(self._load(text), text)
                     self._text = text
+                    if self._events:
+                        self._events.follow(before, self.config)
                 self.faults.pop(CONFIG_FILE, None)
             except InputError as error:
                 self.faults[CONFIG_FILE] = error
@@ -298,6 +338,8 @@ class Workspace:
         if self._memory:
             self._memory[1].close()
         self.kept.close()
+        self._events = None
+        self._opened.close()
 
     def __enter__(self) -> Self:
         return self

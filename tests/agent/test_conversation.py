@@ -27,7 +27,7 @@ from foreword.agent.conversation import (
     make_user_message,
 )
 from foreword.agent.images import ImageFolder
-from foreword.agent.providers.http_provider import SHAPES
+from foreword.agent.providers.wire_shapes import WIRE_SHAPES
 from foreword.agent.segments import (
     HistorySegment,
     MessageWriter,
@@ -224,7 +224,7 @@ def make_meter(name="anthropic:claude-sonnet-5"):
 
 def make_writer(name="openai:gpt-5"):
     """Make a writer for a model of OpenAI."""
-    return MessageWriter(wire=SHAPES["openai"], family="openai", meter=make_meter(name), images=ImageFolder(""))
+    return MessageWriter(wire=WIRE_SHAPES["openai"], family="openai", meter=make_meter(name), images=ImageFolder(""))
 
 
 def count_written(history, writer, monkeypatch, start=0):
@@ -285,7 +285,7 @@ def test_thoughts_of_another_provider():
     thought = ThinkingPart(text="Hm.", id="reasoning_content", signature="c2ln")
     answer = Answer(parts=(thought, TextPart(text="Yes.", id="msg_1"), call), provider="elsewhere")
     for shape in MODELS:
-        written = str(SHAPES[shape].write_message(answer, FAMILIES[shape]))
+        written = str(WIRE_SHAPES[shape].write_message(answer, FAMILIES[shape]))
         assert "Yes." in written
         assert "lamps" in written
         assert not any(word in written for word in ("Hm.", "c2ln", "msg_1", "fc_1"))

@@ -6,9 +6,9 @@ import pytest
 
 from foreword.agent.conversation import Answer
 from foreword.agent.model_call import TurnLedger
-from foreword.agent.providers.http_provider import SHAPES
 from foreword.agent.providers.model_clients import OpenModel
 from foreword.agent.providers.provider import AnswerDone
+from foreword.agent.providers.wire_shapes import WIRE_SHAPES
 from foreword.events.event import Usage
 from foreword.promptcache.cache_usage import Cause
 from foreword.promptcache.ledger import ENGINE_RESTARTED
@@ -41,7 +41,7 @@ def call(tmp_path):
 
     def call(ledger_state, at, engine, read=0.0):
         start = engine.find_cache_start if engine else None
-        opened = OpenModel(provider=None, wire=SHAPES["openai"], family="openai", find_cache_start=start)
+        opened = OpenModel(provider=None, wire=WIRE_SHAPES["openai"], family="openai", find_cache_start=start)
         accounting = TurnLedger(assembly, opened, ledger_state, str(at))
         accounting.mark(request, (), at)
         usage = Usage(tokens_in=1_000, tokens_out=1, cache_read=int(read * 1_000))

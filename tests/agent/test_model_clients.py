@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from foreword.agent.providers.http_provider import SHAPES
 from foreword.agent.providers.model_clients import KNOWN_PROVIDERS, ModelClients
+from foreword.agent.providers.wire_shapes import WIRE_SHAPES
 from foreword.config.env import Secrets
 from foreword.envelope import SHAPE_OF_PROVIDER, Envelope
 from foreword.errors import InputError, UnknownName
@@ -212,4 +212,4 @@ def test_documented():
         for name in re.findall(r"`([\w-]+)`", names)
     }
     assert documented == {name: ([*one.keys], [*one.addresses]) for name, one in KNOWN_PROVIDERS.items()}
-    assert {known.speaks for known in KNOWN_PROVIDERS.values()} == set(SHAPES)
+    assert {known.speaks for known in KNOWN_PROVIDERS.values()} == set(WIRE_SHAPES)

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from foreword.agent.agent_events import ProviderError, TextDelta, ThinkingDelta, TurnEnd
 from foreword.agent.conversation import Answer, CallPart, TextPart, ThinkingPart
 from foreword.agent.providers import http_provider
-from foreword.agent.providers.http_provider import SHAPES, HttpProvider
+from foreword.agent.providers.http_provider import HttpProvider
 from foreword.agent.providers.provider import AnswerDone
+from foreword.agent.providers.wire_shapes import WIRE_SHAPES
 from foreword.envelope import Envelope
 from foreword.events.event import EventType, Usage
 from foreword.promptcache.rules import CacheUsage
@@ -75,7 +76,7 @@ async def receive(shape, body, *, status=200, **headers):
     body = Pieces([body]) if isinstance(body, bytes) else body
     answer = httpx2.Response(status, headers=headers, stream=body)
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: answer)) as client:
-        provider = HttpProvider(client, SHAPES[shape], "http://x.example", f"{NAMES.get(shape, shape)}:m", "k")
+        provider = HttpProvider(client, WIRE_SHAPES[shape], "http://x.example", f"{NAMES.get(shape, shape)}:m", "k")
         async with aclosing(provider.stream(ENVELOPE)) as stream:
             *shown, done = [event async for event in stream]
     assert isinstance(done, AnswerDone)

@@ -9,9 +9,9 @@ from house import CONFIG, end, open_rows, read_log, say, until
 
 from foreword.agent.conversation import Answer
 from foreword.agent.model_call import TurnLedger
-from foreword.agent.providers.http_provider import SHAPES
 from foreword.agent.providers.model_clients import OpenModel
 from foreword.agent.providers.provider import AnswerDone
+from foreword.agent.providers.wire_shapes import WIRE_SHAPES
 from foreword.gateway.messages import RoutedMessage, ScheduledRun
 from foreword.storage.ledgers import find_sessions_with_text
 from foreword.testing import NOON, ManualClock, ScriptedCall, ScriptedError, ScriptedReply, make_workspace, write_files
@@ -519,7 +519,7 @@ def test_a_provider_that_does_not_say_what_it_used(tmp_path):
     workspace = make_workspace(tmp_path, FILES)
     assembly = workspace.assemble(Turn(user="alice", situation="dm", message="Hello", now=NOON))
     accounting = TurnLedger(
-        assembly, OpenModel(provider=None, wire=SHAPES["anthropic"], family="anthropic"), None, "t1"
+        assembly, OpenModel(provider=None, wire=WIRE_SHAPES["anthropic"], family="anthropic"), None, "t1"
     )
     accounting.mark(assembly.envelope("anthropic").request, (), NOON)
     settled = accounting.settle(AnswerDone(answer=Answer(), usage=None), {})

@@ -12,9 +12,9 @@ from functools import cache
 
 from foreword.agent.conversation import Answer, close_turn, make_user_message
 from foreword.agent.model_call import TurnLedger
-from foreword.agent.providers.http_provider import SHAPES
 from foreword.agent.providers.model_clients import OpenModel
 from foreword.agent.providers.provider import AnswerDone
+from foreword.agent.providers.wire_shapes import WIRE_SHAPES
 from foreword.engine.trust import Audience
 from foreword.events.event import Context, EventType, Usage
 from foreword.events.sinks import open_event_stream
@@ -174,7 +174,7 @@ class People:
         )
         book = books.open(self.workspace, turn, self.clock(), compacted=False)
         assembly = self.workspace.assemble(turn, book)
-        opened = OpenModel(provider=None, wire=SHAPES["anthropic"], family="anthropic")
+        opened = OpenModel(provider=None, wire=WIRE_SHAPES["anthropic"], family="anthropic")
         accounting = TurnLedger(assembly, opened, books.ledger_state, claimed.turn)
         request = accounting.mark(assembly.envelope("anthropic").request, (), self.clock()).request
         settled = accounting.settle(AnswerDone(answer=Answer(), usage=Usage(tokens_in=100, tokens_out=10)), {})

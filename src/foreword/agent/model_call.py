@@ -20,7 +20,7 @@ from foreword.agent.agent_events import (
 )
 from foreword.agent.conversation import Answer, HistoryMessage, convert_to_texts
 from foreword.agent.images import ImageFolder
-from foreword.agent.providers.model_clients import ENGINE_HOST, OpenModel
+from foreword.agent.providers.model_clients import ENGINE_HOST, ModelWire, OpenModel
 from foreword.agent.providers.provider import AnswerBegan, AnswerDone, ProviderEvent, RequestOptions
 from foreword.agent.reply_stream import FencedCallParser
 from foreword.agent.retry import RetryPolicy
@@ -56,7 +56,7 @@ class TurnLedger:
     def __init__(
         self,
         assembly: Assembly,
-        opened: OpenModel,
+        opened: ModelWire,
         ledger_state: LedgerState | None,
         turn: str,
         *,
@@ -155,22 +155,108 @@ MIN_ANSWER_TOKENS = 64  # minimum output tokens requested; the provider refuses 
 
 
 @frozen
-class CallContext:
-    """What all model calls of a turn share."""
+class RequestInputs:
+    """The inputs of a turn's requests; the sender may be the caller of the library."""
 
     assembly: Assembly
-    opened: OpenModel
+    opened: ModelWire
     envelope: Envelope
     ledger: TurnLedger
     prompt_hash: str
     config: Config
     images: ImageFolder
-    event_stream: EventStream
     spending: TurnSpending
-    retry_policy: RetryPolicy
     max_tokens: int
-    seconds: float
     response_format: str = ""
+
+
+@frozen
+class CallContext(RequestInputs):
+    """What all model calls of a turn share."""
+
+    opened: OpenModel
+    event_stream: EventStream
+    retry_policy: RetryPolicy
+    seconds: float
+
+
+class RequestWriter:
+    """Writes the requests of one turn and accounts for their answers."""
+
+    def __init__(self, context: RequestInputs, history: Sequence[HistorySegment] = ()) -> None:
+        self._context = context
+        opened, meter = context.opened, context.assembly.meter
+        self._writer = MessageWriter(wire=opened.wire, family=opened.family, meter=meter, images=context.images)
+        self._opening = count_opening(context.envelope.request[REQUEST_SHAPES[opened.shape].field])
+        self._history = history
+        self.drops_thinking = False
+        """Whether the provider is asked to ignore thoughts that followed another prompt."""
+
+    def write(self, own: Sequence[HistoryMessage], at: datetime, *, stream: bool = True) -> Envelope:
+        """Write the next request: the prompt, the history, and the messages of this turn."""
+        context = self._context
+        past = write_history(self._history, self._writer, self._opening)
+        self.drops_thinking = (
+            self.drops_thinking
+            or any(one.drops_thinking for one in self._history)
+            or any(message.drops_thinking for message in own if isinstance(message, Answer))
+        )
+        options = RequestOptions(
+            max_tokens=self._bound_answer(own),
+            cache_key=make_cache_key(context.assembly.turn) if context.opened.keyed else "",
+            response_format=context.response_format,
+            drops_thinking=self.drops_thinking,
+            diagnosis_of=context.ledger.diagnosis_of,
+            stream=stream,
+        )
+        request, field = context.envelope.request, REQUEST_SHAPES[context.opened.shape].field
+        messages = [*request[field][: self._opening], *self._writer.write(own)]
+        return context.ledger.mark(context.opened.wire.complete({**request, field: messages}, options), past, at)
+
+    def estimate_max_cost(self, own: Sequence[HistoryMessage]) -> Cost:
+        """Return the maximum cost of a call, including the messages added since the prompt was assembled."""
+        context = self._context
+        most = estimate_max_cost(context.assembly, context.config.models, context.max_tokens)
+        if most.usd is None or most.prices is None:
+            return most
+        return Cost(
+            usd=most.usd + self._count_added(own) * max(most.prices.cache_write, most.prices.input), prices=most.prices
+        )
+
+    def _count_added(self, own: Sequence[HistoryMessage]) -> int:
+        """Count the tokens of the messages added since the prompt was assembled."""
+        count = self._context.assembly.meter.count
+        return sum(count(message.text) for message in convert_to_texts(own[1:]))
+
+    def _bound_answer(self, own: Sequence[HistoryMessage]) -> int:
+        """Return the output limit: the model's maximum or the rest of its context window."""
+        assembly = self._context.assembly
+        facts = assembly.meter.facts
+        left = facts.window - assembly.used - assembly.conversation - self._count_added(own)
+        return max(MIN_ANSWER_TOKENS, min(self._context.max_tokens, facts.answer or left, left))
+
+    def settle(self, call: TraceStep, done: AnswerDone) -> CallSettled:
+        """Advance the ledger; record the usage and cost of a call by section, its cache reads and why it missed."""
+        context, usage, usd = self._context, done.usage, None
+        if done.answer.cut:
+            call.note(cut=True)
+        if usage is None:
+            call.note(unpriced="the provider reported no usage")
+        else:
+            priced = PricedCall(
+                model=context.assembly.turn.model, usage=usage, time=call.trace.clock(), hour=context.ledger.hour
+            )
+            cost = price_call(priced, context.config.models)
+            shares = [share.row for share in split_cost(context.assembly, priced, cost)]
+            usd = cost.usd
+            call.note(usage=usage, cost_usd=usd, sections=shares)
+            if usd is None:
+                call.note(unpriced=cost.reason)
+        settled = replace(context.ledger.settle(done, context.config.models), usage=usage or Usage(), usd=usd)
+        if settled.account:
+            call.note(cache=account_to_json(settled.account))
+        context.spending.add(settled.usage, usd)
+        return settled
 
 
 class ModelCaller:
@@ -178,12 +264,9 @@ class ModelCaller:
 
     def __init__(self, context: CallContext, history: Sequence[HistorySegment] = ()) -> None:
         self._context = context
-        opened, meter = context.opened, context.assembly.meter
-        self._writer = MessageWriter(wire=opened.wire, family=opened.family, meter=meter, images=context.images)
-        self._opening = count_opening(context.envelope.request[REQUEST_SHAPES[opened.shape].field])
-        self._history = history
-        self._has_begun = self._is_streaming = self._drops_thinking = False
-        self._native = meter.facts.native_tools
+        self._requests = RequestWriter(context, history)
+        self._has_begun = self._is_streaming = False
+        self._native = context.assembly.meter.facts.native_tools
 
     async def call(self, turn: TraceStep, own: Sequence[HistoryMessage]) -> AsyncGenerator[CallEvent]:
         """Call the model with the history and this turn's messages; retry transient errors.
@@ -217,8 +300,8 @@ class ModelCaller:
 
     def _choose_pause(self, error: ProviderError, waits: Sequence[float]) -> float | None:
         """Choose the pause before the next attempt; None if there is none."""
-        if error.stale_thinking and not self._drops_thinking:
-            self._drops_thinking = True
+        if error.stale_thinking and not self._requests.drops_thinking:
+            self._requests.drops_thinking = True
             return 0.0
         return self._context.retry_policy.choose_delay(waits[0], error.wait) if error.passing and waits else None
 
@@ -239,7 +322,7 @@ class ModelCaller:
             async with aclosing(self._stream(call, own)) as events:
                 async for event in events:
                     if isinstance(event, AnswerDone):
-                        settled = self._settle(call, event)
+                        settled = self._requests.settle(call, event)
                     elif not isinstance(event, AnswerBegan):
                         yield event
         except BaseException as error:
@@ -268,57 +351,12 @@ class ModelCaller:
         guard = self._context.event_stream.budgets
         if guard is None or not guard.has_limits(call.trace.context):
             return None, Reservation(allowed=True)
-        return guard, await reserve_budget(guard, call, self._estimate_max_cost(own))
-
-    def _estimate_max_cost(self, own: Sequence[HistoryMessage]) -> Cost:
-        """Return the maximum cost of a call, including the messages added since the prompt was assembled."""
-        context = self._context
-        most = estimate_max_cost(context.assembly, context.config.models, context.max_tokens)
-        if most.usd is None or most.prices is None:
-            return most
-        return Cost(
-            usd=most.usd + self._count_added(own) * max(most.prices.cache_write, most.prices.input), prices=most.prices
-        )
-
-    def _count_added(self, own: Sequence[HistoryMessage]) -> int:
-        """Count the tokens of the messages added since the prompt was assembled."""
-        count = self._context.assembly.meter.count
-        return sum(count(message.text) for message in convert_to_texts(own[1:]))
-
-    def _bound_answer(self, own: Sequence[HistoryMessage]) -> int:
-        """Return the output limit: the model's maximum or the rest of its context window."""
-        assembly = self._context.assembly
-        facts = assembly.meter.facts
-        left = facts.window - assembly.used - assembly.conversation - self._count_added(own)
-        return max(MIN_ANSWER_TOKENS, min(self._context.max_tokens, facts.answer or left, left))
-
-    def _settle(self, call: TraceStep, done: AnswerDone) -> CallSettled:
-        """Advance the ledger; record the usage and cost of a call by section, its cache reads and why it missed."""
-        context, usage, usd = self._context, done.usage, None
-        if done.answer.cut:
-            call.note(cut=True)
-        if usage is None:
-            call.note(unpriced="the provider reported no usage")
-        else:
-            priced = PricedCall(
-                model=context.assembly.turn.model, usage=usage, time=call.trace.clock(), hour=context.ledger.hour
-            )
-            cost = price_call(priced, context.config.models)
-            shares = [share.row for share in split_cost(context.assembly, priced, cost)]
-            usd = cost.usd
-            call.note(usage=usage, cost_usd=usd, sections=shares)
-            if usd is None:
-                call.note(unpriced=cost.reason)
-        settled = replace(context.ledger.settle(done, context.config.models), usage=usage or Usage(), usd=usd)
-        if settled.account:
-            call.note(cache=account_to_json(settled.account))
-        context.spending.add(settled.usage, usd)
-        return settled
+        return guard, await reserve_budget(guard, call, self._requests.estimate_max_cost(own))
 
     async def _stream(self, call: TraceStep, own: Sequence[HistoryMessage]) -> AsyncGenerator[ProviderEvent]:
         """Send one request and yield its answer as it arrives, without its fenced calls."""
         fences = None if self._native else FencedCallParser()
-        envelope = self._write_request(own, call.trace.clock())
+        envelope = self._requests.write(own, call.trace.clock())
         deadline = asyncio.get_running_loop().time() + self._context.seconds
         async with aclosing(self._context.opened.provider.stream(envelope)) as events:
             while event := await read_next(events, deadline):
@@ -328,7 +366,7 @@ class ModelCaller:
                     for text in fences.finish() if fences else ():
                         if text and isinstance(text, str):
                             yield TextDelta(text=text)
-                    flagged = replace(event.answer, drops_thinking=self._drops_thinking)
+                    flagged = replace(event.answer, drops_thinking=self._requests.drops_thinking)
                     yield replace(event, answer=flagged)
                 elif fences and isinstance(event, TextDelta):
                     for text in fences.feed(event.text):
@@ -336,26 +374,6 @@ class ModelCaller:
                             yield TextDelta(text=text)
                 else:
                     yield event
-
-    def _write_request(self, own: Sequence[HistoryMessage], at: datetime) -> Envelope:
-        """Write the next request: the prompt, the history, and the messages of this turn."""
-        context = self._context
-        past = write_history(self._history, self._writer, self._opening)
-        self._drops_thinking = (
-            self._drops_thinking
-            or any(one.drops_thinking for one in self._history)
-            or any(message.drops_thinking for message in own if isinstance(message, Answer))
-        )
-        options = RequestOptions(
-            max_tokens=self._bound_answer(own),
-            cache_key=make_cache_key(context.assembly.turn) if context.opened.keyed else "",
-            response_format=context.response_format,
-            drops_thinking=self._drops_thinking,
-            diagnosis_of=context.ledger.diagnosis_of,
-        )
-        request, field = context.envelope.request, REQUEST_SHAPES[context.opened.shape].field
-        messages = [*request[field][: self._opening], *self._writer.write(own)]
-        return context.ledger.mark(context.opened.wire.complete({**request, field: messages}, options), past, at)
 
 
 async def read_next(events: AsyncGenerator[ProviderEvent], deadline: float) -> ProviderEvent | None:
@@ -382,11 +400,16 @@ async def reserve_budget(guard: BudgetGuard, call: TraceStep, most: Cost) -> Res
     except asyncio.CancelledError:
         pending.add_done_callback(lambda done: release_unused(guard, done))
         raise
+    check_reservation(call, reservation)
+    return reservation
+
+
+def check_reservation(call: TraceStep, reservation: Reservation) -> None:
+    """Record the warnings of a reservation; raise BudgetExceeded if the call is refused."""
     for line in filter(None, (*reservation.sums, reservation.reason)):
         call.emit_restricted(EventType.API_ERROR, level=Level.WARN, budget=line)
     if not reservation.allowed:
         raise BudgetExceeded(reservation)
-    return reservation
 
 
 def make_cache_key(turn: Turn) -> str:

@@ -66,8 +66,8 @@ class ToolContext:
 
     assembly: Assembly
     workspace: Workspace
-    loop: "AgentLoop"
-    """The loop that runs the turn, and those of its subagents."""
+    loop: "AgentLoop | None"
+    """The loop that runs the turn, and those of its subagents; None if the caller of the library runs it."""
     seconds: float
     """The time limit of tools without their own."""
     spending: TurnSpending

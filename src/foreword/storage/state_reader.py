@@ -2,7 +2,7 @@
 
 import os
 import sqlite3
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from datetime import datetime
 from threading import Lock
 from typing import TypeVar, cast
@@ -13,10 +13,10 @@ from foreword.promptcache.rules import Calibration
 from foreword.storage import database
 from foreword.storage.agents import find_character, find_instructions
 from foreword.storage.database import FileIdentity
-from foreword.storage.ledgers import read_calibrations
+from foreword.storage.ledgers import read_calibrations, read_edits
 from foreword.storage.rows import fetch_all, fetch_cell, fetch_column
 from foreword.storage.sessions import find_archive_access
-from foreword.types import Trust, frozen
+from foreword.types import EditPolicy, Trust, frozen
 
 MAX_CACHED_ANSWERS = 4_096  # cached answers until the state changes
 
@@ -74,6 +74,10 @@ class StateReader:
         """Return the token calibration of a model."""
         nothing = Calibration(model=model)
         return self._ask(("tokens", model), nothing, lambda state: read_calibrations(state).get(model, nothing))
+
+    def find_edits(self) -> Mapping[tuple[str, str], EditPolicy]:
+        """Return the decisions about edits, by file and hash of its text."""
+        return self._ask(("edits",), {}, read_edits)
 
     def close(self) -> None:
         """Close the file. The next query opens it again."""

@@ -163,9 +163,18 @@ class AnthropicMessages(WireShape):
             return {"data": part.signature, "type": "redacted_thinking"}
         return {"thinking": part.text, "signature": part.signature, "type": "thinking"}
 
+    def split_reply(self, reply: Body) -> Iterator[Body]:
+        """Yield the events of a stream that brings the same answer as a whole reply."""
+        yield {"type": "message_start", "message": reply}
+        for at, block in enumerate(reply["content"]):
+            yield {"type": "content_block_start", "index": at, "content_block": block}
+        yield {"type": "message_delta", "delta": reply, "usage": reply.get("usage")}
+        if reply.get("stop_reason"):
+            yield {"type": "message_stop"}
+
     def complete(self, request: Body, options: RequestOptions) -> Body:
         """Add the token limit and the options."""
-        whole = {**request, "max_tokens": options.max_tokens, "stream": True}
+        whole = {**request, "max_tokens": options.max_tokens, **({"stream": True} if options.stream else {})}
         if options.drops_thinking:
             whole["thinking"] = DROP_STALE_THINKING
         if options.response_format:

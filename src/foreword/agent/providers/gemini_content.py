@@ -123,6 +123,10 @@ class GeminiContent(WireShape):
             elif part.text or signed:
                 yield {"text": part.text, **signed}
 
+    def split_reply(self, reply: Body) -> Iterator[Body]:
+        """Yield the events of a stream that brings the same answer as a whole reply."""
+        yield reply
+
     def complete(self, request: Body, options: RequestOptions) -> Body:
         """Add the token limit and the options."""
         settings: dict[str, Any] = {"maxOutputTokens": options.max_tokens, "responseModalities": ["TEXT"]}

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -12,10 +12,6 @@ from typing import Any
 import httpx2
 
 from foreword.agent.agent_events import ProviderError
-from foreword.agent.providers.anthropic_messages import AnthropicMessages
-from foreword.agent.providers.gemini_content import GeminiContent
-from foreword.agent.providers.openai_chat import AzureChat, OpenAIChat
-from foreword.agent.providers.openai_responses import OpenAIResponses
 from foreword.agent.providers.provider import (
     INTERRUPTED,
     MAX_ERROR_CHARS,
@@ -28,15 +24,6 @@ from foreword.agent.providers.provider import (
 )
 from foreword.envelope import Envelope
 
-SHAPES: Mapping[str, WireShape] = {
-    "anthropic": AnthropicMessages(),
-    "openai": OpenAIChat("max_completion_tokens"),
-    "azure": AzureChat(),
-    "compatible": OpenAIChat("max_tokens"),
-    "responses": OpenAIResponses(),
-    "gemini": GeminiContent(),
-}
-"""The wire shapes, by what a provider speaks."""
 MAX_EVENT_BYTES = 32_000_000  # bytes of one event, such as a call with large arguments
 MAX_ERROR_BYTES = 1_000_000  # bytes of an error body that are read
 MAX_ERROR_S = 5.0  # seconds for reading an error body

@@ -126,14 +126,12 @@ CACHE_KEY_PROVIDERS = ("openai", "responses", "azure")  # wire shapes that accep
 
 
 @frozen
-class OpenModel:
-    """An open model."""
+class ModelWire:
+    """How requests to a model are written."""
 
-    provider: "Provider"
     wire: "WireShape"
     family: str
     """The provider that owns the ids and signatures of its answers."""
-    base_url: str = ""
     keyed: bool = False
     """Whether requests carry a cache key of the conversation."""
     find_cache_start: Callable[[datetime], datetime] | None = None
@@ -143,6 +141,14 @@ class OpenModel:
     def shape(self) -> str:
         """The name of its envelopes."""
         return self.wire.name
+
+
+@frozen
+class OpenModel(ModelWire):
+    """An open model: it sends the requests as well."""
+
+    provider: "Provider"
+    base_url: str = ""
 
     def find_unsupported_format(self, model: str, wanted: str, *, tools: bool) -> str:
         """Return why the model does not take a response format; empty if it does."""
@@ -161,6 +167,26 @@ class OpenModel:
         """Raise InputError if the model does not take a response format."""
         if why := self.find_unsupported_format(model, wanted, tools=tools):
             raise InputError(why)
+
+
+def find_model_wire(name: str, configured: Collection[str] = ()) -> ModelWire:
+    """Return how requests to a model are written, without an address or a key; `configured` are further providers."""
+    from foreword.agent.providers.wire_shapes import WIRE_SHAPES
+
+    prefix = parse_model_name(name)[0]
+    known = KNOWN_PROVIDERS.get(prefix) or (KnownProvider() if prefix in {*configured, EMBEDDED_PREFIX} else None)
+    if known is None:
+        raise UnknownName("provider", prefix, list_provider_names(configured), most=MAX_LISTED_PROVIDERS)
+    keyed = known.speaks in CACHE_KEY_PROVIDERS or prefix == EMBEDDED_PREFIX
+    return ModelWire(wire=WIRE_SHAPES[known.speaks], family=known.family or prefix, keyed=keyed)
+
+
+def parse_model_name(name: str) -> tuple[str, str]:
+    """Split `provider:model`; raise InputError for any other form."""
+    prefix, colon, model = name.partition(":")
+    if not colon or not model:
+        raise InputError(f"{name!r} is not a model name; use provider:model, such as anthropic:claude-sonnet-5")
+    return prefix, model
 
 
 def find_provider_address(
@@ -243,11 +269,9 @@ class ModelClients:
         return opened
 
     def _open(self, name: str) -> OpenModel:
-        from foreword.agent.providers.http_provider import SHAPES, HttpProvider
+        from foreword.agent.providers.http_provider import HttpProvider
 
-        prefix, colon, model = name.partition(":")
-        if not colon or not model:
-            raise InputError(f"{name!r} is not a model name; use provider:model, such as anthropic:claude-sonnet-5")
+        prefix, model = parse_model_name(name)
         if prefix == EMBEDDED_PREFIX:
             return self._open_local(name)
         known = self._find_provider(prefix)
@@ -259,31 +283,32 @@ class ModelClients:
                 f"{name} needs the address of your own endpoint; set {' or '.join(known.addresses)}, or"
                 f" providers.{prefix}.base_url in foreword.yaml"
             )
-        wire, family = SHAPES[known.speaks], known.family or prefix
+        own = find_model_wire(name, self._addresses)
+        named = f"{own.family}:{model}"
         return OpenModel(
-            provider=HttpProvider(self._share_client(), wire, known.base_url, f"{family}:{model}", key or "none"),
-            wire=wire,
-            family=family,
+            provider=HttpProvider(self._share_client(), own.wire, known.base_url, named, key or "none"),
+            wire=own.wire,
+            family=own.family,
+            keyed=own.keyed,
             base_url=known.base_url,
-            keyed=known.speaks in CACHE_KEY_PROVIDERS,
         )
 
     def _open_local(self, name: str) -> OpenModel:
         """Open the embedded engine; the first request starts it, which may take seconds."""
         from foreword.agent.providers.embedded_engine import EmbeddedEngine, EngineTransport
         from foreword.agent.providers.embedded_weights import make_engine_settings
-        from foreword.agent.providers.http_provider import SHAPES, HttpProvider
+        from foreword.agent.providers.http_provider import HttpProvider
 
         engine = self._engines[name] = EmbeddedEngine(
             make_engine_settings(find_facts(name, self._overrides), self._environ)
         )
         client = self._clients[name] = self._make_client(EngineTransport(engine))
-        wire = SHAPES["compatible"]
+        own = find_model_wire(name)
         return OpenModel(
-            provider=HttpProvider(client, wire, f"http://{ENGINE_HOST}/v1", name, "none"),
-            wire=wire,
-            family=EMBEDDED_PREFIX,
-            keyed=True,
+            provider=HttpProvider(client, own.wire, f"http://{ENGINE_HOST}/v1", name, "none"),
+            wire=own.wire,
+            family=own.family,
+            keyed=own.keyed,
             find_cache_start=engine.find_cache_start,
         )
 

@@ -198,12 +198,17 @@ class OpenAIChat(WireShape):
             ]
         return [written]
 
+    def split_reply(self, reply: Body) -> Iterator[Body]:
+        """Yield the events of a stream that brings the same answer as a whole reply."""
+        choices = [{**choice, "delta": choice["message"]} for choice in reply["choices"][:1]]
+        yield {**reply, "choices": choices}
+
     def complete(self, request: Body, options: RequestOptions) -> Body:
         """Add the token limit and the options."""
         whole = {**request, self._limit: options.max_tokens}
         if options.cache_key:
             whole["prompt_cache_key"] = options.cache_key
-        whole |= {"stream": True, "stream_options": {"include_usage": True}}
+        whole |= {"stream": True, "stream_options": {"include_usage": True}} if options.stream else {}
         if options.response_format:
             whole["response_format"] = json.loads(options.response_format)
         return whole

@@ -36,6 +36,7 @@ DELTA_EVENTS = {
 }
 """The events that continue a part, and its kind."""
 ERROR_EVENTS = ("response.failed", "error")
+ENDED_STATUSES = ("completed", "incomplete")
 END_EVENTS = ("response.completed", "response.incomplete")
 
 
@@ -147,12 +148,32 @@ class OpenAIResponses(WireShape):
             return {"role": "assistant", "id": part.id, "content": content, "type": "message", "status": "completed"}
         return {"role": "assistant", "content": part.text}
 
+    def split_reply(self, reply: Body) -> Iterator[Body]:
+        """Yield the events of a stream that brings the same answer as a whole reply."""
+        for at, item in enumerate(reply["output"]):
+            place = {"output_index": at}
+            yield {**place, "type": "response.output_item.added", "item": item}
+            kind = item.get("type")
+            if kind == "message":
+                for part in item["content"]:
+                    text = part.get("text") or part.get("refusal") or ""
+                    yield {**place, "type": "response.output_text.delta", "delta": text}
+            elif kind == "function_call":
+                yield {**place, "type": "response.function_call_arguments.delta", "delta": item["arguments"]}
+            elif kind == "reasoning":
+                for part in item.get("summary") or ():
+                    yield {**place, "type": "response.reasoning_summary_text.delta", "delta": part["text"]}
+                yield {**place, "type": "response.output_item.done", "item": item}
+        if reply.get("status") in ENDED_STATUSES:
+            yield {"type": "response.completed", "response": reply}
+
     def complete(self, request: Body, options: RequestOptions) -> Body:
         """Add the token limit and the options."""
         whole = {**request, "max_output_tokens": options.max_tokens}
         if options.cache_key:
             whole["prompt_cache_key"] = options.cache_key
-        whole["stream"] = True
+        if options.stream:
+            whole["stream"] = True
         model = request["model"]
         if model.startswith(REASONING_MODELS) and not model.startswith(PLAIN_MODELS):
             whole["include"] = ["reasoning.encrypted_content"]

@@ -7,6 +7,7 @@ and how the stream is read. One module per shape; this one has what they share.
 import json
 import secrets
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
@@ -24,6 +25,7 @@ from foreword.agent.conversation import (
 )
 from foreword.engine.sources.documents import join_lines
 from foreword.envelope import Envelope
+from foreword.errors import InputError
 from foreword.events.event import Usage
 from foreword.types import frozen
 
@@ -74,6 +76,8 @@ class RequestOptions:
     """Whether the provider shall ignore thoughts of answers that followed another prompt, instead of refusing them."""
     diagnosis_of: str | None = None
     """The id of the answer to compare the cache with; empty to opt in to diagnoses, None to ask for none."""
+    stream: bool = True
+    """Whether the answer shall arrive as a stream of events."""
 
 
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
@@ -105,6 +109,23 @@ class WireShape(ABC):
     @abstractmethod
     def complete(self, request: Body, options: RequestOptions) -> Body:
         """Add to a request what it asks for beside the prompt."""
+
+    @abstractmethod
+    def split_reply(self, reply: Body) -> Iterator[Body]:
+        """Yield the events of a stream that brings the same answer as a whole reply."""
+
+    def read_reply(self, reply: Body, provider: str) -> AnswerDone:
+        """Read a whole reply; raise InputError if it is not one of this API."""
+        draft = self.drafts()
+        try:
+            for event in self.split_reply(reply):
+                deque(draft.read(event), 0)
+            deque(draft.end(), 0)
+        except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+            raise InputError(f"the reply cannot be read ({type(error).__name__}: {error})") from None
+        if not draft.done:
+            raise InputError("the reply has no end: give the whole reply of the provider, not a part of a stream")
+        return draft.finish(provider)
 
     def find_unsupported_format(self, model: str, kind: str, *, tools: bool) -> str:  # noqa: ARG002 - see subclasses
         """Return why a model does not take a response format; empty if it does."""
