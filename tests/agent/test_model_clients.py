@@ -85,6 +85,14 @@ def test_addresses():
     assert find_address(family, "gemini:m") == "http://there"
 
 
+def test_addresses_that_are_none():
+    """An address without http:// and a key that no header can carry are refused before anything is sent."""
+    with pytest.raises(InputError, match="the address of ollama is 'localhost:11434'; it must begin with http://"):
+        ModelClients({}, {"OLLAMA_BASE_URL": "localhost:11434"}).find("ollama:m")
+    with pytest.raises(InputError, match="check OPENAI_API_KEY"):
+        ModelClients({}, {"OPENAI_API_KEY": "clé"}).find("openai:m")
+
+
 def test_own_server():
     """An unknown provider with an address is treated as OpenAI-compatible, and needs no key."""
     models = ModelClients({"shed": "http://shed.local:8000/v1"}, {})

@@ -279,6 +279,13 @@ class TestBrokenStreams:
         lost, complete = asyncio.run(cut_all())
         assert (lost, complete < 25) == ([], True)
 
+    def test_an_answer_without_end(self, monkeypatch, shape):
+        """An answer that grows beyond any use is unreadable, and is not asked for again."""
+        monkeypatch.setattr("foreword.agent.providers.provider.MAX_ANSWER_CHARS", 20)
+        with pytest.raises(ProviderError, match="it has more than 20 characters") as refused:
+            read(shape, write(shape))
+        assert not refused.value.passing
+
     def test_stops_in_a_tool_call(self, tmp_path, stand_in, shape):
         """A stream that stops in the middle of a tool call is asked for again, and the tool runs once."""
         talk = Conversation(tmp_path, stand_in.url, MODELS[shape])

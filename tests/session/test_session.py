@@ -208,7 +208,7 @@ def test_own_tools(tmp_path):
             assert step.tool_results({step.tool_calls[0].id: "on"}).answered(ask(step.request)) is None
             texts = [message["content"] for message in provider.body["messages"] if message["role"] == "tool"]
             assert texts[0] == "waited"
-            assert texts[1] == "paid 3" if asks else "needs a person's yes" in texts[1]
+            assert texts[1] == "paid 3" if asks else "it needs approval" in texts[1]
             assert texts[2] == "on"
             assert "There is no tool 'fly' here" in texts[3]
             assert "no JSON" in texts[4]

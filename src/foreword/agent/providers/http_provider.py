@@ -76,11 +76,17 @@ class HttpProvider:
 
 async def read_events(pieces: AsyncIterator[bytes]) -> AsyncGenerator[dict[str, Any]]:
     """Yield the events of a stream; raise ProviderError if the body is no stream of JSON events."""
-    rest, other, is_stream = b"", b"", False
+    begun: list[bytes] = []  # the pieces of the line that has not ended; joining them only at its end is linear
+    size, other, is_stream = 0, b"", False
     async for piece in pieces:
-        *lines, rest = (rest + piece).split(b"\n")
-        if len(rest) > MAX_EVENT_BYTES:
+        begun.append(piece)
+        size += len(piece)
+        if size > MAX_EVENT_BYTES:
             raise ProviderError(f"{UNREADABLE} (an event has more than {MAX_EVENT_BYTES:,} bytes)", passing=False)
+        if b"\n" not in piece:
+            continue
+        *lines, rest = b"".join(begun).split(b"\n")
+        begun, size = [rest], len(rest)
         for line in lines:
             is_stream = is_stream or line.startswith(FIELDS)
             if line.startswith(DATA_FIELD):
@@ -91,7 +97,7 @@ async def read_events(pieces: AsyncIterator[bytes]) -> AsyncGenerator[dict[str, 
                     yield event
             elif not is_stream and len(other) < MAX_ERROR_BYTES:
                 other += line
-    body = (other + rest).strip()
+    body = (other + b"".join(begun)).strip()
     if not is_stream and body and not any(field.startswith(body[: len(field)]) for field in FIELDS):
         raise make_body_error(body)
 

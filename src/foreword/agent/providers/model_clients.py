@@ -283,6 +283,10 @@ class ModelClients:
                 f"{name} needs the address of your own endpoint; set {' or '.join(known.addresses)}, or"
                 f" providers.{prefix}.base_url in foreword.yaml"
             )
+        if not known.base_url.startswith(("http://", "https://")):
+            raise InputError(f"the address of {prefix} is {known.base_url!r}; it must begin with http:// or https://")
+        if not key.isascii():
+            raise InputError(f"the API key for {name} has a letter that no key has; check {' or '.join(known.keys)}")
         own = find_model_wire(name, self._addresses)
         named = f"{own.family}:{model}"
         return OpenModel(

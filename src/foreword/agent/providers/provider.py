@@ -31,6 +31,7 @@ from foreword.types import frozen
 
 Body = Mapping[str, Any]
 
+MAX_ANSWER_CHARS = 10_000_000  # characters of a whole answer; a file that a tool writes may have millions
 UNREADABLE = "the answer of the provider cannot be read"
 INTERRUPTED = "the connection to the provider broke: its answer has no end"
 SYSTEM_TEXT = "system"
@@ -154,6 +155,8 @@ class AnswerDraft(ABC):
     def __init__(self) -> None:
         self.parts: dict[Any, PartDraft] = {}
         """The parts by their key in the stream, in order."""
+        self.size = 0
+        """The characters so far."""
         self.usage: Usage | None = None
         self.cut = False
         self.done = False
@@ -175,6 +178,9 @@ class AnswerDraft(ABC):
         draft.known |= {name: replace_invalid_characters(value) for name, value in known.items() if value}
         if piece:
             piece = replace_invalid_characters(piece)
+            self.size += len(piece)
+            if self.size > MAX_ANSWER_CHARS:
+                raise ProviderError(f"{UNREADABLE} (it has more than {MAX_ANSWER_CHARS:,} characters)", passing=False)
             draft.texts.append(piece)
             if draft.kind == "text":
                 yield TextDelta(text=piece)
