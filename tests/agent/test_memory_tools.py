@@ -13,7 +13,7 @@ from foreword.agent.tools.registry import BUILT_IN
 from foreword.assembly import Assembly
 from foreword.errors import InputError, UnknownName
 from foreword.memory.search import find_snippet
-from foreword.testing import make_workspace
+from foreword.testing import make_workspace, write_files
 from foreword.turn import Turn
 from foreword.workspace import Workspace
 
@@ -110,6 +110,33 @@ def test_save(ws: Workspace) -> None:
     assert f"{origin}\nRye is best." in use(ws, "alice", "memory_search", query="rye")
     assert use(ws, "alice", "memory_get", path=path) == f"{origin}\nRye is best."
     assert "Rye" not in stand(ws).prompt.text
+
+
+def test_the_same_text_of_two_people(ws: Workspace) -> None:
+    """What two people say is kept for each of them: one who forgets it takes nothing from the other."""
+    paths = {}
+    for user in ("ines", "bob"):
+        said = use_in_group(ws, user, "save_memory", text="The spare key is at number 7.")
+        paths[user] = re.fullmatch(r"Saved as (\S+)\.", said)[1]
+    assert paths["ines"] != paths["bob"]
+    assert "spare key" in use_in_group(ws, "bob", "read_memory")
+    use_in_group(ws, "ines", "forget_memory", path=paths["ines"])
+    assert "spare key" in use_in_group(ws, "bob", "read_memory")
+
+
+def test_the_price_of_more(ws: Workspace) -> None:
+    """The price beside a result is that of the call, also for entries with an origin and for long messages."""
+    path = use_in_group(ws, "bob", "save_memory", text="Rye is best.").removeprefix("Saved as ").removesuffix(".")
+    long = "2026-03-14 10:05 Ann: " + "the marble cake needs butter and patience. " * 280
+    write_files(Path(ws.files.root), {"memory/social/chat.md": f"{long}\n"})
+    for query in ("rye best", "marble cake butter"):
+        text = use(ws, "alice", "memory_search", query=query)
+        for file, first, lines, price in re.findall(
+            r'memory_get\("([^"]+)", from=(\d+), lines=(\d+)\) \(([\d,]+) tok\)', text
+        ):
+            got = use(ws, "alice", "memory_get", path=file, **{"from": int(first), "lines": int(lines)})
+            assert stand(ws).meter.count(got) == int(price.replace(",", ""))
+    assert path in use(ws, "alice", "memory_search", query="rye best")
 
 
 def test_save_in_private(ws: Workspace) -> None:

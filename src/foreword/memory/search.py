@@ -2,7 +2,7 @@
 
 import math
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from heapq import nlargest
@@ -442,7 +442,7 @@ def cut_around(line: str, words: frozenset[str], most: int) -> str:
     if len(line) <= most:
         return line
     places = [match.start() for match in LONG_WORD.finditer(line.lower()) if match[0][:STEM_CHARS] in words]
-    best = max(places, key=lambda at: sum(at <= other < at + most for other in places), default=0)
+    best = max(places, key=lambda at: bisect_left(places, at + most) - bisect_left(places, at), default=0)
     start = max(0, min(best - 20, len(line) - most))
     start = line.find(" ", start) + 1 if start else 0
     end = line.rfind(" ", start, start + most)

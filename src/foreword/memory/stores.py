@@ -273,7 +273,7 @@ class Memory:
             raise Forbidden(f"{store} has more readers than {note.clearance}; a person has to confirm that")
         clean = replace(note, text=text)
         names = self._open(author, store) if store == OWN_STORE else [store]
-        return self._save(store, names, find_places(store, clean), (text, write_note(clean)))
+        return self._save(store, names, find_places(store, clean), (text, write_note(clean)), author=note.author)
 
     def save_reviewed(self, note: Note, store: str) -> Saved:
         """Save a note of the owner without review, unless the same text is there."""
@@ -284,20 +284,21 @@ class Memory:
             raise Forbidden("only the owner, at full trust, saves without review")
         clean = replace(note, text=text)
         written = write_confirmed(Confirmed(text=text, origin=note.origin, by=self._write_confirmation(note.author)))
-        return self._save(store, [store], find_places(store, clean, NOTES), (text, written), reviewed=True)
+        return self._save(store, [store], find_places(store, clean, NOTES), (text, written))
 
     def _save(
-        self, store: str, names: Sequence[str], places: Iterable[str], said: tuple[str, str], *, reviewed: bool = False
+        self, store: str, names: Sequence[str], places: Iterable[str], said: tuple[str, str], *, author: str = ""
     ) -> Saved:
         """Write a text, as its file has it, to the first place that is free, unless the store has the text already.
 
-        Reviewed text is compared only with reviewed text: a waiting entry is not the owner's word yet.
+        It is compared with reviewed text and with the entries of its author. What somebody else said is not known of
+        this person, and reviewed text, which has no author here, is not known by a waiting entry.
         """
         text, written = said
         with self._index_sync.lock:
             self._files.refresh(now=True)
             for path in self._list(names):
-                if not (reviewed and find_author(path)) and self._has_text(path, text):
+                if find_author(path) in ("", author) and self._has_text(path, text):
                     return Saved(path=show_path(path), store=store, known=True)
             for path in places:
                 new = write_file(self._files.root, path, written)

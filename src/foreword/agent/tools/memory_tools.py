@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
-from foreword.agent.tools.declaration import ToolRun, tool
+from foreword.agent.tools.declaration import MAX_LINE_CHARS, MAX_READING_TOKENS, ToolRun, tool
 from foreword.agent.tools.reading_tools import read_memory_lines
 from foreword.engine.sources.documents import join_lines
 from foreword.engine.sources.sections import write_memory_get
@@ -63,10 +63,11 @@ def render_hit(run: ToolRun, number: int, hit: Hit, query: str) -> str:
 
 
 def price_reading(run: ToolRun, hit: Hit) -> int | None:
-    """Return the tokens of the call that reads a passage; None if it is too far into a long line to be read."""
-    if not hit.part:
-        return run.count(hit.text)
-    reading = read_memory_lines(run, hit.path, hit.first, 1)
+    """Return the tokens of the call that reads a passage; None if the call would not reach it."""
+    tokens = run.count(hit.text)
+    if not hit.part and not hit.provenance and len(hit.text) <= MAX_LINE_CHARS and tokens <= MAX_READING_TOKENS:
+        return tokens  # what the call returns, without making it
+    reading = read_memory_lines(run, hit.path, hit.first, hit.last - hit.first + 1)
     return reading.tokens if join_lines(hit.text) in join_lines(reading.text) else None
 
 
