@@ -11,6 +11,7 @@ ForewordError
 │   ├── InvalidTemplate         a template that cannot be used (engine.sources.template_language)
 │   ├── NotRecorded             a session without log entries for the reader (events.query)
 │   ├── StorageError            a database that cannot be opened, read or upgraded (storage.database)
+│   ├── DamagedHistory          stored messages of a session that cannot be read (agent.conversation)
 │   ├── BadMessage              a message that cannot be accepted (gateway.messages)
 │   ├── KeyReused               an idempotency key of another message (gateway.messages)
 │   ├── LateResults             results of client tools that come too late (gateway.messages)

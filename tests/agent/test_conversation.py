@@ -9,6 +9,7 @@ from conversation import LAMPS, MODELS, Conversation, with_tools
 from foreword.agent.conversation import (
     Answer,
     CallPart,
+    DamagedHistory,
     ImagePart,
     ResultPart,
     TextPart,
@@ -136,7 +137,7 @@ def test_stored():
 )
 def test_damaged(stored):
     """Damaged messages are reported as such, whatever is wrong with them."""
-    with pytest.raises(ValueError, match=r"damaged|Expecting"):
+    with pytest.raises(DamagedHistory, match=r"damaged .*; start a new session"):
         load_messages(stored)
 
 

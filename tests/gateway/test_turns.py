@@ -373,3 +373,18 @@ def test_behind_one_that_is_queued(tmp_path, stand_in):
                 return [await end(gateway, one.turn) for one in turns]
 
     assert [reply.text for reply in asyncio.run(run())] == ["1", "2", "3"]
+
+
+def test_damaged_history(tmp_path, stand_in):
+    """A turn of a session whose history cannot be read fails with the reason; another session is answered."""
+
+    async def run():
+        async with open_house(tmp_path, stand_in) as gateway:
+            await say(gateway, "Hello")
+            await gateway.writer.write(lambda state: state.execute("UPDATE history SET messages = '[{'"))
+            return await say(gateway, "And now?"), await say(gateway, "Hello", user="bob")
+
+    damaged, other = asyncio.run(run())
+    assert damaged.state is TurnState.FAILED
+    assert "damaged (JSONDecodeError); start a new session" in damaged.text
+    assert other.state is TurnState.ANSWERED

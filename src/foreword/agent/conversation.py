@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, ClassVar
 
+from foreword.errors import InputError
 from foreword.turn import Message
 from foreword.types import frozen
 
@@ -181,23 +182,27 @@ def dump_messages(messages: Sequence[HistoryMessage]) -> bytes:
     return json.dumps(shown, ensure_ascii=False, separators=(",", ":")).encode()
 
 
+class DamagedHistory(InputError, ValueError):
+    """Stored messages that cannot be read; nothing can be sent of their session."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(
+            f"the stored messages of this session are damaged ({type(error).__name__}); start a new session"
+        )
+
+
 def load_messages(stored: bytes | str) -> Messages:
-    """Parse stored messages; raise ValueError if they are damaged."""
+    """Parse stored messages; raise DamagedHistory if they are damaged."""
     try:
-        messages = json.loads(stored)
-    except RecursionError as error:
-        raise ValueError("the stored messages are damaged: they are nested too deeply") from error
-    if not isinstance(messages, list):
-        raise ValueError("the stored messages are damaged: they are no list")  # noqa: TRY004 - data, not a type of ours
-    try:
+        messages: list[dict[str, Any]] = json.loads(stored)
         return tuple(
             MESSAGE_TYPES[shown.pop("role")](
                 parts=tuple(PART_TYPES[part.pop("type")](**part) for part in shown.pop("parts")), **shown
             )
-            for shown in messages
+            for shown in messages[:]  # only a list has a slice
         )
-    except (LookupError, TypeError, AttributeError) as error:
-        raise ValueError(f"the stored messages are damaged: {type(error).__name__}: {error}") from error
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise DamagedHistory(error) from error
 
 
 def replace_invalid_characters(text: str) -> str:

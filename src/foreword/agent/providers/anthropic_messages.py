@@ -141,16 +141,12 @@ class AnthropicMessages(WireShape):
         if isinstance(message, Answer):
             content = [block for part in message.parts if (block := self._write_part(part, message, provider))]
             return [{"role": "assistant", "content": content}] if content else []
-        said: list[Body] = [{"role": "user", "content": [self._write_said(part) for part in message.parts]}]
-        if message.system:
-            said.append({"role": "system", "content": [{"type": "text", "text": message.system}]})
-        return said
+        return self.write_user_message(message, "text")
 
-    def _write_said(self, part: Any) -> Body:
-        if isinstance(part, InlineImage):
-            source = {"type": "base64", "media_type": part.media_type, "data": part.base64}
-            return {"type": "image", "source": source}
-        return {"type": "text", "text": part.text}
+    def write_image(self, image: InlineImage) -> Body:
+        """Write an image."""
+        source = {"type": "base64", "media_type": image.media_type, "data": image.base64}
+        return {"type": "image", "source": source}
 
     def _write_part(self, part: Any, answer: Answer, provider: str) -> Body | None:
         if isinstance(part, CallPart):

@@ -10,6 +10,7 @@ from foreword.agent.conversation import (
     CallPart,
     HistoryMessage,
     InlineImage,
+    TextPart,
     ThinkingPart,
     ToolResults,
     write_compact,
@@ -100,12 +101,16 @@ class GeminiContent(WireShape):
         if isinstance(message, Answer):
             parts = list(self._write_parts(message, own=message.provider == provider))
             return [{"role": "model", "parts": parts}] if parts else []
-        return [{"role": "user", "parts": [self._write_said(part) for part in message.parts]}]
+        parts = [
+            self.write_image(part) if isinstance(part, InlineImage) else {"text": part.text}
+            for part in message.parts
+            if isinstance(part, TextPart | InlineImage)
+        ]
+        return [{"role": "user", "parts": parts}]
 
-    def _write_said(self, part: Any) -> Body:
-        if isinstance(part, InlineImage):
-            return {"inlineData": {"mimeType": part.media_type, "data": part.base64}}
-        return {"text": part.text}
+    def write_image(self, image: InlineImage) -> Body:
+        """Write an image."""
+        return {"inlineData": {"mimeType": image.media_type, "data": image.base64}}
 
     def _write_parts(self, answer: Answer, *, own: bool) -> Iterator[Body]:
         """Write the parts of an answer; the first call needs a signature."""

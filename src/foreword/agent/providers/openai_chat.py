@@ -166,15 +166,11 @@ class OpenAIChat(WireShape):
             ]
         if isinstance(message, Answer):
             return self._write_answer(message, provider)
-        said: list[Body] = [{"role": "user", "content": [self._write_said(part) for part in message.parts]}]
-        if message.system:
-            said.append({"role": "system", "content": [{"type": "text", "text": message.system}]})
-        return said
+        return self.write_user_message(message, "text")
 
-    def _write_said(self, part: Any) -> Body:
-        if isinstance(part, InlineImage):
-            return {"type": "image_url", "image_url": {"url": write_data_url(part)}}
-        return {"type": "text", "text": part.text}
+    def write_image(self, image: InlineImage) -> Body:
+        """Write an image."""
+        return {"type": "image_url", "image_url": {"url": write_data_url(image)}}
 
     def _write_answer(self, answer: Answer, provider: str) -> list[Body]:
         texts = [part.text for part in answer.parts if isinstance(part, TextPart)]

@@ -119,15 +119,11 @@ class OpenAIResponses(WireShape):
         if isinstance(message, Answer):
             own = message.provider == provider
             return [item for part in message.parts if (item := self._write_part(part, own=own))]
-        said: list[Body] = [{"role": "user", "content": [self._write_said(part) for part in message.parts]}]
-        if message.system:
-            said.append({"role": "system", "content": [{"type": "input_text", "text": message.system}]})
-        return said
+        return self.write_user_message(message, "input_text")
 
-    def _write_said(self, part: Any) -> Body:
-        if isinstance(part, InlineImage):
-            return {"type": "input_image", "image_url": write_data_url(part)}
-        return {"type": "input_text", "text": part.text}
+    def write_image(self, image: InlineImage) -> Body:
+        """Write an image."""
+        return {"type": "input_image", "image_url": write_data_url(image)}
 
     def _write_part(self, part: Any, *, own: bool) -> Body | None:
         if isinstance(part, CallPart):

@@ -20,6 +20,7 @@ from foreword.agent.conversation import (
     InlineImage,
     TextPart,
     ThinkingPart,
+    UserMessage,
     replace_invalid_characters,
     write_compact,
 )
@@ -106,6 +107,22 @@ class WireShape(ABC):
     @abstractmethod
     def write_message(self, message: HistoryMessage, provider: str) -> list[Body]:
         """Write a message; ids, signatures and thoughts of an answer go only to the provider that wrote it."""
+
+    @abstractmethod
+    def write_image(self, image: InlineImage) -> Body:
+        """Write an image as a part of a message."""
+
+    def write_user_message(self, message: UserMessage, text_type: str) -> list[Body]:
+        """Write a person's message with typed parts, and the system message that follows it."""
+        parts = [
+            {"type": text_type, "text": part.text} if isinstance(part, TextPart) else self.write_image(part)
+            for part in message.parts
+            if isinstance(part, TextPart | InlineImage)
+        ]
+        said: list[Body] = [{"role": "user", "content": parts}]
+        if message.system:
+            said.append({"role": "system", "content": [{"type": text_type, "text": message.system}]})
+        return said
 
     @abstractmethod
     def complete(self, request: Body, options: RequestOptions) -> Body:
