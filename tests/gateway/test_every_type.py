@@ -242,7 +242,8 @@ def test_each_type_is_found(night, kind, capsys):
     workspace = open_workspace(str(folder), ManualClock(BEGIN))
     asked = Turn(user="alice", situation="dm", tools=WITH_LOG, now=BEGIN.replace(hour=9))
     shown = workspace.call(workspace.assemble(asked), "foreword_logs", {"event_type": kind, "limit": 50}).text
-    assert shown.count(f"] {kind}") == count
+    found = shown.count(f"] {kind}")  # an answer has a limit of tokens; it then offers the call for the older events
+    assert found == count or (0 < found < count and "older: foreword_logs(" in shown)
 
 
 def test_a_turn_is_one_tree(night):

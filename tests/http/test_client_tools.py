@@ -271,3 +271,14 @@ def test_a_huge_result(house):
     assert "x" * 40_000 in sent
     assert "x" * 40_001 not in sent
     assert "(cut: 300,000 characters)" in sent
+
+
+def test_stopped_while_it_waits(house):
+    """A turn that waits for its client can be stopped once; results come too late then."""
+    house.provider.follow(ScriptedReply(calls=(call(),)))
+    first = ask(house, [{"role": "user", "content": "Weather?"}])
+    with house.ask_as() as client:
+        stopped = [client.delete(f"/api/turns/{first.foreword['turn']}").json()["stopped"] for _ in range(2)]
+    assert stopped == [True, False]
+    with pytest.raises(ConflictError, match="too late"):
+        ask(house, [{"role": "user", "content": "Weather?"}, *answer(first, ["sunny"])])

@@ -327,6 +327,10 @@ class Inbox:
 
         return await self._writer.write_durable(work)
 
+    async def forget_called(self, session: str) -> bool:
+        """Wait no longer for the client of a session's turn; return whether one waited."""
+        return await self._writer.write(lambda state: turns.forget_called(state, session))
+
     async def list_client_calls(self, turn: str) -> Sequence[ClientCall]:
         """List the calls that the client of a turn is to run."""
         taken = await self._writer.read(lambda state: turns.read_taken(state, turn))

@@ -305,6 +305,8 @@ class Gateway:
                 return state is TurnState.STOPPED
             # The turn was queued before the stop reached it, so it is stopped below.
         before = await self.find(turn)
+        if before is not None and before.state is TurnState.CALLED:
+            return await self._inbox.forget_called(before.session)
         if before is None or before.state.ended:
             return False
         after = await self._inbox.stop(turn)

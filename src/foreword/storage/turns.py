@@ -294,9 +294,10 @@ def reopen_turn(state: sqlite3.Connection, turn: str, request: str, taken: bytes
     )
 
 
-def forget_called(state: sqlite3.Connection, session: str) -> None:
-    """Forget the messages of a turn whose client has sent another message instead of results."""
-    state.execute("UPDATE turns SET taken = NULL WHERE session_id = ? AND state = 'called'", (session,))
+def forget_called(state: sqlite3.Connection, session: str) -> bool:
+    """Forget the messages of a turn that waits for its client; return whether there was one."""
+    query = "UPDATE turns SET taken = NULL WHERE session_id = ? AND state = 'called' AND taken IS NOT NULL"
+    return state.execute(query, (session,)).rowcount > 0
 
 
 def forget_calls(state: sqlite3.Connection, turn: str) -> None:
