@@ -145,8 +145,10 @@ class Night:
         self.provider.choose = None
 
     async def edit(self):
-        """Edit the configuration."""
-        (self.folder / "foreword.yaml").write_text(FILES["foreword.yaml"] + "rooms: {den: {ceiling: familiar}}\n")
+        """Edit the configuration, all at once: half a file would be reported as a fault."""
+        draft = self.folder / "foreword.yaml.new"
+        draft.write_text(FILES["foreword.yaml"] + "rooms: {den: {ceiling: familiar}}\n")
+        draft.replace(self.folder / "foreword.yaml")
         await self.until_told("config_reloaded")
 
     async def wait_for_the_schedule(self):
