@@ -225,7 +225,7 @@ def test_each_type(night, kind):
         assert row["category"] == category == CATEGORIES[EventType(kind)]
         assert (describe(night, row) or [""])[0] in above
         assert all(row[column] not in (None, "") for column in columns)
-        assert facts <= row["facts"].keys()
+        assert facts <= row["facts"].keys(), (row["error"], row["metadata"])
         assert row["trace_id"]
     assert {(describe(night, row) or [""])[0] for row in rows} == above
     levels = {row["level"] for row in rows}

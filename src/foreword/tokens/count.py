@@ -119,14 +119,15 @@ class Counter:
     def _look_up(self, text: str) -> int:
         if self._store is None:
             return self._encode(text)
-        if self._stored is None:
-            self._stored = self._store.load(self._vocabulary.value)
+        stored = self._stored  # another thread may forget the counts meanwhile
+        if stored is None:
+            stored = self._stored = self._store.load(self._vocabulary.value)
         if self._vocabulary in DIGIT_BLIND_VOCABULARIES:
             text = text.translate(DIGITS_TO_ZERO)
         key = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        if key not in self._stored:
-            self._stored[key] = self._fresh[key] = self._encode(text)
-        return self._stored[key]
+        if key not in stored:
+            stored[key] = self._fresh[key] = self._encode(text)
+        return stored[key]
 
     def _encode(self, text: str) -> int:
         if not text and self._vocabulary in DIGIT_BLIND_VOCABULARIES:
