@@ -75,7 +75,7 @@ def test_who_and_what(tmp_path):
     ("change", "words"),
     [
         (lambda dumped: {**dumped, "foreword_session": 2}, "dumped in version 2; this release reads 1"),
-        (lambda dumped: {**dumped, "history": [[{"role": "king"}]]}, "is damaged: ValueError"),
+        (lambda dumped: {**dumped, "history": [[{"role": "king"}]]}, "is damaged: DamagedHistory"),
         (lambda dumped: {**dumped, "ledger": ["{}", "[]"]}, "ledger of this session has version None"),
         (lambda dumped: {**dumped, "clearance": "royal"}, "is damaged: KeyError"),
         (lambda dumped: {name: value for name, value in dumped.items() if name != "open"}, "is damaged: KeyError"),
