@@ -47,7 +47,7 @@ from foreword.agent.conversation import (
     read_answers,
 )
 from foreword.agent.images import UNANSWERED_IMAGE, ImageFolder
-from foreword.agent.model_call import STOPPED_REASON, CallContext, ModelCaller, TurnLedger
+from foreword.agent.model_call import STOPPED_REASON, CallContext, ModelCaller, TurnLedger, record_prompt
 from foreword.agent.providers.model_clients import ModelClients
 from foreword.agent.reply_stream import MalformedCall, ToolCall, find_suppression_reason, parse_calls
 from foreword.agent.retry import DEFAULT_RETRY_POLICY, RetryPolicy
@@ -66,8 +66,7 @@ from foreword.errors import InputError
 from foreword.events.event import EventType, Level, find_reader, sees_all
 from foreword.events.sinks import EventStream
 from foreword.events.tracer import TraceNode, TraceStep
-from foreword.promptcache.ledger import Action, LedgerState
-from foreword.promptcache.ledger_json import decision_to_json
+from foreword.promptcache.ledger import LedgerState
 from foreword.promptcache.rules import NO_CALIBRATION, Calibration
 from foreword.turn import CLIENT_TOOL_KIND
 from foreword.types import Mode, frozen
@@ -292,7 +291,7 @@ class AgentLoop:
         """Run a turn and yield its events, `Finished` last; raise InputError if the model cannot be opened."""
         assembly = work.assembly
         context = self._connect(work, node.trace.id)
-        self._record_prompt(node, context)
+        record_prompt(node, assembly, context.prompt_hash)
         self._forget_old_turns(node.trace.clock() - RECENT_PERIOD)
         run = TurnRun(context, self.make_tool_context(work, context.spending), work, self._bounds.rounds)
         if assembly.plan.mode is Mode.BRIEF:
@@ -312,20 +311,6 @@ class AgentLoop:
             async with aclosing(run.give_up(error)) as events:
                 async for event in events:
                     yield event
-
-    def _record_prompt(self, node: TraceNode, context: CallContext) -> None:
-        """Record that a prompt was built, and what its prefix decision was."""
-        assembly = context.assembly
-        decision = assembly.prefix_decision
-        node.emit(
-            EventType.PROMPT_BUILT,
-            prompt_hash=context.prompt_hash,
-            layers=assembly.prompt.section_count,
-            tokens=assembly.used,
-            cached_tokens=assembly.count_cached_tokens(),
-            **assembly.count_losses(),
-            **({} if decision.action is Action.REUSE else {"ledger": decision_to_json(decision)}),
-        )
 
     def _forget_old_turns(self, since: datetime) -> None:
         while self._recent and self._recent[0][1] <= since:

@@ -31,7 +31,7 @@ from foreword.envelope import Envelope, MarkedRequest, RequestTarget, Segment, c
 from foreword.events.cost import BudgetGuard, Cost, PricedCall, Reservation, estimate_max_cost, price_call, split_cost
 from foreword.events.event import EventType, Level, Usage
 from foreword.events.sinks import EventStream
-from foreword.events.tracer import TraceStep
+from foreword.events.tracer import TraceNode, TraceStep
 from foreword.promptcache.cache_usage import (
     AnsweredRequest,
     CacheAccount,
@@ -39,8 +39,16 @@ from foreword.promptcache.cache_usage import (
     confirm_cause,
     redact_blame,
 )
-from foreword.promptcache.ledger import LedgerState, Reason, SentRequest, advance_ledger, list_stable_blocks, mark_lost
-from foreword.promptcache.ledger_json import account_to_json
+from foreword.promptcache.ledger import (
+    Action,
+    LedgerState,
+    Reason,
+    SentRequest,
+    advance_ledger,
+    list_stable_blocks,
+    mark_lost,
+)
+from foreword.promptcache.ledger_json import account_to_json, decision_to_json
 from foreword.promptcache.rules import NO_CALIBRATION, REQUEST_SHAPES, CacheUsage, Calibration
 from foreword.tokens.models import PricedRequest, find_prices
 from foreword.turn import Turn
@@ -152,6 +160,20 @@ class TurnLedger:
 STOPPED_REASON = "stopped before the end"
 CallEvent = TextDelta | ThinkingDelta | CallRestarted | CallSettled
 MIN_ANSWER_TOKENS = 64  # minimum output tokens requested; the provider refuses the call if they do not fit
+
+
+def record_prompt(node: TraceNode, assembly: Assembly, prompt_hash: str) -> None:
+    """Record that a prompt was built, and what the ledger decided about its prefix."""
+    decision = assembly.prefix_decision
+    node.emit(
+        EventType.PROMPT_BUILT,
+        prompt_hash=prompt_hash,
+        layers=assembly.prompt.section_count,
+        tokens=assembly.used,
+        cached_tokens=assembly.count_cached_tokens(),
+        **assembly.count_losses(),
+        **({} if decision.action is Action.REUSE else {"ledger": decision_to_json(decision)}),
+    )
 
 
 @frozen

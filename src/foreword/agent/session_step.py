@@ -17,7 +17,7 @@ from foreword.agent.conversation import (
     add_result,
     make_user_message,
 )
-from foreword.agent.model_call import RequestInputs, RequestWriter, check_reservation
+from foreword.agent.model_call import RequestInputs, RequestWriter, check_reservation, record_prompt
 from foreword.agent.model_reply import RequestedCall
 from foreword.agent.providers.provider import AnswerDone
 from foreword.agent.reply_stream import MalformedCall, ToolCall, parse_calls
@@ -29,8 +29,6 @@ from foreword.events.cost import Reservation
 from foreword.events.event import EventType, Level
 from foreword.events.sinks import EventStream
 from foreword.events.tracer import TraceNode, Tracer, TraceStep
-from foreword.promptcache.ledger import Action
-from foreword.promptcache.ledger_json import decision_to_json
 from foreword.turn import Tool
 from foreword.types import Placement
 
@@ -86,16 +84,7 @@ class OpenTurn:
         """Record the clearance, the prompt and the decision of the ledger."""
         assembly = self.inputs.assembly
         received.emit(EventType.TRUST_RESOLVED, **assembly.clearance.describe(assembly.turn.situation))
-        decision = assembly.prefix_decision
-        received.emit(
-            EventType.PROMPT_BUILT,
-            prompt_hash=self.inputs.prompt_hash,
-            layers=assembly.prompt.section_count,
-            tokens=assembly.used,
-            cached_tokens=assembly.count_cached_tokens(),
-            **assembly.count_losses(),
-            **({} if decision.action is Action.REUSE else {"ledger": decision_to_json(decision)}),
-        )
+        record_prompt(received, assembly, self.inputs.prompt_hash)
 
     @property
     def is_native(self) -> bool:
